@@ -1,0 +1,129 @@
+"""Splitting on toy graphs: the split program computes the same, within the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from core.toy import Builder, ToyOps, run
+
+from tf_exla.check import check_graph
+from tf_exla.graph import Graph, Loop, walk
+from tf_exla.memory import Projector, resident_bytes
+from tf_exla.options import Options
+from tf_exla.pipeline import optimize_graph
+
+OPTIONS = Options(cores=2)
+
+
+def matvec(n: int = 997) -> Graph:
+    """exp(x yᵀ) v"""
+    b = Builder()
+    x, y, v = b.input(n, 3), b.input(1009, 3), b.input(1009, 2)
+    k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", y)))
+    return b.graph(b.op("MatMul", k, v))
+
+
+def gram(n: int = 1201) -> Graph:
+    """A Aᵀ and A e of A = exp(z xᵀ), then a second pass over A: two stages, two results."""
+    b = Builder()
+    z, x, e = b.input(40, 3), b.input(n, 3), b.input(n, 1)
+    a = b.op("Exp", b.op("MatMul", z, b.op("Transpose", x)))
+    aat = b.op("MatMul", a, b.op("Transpose", a))
+    ae = b.op("MatMul", a, e)
+    inner = b.op("Inverse", b.op("Add", aat, b.const(np.eye(40))))
+    g = b.op("MatMul", inner, a)
+    grad = b.op("MatMul", b.op("Mul", g, a), x)
+    return b.graph(ae, grad, b.op("Sum", inner, axis=0))
+
+
+def softmax(n: int = 301) -> Graph:
+    """Row softmax times v, with the row maximum subtracted: one stage."""
+    b = Builder()
+    q, k, v = b.input(n, 8), b.input(503, 8), b.input(503, 8)
+    s = b.op("MatMul", q, b.op("Transpose", k))
+    e = b.op("Exp", b.op("Sub", s, b.op("Column", b.op("Max", s, axis=1))))
+    total = b.op("Column", b.op("Sum", e, axis=1))
+    ones = b.op("Exp", b.op("Mul", total, b.const(0.0)))
+    weights = b.op("Mul", e, b.op("Mul", ones, b.const(0.5)))
+    return b.graph(b.op("MatMul", weights, v))
+
+
+def same_twice(n: int = 600) -> Graph:
+    """K(x, x) v with one x under two letters."""
+    b = Builder()
+    x, v = b.input(n, 2), b.input(n, 1)
+    k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", x)))
+    return b.graph(b.op("MatMul", k, v))
+
+
+def twice_applied(n: int = 500) -> Graph:
+    """K (K v) of one K: the second product needs the first one completed."""
+    b = Builder()
+    x, v = b.input(n, 2), b.input(n, 1)
+    k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", x)))
+    return b.graph(b.op("MatMul", k, b.op("MatMul", k, v)))
+
+
+def filled(n: int = 800) -> Graph:
+    """A constant broadcast to [n, n] times v."""
+    b = Builder()
+    v = b.input(n, 1)
+    f = b.op("Fill", b.const(np.array([n, n])), b.const(0.25))
+    return b.graph(b.op("MatMul", b.op("Exp", f), v))
+
+
+def merged(n: int = 350) -> Graph:
+    """[b, n] reshaped to [b n], times weights, summed."""
+    b = Builder()
+    x, y = b.input(n, 3), b.input(500, 3)
+    k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", y)))
+    flat = b.op("Merge", k, b.const(np.array([n * 500])))
+    return b.graph(b.op("Sum", b.op("Exp", b.op("Mul", flat, b.const(0.1))), axis=0))
+
+
+PROGRAMS: list[Callable[..., Graph]] = [
+    matvec, gram, softmax, same_twice, twice_applied, filled, merged,
+]  # fmt: skip
+
+
+def loops_of(graph: Graph) -> list[Loop]:
+    return [node for node in walk(graph) if isinstance(node, Loop)]
+
+
+@pytest.mark.parametrize("fraction", [0.5, 0.2, 0.08])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_same_numbers_below_the_limit(program: Callable[..., Graph], fraction: float) -> None:
+    graph = program()
+    projector = Projector(ToyOps())
+    overhead = projector.working_set(graph) - projector.project(graph).working_set
+    budget = int(projector.project(graph).working_set * fraction) + overhead
+    limit = resident_bytes(graph) + budget
+    plan = optimize_graph(graph, ToyOps(), limit=limit, options=OPTIONS)
+    assert plan.projected_peak <= limit
+    assert loops_of(plan.graph)
+    check_graph(plan.graph, graph)
+    rng = np.random.default_rng(0)
+    values = [0.3 * rng.standard_normal(tensor.dims) for tensor in graph.inputs]
+    for got, want in zip(run(plan.graph, *values), run(graph, *values), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-10)
+
+
+def test_generous_limit_leaves_the_graph_as_it_is() -> None:
+    graph = matvec()
+    plan = optimize_graph(graph, ToyOps(), limit=10**9, options=OPTIONS)
+    assert plan.graph is graph
+
+
+def test_stages() -> None:
+    plan = optimize_graph(gram(), ToyOps(), limit=1_500_000, options=OPTIONS)
+    assert [loop.stage for loop in loops_of(plan.graph)] == [0, 1]
+    first, second = loops_of(plan.graph)
+    assert sorted(str(result) for result in first.results) == ["add", "add"]
+    assert "exp" in " ".join(second.recomputed)
+    
+
+def test_row_statistics_are_no_new_stage() -> None:
+    plan = optimize_graph(softmax(), ToyOps(), limit=1_400_000, options=OPTIONS)
+    assert [loop.stage for loop in loops_of(plan.graph)] == [0]

@@ -1,0 +1,198 @@
+"""A small op set on NumPy: the core's passes are tested without any framework."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from tf_exla.axis_rule import AxisRule, bind
+from tf_exla.graph import Graph, Loop, Node, Shape, Tensor, const, item_bytes
+from tf_exla.op_set import NoRule
+
+Kernel = Callable[..., np.ndarray]
+
+
+def _axis(node: Node) -> int:
+    axis = node.attrs["axis"]
+    assert isinstance(axis, int)
+    return axis
+
+
+def _sum_rule(node: Node) -> str:
+    names = "abcd"[: len(node.inputs[0].dims)]
+    axis = _axis(node)
+    return f"{' '.join(names)} -> {' '.join(n for i, n in enumerate(names) if i != axis)} ; add {names[axis]}"
+
+
+def _max_rule(node: Node) -> str:
+    return _sum_rule(node).replace("; add", "; max")
+
+
+RULES: Mapping[str, str | Callable[[Node], str]] = {
+    "Add": "..., ... -> ...",
+    "Sub": "..., ... -> ...",
+    "Mul": "..., ... -> ...",
+    "Exp": "... -> ...",
+    "MatMul": "i k, k j -> i j ; add k",
+    "Transpose": "i j -> j i",
+    "Sum": _sum_rule,
+    "Max": _max_rule,
+    "Column": "i -> i 1",
+    "Fill": "=, -> i j",
+    "Merge": "b N, = -> (b N)",
+    "Inverse": "M M -> M M",
+}
+
+KERNELS: Mapping[str, Kernel] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Exp": np.exp,
+    "MatMul": np.matmul,
+    "Transpose": np.transpose,
+    "Column": lambda x: x[:, None],
+    "Fill": lambda shape, value: np.full(shape, value),
+    "Merge": lambda x, shape: x.reshape(shape),
+    "Inverse": np.linalg.inv,
+    "Opaque": lambda x: x * 2.0,
+}
+
+
+class ToyOps:
+    """An `OpSet` whose ops allocate nothing beside their outputs."""
+
+    def rule(self, node: Node) -> AxisRule | NoRule:
+        rule = RULES.get(node.op)
+        if rule is None:
+            return NoRule(f"no rule for {node.op}")
+        text = rule if isinstance(rule, str) else rule(node)
+        return bind(text, [t.shape for t in node.inputs], [t.shape for t in node.outputs])
+
+    def resized(
+        self, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]
+    ) -> tuple[Node, ...]:
+        rule = self.rule(node)
+        assert isinstance(rule, AxisRule)
+        operands = list(inputs)
+        constants = []
+        for position in rule.shape_operands:
+            shape = const(np.array(shapes[0]), "shape")
+            constants.append(shape)
+            operands[position] = shape.output
+        outputs = tuple(
+            Tensor(tuple(shape), old.dtype, old.name)
+            for shape, old in zip(shapes, node.outputs, strict=True)
+        )
+        return (*constants, Node(node.op, tuple(operands), outputs, node.attrs, name=node.name))
+
+    def scratch(self, node: Node) -> int:
+        return 0
+
+    def aliases(self, node: Node) -> bool:
+        return node.op in ("Column", "Merge")
+
+    def forwards(self, node: Node) -> tuple[int, ...]:
+        return (0,) if node.op == "Exp" else ()
+
+    def flops(self, node: Node) -> int:
+        if node.op == "MatMul":
+            return 2 * node.output.size * node.inputs[0].dims[1]
+        if node.op == "Exp":
+            return 20 * node.output.size
+        return sum(t.size for t in node.outputs)
+
+    def resizable(self, node: Node) -> bool:
+        return node.op in RULES
+
+
+class Builder:
+    """Writes graphs: `b = Builder(); x = b.input(3, 4); b.exp(x)`."""
+
+    def __init__(self) -> None:
+        self.inputs: list[Tensor] = []
+        self.nodes: list[Node] = []
+
+    def input(self, *shape: int, name: str = "") -> Tensor:
+        tensor = Tensor(shape, "float64", name or f"x{len(self.inputs)}")
+        self.inputs.append(tensor)
+        return tensor
+
+    def const(self, value: object) -> Tensor:
+        node = const(np.asarray(value))
+        self.nodes.append(node)
+        return node.output
+
+    def op(self, op: str, *inputs: Tensor, stateful: bool = False, **attrs: object) -> Tensor:
+        values = [np.zeros(t.dims) if t.value is None else t.value for t in inputs]
+        with np.errstate(all="ignore"):
+            if op == "Inverse":
+                shape = inputs[0].dims
+            elif op in ("Sum", "Max"):
+                axis = attrs["axis"]
+                shape = tuple(s for i, s in enumerate(inputs[0].dims) if i != axis)
+            elif op == "MatMul":
+                shape = (inputs[0].dims[0], inputs[1].dims[1])
+            else:
+                shape = KERNELS[op](*values).shape
+        name = f"{op.lower()}{len(self.nodes)}"
+        output = Tensor(shape, "float64", name)
+        self.nodes.append(Node(op, inputs, (output,), attrs, stateful, name))
+        return output
+
+    def graph(self, *outputs: Tensor) -> Graph:
+        return Graph(tuple(self.inputs), tuple(self.nodes), outputs)
+
+
+def run(graph: Graph, *values: np.ndarray) -> list[np.ndarray]:
+    """Run a graph, loops included, on NumPy arrays."""
+    known: dict[Tensor, np.ndarray] = dict(zip(graph.inputs, values, strict=True))
+    for node in graph.nodes:
+        operands = [known[tensor] for tensor in node.inputs]
+        if isinstance(node, Loop):
+            results = _run_loop(node, operands)
+        elif node.op == "Const":
+            results = [np.asarray(node.attrs["value"])]
+        elif node.op == "Sum":
+            results = [operands[0].sum(axis=_axis(node))]
+        elif node.op == "Max":
+            results = [operands[0].max(axis=_axis(node))]
+        else:
+            results = [np.asarray(KERNELS[node.op](*operands))]
+        for tensor, result in zip(node.outputs, results, strict=True):
+            assert result.shape == tensor.shape, (node, result.shape, tensor.shape)
+            known[tensor] = result
+    return [known[tensor] for tensor in graph.outputs]
+
+
+def _run_loop(loop: Loop, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
+    parts: list[list[np.ndarray]] = []
+    for start in range(0, loop.extent, loop.chunk):
+        size = min(loop.chunk, loop.extent - start)
+        body = loop.body if size == loop.chunk else loop.remainder
+        assert body is not None
+        chunks = []
+        for value, slot in zip(operands, loop.slots, strict=True):
+            if slot is not None:
+                rows = np.arange(start * slot.block, (start + size) * slot.block)
+                value = value.take(rows, axis=slot.axis)
+            chunks.append(value)
+        parts.append(run(body, *chunks))
+    combined = []
+    for result, *pieces in zip(loop.results, *parts, strict=True):
+        if result.slot is not None:
+            combined.append(np.concatenate(pieces, axis=result.slot.axis))
+        else:
+            combine = {"add": np.add, "max": np.maximum, "min": np.minimum, "mul": np.multiply}
+            combined.append(combine[result.combine].reduce(pieces))
+    return combined
+
+
+def peak_of(graph: Graph) -> int:
+    """Bytes of the largest tensor that a graph makes outside of loops."""
+    return max(
+        t.size * item_bytes(t.dtype)
+        for node in graph.nodes
+        if not isinstance(node, Loop)
+        for t in node.outputs
+    )

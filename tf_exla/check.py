@@ -1,0 +1,93 @@
+"""Invariants of a graph, checked after each pass."""
+
+from __future__ import annotations
+
+from tf_exla.graph import Graph, Loop, Node, Tensor
+
+
+class GraphError(AssertionError):
+    """A pass broke an invariant of the graph: a defect of tf_exla, never of the user's program."""
+
+
+def check_graph(graph: Graph, original: Graph | None = None) -> None:
+    """Check definitions before uses, loops, and (beside `original`) interface and effects.
+
+    Raises `GraphError` that names the node.
+    """
+    _check_definitions(graph)
+    for node in graph.nodes:
+        if isinstance(node, Loop):
+            _check_loop(node)
+        for _, sub in node.subgraphs:
+            check_graph(sub)
+    if original is not None:
+        _check_interface(graph, original)
+
+
+def _check_definitions(graph: Graph) -> None:
+    defined: set[Tensor] = set(graph.inputs)
+    for node in graph.nodes:
+        for tensor in node.inputs:
+            if tensor not in defined:
+                raise GraphError(f"{tensor} is used by {node} before it is defined")
+        for tensor in node.outputs:
+            if tensor in defined:
+                raise GraphError(f"{tensor} is defined twice, again by {node}")
+            defined.add(tensor)
+    for tensor in graph.outputs:
+        if tensor not in defined:
+            raise GraphError(f"the output {tensor} is never defined")
+
+
+def _check_loop(loop: Loop) -> None:
+    if not 0 < loop.chunk <= loop.extent:
+        raise GraphError(f"chunk {loop.chunk} of extent {loop.extent} in {loop}")
+    if (loop.extent % loop.chunk == 0) != (loop.remainder is None):
+        raise GraphError(f"the remainder does not fit the chunk in {loop}")
+    if not len(loop.inputs) == len(loop.slots) == len(loop.body.inputs):
+        raise GraphError(f"inputs, slots and the body's inputs differ in number in {loop}")
+    if not len(loop.outputs) == len(loop.results) == len(loop.body.outputs):
+        raise GraphError(f"outputs, results and the body's outputs differ in number in {loop}")
+    bodies = [(loop.body, loop.chunk)]
+    if loop.remainder is not None:
+        bodies.append((loop.remainder, loop.extent % loop.chunk))
+    for body, size in bodies:
+        for whole, slot, inner in zip(loop.inputs, loop.slots, body.inputs, strict=True):
+            _check_chunk(loop, whole, slot, inner, size)
+        for whole, result, inner in zip(loop.outputs, loop.results, body.outputs, strict=True):
+            _check_chunk(loop, whole, result.slot, inner, size)
+        for node in body.nodes:
+            if node.stateful:
+                raise GraphError(f"the stateful {node} is inside {loop}")
+
+
+def _check_chunk(loop: Loop, whole: Tensor, slot: object, inner: Tensor, size: int) -> None:
+    from tf_exla.graph import Slot
+
+    shape = list(whole.dims) if whole.is_static else None
+    if isinstance(slot, Slot):
+        assert shape is not None
+        if shape[slot.axis] != loop.extent * slot.block:
+            raise GraphError(f"axis {slot.axis} of {whole} is not {loop.extent} x {slot.block}")
+        shape[slot.axis] = size * slot.block
+    if whole.dtype != inner.dtype or (shape is not None and tuple(shape) != inner.shape):
+        raise GraphError(f"{inner} does not fit {whole} in {loop}")
+
+
+def _check_interface(graph: Graph, original: Graph) -> None:
+    if graph.inputs != original.inputs:
+        raise GraphError("the inputs changed")
+    if len(graph.outputs) != len(original.outputs):
+        raise GraphError("the number of outputs changed")
+    for new, old in zip(graph.outputs, original.outputs, strict=True):
+        if new.shape != old.shape or new.dtype != old.dtype:
+            raise GraphError(f"the output {old} became {new}")
+    if _effects(graph) != _effects(original):
+        raise GraphError("stateful nodes were lost, added or reordered")
+
+
+def _effects(graph: Graph) -> list[tuple[str, str]]:
+    def label(node: Node) -> tuple[str, str]:
+        return node.op, node.name
+
+    return [label(node) for node in graph.nodes if node.stateful]

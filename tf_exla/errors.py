@@ -1,0 +1,77 @@
+"""The error that users see when no plan holds their limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tf_exla.byte_size import format_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """The tensor that the limit fails on, and what keeps it from being split.
+
+    `axis`, `op` and `rule` are None where no axis of the tensor was reached.
+    """
+
+    tensor: str
+    shape: tuple[int | None, ...]
+    dtype: str
+    bytes: int
+    axis: int | None
+    op: str | None
+    reason: str
+    source: str
+
+
+class MemoryLimitError(RuntimeError):
+    """No plan holds the limit. Raised at tracing, before anything large is allocated.
+
+    `limit`, `resident`, `projected_peak`, `smallest_limit` are bytes; the program runs with
+    `smallest_limit`. `blocker`: the largest tensor of the best plan's peak.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        *,
+        limit: int,
+        resident: int,
+        projected_peak: int,
+        smallest_limit: int,
+        blocker: Blocker | None,
+    ) -> None:
+        self.function = function
+        self.limit = limit
+        self.resident = resident
+        self.projected_peak = projected_peak
+        self.smallest_limit = smallest_limit
+        self.blocker = blocker
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        def both(count: int) -> str:
+            return f"{format_bytes(count)} ({count} bytes)"
+
+        lines = [
+            f"{self.function}: projected peak {both(self.projected_peak)} exceeds the limit "
+            f"{both(self.limit)}."
+        ]
+        if self.resident >= self.limit:
+            lines.append(
+                f"Arguments, variables and captured tensors alone take {both(self.resident)}."
+            )
+        if self.blocker is not None:
+            lines.append(self._blocker_line(self.blocker))
+        lines.append(f"Smallest limit that works: {both(self.smallest_limit)}.")
+        return " ".join(lines)
+
+    @staticmethod
+    def _blocker_line(blocker: Blocker) -> str:
+        sizes = ", ".join("?" if size is None else str(size) for size in blocker.shape)
+        what = f"Largest: {blocker.tensor} {blocker.dtype}[{sizes}], {format_bytes(blocker.bytes)} ({blocker.bytes} bytes)"
+        if blocker.source:
+            what += f", from {blocker.source}"
+        if blocker.op is not None and blocker.axis is not None:
+            return f"{what}; axis {blocker.axis} reaches {blocker.op}: {blocker.reason}."
+        return f"{what}; {blocker.reason}."

@@ -1,0 +1,76 @@
+"""Static values: what is known of a node's results before the program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context, execute, record
+
+from tf_exla.frontends.tf.attrs import attr_types, dtype_enum
+from tf_exla.graph import Array, Tensor
+
+# An integer operand of up to so many elements may be a shape, axes or indices.
+FOLD_ELEMENTS = 1024
+# Other values are folded only where they are as small as a graph's constants may be.
+CONST_BYTES = 1024
+
+_OF_SHAPE = {"Shape", "ShapeN", "Size", "Rank"}
+_NEVER = {"Const", "Placeholder", "PlaceholderWithDefault", "Empty"}
+_NO_VALUE = (tf.resource, tf.variant)
+
+
+def is_small(dtype: str, size: int, nbytes: int) -> bool:
+    """Return whether a value may be a constant of the graph: a static operand, or 1 kB."""
+    if dtype.startswith(("int", "uint", "bool")):
+        return size <= FOLD_ELEMENTS
+    return nbytes <= CONST_BYTES
+
+
+def fold(
+    op: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any], count: int
+) -> list[Array] | None:
+    """Return the `count` results of a pure op where its inputs decide them, else None.
+
+    The op runs eagerly on the CPU.
+    """
+    if op in _OF_SHAPE:
+        return _fold_shape(op, inputs, attrs)
+    if op in _NEVER or not inputs or any(tensor.value is None for tensor in inputs):
+        return None
+    types = {name: type_ for name, type_ in attr_types(op).items() if name in attrs}
+    if any("func" in type_ or "tensor" in type_ for type_ in types.values()):
+        return None
+    flat = [item for name in types for item in (name, _eager_attr(attrs[name], types[name]))]
+    try:
+        with context.eager_mode(), record.stop_recording(), tf.device("CPU:0"):
+            values = [tf.constant(tensor.value, dtype=tensor.dtype) for tensor in inputs]
+            results = execute.execute(op, count, values, tuple(flat), context.context())
+            if any(result.dtype in _NO_VALUE for result in results):
+                return None
+            return [result.numpy() for result in results]
+    except (tf.errors.OpError, TypeError, ValueError):
+        return None  # whether it fails is decided where it runs
+
+
+def _fold_shape(
+    op: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]
+) -> list[Array] | None:
+    if op == "Rank":
+        return None if inputs[0].shape is None else [np.array(len(inputs[0].shape), np.int32)]
+    if not all(tensor.is_static for tensor in inputs):
+        return None
+    dtype = np.dtype(attrs.get("out_type", "int32"))
+    if op == "Size":
+        return [np.array(inputs[0].size, dtype)]
+    return [np.array(tensor.dims, dtype) for tensor in inputs]
+
+
+def _eager_attr(value: Any, type_: str) -> Any:
+    if type_ == "type":
+        return dtype_enum(value)
+    if type_ == "list(type)":
+        return [dtype_enum(item) for item in value]
+    return value

@@ -1,0 +1,113 @@
+"""Rules of the ops that read or write by index: gather, scatter, one-hot, segments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tf_exla.frontends.tf.rule_builders import (
+    Letters,
+    arrow,
+    integer,
+    rank,
+    sizes,
+    static_axes,
+)
+from tf_exla.graph import Combine, Node
+
+
+def gather(node: Node) -> str:
+    """Read slices: every axis of the indices may be split, the axis that is read is needed whole."""
+    params, indices = rank(node.inputs[0]), rank(node.inputs[1])
+    axis = 0
+    if len(node.inputs) > 2:
+        (axis,) = static_axes(node, 2, params)
+    batch = integer(node, "batch_dims", 0)
+    batch += indices if batch < 0 else 0
+    letters = Letters()
+    outer = letters.low(axis)
+    middle = letters.low(indices - batch)
+    inner = letters.low(params - axis - 1)
+    read = [*outer, *letters.up(1), *inner]
+    rest = ["_"] * (len(node.inputs) - 2)
+    return arrow([read, outer[:batch] + middle, *rest], [outer + middle + inner])
+
+
+def resource_gather(node: Node) -> str:
+    """Read slices of a variable, which is whole."""
+    indices = rank(node.inputs[1])
+    letters = Letters()
+    batch = integer(node, "batch_dims", 0)
+    names = letters.up(batch) + letters.low(indices - batch)
+    return arrow(["_", names], [names + letters.up(rank(node.output) - indices)])
+
+
+def gather_nd(node: Node) -> str:
+    """Read at points: the last axis of the indices holds coordinates of the first axes of the data."""
+    depth = sizes(node.inputs[1])[-1]
+    letters = Letters()
+    points = letters.low(rank(node.inputs[1]) - 1)
+    inner = letters.low(rank(node.inputs[0]) - depth)
+    return arrow(
+        [letters.up(depth) + inner, points + letters.up(1)],
+        [points + inner],
+    )
+
+
+def _is_number(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat", "int", "uint", "complex", "half"))
+
+
+def scatter_nd(node: Node) -> str:
+    """Add at points into zeros: the points may be split, and what they add is added."""
+    depth = sizes(node.inputs[0])[-1]
+    letters = Letters()
+    count = rank(node.inputs[0]) - 1
+    adds = _is_number(node.output.dtype)
+    points = letters.low(count) if adds else letters.up(count)
+    inner = letters.low(rank(node.output) - depth)
+    return arrow(
+        [points + letters.up(1), points + inner, "="],
+        [letters.up(depth) + inner],
+        "add" if adds else None,
+        points,
+    )
+
+
+def tensor_scatter(node: Node) -> str:
+    """Write at points into a tensor: only the axes inside of a point may be split."""
+    depth = sizes(node.inputs[1])[-1]
+    letters = Letters()
+    points = letters.up(rank(node.inputs[1]) - 1)
+    inner = letters.low(rank(node.output) - depth)
+    full = letters.up(depth) + inner
+    return arrow([full, points + letters.up(1), points + inner], [full])
+
+
+def segments(combine: Combine) -> Callable[[Node], str]:
+    """Reduce rows that have the same number; a segment without rows holds the neutral element."""
+
+    def rule(node: Node) -> str:
+        letters = Letters()
+        rows = letters.low(rank(node.inputs[1]))
+        inner = letters.low(rank(node.inputs[0]) - len(rows))
+        return arrow(
+            [rows + inner, rows, "_"], [letters.up(1) + inner], combine, rows
+        )
+
+    return rule
+
+
+def one_hot(node: Node) -> str:
+    """Mark indices along a new axis, which is needed whole."""
+    count = rank(node.inputs[0])
+    axis = integer(node, "axis", -1) % (count + 1)
+    names = Letters().low(count)
+    return arrow([names, "_", "", ""], [[*names[:axis], "A", *names[axis:]]])
+
+
+def reverse_sequence(node: Node) -> str:
+    """Reverse the first elements of an axis, their number given for each batch element."""
+    letters = Letters()
+    names = letters.low(rank(node.inputs[0]))
+    names[integer(node, "seq_dim", 0)] = letters.up(1)[0]
+    return arrow([names, [names[integer(node, "batch_dim", 0)]]], [names])

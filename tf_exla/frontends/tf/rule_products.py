@@ -1,0 +1,170 @@
+"""Rules of products (matrices, einsum, convolution), of pooling and of `Select`."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Sequence
+
+from tf_exla.frontends.tf.rule_builders import (
+    Letters,
+    Unruled,
+    arrow,
+    rank,
+    sizes,
+    text_attr,
+    whole,
+)
+from tf_exla.graph import Node, Tensor
+
+
+def matmul(left: str, right: str, batch: str = "") -> Callable[[Node], str]:
+    """Multiply matrices; `left` and `right` name the attributes that transpose an operand."""
+
+    def rule(node: Node) -> str:
+        a = "k i" if node.attrs.get(left) else "i k"
+        b = "j k" if node.attrs.get(right) else "k j"
+        return arrow([batch + a, batch + b], [batch + "i j"], "add", ["k"])
+
+    return rule
+
+
+def sparse_matmul(node: Node) -> str:
+    """Multiply a sparse matrix, which is whole, with a dense one."""
+    right = "n C" if node.attrs.get("adjoint_b") else "C n"
+    return arrow(["A B", "A", "_", right], ["D n"])
+
+
+def einsum(node: Node) -> str:
+    """Multiply and add as an equation says; a letter twice in one term is a diagonal, needed whole."""
+    equation = text_attr(node, "equation").replace(" ", "")
+    left, found, right = equation.partition("->")
+    terms = left.split(",")
+    if not found:
+        raise Unruled(f"the equation {equation!r} of {node.name} has no result")
+    if "..." in left and "..." not in right:
+        raise Unruled(f"the equation {equation!r} of {node.name} adds over its leading axes")
+    letters = {char for char in equation if char.isalpha()}
+    twice = {c for term in (*terms, right) for c in term if c.isalpha() and term.count(c) > 1}
+    spare = iter([char for char in string.ascii_lowercase if char not in letters])
+    names = {}
+    for char in sorted(letters):
+        lower = char if char.islower() else next(spare, "")
+        if not lower:
+            raise Unruled(f"the equation {equation!r} of {node.name} has too many letters")
+        names[char] = lower.upper() if char in twice else lower
+    parts = [_einsum_term(term, names) for term in (*terms, right)]
+    reduced = sorted(names[c] for c in letters if c not in right and c not in twice)
+    return arrow(parts[:-1], parts[-1:], "add", reduced)
+
+
+def _einsum_term(term: str, names: dict[str, str]) -> list[str]:
+    return [
+        "..." if part == "." else names[part] for part in term.replace("...", ".")
+    ]
+
+
+def select(node: Node) -> str:
+    """Choose between two tensors; a condition of rank one chooses rows, a scalar all."""
+    condition, count = rank(node.inputs[0]), rank(node.output)
+    if condition == count:
+        return arrow(["..."] * 3, ["..."])
+    if condition == 0:
+        return arrow(["", "...", "..."], ["..."])
+    return arrow(["a", "a ...", "a ..."], ["a ..."])
+
+
+def outputs_or_empty(results: Sequence[str], attr: str) -> Callable[[Node], str]:
+    """A decomposition of matrices on batch axes; without `attr` all results but the first are empty."""
+
+    def rule(node: Node) -> str:
+        letters = Letters()
+        full = ["...", *letters.up(2)]
+        wanted = bool(node.attrs.get(attr, True))
+        parts = [
+            ["...", *letters.up(len(names.split()))] if wanted or k == 0
+            else letters.up(rank(node.outputs[k]))
+            for k, names in enumerate(results)
+        ]
+        return arrow([full], parts)
+
+    return rule
+
+
+def _channels_first(node: Node) -> bool:
+    form = text_attr(node, "data_format", "NHWC")
+    if form.startswith("NC") and "VECT" not in form:
+        return True
+    if form.endswith("C"):
+        return False
+    raise Unruled(f"{node.op} {node.name} has the data format {form}")
+
+
+def _image(node: Node, space: str, channels: str) -> list[str]:
+    """Name the axes of a batch of images, or of what is made of them: batch, space, channels."""
+    places = [f"{space}{axis}" for axis in range(rank(node.output) - 2)]
+    return ["n", channels, *places] if _channels_first(node) else ["n", *places, channels]
+
+
+def convolution(kind: str, image_at: int, filter_at: int, result_at: int) -> Callable[[Node], str]:
+    """Convolve a batch of images with filters, or one of its two gradients.
+
+    `image_at`, `filter_at`, `result_at`: which operand is what, -1 for the result of the op; an
+    operand that is none of them holds the result's shape. `kind`: "full" or "depthwise".
+    """
+
+    def rule(node: Node) -> str:
+        tensors = (*node.inputs, node.output)
+        if kind == "depthwise":
+            c, filters, o = "c", ["c", "M"], "(c M)"
+        elif _channels(node, tensors[image_at]) == sizes(tensors[filter_at])[-2]:
+            c, filters, o = "c", ["c", "o"], "o"
+        else:  # groups of channels
+            c, filters, o = "C", ["D", "O"], "O"
+        windows = [f"F{axis}" for axis in range(rank(node.output) - 2)]
+        names = {
+            image_at: _image(node, "H", c),
+            filter_at: windows + filters,
+            result_at: _image(node, "P", o),
+        }
+        reduced = {image_at: o, filter_at: "n", result_at: c}[-1]
+        splits = reduced.islower() and (kind == "full" or filter_at == -1)
+        operands = [names.get(k, "=") for k in range(len(node.inputs))]
+        return arrow(operands, [names[-1]], "add", [reduced] if splits else [])
+
+    return rule
+
+
+def _channels(node: Node, tensor: Tensor) -> int:
+    return sizes(tensor)[1 if _channels_first(node) else -1]
+
+
+def pooling(*operands: str) -> Callable[[Node], str]:
+    """Pool over space: batch and channels may be split.
+
+    `operands`: for each one "image", "pooled" or "=" (the shape of the result); the result is an
+    image where one of them is pooled.
+    """
+
+    def rule(node: Node) -> str:
+        windows = node.attrs.get("ksize")
+        assert isinstance(windows, Sequence)
+        if windows[0] != 1 or windows[1 if _channels_first(node) else -1] != 1:
+            return whole(node)
+        forms = {"image": _image(node, "H", "c"), "pooled": _image(node, "P", "c")}
+        result = forms["image" if "pooled" in operands else "pooled"]
+        return arrow([forms.get(form, "=") for form in operands], [result])
+
+    return rule
+
+
+def bias(node: Node) -> str:
+    """Add one number for each channel."""
+    first = text_attr(node, "data_format", "NHWC").startswith("NC")
+    return arrow(["n c ..." if first else "... c", "c"], ["n c ..." if first else "... c"])
+
+
+def bias_grad(node: Node) -> str:
+    """Add over all axes but the channels."""
+    names = Letters().low(rank(node.inputs[0]))
+    axis = 1 if text_attr(node, "data_format", "NHWC").startswith("NC") else len(names) - 1
+    return arrow([names], [[names[axis]]], "add", names[:axis] + names[axis + 1 :])

@@ -1,0 +1,108 @@
+"""GPflow's Scipy optimizer inside a memory limit; the only module that knows GPflow."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from tf_exla.api import OptimizedFunction, optimize
+from tf_exla.measure import MeasuredPeak, measured_peak
+from tf_exla.report import MemoryReport
+
+__all__ = ["Scipy"]
+
+
+class _OptimizedCache(OrderedDict[Any, Any]):
+    """GPflow's cache of value-and-gradient functions; each is optimized as it is put in."""
+
+    def __init__(self, rewrite: Callable[[Any], OptimizedFunction]) -> None:
+        super().__init__()
+        self.rewrite = rewrite
+        self.latest: OptimizedFunction | None = None
+
+    def __setitem__(self, key: Any, function: Any) -> None:
+        super().__setitem__(key, self.rewrite(function))
+
+    def __getitem__(self, key: Any) -> OptimizedFunction:
+        self.latest = super().__getitem__(key)
+        return self.latest
+
+
+class Scipy(gpflow.optimizers.Scipy):
+    """Minimize as `gpflow.optimizers.Scipy` does, with the peak of each evaluation below `limit`.
+
+    The loss and its gradients are one graph there; that joint graph is what is optimized. `limit`
+    and `jit_compile` are those of `tf_exla.optimize`; everything else is GPflow's, results too.
+    `MemoryLimitError` is raised by `minimize` before anything large is allocated.
+    """
+
+    def __init__(
+        self,
+        limit: int | str = "auto",
+        *,
+        jit_compile: bool | None = None,
+        compile_cache_size: int = 2,
+    ) -> None:
+        if compile_cache_size == 0:
+            raise ValueError(
+                "compile_cache_size=0 is not supported: "
+                "GPflow's cache holds the optimized functions; use 1 or more"
+            )
+        super().__init__(compile_cache_size)
+        self.limit = limit
+        self.jit_compile = jit_compile
+        self.compile_cache = _OptimizedCache(self._optimize)
+        self._variables: tuple[tf.Variable, ...] = ()
+
+    def eval_func(
+        self,
+        closure: Callable[[], tf.Tensor],
+        variables: Sequence[tf.Variable],
+        tf_fun_args: Mapping[str, Any],
+        compile: bool = True,
+        allow_unused_variables: bool = False,
+    ) -> Callable[[np.ndarray[Any, Any]], tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+        """Return GPflow's `x [P] -> (loss [], gradient [P])`, optimized."""
+        if not compile:
+            raise ValueError(
+                f"a limit (here {self.limit!r}) is held by rewriting the graph, and compile=False "
+                "makes none; use compile=True or gpflow.optimizers.Scipy"
+            )
+        self._variables = tuple(variables)
+        return super().eval_func(closure, variables, tf_fun_args, True, allow_unused_variables)
+
+    @property
+    def report(self) -> MemoryReport | None:
+        """What was done to the function that `minimize` evaluated last; None before."""
+        latest = self.compile_cache.latest
+        return None if latest is None else latest.report(self._parameters())
+
+    def measured_peak(self) -> MeasuredPeak:
+        """Return the measured peak, in bytes, of an evaluation at the present parameters.
+
+        It evaluates the function that `minimize` evaluated last, as `tf_exla.measured_peak` does.
+        """
+        latest = self.compile_cache.latest
+        if latest is None:
+            raise ValueError("nothing to measure: call minimize first")
+        return measured_peak(latest, self._parameters())
+
+    def _parameters(self) -> tf.Tensor:
+        # SciPy hands over float64 whatever the variables are.
+        return tf.cast(self.initial_parameters(self._variables), tf.float64)  # [P]
+
+    def _optimize(self, function: Any) -> OptimizedFunction:
+        return optimize(function, self.limit, jit_compile=self.jit_compile)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # As in GPflow, functions are not pickled.
+        return {**super().__getstate__(), "compile_cache": None, "_variables": ()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.compile_cache = _OptimizedCache(self._optimize)

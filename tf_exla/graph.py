@@ -1,0 +1,293 @@
+"""The intermediate representation: tensors, nodes, loops and graphs, all frozen.
+
+A front end captures its framework's graph into a `Graph`, passes map `Graph -> Graph`, and the front
+end restores the result. Nodes and tensors are compared by identity: two nodes with equal fields are
+two computations. The order of `Graph.nodes` is the plan: the order in which the program will run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+Shape = tuple[int | None, ...]
+
+_ITEM_BYTES = {
+    "bool": 1, "int8": 1, "uint8": 1, "qint8": 1, "quint8": 1,
+    "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "half": 2,
+    "int32": 4, "uint32": 4, "float32": 4, "qint32": 4,
+    "int64": 8, "uint64": 8, "float64": 8, "complex64": 8,
+    "complex128": 16,
+    "string": 24,  # the size of TensorFlow's tstring, without its heap part
+    "resource": 0, "variant": 0,  # what they hold is counted in `Tensor.held`
+}  # fmt: skip
+
+
+def item_bytes(dtype: str) -> int:
+    """Return the bytes of one element of `dtype`; one byte for dtypes that are not known."""
+    return _ITEM_BYTES.get(dtype, 1)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tensor:
+    """One value of the program.
+
+    `shape`: static sizes; None for an unknown size, and None as a whole for an unknown rank.
+    `value`: the static value, where it is known and small (axes, shapes, scalars).
+    `held`: bytes behind a handle (the variable of a resource).
+    """
+
+    shape: Shape | None
+    dtype: str
+    name: str = ""
+    value: Array | None = None
+    held: int = 0
+
+    @property
+    def is_static(self) -> bool:
+        return self.shape is not None and None not in self.shape
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The shape, known to be static."""
+        if self.shape is None:
+            raise ValueError(f"{self} has an unknown rank")
+        if any(size is None for size in self.shape):
+            raise ValueError(f"{self} has an unknown dimension")
+        return tuple(size for size in self.shape if size is not None)
+
+    @property
+    def size(self) -> int:
+        """Number of elements; 0 where the shape is not known."""
+        return math.prod(self.dims) if self.is_static else 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor itself; 0 where the shape is not known."""
+        return self.size * item_bytes(self.dtype)
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            sizes = "?"
+        else:
+            sizes = ", ".join("?" if size is None else str(size) for size in self.shape)
+        return f"{self.name} {short_dtype(self.dtype)}[{sizes}]"
+
+    __repr__ = __str__
+
+
+def short_dtype(dtype: str) -> str:
+    """Return the usual abbreviation: `float64` -> `f64`."""
+    for long, short in (("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
+        if dtype.startswith(long):
+            return short + dtype.removeprefix(long)
+    return dtype
+
+
+NO_ATTRS: Mapping[str, object] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operation.
+
+    `op`: the framework's op name, or one of ours: "Const" (attrs["value"]), "Loop".
+    `attrs`: what the front end needs to emit it again. Values that are `Graph`s are sub-graphs
+      (the branches of an If, the body of a While).
+    `stateful`: it stays exactly once, outside of loops, in order among the stateful nodes.
+    `source`: the user's line that made it, `file.py:12 in function`.
+    """
+
+    op: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    attrs: Mapping[str, object] = field(default_factory=lambda: NO_ATTRS)
+    stateful: bool = False
+    name: str = ""
+    source: str = ""
+
+    @property
+    def output(self) -> Tensor:
+        """The only output."""
+        (tensor,) = self.outputs
+        return tensor
+
+    @property
+    def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
+        return tuple((key, value) for key, value in self.attrs.items() if isinstance(value, Graph))
+
+    def __str__(self) -> str:
+        outs = ", ".join(map(str, self.outputs))
+        ins = ", ".join(tensor.name for tensor in self.inputs)
+        mark = " !" if self.stateful else ""
+        return f"{outs} = {self.op}({ins}){mark}"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a tensor carries a loop's axis: `axis`, in steps of `block` elements per index."""
+
+    axis: int
+    block: int = 1
+
+
+Combine = Literal["concat", "add", "mul", "max", "min", "and", "or"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How the chunks' values of one body output become the loop's output."""
+
+    combine: Combine
+    slot: Slot | None = None  # of a concat
+
+    def __str__(self) -> str:
+        return f"concat axis {self.slot.axis}" if self.slot else self.combine
+
+
+@dataclass(frozen=True, eq=False)
+class Loop(Node):
+    """A loop over chunks of one axis class.
+
+    `body.inputs[i]` is a chunk of `inputs[i]` where `slots[i]` says so, else all of it.
+    `body.outputs[i]` is combined over the chunks into `outputs[i]` as `results[i]` says.
+    The loop runs `extent // chunk` times; `remainder` is the body for the last `extent % chunk`
+    indices, with its own static shapes, and runs once after the loop.
+    `parallel`: iterations that may be in flight together. `carried`: the body's tensors that
+    carry the loop's axis, so that the body can be made again for another chunk.
+    """
+
+    extent: int = 0
+    chunk: int = 0
+    body: Graph = field(default_factory=lambda: Graph((), (), ()))
+    remainder: Graph | None = None
+    slots: tuple[Slot | None, ...] = ()
+    results: tuple[Result, ...] = ()
+    parallel: int = 1
+    stage: int = 0
+    carried: Mapping[Tensor, Slot] = field(default_factory=lambda: MappingProxyType({}))
+    recomputed: tuple[str, ...] = ()
+    axis: str = ""  # the split axis, in words for the report
+
+    @property
+    def iterations(self) -> int:
+        """Number of full chunks and the remainder."""
+        return -(-self.extent // self.chunk)
+
+    @property
+    def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
+        rest = (("remainder", self.remainder),) if self.remainder is not None else ()
+        return (("body", self.body), *rest)
+
+    def __str__(self) -> str:
+        outs = ", ".join(f"{t} ({r})" for t, r in zip(self.outputs, self.results, strict=True))
+        ins = ", ".join(
+            f"{t.name}/{slot.axis}" if slot else t.name
+            for t, slot in zip(self.inputs, self.slots, strict=True)
+        )
+        return (
+            f"{outs} = Loop[{self.extent} by {self.chunk}, stage {self.stage}, "
+            f"parallel {self.parallel}]({ins})"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Inputs, nodes in the order of execution, outputs."""
+
+    inputs: tuple[Tensor, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Tensor, ...]
+
+    def replace(self, **changes: object) -> Graph:
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return format_graph(self)
+
+
+def format_graph(graph: Graph, indent: str = "") -> str:
+    """Print a graph, one node a line, sub-graphs indented."""
+    lines = [f"{indent}inputs: {', '.join(map(str, graph.inputs))}"]
+    for node in graph.nodes:
+        lines.append(indent + str(node))
+        for key, sub in node.subgraphs:
+            lines.append(f"{indent}  {key}:")
+            lines.append(format_graph(sub, indent + "    "))
+    lines.append(f"{indent}outputs: {', '.join(tensor.name for tensor in graph.outputs)}")
+    return "\n".join(lines)
+
+
+def producers(graph: Graph) -> dict[Tensor, Node]:
+    """Map every tensor that a node makes to this node."""
+    return {tensor: node for node in graph.nodes for tensor in node.outputs}
+
+
+def consumers(graph: Graph) -> dict[Tensor, list[tuple[Node, int]]]:
+    """Map every tensor to the operands that read it: (node, position of the operand)."""
+    uses: dict[Tensor, list[tuple[Node, int]]] = {}
+    for node in graph.nodes:
+        for position, tensor in enumerate(node.inputs):
+            uses.setdefault(tensor, []).append((node, position))
+    return uses
+
+
+def walk(graph: Graph) -> Iterator[Node]:
+    """Yield every node of a graph and of its sub-graphs."""
+    for node in graph.nodes:
+        yield node
+        for _, sub in node.subgraphs:
+            yield from walk(sub)
+
+
+def const(value: npt.ArrayLike, name: str = "const", dtype: str | None = None) -> Node:
+    """Make a Const node with a static value."""
+    array = np.asarray(value)
+    tensor = Tensor(array.shape, dtype or array.dtype.name, name, value=array)
+    return Node("Const", (), (tensor,), {"value": array}, name=name)
+
+
+def topological(nodes: Iterable[Node], key: Callable[[Node], float]) -> tuple[Node, ...]:
+    """Sort nodes so that producers come before consumers, by least `key` among those ready.
+
+    Stateful nodes keep the order in which they are given.
+    """
+    import heapq
+
+    nodes = tuple(nodes)
+    made_by = {tensor: node for node in nodes for tensor in node.outputs}
+    waiting: dict[Node, int] = {}
+    followers: dict[Node, list[Node]] = {node: [] for node in nodes}
+    last_stateful: Node | None = None
+    for node in nodes:
+        before = {made_by[tensor] for tensor in node.inputs if tensor in made_by}
+        if node.stateful:
+            if last_stateful is not None:
+                before.add(last_stateful)
+            last_stateful = node
+        waiting[node] = len(before)
+        for producer in before:
+            followers[producer].append(node)
+    heap = [(key(node), i, node) for i, node in enumerate(nodes) if not waiting[node]]
+    position = {node: i for i, node in enumerate(nodes)}
+    heapq.heapify(heap)
+    ordered: list[Node] = []
+    while heap:
+        _, _, node = heapq.heappop(heap)
+        ordered.append(node)
+        for follower in followers[node]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(heap, (key(follower), position[follower], follower))
+    if len(ordered) != len(nodes):
+        stuck = next(node for node in nodes if waiting[node])
+        raise ValueError(f"the graph has a cycle through {stuck}")
+    return tuple(ordered)

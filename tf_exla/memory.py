@@ -1,0 +1,248 @@
+"""Projection of the memory that a graph needs, from its order and the lifetimes of its tensors.
+
+The walk follows the plan: a node's outputs and scratch are allocated before its inputs are freed, and
+an input is freed after its last consumer. Restore enforces this order for every node that touches
+a tensor of at least `CHAIN_BYTES`; smaller tensors are not ordered and count for the whole run.
+
+- *resident*: bytes that exist before the call: inputs, what handles hold, constants.
+- *working set*: bytes that the call itself allocates.
+- *peak* = resident + the largest working set at any moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from tf_exla.graph import Graph, Loop, Node, Tensor, consumers, walk
+from tf_exla.op_set import OpSet
+
+CHAIN_BYTES = 4096
+"""Nodes that touch a tensor of at least so many bytes are run in the order of the plan."""
+
+RUNTIME_BYTES = 1 << 20
+"""What a call allocates beside tensors: the executor's state, thread-local buffers."""
+
+NODE_BYTES = 512
+"""What the executor keeps for each node while a graph runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One moment of the plan: bytes of the working set while `node` runs."""
+
+    node: Node
+    bytes: int
+    temporary: int  # the part that the node needs beside live tensors and its outputs
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The working set over the plan; `live`: the buffers at the largest moment, largest first."""
+
+    working_set: int
+    steps: tuple[Step, ...]
+    peak_step: int
+    live: tuple[tuple[Tensor, int], ...]
+
+    @property
+    def peak_node(self) -> Node | None:
+        return self.steps[self.peak_step].node if self.steps else None
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """Memory shared by one or more tensors; `pending`: operands that will still read it."""
+
+    tensor: Tensor
+    bytes: int
+    owned: bool
+    pending: int = 0
+
+
+@dataclass
+class Projector:
+    """Projects graphs for one op set, and remembers what it projected."""
+
+    ops: OpSet
+    _known: WeakKeyDictionary[Graph, dict[frozenset[Tensor], Projection]] = field(default_factory=WeakKeyDictionary)
+
+    def project(self, graph: Graph, sliced: frozenset[Tensor] = frozenset()) -> Projection:
+        """Project the working set of one run of `graph`, without resident bytes.
+
+        `sliced`: the inputs that the run itself allocates, right before their first use: a loop
+        body's chunks.
+        """
+        known = self._known.setdefault(graph, {})
+        if sliced not in known:
+            known[sliced] = _Walk(graph, self, sliced).run()
+        return known[sliced]
+
+    def project_body(self, loop: Loop, body: Graph) -> Projection:
+        """Project one iteration of a loop, or its remainder."""
+        pairs = zip(body.inputs, loop.slots, strict=True)
+        return self.project(body, frozenset(tensor for tensor, slot in pairs if slot is not None))
+
+    def working_set(self, graph: Graph) -> int:
+        """Return the largest working set of a whole program, with the runtime's own share."""
+        overhead = RUNTIME_BYTES + NODE_BYTES * _node_count(graph)
+        return self.project(graph).working_set + overhead
+
+    def temporary(self, node: Node) -> int:
+        """Return an upper bound of the bytes a node allocates beside its outputs."""
+        if isinstance(node, Loop):
+            return self._loop_temporary(node)
+        if node.subgraphs:
+            inner = max(self.project(sub).working_set for _, sub in node.subgraphs)
+            carried = sum(t.nbytes for t in node.inputs) if "body" in node.attrs else 0
+            return inner + carried
+        return self.ops.scratch(node)
+
+    def _loop_temporary(self, loop: Loop) -> int:
+        """Iterations in flight hold a body each; the remainder runs after them."""
+        body = loop.parallel * self.project_body(loop, loop.body).working_set
+        rest = 0
+        if loop.remainder is not None:
+            rest = self.project_body(loop, loop.remainder).working_set
+        return max(body, rest) + _accumulator_copy(loop)
+
+
+def _node_count(graph: Graph) -> int:
+    """Count nodes; a loop counts with a remainder even where its chunk leaves none."""
+    count = len(graph.nodes)
+    for node in graph.nodes:
+        if isinstance(node, Loop):
+            count += 2 * _node_count(node.body)
+        else:
+            count += sum(_node_count(sub) for _, sub in node.subgraphs)
+    return count
+
+
+def _accumulator_copy(loop: Loop) -> int:
+    """The sum of two accumulators may live beside both for a moment."""
+    return max(
+        (t.nbytes for t, r in zip(loop.outputs, loop.results, strict=True) if r.combine != "concat"),
+        default=0,
+    )
+
+
+class _Walk:
+    """One projection: the state of the walk over the nodes."""
+
+    def __init__(self, graph: Graph, projector: Projector, sliced: frozenset[Tensor]) -> None:
+        self.graph = graph
+        self.sliced = sliced
+        self.projector = projector
+        self.ops = projector.ops
+        self.uses = {tensor: len(readers) for tensor, readers in consumers(graph).items()}
+        for tensor in graph.outputs:
+            self.uses[tensor] = self.uses.get(tensor, 0) + 1
+        self.buffers: dict[Tensor, _Buffer] = {}
+        self.alive: dict[int, _Buffer] = {}
+        self.bytes = 0
+
+    def run(self) -> Projection:
+        for tensor in self.graph.inputs:
+            if tensor not in self.sliced:
+                self.buffers[tensor] = _Buffer(tensor, 0, owned=False)
+        made = (*self._made(), *self.sliced)
+        loose = sum(t.nbytes for t in made if t.nbytes < CHAIN_BYTES)
+        steps: list[Step] = []
+        peak = loose
+        peak_step = 0
+        live: tuple[_Buffer, ...] = ()
+        for position, node in enumerate(self.graph.nodes):
+            temporary = self._start(node)
+            now = loose + self.bytes + temporary
+            steps.append(Step(node, now, temporary))
+            if now > peak:
+                peak, peak_step, live = now, position, tuple(self.alive.values())
+            self._finish(node)
+        ranked = sorted(((b.tensor, b.bytes) for b in live), key=lambda item: -item[1])
+        return Projection(peak, tuple(steps), peak_step, tuple(ranked))
+
+    def _made(self) -> Iterator[Tensor]:
+        for node in self.graph.nodes:
+            if node.op != "Const" and not self.ops.aliases(node):
+                yield from node.outputs
+
+    def _start(self, node: Node) -> int:
+        """Allocate the outputs; return the temporary bytes."""
+        if node.op == "Const":
+            self.buffers[node.output] = _Buffer(node.output, 0, owned=False)
+            return 0
+        for tensor in node.inputs:
+            if tensor not in self.buffers:
+                self._allocate(tensor)
+        shared = self._shared_buffer(node)
+        for position, tensor in enumerate(node.outputs):
+            if position == 0 and shared is not None:
+                shared.pending += self.uses.get(tensor, 0)
+                self.buffers[tensor] = shared
+            else:
+                self._allocate(tensor)
+        return self.projector.temporary(node)
+
+    def _allocate(self, tensor: Tensor) -> None:
+        size = tensor.nbytes if tensor.nbytes >= CHAIN_BYTES else 0
+        buffer = _Buffer(tensor, size, owned=True, pending=self.uses.get(tensor, 0))
+        self.buffers[tensor] = buffer
+        if size:
+            self.bytes += size
+            self.alive[id(buffer)] = buffer
+
+    def _shared_buffer(self, node: Node) -> _Buffer | None:
+        """Return the buffer that the first output shares with an input, if this is certain."""
+        if isinstance(node, Loop) or not node.inputs:
+            return None
+        if self.ops.aliases(node):
+            return self.buffers[node.inputs[0]]
+        output = node.outputs[0] if node.outputs else None
+        if output is None or output.nbytes < CHAIN_BYTES:
+            return None
+        for position in self.ops.forwards(node):
+            if position >= len(node.inputs):
+                continue
+            tensor = node.inputs[position]
+            buffer = self.buffers[tensor]
+            if (
+                buffer.owned
+                and buffer.pending == 1
+                and tensor.nbytes == output.nbytes == buffer.bytes
+                and tensor.dtype == output.dtype
+            ):
+                return buffer
+        return None
+
+    def _finish(self, node: Node) -> None:
+        for tensor in node.inputs:
+            self._release(self.buffers[tensor], 1)
+        for tensor in node.outputs:
+            if not self.uses.get(tensor, 0):
+                self._release(self.buffers[tensor], 0)
+
+    def _release(self, buffer: _Buffer, count: int) -> None:
+        buffer.pending -= count
+        if buffer.pending <= 0 and id(buffer) in self.alive:
+            del self.alive[id(buffer)]
+            self.bytes -= buffer.bytes
+
+
+def resident_bytes(graph: Graph) -> int:
+    """Return the bytes that exist before a call: inputs, what handles hold, constants."""
+    inputs = sum(tensor.nbytes + tensor.held for tensor in graph.inputs)
+    constants = sum(node.output.nbytes for node in walk(graph) if node.op == "Const")
+    return inputs + constants
+
+
+def largest_tensors(graph: Graph, count: int) -> Sequence[tuple[Tensor, Node]]:
+    """Return the largest tensors that the nodes of a graph make, aliases left out."""
+    found: list[tuple[Tensor, Node]] = []
+    seen: set[tuple[str, object]] = set()
+    for node in graph.nodes:
+        for tensor in node.outputs:
+            if (key := (tensor.name, tensor.shape)) not in seen:
+                seen.add(key)
+                found.append((tensor, node))
+    return sorted(found, key=lambda item: -item[0].nbytes)[:count]

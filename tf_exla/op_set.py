@@ -1,0 +1,48 @@
+"""What the passes ask a front end about its ops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tf_exla.axis_rule import AxisRule
+from tf_exla.graph import Node, Shape, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class NoRule:
+    """Why a node has no axis rule: a sentence for the report."""
+
+    reason: str
+
+
+class OpSet(Protocol):
+    """The ops of one framework, as seen by the passes."""
+
+    def rule(self, node: Node) -> AxisRule | NoRule:
+        """Return the node's axis rule, or why there is none."""
+
+    def resized(
+        self, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]
+    ) -> tuple[Node, ...]:
+        """Make the node again for a chunk: on `inputs`, with results of `shapes`.
+
+        The last node of the returned ones is the op itself; those before it are the constants
+        that it needs (a new shape operand). The node's `outputs` are new tensors.
+        """
+
+    def scratch(self, node: Node) -> int:
+        """Return an upper bound of the bytes that the kernel allocates beside its outputs."""
+
+    def aliases(self, node: Node) -> bool:
+        """Return whether the first output always shares the buffer of the first input."""
+
+    def forwards(self, node: Node) -> tuple[int, ...]:
+        """Return the inputs whose buffer the first output certainly reuses when they die there."""
+
+    def flops(self, node: Node) -> int:
+        """Return the floating-point operations of the node, roughly."""
+
+    def resizable(self, node: Node) -> bool:
+        """Return whether `resized` can make the node for other shapes."""

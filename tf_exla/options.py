@@ -1,0 +1,31 @@
+"""What a user, and the machine, let the passes choose."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Settings of one optimization; sizes in bytes.
+
+    `tensor_size_threshold`: split every tensor above it that can be split, whatever the limit.
+    `tensor_split_size`: no chunk of a split tensor is larger.
+    `chunk_bytes`: the size of a chunk's largest tensor that is fastest: on a CPU chunks should stay
+    in cache, on a GPU they must fill the device.
+    `cores`: cores that run ops; iterations of a loop run side by side where an op uses one core.
+    """
+
+    jit_compile: bool | None = None
+    tensor_size_threshold: int | None = None
+    tensor_split_size: int | None = None
+    chunk_bytes: int = 8 << 20
+    cores: int = os.cpu_count() or 1
+
+    @property
+    def largest_chunk(self) -> int:
+        """Bytes of the largest tensor of a chunk."""
+        if self.tensor_split_size is None:
+            return self.chunk_bytes
+        return min(self.chunk_bytes, self.tensor_split_size)

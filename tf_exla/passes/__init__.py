@@ -1,0 +1,1 @@
+"""The passes, each `Graph -> Graph`: the same object where nothing changed."""

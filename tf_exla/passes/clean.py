@@ -1,0 +1,83 @@
+"""Clean-up: aliases that change nothing, repeated sub-expressions, dead nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable
+
+import numpy as np
+
+from tf_exla.graph import Graph, Node, Tensor
+from tf_exla.op_set import OpSet
+
+_IDENTITIES = frozenset({"Identity", "StopGradient", "PreventGradient", "Snapshot"})
+_SHAPE_IDENTITIES = frozenset({"Reshape", "BroadcastTo", "ExpandDims", "Squeeze"})
+
+
+def clean(graph: Graph, ops: OpSet) -> Graph:
+    """Remove what computes nothing, and merge pure nodes that compute the same.
+
+    - `Identity(x) -> x`, `Reshape(x, shape(x)) -> x`, `BroadcastTo(x, shape(x)) -> x`
+    - two pure nodes with the same op, attributes and inputs -> one
+    - pure nodes that nobody reads -> none
+    """
+    merged = _merge(graph)
+    return _drop_dead(merged)
+
+
+def _merge(graph: Graph) -> Graph:
+    stands_for: dict[Tensor, Tensor] = {}
+    seen: dict[Hashable, Node] = {}
+    nodes: list[Node] = []
+    for old in graph.nodes:
+        inputs = tuple(stands_for.get(tensor, tensor) for tensor in old.inputs)
+        node = old
+        if any(new is not was for new, was in zip(inputs, old.inputs, strict=True)):
+            node = dataclasses.replace(old, inputs=inputs)
+        if _is_identity(node):
+            stands_for[node.outputs[0]] = node.inputs[0]
+            continue
+        key = _key(node)
+        twin = seen.setdefault(key, node) if key is not None else node
+        if twin is not node:
+            stands_for.update(zip(node.outputs, twin.outputs, strict=True))
+            continue
+        nodes.append(node)
+    if len(nodes) == len(graph.nodes):
+        return graph
+    outputs = tuple(stands_for.get(tensor, tensor) for tensor in graph.outputs)
+    return graph.replace(nodes=tuple(nodes), outputs=outputs)
+
+
+def _is_identity(node: Node) -> bool:
+    if node.stateful or not node.outputs:
+        return False
+    if node.op in _IDENTITIES:
+        return True
+    if node.op in _SHAPE_IDENTITIES:
+        before, after = node.inputs[0], node.outputs[0]
+        return before.is_static and before.shape == after.shape
+    return False
+
+
+def _key(node: Node) -> Hashable | None:
+    """Return what two nodes must share to compute the same; None for those never merged."""
+    if node.stateful or node.subgraphs:
+        return None
+    if node.op == "Const":
+        value = np.asarray(node.attrs["value"])
+        return ("Const", node.output.dtype, value.shape, value.tobytes())
+    attrs = tuple(sorted((name, repr(value)) for name, value in node.attrs.items()))
+    return (node.op, node.inputs, attrs)
+
+
+def _drop_dead(graph: Graph) -> Graph:
+    wanted: set[Tensor] = set(graph.outputs)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if node.stateful or any(tensor in wanted for tensor in node.outputs):
+            kept.append(node)
+            wanted.update(node.inputs)
+    if len(kept) == len(graph.nodes):
+        return graph
+    return graph.replace(nodes=tuple(reversed(kept)))

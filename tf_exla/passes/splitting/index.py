@@ -1,0 +1,44 @@
+"""A graph with its producers, consumers and bound rules at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tf_exla.axis_rule import AxisRule
+from tf_exla.graph import Graph, Loop, Node, Tensor, consumers, producers
+from tf_exla.op_set import NoRule, OpSet
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """One graph, indexed; never changed."""
+
+    graph: Graph
+    ops: OpSet
+
+    @cached_property
+    def producer(self) -> dict[Tensor, Node]:
+        return producers(self.graph)
+
+    @cached_property
+    def readers(self) -> dict[Tensor, list[tuple[Node, int]]]:
+        return consumers(self.graph)
+
+    @cached_property
+    def outputs(self) -> frozenset[Tensor]:
+        return frozenset(self.graph.outputs)
+
+    @cached_property
+    def position(self) -> dict[Node, int]:
+        return {node: i for i, node in enumerate(self.graph.nodes)}
+
+    def rule(self, node: Node) -> AxisRule | NoRule:
+        """Return the rule by which a node may be split, or why it may not."""
+        if node.stateful:
+            return NoRule(f"{node.op} has side effects or state: it runs exactly once")
+        if isinstance(node, Loop):
+            return NoRule("it is a loop already")
+        if not self.ops.resizable(node):
+            return NoRule(f"{node.op} cannot be made for another shape")
+        return self.ops.rule(node)

@@ -1,0 +1,259 @@
+"""Regions: everything that one axis of one large tensor reaches.
+
+From a seed tensor and an axis the region grows over producers and consumers, the axis's label
+carried along. Going back it stops at small tensors and graph inputs, which are sliced; at ops that
+need the axis whole, whose output is sliced too; going forward where the axis is reduced, and at ops
+that need it whole, for which the chunks are concatenated. So a region always exists; whether it
+saves memory, the projection of the result tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tf_exla.axis_rule import AxisRule
+from tf_exla.graph import Node, Slot, Tensor
+from tf_exla.op_set import NoRule
+from tf_exla.passes.splitting.index import Index
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why `axis` of `tensor` could not be split through `node`."""
+
+    tensor: Tensor
+    axis: int
+    node: Node
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """How a node takes part in a region: the label of its rule, `unit` elements per index."""
+
+    rule: AxisRule
+    label: str
+    unit: int
+
+
+@dataclass
+class Region:
+    """The nodes that carry one axis class, and the slots of their tensors.
+
+    `extent`: number of indices of the axis. `slots`: tensors that members make and that carry
+    the axis. What else a member reads is sliced or whole, as `slot_of` says.
+    """
+
+    seed: Tensor
+    axis: int
+    extent: int
+    members: dict[Node, Member] = field(default_factory=dict)
+    slots: dict[Tensor, Slot] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+
+    def slot_of(self, node: Node, position: int) -> Slot | None:
+        """Return where operand `position` of a member carries the axis; None: it is whole."""
+        member = self.members[node]
+        found = member.rule.operand_axis(position, member.label)
+        return None if found is None else Slot(found[0], found[1].block * member.unit)
+
+    def result_slot(self, node: Node, position: int) -> Slot | None:
+        """Return where result `position` of a member carries the axis; None: it is reduced."""
+        member = self.members[node]
+        found = member.rule.result_axis(position, member.label)
+        return None if found is None else Slot(found[0], found[1].block * member.unit)
+
+    def inside(self, node: Node, position: int) -> bool:
+        """Return whether an operand comes from a member in the very chunk that is read."""
+        slot = self.slot_of(node, position)
+        return slot is not None and self.slots.get(node.inputs[position]) == slot
+
+    @property
+    def key(self) -> frozenset[tuple[Node, str]]:
+        return frozenset((node, member.label) for node, member in self.members.items())
+
+
+class NeedsBlock(Exception):
+    """The axis is merged into another one: the region must be grown in steps of `block`."""
+
+    def __init__(self, block: int) -> None:
+        super().__init__(block)
+        self.block = block
+
+
+def grow(index: Index, seed: Tensor, axis: int, is_large: Callable[[Tensor], bool]) -> Region | None:
+    """Grow the region of one axis of `seed`; None where no node can take part."""
+    size = seed.dims[axis]
+    block = 1
+    while size % block == 0 and size // block > 1:
+        try:
+            return _Growth(index, seed, axis, block, is_large).run()
+        except NeedsBlock as need:
+            block *= need.block
+    return None
+
+
+class _Growth:
+    def __init__(
+        self, index: Index, seed: Tensor, axis: int, block: int, is_large: Callable[[Tensor], bool]
+    ) -> None:
+        self.index = index
+        self.is_large = is_large
+        self.region = Region(seed, axis, seed.dims[axis] // block)
+        self.block = block
+        self.work: list[Tensor] = []  # large tensors whose readers are still to be followed
+        self.back: list[tuple[Tensor, Slot]] = []  # large operands, to be followed to producers
+
+    def run(self) -> Region | None:
+        seed = self.region.seed
+        producer = self.index.producer.get(seed)
+        slot = Slot(self.region.axis, self.block)
+        if producer is not None:
+            self._join_producer(seed, slot)
+        if seed not in self.region.slots:  # the seed is a source: follow its readers only
+            for node, position in self.index.readers.get(seed, ()):
+                self._join_reader(seed, slot, node, position)
+        self._drain()
+        if not self.region.members:
+            return None
+        while self._absorb():
+            self._drain()
+        return self.region
+
+    def _drain(self) -> None:
+        while self.work or self.back:
+            while self.back:
+                operand, slot = self.back.pop()
+                if operand not in self.region.slots:
+                    self._join_producer(operand, slot)
+            if self.work:
+                tensor = self.work.pop()
+                slot = self.region.slots[tensor]
+                for node, position in self.index.readers.get(tensor, ()):
+                    self._join_reader(tensor, slot, node, position)
+
+    def _join_producer(self, tensor: Tensor, slot: Slot) -> bool:
+        """Let the node that makes `tensor` join; else the tensor stays a source."""
+        node = self.index.producer[tensor]
+        rule = self.index.rule(node)
+        if isinstance(rule, NoRule):
+            return self._refuse(tensor, slot.axis, node, rule.reason)
+        axis = rule.results[node.outputs.index(tensor)][slot.axis]
+        if axis is None:
+            return False
+        if not axis.splittable:
+            return self._refuse(tensor, slot.axis, node, f'needs it whole ("{rule}")')
+        return self._join(node, rule, axis.label, self._unit(slot, axis.block), tensor, slot.axis)
+
+    def _join_reader(self, tensor: Tensor, slot: Slot, node: Node, position: int) -> bool:
+        """Let a consumer join; else the tensor's chunks are concatenated for it."""
+        rule = self.index.rule(node)
+        if isinstance(rule, NoRule):
+            return self._refuse(tensor, slot.axis, node, rule.reason)
+        axes = rule.operands[position]
+        axis = axes[slot.axis] if axes is not None else None
+        if axis is None:
+            return False
+        if not axis.splittable:
+            return self._refuse(tensor, slot.axis, node, f'needs it whole ("{rule}")')
+        return self._join(node, rule, axis.label, self._unit(slot, axis.block), tensor, slot.axis)
+
+    def _unit(self, slot: Slot, block: int) -> int:
+        if slot.block % block:
+            raise NeedsBlock(block)
+        return slot.block // block
+
+    def _join(
+        self, node: Node, rule: AxisRule, label: str, unit: int, tensor: Tensor, axis: int
+    ) -> bool:
+        region = self.region
+        known = region.members.get(node)
+        if known is not None:
+            if (known.label, known.unit) == (label, unit):
+                return True
+            return self._refuse(tensor, axis, node, "it is reached along two of its axes")
+        if rule.sizes[label] != region.extent * unit:
+            return self._refuse(tensor, axis, node, "the axis changes its extent there")
+        member = Member(rule, label, unit)
+        for position, made in enumerate(node.outputs):
+            found = rule.result_axis(position, label)
+            if found is not None and made in region.slots:
+                if region.slots[made] != Slot(found[0], found[1].block * unit):
+                    return self._refuse(tensor, axis, node, "its result carries another axis")
+        region.members[node] = member
+        for position, made in enumerate(node.outputs):
+            slot = region.result_slot(node, position)
+            if slot is not None:
+                region.slots[made] = slot
+                if self.is_large(made):
+                    self.work.append(made)
+        for position, operand in enumerate(node.inputs):
+            slot = region.slot_of(node, position)
+            if slot is None or operand in region.slots or not self.is_large(operand):
+                continue
+            if operand in self.index.producer:
+                self.back.append((operand, slot))
+        return True
+
+    def _refuse(self, tensor: Tensor, axis: int, node: Node, reason: str) -> bool:
+        self.region.refusals.append(Refusal(tensor, axis, node, reason))
+        return False
+
+    # Small tensors that carry the axis from one member to another belong to the region as well:
+    # the row sums of a softmax are no completed result, and do not make a new stage.
+
+    def _absorb(self) -> bool:
+        """Join the nodes on small paths from members to members; return whether any joined."""
+        forward = dict(self._small_forward())
+        if not forward:
+            return False
+        wanted = {
+            operand
+            for node in self.region.members
+            for position, operand in enumerate(node.inputs)
+            if self.region.slot_of(node, position) is not None and operand not in self.region.slots
+        }
+        between: list[Node] = []
+        for node in reversed(self.index.graph.nodes):
+            if node in forward and any(tensor in wanted for tensor in node.outputs):
+                between.append(node)
+                wanted.update(node.inputs)
+        joined = False
+        for node in reversed(between):
+            if node in self.region.members:
+                continue
+            tensor, slot, position = forward[node]
+            joined |= self._join_reader(tensor, slot, node, position)
+        return joined
+
+    def _small_forward(self) -> Iterator[tuple[Node, tuple[Tensor, Slot, int]]]:
+        """Yield the nodes that small tensors of the region reach, with the operand's slot."""
+        slots = {t: slot for t, slot in self.region.slots.items() if not self.is_large(t)}
+        if not slots:
+            return
+        for node in self.index.graph.nodes:
+            if node in self.region.members:
+                continue
+            for position, tensor in enumerate(node.inputs):
+                slot = slots.get(tensor)
+                if slot is None:
+                    continue
+                rule = self.index.rule(node)
+                if isinstance(rule, NoRule):
+                    break
+                axes = rule.operands[position]
+                axis = axes[slot.axis] if axes is not None else None
+                if axis is None or not axis.splittable or slot.block % axis.block:
+                    continue
+                unit = slot.block // axis.block
+                found = [(p, rule.result_axis(p, axis.label)) for p in range(len(node.outputs))]
+                if any(hit is None for _, hit in found):
+                    break  # reduced here: a completed result
+                for p, hit in found:
+                    assert hit is not None
+                    made = node.outputs[p]
+                    if not self.is_large(made):
+                        slots.setdefault(made, Slot(hit[0], hit[1].block * unit))
+                yield node, (tensor, slot, position)
+                break

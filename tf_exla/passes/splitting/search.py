@@ -1,0 +1,200 @@
+"""The search for a plan that holds the budget: which axis to split, and what to keep.
+
+While the projected peak is above the budget: take the largest tensors alive at the peak, grow the
+region of each of their axes, and compare the programs that result: the fastest among those that
+hold the budget, else the one with the lowest peak.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tf_exla.cost import graph_seconds
+from tf_exla.graph import Graph, Loop, Node, Tensor
+from tf_exla.memory import CHAIN_BYTES, Projector
+from tf_exla.options import Options
+from tf_exla.passes.splitting.chunks import fastest_chunk, fit_loops, has_loops
+from tf_exla.passes.splitting.index import Index
+from tf_exla.passes.splitting.region import Refusal, grow
+from tf_exla.passes.splitting.resize import resize_loop
+from tf_exla.passes.splitting.stages import Stages, arrange, rewrite
+
+MAX_STEPS = 24
+MAX_DEPTH = 2
+SEEDS = 3
+SMALL_FRACTIONS = (50, 2000)
+"""A tensor is small, and sliced rather than recomputed, below these fractions of the budget."""
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """The result of a search: the graph, and why what was not split was not."""
+
+    graph: Graph
+    refusals: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    graph: Graph
+    peak: int
+    seconds: float
+    index: Index
+    stages: Stages
+    is_large: Callable[[Tensor], bool]
+
+
+def split(
+    projector: Projector, graph: Graph, budget: int, options: Options, depth: int = 0
+) -> Splitting:
+    """Split large tensors until the working set holds `budget` bytes, as far as possible.
+
+    `depth`: loops around the graph; bodies are split as well up to `MAX_DEPTH` loops.
+    """
+    refusals: dict[tuple[Tensor, int, Node], Refusal] = {}
+    for _ in range(MAX_STEPS):
+        graph = fit_loops(projector, graph, budget, options)
+        peak = projector.working_set(graph)
+        over = _over_threshold(graph, options)
+        if peak <= budget and not over:
+            break
+        found = list(_candidates(projector, graph, budget, options, over, refusals))
+        best = _choose(found, budget, peak, bool(over))
+        if best is not None:
+            graph = _keep(projector, best, budget, options).graph
+            continue
+        tiled = _tile(projector, graph, budget, options, depth)
+        if tiled is None:
+            break
+        graph = tiled
+    return Splitting(graph, tuple(refusals.values()))
+
+
+def _over_threshold(graph: Graph, options: Options) -> list[Tensor]:
+    threshold = options.tensor_size_threshold
+    if threshold is None:
+        return []
+    return [
+        tensor
+        for node in graph.nodes
+        if not isinstance(node, Loop)
+        for tensor in node.outputs
+        if tensor.nbytes > threshold and tensor not in graph.outputs
+    ]
+
+
+def _choose(found: list[_Candidate], budget: int, peak: int, forced: bool) -> _Candidate | None:
+    holding = [one for one in found if one.peak <= budget]
+    if holding:
+        return min(holding, key=lambda one: one.seconds)
+    lowest = min(found, key=lambda one: (one.peak, one.seconds), default=None)
+    if lowest is None or (lowest.peak >= peak and not forced):
+        return None
+    return lowest
+
+
+def _candidates(
+    projector: Projector,
+    graph: Graph,
+    budget: int,
+    options: Options,
+    over: list[Tensor],
+    refusals: dict[tuple[Tensor, int, Node], Refusal],
+) -> Iterator[_Candidate]:
+    index = Index(graph, projector.ops)
+    tried: set[object] = set()
+    for seed in _seeds(projector, index, over):
+        for axis, size in enumerate(seed.dims):
+            if size <= 1:
+                continue
+            for small in (*(budget // part for part in SMALL_FRACTIONS), 0):
+                is_large = _larger_than(small, seed)
+                region = grow(index, seed, axis, is_large)
+                if region is None or (region.key, region.extent) in tried:
+                    continue
+                tried.add((region.key, region.extent))
+                for refusal in region.refusals:
+                    refusals[refusal.tensor, refusal.axis, refusal.node] = refusal
+                stages = arrange(index, region, is_large)
+                yield _evaluate(projector, index, stages, is_large, budget, options)
+
+
+def _larger_than(small: int, seed: Tensor) -> Callable[[Tensor], bool]:
+    bound = max(small, CHAIN_BYTES)
+    return lambda tensor: tensor is seed or tensor.nbytes > bound
+
+
+def _seeds(projector: Projector, index: Index, over: list[Tensor]) -> list[Tensor]:
+    """The largest tensors alive at the peak, and those above the user's threshold."""
+    live = [tensor for tensor, _ in projector.project(index.graph).live]
+    seeds: list[Tensor] = []
+    for tensor in (*over, *live):
+        producer = index.producer.get(tensor)
+        if producer is None or isinstance(producer, Loop) or not tensor.is_static:
+            continue
+        if all((tensor.shape, tensor.dtype) != (s.shape, s.dtype) for s in seeds):
+            seeds.append(tensor)
+    return seeds[:SEEDS]
+
+
+def _evaluate(
+    projector: Projector,
+    index: Index,
+    stages: Stages,
+    is_large: Callable[[Tensor], bool],
+    budget: int,
+    options: Options,
+) -> _Candidate:
+    guess = max(1, min(stages.region.extent, 64))
+    graph = fit_loops(projector, rewrite(index, stages, guess), budget, options)
+    seconds = graph_seconds(projector.ops, graph)
+    peak = projector.working_set(graph)
+    return _Candidate(graph, peak, seconds, index, stages, is_large)
+
+
+def _keep(projector: Projector, best: _Candidate, budget: int, options: Options) -> _Candidate:
+    """Keep large tensors between stages where the budget has room and time is saved."""
+    if best.peak > budget:
+        return best
+    kept: frozenset[Tensor] = frozenset()
+    for tensor in reversed(best.stages.recomputed_large(best.is_large)):
+        trial = kept | {tensor}
+        stages = arrange(best.index, best.stages.region, best.is_large, trial)
+        candidate = _evaluate(projector, best.index, stages, best.is_large, budget, options)
+        if candidate.peak <= budget and candidate.seconds < best.seconds:
+            best, kept = candidate, trial
+    return best
+
+
+def _tile(
+    projector: Projector, graph: Graph, budget: int, options: Options, depth: int
+) -> Graph | None:
+    """Split the bodies of the loop at the peak along another axis: a loop in a loop."""
+    projection = projector.project(graph)
+    loop = projection.peak_node
+    if not isinstance(loop, Loop) or has_loops(loop) or depth + 1 >= MAX_DEPTH:
+        return None
+    step = projection.steps[projection.peak_step]
+    overhead = projector.working_set(graph) - projection.working_set
+    room = budget - overhead - (step.bytes - step.temporary)
+    wide = resize_loop(projector.ops, loop, min(loop.extent, _tile_rows(loop, options)), 1)
+
+    def tile(body: Graph) -> Graph:
+        chunks = zip(body.inputs, wide.slots, strict=True)
+        sliced = sum(tensor.nbytes for tensor, slot in chunks if slot is not None)
+        return split(projector, body, max(room - sliced, 0), options, depth + 1).graph
+
+    rest = wide.remainder
+    tiled = dataclasses.replace(
+        wide, body=tile(wide.body), remainder=None if rest is None else tile(rest)
+    )
+    if projector.temporary(tiled) >= step.temporary:
+        return None
+    nodes = tuple(tiled if node is loop else node for node in graph.nodes)
+    return graph.replace(nodes=nodes)
+
+
+def _tile_rows(loop: Loop, options: Options) -> int:
+    return max(1, min(64, fastest_chunk(loop, options) * 64))

@@ -1,0 +1,220 @@
+"""Stages: from a region to one loop per stage.
+
+A member's stage is the largest stage of what it reads, plus one where it reads a *completed* result
+of the region: one that is reduced or concatenated, directly or through nodes outside. The loop of
+stage k computes every result of stage k in one pass over the data; what it needs of earlier stages
+it recomputes from the sources, reads from kept tensors, or slices from small completed results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from tf_exla.axis_rule import AxisRule
+from tf_exla.graph import Graph, Loop, Node, Result, Slot, Tensor, topological
+from tf_exla.passes.splitting.index import Index
+from tf_exla.passes.splitting.region import Region
+from tf_exla.passes.splitting.resize import cut
+
+Operand = tuple[Tensor, Slot | None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The work of one loop: its nodes in order, what it completes, what it computes again."""
+
+    number: int
+    nodes: tuple[Node, ...]
+    results: tuple[Tensor, ...]
+    recomputed: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Stages:
+    """All stages of a region, the first first."""
+
+    region: Region
+    stages: tuple[Stage, ...]
+
+    def recomputed_large(self, is_large: Callable[[Tensor], bool]) -> list[Tensor]:
+        """Return the large tensors that later stages compute again, the earliest first."""
+        found: dict[Tensor, None] = {}
+        for stage in self.stages:
+            for node in stage.recomputed:
+                for tensor in node.outputs:
+                    if tensor in self.region.slots and is_large(tensor):
+                        found[tensor] = None
+        return list(found)
+
+
+def arrange(
+    index: Index,
+    region: Region,
+    is_large: Callable[[Tensor], bool],
+    keep: frozenset[Tensor] = frozenset(),
+) -> Stages:
+    """Divide a region into stages; `keep`: large tensors to concatenate, not to recompute."""
+    stage_of = _stage_numbers(index, region)
+    count = max(stage_of.values()) + 1
+    wanted: list[dict[Tensor, None]] = [{} for _ in range(count)]
+    for tensor in _completed(index, region):
+        wanted[stage_of[index.producer[tensor]]][tensor] = None
+    stages: list[Stage] = []
+    for number in reversed(range(count)):
+        nodes: set[Node] = set()
+        work = [index.producer[tensor] for tensor in wanted[number]]
+        while work:
+            node = work.pop()
+            if node in nodes:
+                continue
+            nodes.add(node)
+            for position, tensor in enumerate(node.inputs):
+                if not region.inside(node, position):
+                    continue
+                producer = index.producer[tensor]
+                earlier = stage_of[producer]
+                if earlier < number and (tensor in keep or not is_large(tensor)):
+                    wanted[earlier][tensor] = None
+                else:
+                    work.append(producer)
+        if not nodes:
+            continue
+        ordered = sorted(nodes, key=index.position.__getitem__)
+        stages.append(
+            Stage(
+                number,
+                tuple(ordered),
+                tuple(wanted[number]),
+                tuple(node for node in ordered if stage_of[node] < number),
+            )
+        )
+    return Stages(region, tuple(reversed(stages)))
+
+
+def _stage_numbers(index: Index, region: Region) -> dict[Node, int]:
+    """Number the members' stages by one walk over the graph."""
+    stage_of: dict[Node, int] = {}
+    level: dict[Tensor, int] = {}  # of a tensor that is read whole, or outside of the region
+    for node in index.graph.nodes:
+        if node not in region.members:
+            number = max((level.get(tensor, 0) for tensor in node.inputs), default=0)
+            level.update(dict.fromkeys(node.outputs, number))
+            continue
+        number = 0
+        for position, tensor in enumerate(node.inputs):
+            if region.inside(node, position):
+                number = max(number, stage_of[index.producer[tensor]])
+            else:
+                number = max(number, level.get(tensor, 0))
+        stage_of[node] = number
+        level.update(dict.fromkeys(node.outputs, number + 1))
+    return stage_of
+
+
+def _completed(index: Index, region: Region) -> Iterable[Tensor]:
+    """Yield what members make and what is read whole, or outside of the region."""
+    for node in region.members:
+        for position, tensor in enumerate(node.outputs):
+            readers = index.readers.get(tensor, ())
+            if tensor in index.outputs:
+                yield tensor
+            elif region.result_slot(node, position) is None:
+                if readers:
+                    yield tensor
+            elif any(
+                reader not in region.members or not region.inside(reader, at)
+                for reader, at in readers
+            ):
+                yield tensor
+
+
+def rewrite(index: Index, stages: Stages, chunk: int) -> Graph:
+    """Replace the members of a region by one loop per stage."""
+    region = stages.region
+    loops: list[Node] = []
+    priority: dict[Node, float] = {}
+    for stage in stages.stages:
+        loop = build_loop(index, region, stage, min(chunk, region.extent))
+        loops.append(loop)
+        priority[loop] = max(index.position[index.producer[tensor]] for tensor in stage.results)
+    outside = [node for node in index.graph.nodes if node not in region.members]
+    merged = sorted(
+        [*outside, *loops],
+        key=lambda node: priority[node] if node in priority else index.position[node],
+    )
+    order = {node: float(i) for i, node in enumerate(merged)}
+    return index.graph.replace(nodes=topological(merged, order.__getitem__))
+
+
+def build_loop(index: Index, region: Region, stage: Stage, chunk: int) -> Loop:
+    """Make the loop of one stage."""
+    made = {tensor for node in stage.nodes for tensor in node.outputs}
+    operands: dict[Operand, Tensor] = {}
+    constants: dict[Tensor, Node] = {}
+    renamed: list[Node] = []
+    for node in stage.nodes:
+        inputs = []
+        for position, tensor in enumerate(node.inputs):
+            producer = index.producer.get(tensor)
+            if tensor in made and (region.inside(node, position)):
+                inputs.append(tensor)
+            elif producer is not None and producer.op == "Const":
+                constants[tensor] = producer
+                inputs.append(tensor)
+            else:
+                slot = region.slot_of(node, position)
+                inputs.append(_stand_in(operands, tensor, slot))
+        renamed.append(_with_inputs(node, tuple(inputs)))
+    slots = {tensor: slot for tensor, slot in region.slots.items() if tensor in made}
+    sources = [(stand_in, slot) for (_, slot), stand_in in operands.items()]
+    nodes = (*constants.values(), *renamed)
+    results = tuple(_result(index, region, tensor) for tensor in stage.results)
+
+    def piece(size: int) -> tuple[Graph, Mapping[Tensor, Slot]]:
+        made_piece = cut(index.ops, nodes, sources, stage.results, slots, size)
+        return made_piece.graph, made_piece.carried
+
+    body, carried = piece(chunk)
+    rest = region.extent % chunk
+    return Loop(
+        op="Loop",
+        inputs=tuple(tensor for tensor, _ in operands),
+        outputs=stage.results,
+        name=f"stage{stage.number}_{region.seed.name}",
+        source=index.producer[region.seed].source if region.seed in index.producer else "",
+        extent=region.extent,
+        chunk=chunk,
+        body=body,
+        remainder=piece(rest)[0] if rest else None,
+        slots=tuple(slot for _, slot in operands),
+        results=results,
+        stage=stage.number,
+        carried=carried,
+        recomputed=tuple(node.name or node.op for node in stage.recomputed),
+        axis=f"axis {region.axis} of {region.seed}",
+    )
+
+
+def _stand_in(operands: dict[Operand, Tensor], tensor: Tensor, slot: Slot | None) -> Tensor:
+    """Return the tensor that stands for one use of an outside tensor: sliced, or whole."""
+    key = (tensor, slot)
+    if key not in operands:
+        operands[key] = Tensor(tensor.shape, tensor.dtype, tensor.name, tensor.value, tensor.held)
+    return operands[key]
+
+
+def _with_inputs(node: Node, inputs: tuple[Tensor, ...]) -> Node:
+    import dataclasses
+
+    return dataclasses.replace(node, inputs=inputs)
+
+
+def _result(index: Index, region: Region, tensor: Tensor) -> Result:
+    node = index.producer[tensor]
+    slot = region.result_slot(node, node.outputs.index(tensor))
+    if slot is not None:
+        return Result("concat", slot)
+    member = region.members[node]
+    rule: AxisRule = member.rule
+    return Result(rule.combine[member.label])

@@ -1,0 +1,36 @@
+"""A plan: the rewritten graph with what was projected and found on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tf_exla.graph import Graph
+from tf_exla.memory import Projection
+from tf_exla.passes.splitting.region import Refusal
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes in bytes; `*_before` is the program in its original order, unsplit.
+
+    `resident`: bytes that exist before a call; `working_set`: what the call allocates.
+    """
+
+    graph: Graph
+    limit: int
+    resident: int
+    working_set: int
+    working_set_before: int
+    original: Graph
+    projection: Projection
+    projection_before: Projection
+    refusals: tuple[Refusal, ...]
+    seconds: float
+
+    @property
+    def projected_peak(self) -> int:
+        return self.resident + self.working_set
+
+    @property
+    def projected_peak_before(self) -> int:
+        return self.resident + self.working_set_before

@@ -1,0 +1,289 @@
+"""What an optimization did, in numbers and in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tf_exla.byte_size import format_bytes
+from tf_exla.cost import graph_flops
+from tf_exla.graph import Graph, Loop, Node, Tensor, producers, short_dtype, walk
+from tf_exla.memory import largest_tensors
+from tf_exla.op_set import OpSet
+from tf_exla.passes.splitting.region import Refusal as RegionRefusal
+from tf_exla.plan import Plan
+
+LARGEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LargeTensor:
+    """One of the largest tensors of the original program; `split`: it no longer exists whole."""
+
+    name: str
+    op: str
+    shape: tuple[int | None, ...]
+    dtype: str
+    bytes: int
+    source: str
+    split: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoopResult:
+    """One result of a loop; `combine`: concat along an axis, add, max, ..."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: str
+    bytes: int
+    combine: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoopEntry:
+    """One loop. `extra_flops`: spent on nodes that an earlier stage computes as well, in all.
+
+    `body_peak`: bytes that one iteration allocates. `depth`: 0 outermost, 1 inside of a loop.
+    """
+
+    name: str
+    stage: int
+    axis: str
+    extent: int
+    chunk: int
+    iterations: int
+    parallel: int
+    results: tuple[LoopResult, ...]
+    recomputed: tuple[str, ...]
+    extra_flops: int
+    body_peak: int
+    nodes: int
+    source: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A tensor that was not split along an axis, the op that kept it, and why."""
+
+    tensor: str
+    shape: tuple[int | None, ...]
+    dtype: str
+    bytes: int
+    axis: int
+    op: str
+    node: str
+    reason: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePoint:
+    """The working set in bytes while one node of the plan runs."""
+
+    node: str
+    op: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """What the plan needs beside what the original program needs.
+
+    All sizes are bytes. peak = resident + working set. `*_before`: the original program in its own
+    order, without splitting.
+    """
+
+    function: str
+    device: str
+    limit: int
+    resident: int
+    working_set_before: int
+    working_set: int
+    projected_peak_before: int
+    projected_peak: int
+    nodes_before: int
+    nodes: int
+    flops_before: int
+    flops: int
+    largest: tuple[LargeTensor, ...]
+    loops: tuple[LoopEntry, ...]
+    refusals: tuple[Refusal, ...]
+    notes: tuple[str, ...]
+    timeline_before: tuple[TimelinePoint, ...]
+    timeline: tuple[TimelinePoint, ...]
+    rewrite_seconds: float
+
+    def to_dict(self) -> dict[str, object]:
+        """Return every field as plain Python values."""
+        return dataclasses.asdict(self)
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return every field as JSON."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def plot(self, path: str | Path | None = None) -> object:
+        """Plot the working set over the plan, original against optimized; return the figure.
+
+        Needs matplotlib; with `path` the figure is saved there.
+        """
+        from tf_exla.report_plot import plot_report
+
+        return plot_report(self, path)
+
+    def __str__(self) -> str:
+        from tf_exla.report_text import format_report
+
+        return format_report(self)
+
+
+def make_report(
+    plan: Plan, ops: OpSet, *, function: str, device: str = "CPU", notes: Sequence[str] = ()
+) -> MemoryReport:
+    """Describe a plan."""
+    return MemoryReport(
+        function=function,
+        device=device,
+        limit=plan.limit,
+        resident=plan.resident,
+        working_set_before=plan.working_set_before,
+        working_set=plan.working_set,
+        projected_peak_before=plan.projected_peak_before,
+        projected_peak=plan.projected_peak,
+        nodes_before=sum(1 for _ in walk(plan.original)),
+        nodes=sum(1 for _ in walk(plan.graph)),
+        flops_before=graph_flops(ops, plan.original),
+        flops=graph_flops(ops, plan.graph),
+        largest=_largest(plan),
+        loops=tuple(_loops(plan, ops)),
+        refusals=_refusals(plan.refusals, plan.graph),
+        notes=(*notes, *_unknown_shapes(plan.graph)),
+        timeline_before=_timeline(plan, before=True),
+        timeline=_timeline(plan, before=False),
+        rewrite_seconds=plan.seconds,
+    )
+
+
+def _largest(plan: Plan) -> tuple[LargeTensor, ...]:
+    whole = set(producers(plan.graph)) | set(plan.graph.inputs)
+    return tuple(
+        LargeTensor(
+            name=tensor.name,
+            op=node.op,
+            shape=tensor.shape or (),
+            dtype=tensor.dtype,
+            bytes=tensor.nbytes,
+            source=node.source,
+            split=tensor not in whole,
+        )
+        for tensor, node in largest_tensors(plan.original, LARGEST)
+    )
+
+
+def _loops(plan: Plan, ops: OpSet) -> list[LoopEntry]:
+    from tf_exla.memory import Projector
+
+    projector = Projector(ops)
+    entries: list[LoopEntry] = []
+
+    def visit(graph: Graph, depth: int, times: int) -> None:
+        for node in graph.nodes:
+            if isinstance(node, Loop):
+                entries.append(_loop_entry(projector, node, depth, times))
+                visit(node.body, depth + 1, times * (node.extent // node.chunk))
+            else:
+                for _, sub in node.subgraphs:
+                    visit(sub, depth, times)
+
+    visit(plan.graph, 0, 1)
+    return entries
+
+
+def _loop_entry(projector: object, loop: Loop, depth: int, times: int) -> LoopEntry:
+    from tf_exla.memory import Projector
+
+    assert isinstance(projector, Projector)
+    again = set(loop.recomputed)
+    extra = sum(
+        projector.ops.flops(node)
+        for node in loop.body.nodes
+        if node.name in again and not isinstance(node, Loop)
+    )
+    return LoopEntry(
+        name=loop.name,
+        stage=loop.stage,
+        axis=loop.axis,
+        extent=loop.extent,
+        chunk=loop.chunk,
+        iterations=loop.iterations,
+        parallel=loop.parallel,
+        results=tuple(
+            LoopResult(t.name, t.shape or (), t.dtype, t.nbytes, str(r))
+            for t, r in zip(loop.outputs, loop.results, strict=True)
+        ),
+        recomputed=loop.recomputed,
+        extra_flops=times * extra * loop.extent // loop.chunk,
+        body_peak=projector.project_body(loop, loop.body).working_set,
+        nodes=sum(1 for _ in walk(loop.body)),
+        source=loop.source,
+        depth=depth,
+    )
+
+
+def _refusals(found: Sequence[RegionRefusal], graph: Graph) -> tuple[Refusal, ...]:
+    """Name what still exists whole, the largest first, each tensor and axis once."""
+    whole = set(producers(graph))
+    unique: dict[tuple[Tensor, int], RegionRefusal] = {}
+    for one in found:
+        if one.tensor in whole:
+            unique.setdefault((one.tensor, one.axis), one)
+    ranked = sorted(unique.values(), key=lambda one: -one.tensor.nbytes)
+    return tuple(
+        Refusal(
+            tensor=one.tensor.name,
+            shape=one.tensor.shape or (),
+            dtype=one.tensor.dtype,
+            bytes=one.tensor.nbytes,
+            axis=one.axis,
+            op=one.node.op,
+            node=one.node.name,
+            reason=one.reason,
+            source=one.node.source,
+        )
+        for one in ranked
+    )
+
+
+def _unknown_shapes(graph: Graph) -> list[str]:
+    found: list[Node] = [
+        node
+        for node in walk(graph)
+        if any(not t.is_static and t.dtype not in ("resource", "variant") for t in node.outputs)
+    ]
+    if not found:
+        return []
+    names = ", ".join(f"{node.name} ({node.op})" for node in found[:5])
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    return [f"sizes known only at run time are not counted: {names}{more}"]
+
+
+def _timeline(plan: Plan, *, before: bool) -> tuple[TimelinePoint, ...]:
+    projection = plan.projection_before if before else plan.projection
+    return tuple(
+        TimelinePoint(step.node.name or step.node.op, step.node.op, step.bytes)
+        for step in projection.steps
+    )
+
+
+def describe(shape: tuple[int | None, ...], dtype: str) -> str:
+    """Return `f64[500, 200000]`."""
+    return f"{short_dtype(dtype)}[{', '.join('?' if s is None else str(s) for s in shape)}]"
+
+
+def describe_bytes(count: int) -> str:
+    """Return bytes in readable units."""
+    return format_bytes(count)

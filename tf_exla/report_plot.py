@@ -1,0 +1,55 @@
+"""The report as a picture: the working set over the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from tf_exla.report import MemoryReport, TimelinePoint
+
+_UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "bytes"))
+
+
+def plot_report(report: MemoryReport, path: str | Path | None = None) -> Figure:
+    """Draw memory (resident + working set) over the plan, original against optimized."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.0, 3.6), layout="constrained")
+    axes = figure.subplots()
+    largest = max(report.projected_peak_before, report.projected_peak, report.limit)
+    factor, unit = next((f, u) for f, u in _UNITS if largest >= f or f == 1)
+    for name, points, colour in (
+        ("original", report.timeline_before, "0.55"),
+        ("optimized", report.timeline, "C0"),
+    ):
+        place, height = _outline(points)
+        axes.fill_between(
+            place, (height + report.resident) / factor, step="post", color=colour, alpha=0.25
+        )
+        axes.plot(
+            place, (height + report.resident) / factor, drawstyle="steps-post", color=colour,
+            label=name,
+        )  # fmt: skip
+    axes.axhline(report.limit / factor, color="C3", linestyle="--", label="limit")
+    axes.set_yscale("log")
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("position in the plan")
+    axes.set_ylabel(f"memory [{unit}]")
+    axes.set_title(f"{report.function}: projected memory over the plan")
+    axes.legend(loc="best")
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def _outline(points: Sequence[TimelinePoint]) -> tuple[np.ndarray, np.ndarray]:
+    """Return relative positions and bytes; an empty plan is a flat line."""
+    heights = np.array([point.bytes for point in points] or [0], dtype=float)
+    heights = np.append(heights, heights[-1])
+    return np.linspace(0.0, 1.0, len(heights)), heights

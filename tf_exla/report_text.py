@@ -1,0 +1,118 @@
+"""The report as text: tables by rich."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from tf_exla.byte_size import format_bytes
+from tf_exla.graph import short_dtype
+
+if TYPE_CHECKING:
+    from tf_exla.report import MemoryReport
+
+WIDTH = 110
+REFUSALS = 6
+
+
+def format_report(report: MemoryReport) -> str:
+    """Print a report in at most `WIDTH` columns."""
+    out = io.StringIO()
+    console = Console(file=out, width=WIDTH, color_system=None, highlight=False)
+    console.print(
+        f"{report.function} on {report.device}, limit {format_bytes(report.limit)} "
+        f"(rewritten in {report.rewrite_seconds:.2f} s)"
+    )
+    console.print(_summary(report))
+    console.print(_largest(report))
+    if report.loops:
+        console.print(_loops(report))
+    else:
+        console.print("Nothing had to be split.")
+    _refusals(console, report)
+    for note in report.notes:
+        console.print(f"Note: {note}.")
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="left" if column[0].islower() else "right")
+    return table
+
+
+def _summary(report: MemoryReport) -> Table:
+    table = _table("", "bytes", "Resident", "Working set", "Projected peak", "GFLOP")
+    for name, working, peak, flops in (
+        ("before", report.working_set_before, report.projected_peak_before, report.flops_before),
+        ("after", report.working_set, report.projected_peak, report.flops),
+    ):
+        table.add_row(
+            name,
+            format_bytes(report.resident),
+            format_bytes(working),
+            format_bytes(peak),
+            f"{flops / 1e9:.2f}",
+        )
+    return table
+
+
+def _shape(shape: tuple[int | None, ...], dtype: str) -> str:
+    return f"{short_dtype(dtype)}[{', '.join('?' if s is None else str(s) for s in shape)}]"
+
+
+def _largest(report: MemoryReport) -> Table:
+    table = _table("Largest tensors of the original", "tensor", "shape", "Size", "split", "source")
+    for entry in report.largest:
+        table.add_row(
+            f"{entry.name} ({entry.op})",
+            _shape(entry.shape, entry.dtype),
+            format_bytes(entry.bytes),
+            "yes" if entry.split else "no",
+            entry.source,
+        )
+    return table
+
+
+def _loops(report: MemoryReport) -> Table:
+    table = _table(
+        "Loops", "stage", "axis", "Extent", "Chunk", "Runs", "Side by side", "Body", "results",
+        "Recomputed", "Extra GFLOP",
+    )  # fmt: skip
+    for entry in report.loops:
+        results = ", ".join(
+            f"{_shape(result.shape, result.dtype)} {result.combine}" for result in entry.results[:4]
+        )
+        if len(entry.results) > 4:
+            results += f" and {len(entry.results) - 4} more"
+        table.add_row(
+            "  " * entry.depth + str(entry.stage),
+            entry.axis,
+            str(entry.extent),
+            str(entry.chunk),
+            str(entry.iterations),
+            str(entry.parallel),
+            format_bytes(entry.body_peak),
+            results,
+            f"{len(entry.recomputed)} nodes",
+            f"{entry.extra_flops / 1e9:.2f}",
+        )
+    return table
+
+
+def _refusals(console: Console, report: MemoryReport) -> None:
+    if not report.refusals:
+        return
+    console.print("Not split:")
+    for one in report.refusals[:REFUSALS]:
+        console.print(
+            f"  {one.tensor} {_shape(one.shape, one.dtype)}, {format_bytes(one.bytes)}: "
+            f"axis {one.axis} reaches {one.op} ({one.node}): {one.reason}"
+        )
+    if len(report.refusals) > REFUSALS:
+        console.print(f"  and {len(report.refusals) - REFUSALS} smaller ones")
