@@ -1,0 +1,47 @@
+"""Run TensorFlow functions inside a memory limit.
+
+The names are loaded where they are first used: the core (`tf_exla.graph`, the passes) does without
+TensorFlow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tf_exla.api import OptimizedFunction, explain, optimize
+    from tf_exla.errors import MemoryLimitError
+    from tf_exla.measure import measured_peak
+    from tf_exla.report import MemoryReport
+
+__all__ = [
+    "MemoryLimitError",
+    "MemoryReport",
+    "OptimizedFunction",
+    "explain",
+    "measured_peak",
+    "optimize",
+]
+
+_MODULES = {
+    "MemoryLimitError": "errors",
+    "MemoryReport": "report",
+    "OptimizedFunction": "api",
+    "explain": "api",
+    "measured_peak": "measure",
+    "optimize": "api",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -64,7 +64,7 @@ def _parse_text(text: str) -> Fraction:
     match = _PATTERN.fullmatch(text)
     if match is None or match[2] not in _UNITS:
         raise ValueError(
-            f'a size is a positive number and a unit ({", ".join(_UNITS)}), e.g. "500MB", got {text!r}'
+            f'a size is a number and a unit ({", ".join(_UNITS)}), e.g. "500MB", got {text!r}'
         )
     # A Fraction, since 0.1 * 10**6 in floating point may miss the integer.
     return Fraction(match[1].rstrip(".") or "0") * _UNITS[match[2]]

@@ -56,7 +56,7 @@ class Scipy(gpflow.optimizers.Scipy):
         super().__init__(compile_cache_size)
         self.limit = limit
         self.jit_compile = jit_compile
-        self.compile_cache = _OptimizedCache(self._optimize)
+        self.compile_cache: _OptimizedCache = _OptimizedCache(self._optimize)
         self._variables: tuple[tf.Variable, ...] = ()
 
     def eval_func(
@@ -77,20 +77,21 @@ class Scipy(gpflow.optimizers.Scipy):
         return super().eval_func(closure, variables, tf_fun_args, True, allow_unused_variables)
 
     @property
-    def report(self) -> MemoryReport | None:
-        """What was done to the function that `minimize` evaluated last; None before."""
-        latest = self.compile_cache.latest
-        return None if latest is None else latest.report(self._parameters())
+    def report(self) -> MemoryReport:
+        """What was done to the function that `minimize` evaluated last."""
+        return self._latest().report(self._parameters())
 
     def measured_peak(self) -> MeasuredPeak:
         """Return the measured peak, in bytes, of an evaluation at the present parameters.
 
         It evaluates the function that `minimize` evaluated last, as `tf_exla.measured_peak` does.
         """
-        latest = self.compile_cache.latest
-        if latest is None:
-            raise ValueError("nothing to measure: call minimize first")
-        return measured_peak(latest, self._parameters())
+        return measured_peak(self._latest(), self._parameters())
+
+    def _latest(self) -> OptimizedFunction:
+        if self.compile_cache.latest is None:
+            raise ValueError("no function has been optimized yet: call minimize first")
+        return self.compile_cache.latest
 
     def _parameters(self) -> tf.Tensor:
         # SciPy hands over float64 whatever the variables are.

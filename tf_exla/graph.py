@@ -50,29 +50,25 @@ class Tensor:
     name: str = ""
     value: Array | None = None
     held: int = 0
+    is_static: bool = field(init=False)
+    size: int = field(init=False)  # number of elements; 0 where the shape is not known
+    nbytes: int = field(init=False)  # of the tensor itself; 0 where the shape is not known
 
-    @property
-    def is_static(self) -> bool:
-        return self.shape is not None and None not in self.shape
+    def __post_init__(self) -> None:
+        # Computed once: projections ask for them all the time.
+        static = self.shape is not None and None not in self.shape
+        size = math.prod(self.shape) if static and self.shape is not None else 0  # type: ignore[arg-type]
+        object.__setattr__(self, "is_static", static)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "nbytes", size * item_bytes(self.dtype))
 
     @property
     def dims(self) -> tuple[int, ...]:
         """The shape, known to be static."""
-        if self.shape is None:
-            raise ValueError(f"{self} has an unknown rank")
-        if any(size is None for size in self.shape):
-            raise ValueError(f"{self} has an unknown dimension")
-        return tuple(size for size in self.shape if size is not None)
-
-    @property
-    def size(self) -> int:
-        """Number of elements; 0 where the shape is not known."""
-        return math.prod(self.dims) if self.is_static else 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensor itself; 0 where the shape is not known."""
-        return self.size * item_bytes(self.dtype)
+        if not self.is_static:
+            raise ValueError(f"{self} has an unknown rank or dimension")
+        assert self.shape is not None
+        return self.shape  # type: ignore[return-value]
 
     def __str__(self) -> str:
         if self.shape is None:
@@ -174,7 +170,8 @@ class Loop(Node):
     parallel: int = 1
     stage: int = 0
     carried: Mapping[Tensor, Slot] = field(default_factory=lambda: MappingProxyType({}))
-    recomputed: tuple[str, ...] = ()
+    recomputed: tuple[str, ...] = ()  # nodes that an earlier stage computes as well
+    recomputed_flops: int = 0  # of these nodes, over all chunks
     axis: str = ""  # the split axis, in words for the report
 
     @property

@@ -64,7 +64,6 @@ def measured_peak(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Measured
     pool already had, and `method` says so.
     """
     resident = _resident_bytes(fn, args, kwargs)
-    fn(*args, **kwargs)
     measure = _on_gpu if tf.config.list_physical_devices("GPU") else _on_cpu
     working_set, method = measure(lambda: fn(*args, **kwargs))
     return MeasuredPeak(resident, working_set, method)
@@ -90,12 +89,13 @@ def auto_limit() -> int:
 
 
 def _on_gpu(call: Callable[[], Any]) -> tuple[int, str]:
+    call()
     gc.collect()
     device = "GPU:0"
     before = tf.config.experimental.get_memory_info(device)["current"]
     tf.config.experimental.reset_memory_stats(device)
     result = call()
-    tf.experimental.sync_devices()
+    tf.test.experimental.sync_devices()
     peak = tf.config.experimental.get_memory_info(device)["peak"]
     del result
     return max(0, peak - before), "peak of the GPU allocator"
@@ -106,6 +106,9 @@ def _on_cpu(call: Callable[[], Any]) -> tuple[int, str]:
     with _freed_blocks_leave() as leave:
         if not leave:
             caveat += ", heap reuse may hide memory (no glibc malloc)"
+        # The first call must run under the new thresholds: what an earlier call left on the free
+        # lists of other threads' heaps would otherwise leave during the measurement.
+        call()
         gc.collect()
         _malloc_trim()
         if _reset_high_water_mark():

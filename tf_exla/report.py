@@ -207,12 +207,6 @@ def _loop_entry(projector: object, loop: Loop, depth: int, times: int) -> LoopEn
     from tf_exla.memory import Projector
 
     assert isinstance(projector, Projector)
-    again = set(loop.recomputed)
-    extra = sum(
-        projector.ops.flops(node)
-        for node in loop.body.nodes
-        if node.name in again and not isinstance(node, Loop)
-    )
     return LoopEntry(
         name=loop.name,
         stage=loop.stage,
@@ -226,7 +220,7 @@ def _loop_entry(projector: object, loop: Loop, depth: int, times: int) -> LoopEn
             for t, r in zip(loop.outputs, loop.results, strict=True)
         ),
         recomputed=loop.recomputed,
-        extra_flops=times * extra * loop.extent // loop.chunk,
+        extra_flops=times * loop.recomputed_flops,
         body_peak=projector.project_body(loop, loop.body).working_set,
         nodes=sum(1 for _ in walk(loop.body)),
         source=loop.source,

@@ -1,7 +1,7 @@
 """Floating-point operations of TensorFlow's ops, roughly: enough to compare plans.
 
-An addition, a multiplication or a comparison is one; matrix decompositions as in Golub and Van Loan,
-"Matrix Computations" (2013). Moving elements costs none: bytes are counted elsewhere.
+An addition, a multiplication or a comparison is one; matrix decompositions as in Golub and Van
+Loan, "Matrix Computations" (2013). Moving elements costs none: bytes are counted elsewhere.
 """
 
 from __future__ import annotations
@@ -9,23 +9,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from tf_exla.frontends.tf.rule_builders import words
 from tf_exla.graph import Node, Tensor
+
+
+def _each(weight: int, ops: str) -> Mapping[str, int]:
+    return dict.fromkeys(words(ops), weight)
+
 
 # Operations per element of the result, of ops that compute more than one.
 WEIGHTS: Mapping[str, int] = {
-    **dict.fromkeys("Div RealDiv DivNoNan Sqrt Rsqrt Reciprocal Inv SqrtGrad RsqrtGrad".split(), 4),
-    **dict.fromkeys("FloorDiv FloorMod Mod TruncateMod TruncateDiv".split(), 4),
-    **dict.fromkeys("SquaredDifference SigmoidGrad TanhGrad SoftplusGrad EluGrad".split(), 3),
-    **dict.fromkeys("Exp Expm1 Log Log1p Sigmoid Tanh Elu Selu Softplus Xlogy Xlog1py".split(), 12),
-    **dict.fromkeys("Sin Cos Tan Sinh Cosh Asin Acos Atan Asinh Acosh Atanh Atan2".split(), 16),
-    **dict.fromkeys("Erf Erfc Softmax LogSoftmax ComplexAbs Angle".split(), 16),
-    **dict.fromkeys("Pow Erfinv Ndtri Lgamma Digamma".split(), 40),
-    **dict.fromkeys("Igamma Igammac IgammaGradA Betainc Zeta Polygamma".split(), 200),
-    **dict.fromkeys("SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits".split(), 20),
-}  # fmt: skip
+    **_each(4, "Div RealDiv DivNoNan Sqrt Rsqrt Reciprocal Inv SqrtGrad RsqrtGrad"),
+    **_each(4, "FloorDiv FloorMod Mod TruncateMod TruncateDiv"),
+    **_each(3, "SquaredDifference SigmoidGrad TanhGrad SoftplusGrad EluGrad"),
+    **_each(12, "Exp Expm1 Log Log1p Sigmoid Tanh Elu Selu Softplus Xlogy Xlog1py"),
+    **_each(16, "Sin Cos Tan Sinh Cosh Asin Acos Atan Asinh Acosh Atanh Atan2"),
+    **_each(16, "Erf Erfc Softmax LogSoftmax ComplexAbs Angle"),
+    **_each(40, "Pow Erfinv Ndtri Lgamma Digamma"),
+    **_each(200, "Igamma Igammac IgammaGradA Betainc Zeta Polygamma"),
+    **_each(20, "SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits"),
+}
 
 # Ops that compute nothing.
-FREE = frozenset("""
+FREE = frozenset(
+    words("""
     BroadcastTo Concat ConcatV2 Const Diag DiagPart EnsureShape ExpandDims Fill Gather GatherNd
     GatherV2 Identity IdentityN LinSpace MatrixBandPart MatrixDiag MatrixDiagPart MatrixDiagPartV2
     MatrixDiagPartV3 MatrixDiagV2 MatrixDiagV3 MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3
@@ -34,13 +41,16 @@ FREE = frozenset("""
     ReverseV2 Roll Shape ShapeN Size Slice Snapshot Split SplitV Squeeze StopGradient StridedSlice
     StridedSliceGrad TensorScatterUpdate TensorStridedSliceUpdate Tile Transpose Unpack VarHandleOp
     ZerosLike
-""".split())  # fmt: skip
+""")
+)
 
 # Ops whose work is one operation for each element of the first operand.
-PER_OPERAND = frozenset("""
+PER_OPERAND = frozenset(
+    words("""
     All Any ArgMax ArgMin BiasAddGrad Cumprod Cumsum EuclideanNorm L2Loss Max Mean Min Prod Sum
     UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum AvgPool MaxPool
-""".split())  # fmt: skip
+""")
+)
 
 
 def flops(node: Node) -> int:
@@ -67,7 +77,7 @@ def _matmul(node: Node) -> int:
 
 
 def _einsum(node: Node) -> int:
-    left, _, right = str(node.attrs.get("equation", "")).replace(" ", "").partition("->")
+    left = str(node.attrs.get("equation", "")).replace(" ", "").partition("->")[0]
     sizes: dict[str, int] = {}
     rest = 1
     for term, tensor in zip(left.split(","), node.inputs, strict=False):

@@ -1,7 +1,7 @@
 """The table: for every TensorFlow op, how its operands' axes become axes of its results.
 
 The notation is described in `tf_exla.axis_rule`. An op that is not here is never split. To add one,
-add a line, and a case to `tests/frontends/op_cases.py`: one generic test runs it whole and in parts.
+add a line, and a case to `tests/frontends/op_cases.py`: one test runs all ops whole and in parts.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tf_exla.frontends.tf.rule_builders import (
     same,
     sum_all,
     whole,
+    words,
 )
 from tf_exla.frontends.tf.rule_indexing import (
     gather,
@@ -99,7 +100,7 @@ REDUCTIONS: Mapping[str, Rule] = {
     "InTopKV2": "a B, a, _ -> a",
     "L2Loss": sum_all,
     "LogSoftmax": "... A -> ... A",
-    "LowerBound": "a B, a c -> a c",
+    "LowerBound": "a b, a c -> a c ; add b",
     "Max": reduction("max"),
     "Mean": reduction(None),
     "Min": reduction("min"),
@@ -109,9 +110,8 @@ REDUCTIONS: Mapping[str, Rule] = {
     "SoftmaxCrossEntropyWithLogits": "a B, a B -> a, a B",
     "SparseSoftmaxCrossEntropyWithLogits": "a B, a -> a, a B",
     "Sum": reduction("add"),
-    "TopK": "... A -> ... B, ... B",
     "TopKV2": "... A, _ -> ... B, ... B",
-    "UpperBound": "a B, a c -> a c",
+    "UpperBound": "a b, a c -> a c ; add b",
 }
 
 ALGEBRA: Mapping[str, Rule] = {
@@ -133,7 +133,6 @@ ALGEBRA: Mapping[str, Rule] = {
     "Lu": "... M M -> ... M M, ... M",
     "MatMul": matmul("transpose_a", "transpose_b"),
     "MatrixDeterminant": "... M M -> ...",
-    "MatrixExponential": "... M M -> ... M M",
     "MatrixInverse": "... M M -> ... M M",
     "MatrixLogarithm": "... M M -> ... M M",
     "MatrixSolve": "... M M, ... M n -> ... M n",
@@ -258,6 +257,11 @@ TABLE: Mapping[str, Rule] = {
 DATA_SIZE = "its size depends on the values of its operands"
 STATEFUL_RANDOM = "it draws other numbers each time, and is never split nor computed twice"
 
+
+def _because(reason: str, ops: str) -> Mapping[str, str]:
+    return dict.fromkeys(words(ops), reason)
+
+
 # Why an op has no rule, where there is more to say than that it is not in the table.
 REASONS: Mapping[str, str] = {
     "Case": "it holds sub-graphs, which are split one by one",
@@ -270,8 +274,8 @@ REASONS: Mapping[str, str] = {
     "StatelessIf": "it holds sub-graphs, which are split one by one",
     "StatelessWhile": "its iterations depend on each other",
     "While": "its iterations depend on each other",
-    **dict.fromkeys("DynamicPartition ListDiff Unique UniqueV2 UniqueWithCounts Where".split(), DATA_SIZE),
-    **dict.fromkeys("""
+    **_because(DATA_SIZE, "DynamicPartition ListDiff Unique UniqueV2 UniqueWithCounts Where"),
+    **_because(STATEFUL_RANDOM, """
         Multinomial ParameterizedTruncatedNormal RandomGamma RandomPoissonV2 RandomShuffle
-        RandomStandardNormal RandomUniform RandomUniformInt TruncatedNormal""".split(), STATEFUL_RANDOM),
+        RandomStandardNormal RandomUniform RandomUniformInt TruncatedNormal"""),
 }  # fmt: skip

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cache, lru_cache
-from importlib import import_module
-from types import ModuleType
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 from tf_exla.axis_rule import AxisRule, AxisRuleError, bind
 from tf_exla.frontends.tf import flops
+from tf_exla.frontends.tf.kernel_memory import ALIASES, FORWARDS, scratch_bytes
 from tf_exla.frontends.tf.op_rules import REASONS, TABLE
 from tf_exla.frontends.tf.resize import resize
 from tf_exla.frontends.tf.rule_builders import Unruled
@@ -51,41 +50,33 @@ class TensorFlowOps:
         return isinstance(self.rule(node), AxisRule)
 
     def scratch(self, node: Node) -> int:
-        """Return an upper bound of the bytes that the kernel allocates beside its outputs."""
-        memory = _kernel_memory()
-        if memory is None:
+        """Return an upper bound of the bytes that the kernel allocates beside its outputs.
+
+        0 where a shape is not known: such a tensor's own bytes are not known either.
+        """
+        if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
             return 0
-        bytes_ = memory.scratch_bytes(
-            node.op, node.inputs, node.outputs, node.attrs, self.threads
-        )
-        return int(bytes_)
+        return scratch_bytes(node.op, node.inputs, node.outputs, node.attrs, self.threads)
 
     def aliases(self, node: Node) -> bool:
         """Return whether the first output always shares the buffer of the first input."""
-        return node.op in getattr(_kernel_memory(), "ALIASES", ())
+        return node.op in ALIASES
 
     def forwards(self, node: Node) -> tuple[int, ...]:
         """Return the inputs whose buffer the first output certainly reuses when they die there."""
-        return tuple(getattr(_kernel_memory(), "FORWARDS", {}).get(node.op, ()))
+        return tuple(k for k in FORWARDS.get(node.op, ()) if k < len(node.inputs))
 
     def flops(self, node: Node) -> int:
         """Return the floating-point operations of the node, roughly."""
         return flops.flops(node)
 
 
-@cache
-def _kernel_memory() -> ModuleType | None:
-    """The table of what kernels allocate, where it is there."""
-    try:
-        return import_module("tf_exla.frontends.tf.kernel_memory")
-    except ModuleNotFoundError:
-        return None
-
-
 def _rule(node: Node) -> AxisRule | NoRule:
     found = TABLE.get(node.op)
     if found is None:
-        reason = REASONS.get(node.op, "it is not in the table of axis rules")
+        effects = "it has side effects, and stays outside of loops"
+        absent = effects if node.stateful else "it is not in the table of axis rules"
+        reason = REASONS.get(node.op, absent)
         return NoRule(f"{node.op} is never split: {reason}")
     try:
         text = found if isinstance(found, str) else found(node)

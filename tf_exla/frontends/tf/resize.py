@@ -49,20 +49,20 @@ def result_shape(node: Node, inputs: Sequence[Tensor], shape: Sequence[int]) -> 
     return list(shape)
 
 
-OPERANDS: Mapping[
-    str, tuple[int, Callable[[Node, Sequence[Tensor], Sequence[int]], list[int]]]
-] = {"Tile": (1, repeats)}
+Change = Callable[[Node, Sequence[Tensor], Sequence[int]], list[int]]
+
+OPERANDS: Mapping[str, tuple[int, Change]] = {"Tile": (1, repeats)}
 
 
 def resize(
     node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape], shape_operands: frozenset[int]
 ) -> tuple[Node, ...]:
-    """Make `node` again on `inputs`, with results of `shapes`, after the constants that it needs."""
+    """Make `node` again on `inputs`, with results of `shapes`, after the constants it needs."""
     outputs = tuple(
         Tensor(tuple(shape), old.dtype, f"{old.name}/chunk", held=old.held)
         for old, shape in zip(node.outputs, shapes, strict=True)
     )
-    changes = dict.fromkeys(shape_operands, result_shape)
+    changes: dict[int, Change] = dict.fromkeys(shape_operands, result_shape)
     if node.op in OPERANDS:
         position, change = OPERANDS[node.op]
         changes[position] = change

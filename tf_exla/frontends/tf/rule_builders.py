@@ -1,4 +1,4 @@
-"""Words to build the rules of `op_rules` with: the text of a rule from a node's shapes and attributes."""
+"""Words to build `op_rules` with: the text of a rule from a node's shapes and attributes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ Rule = str | Callable[[Node], str]
 
 class Unruled(ValueError):
     """A node has no axis rule; the message is the sentence that says why."""
+
+
+def words(text: str) -> list[str]:
+    """Part a text at its spaces."""
+    return text.split()
 
 
 class Letters:
@@ -77,7 +82,7 @@ def static(node: Node, position: int, what: str) -> Array:
     """Return the static value of an operand, or refuse."""
     value = node.inputs[position].value
     if value is None:
-        raise Unruled(f"the {what} of {node.op} {node.name} is not known before the program runs")
+        raise Unruled(f"{node.op} {node.name} does not know its {what} before the program runs")
     return value
 
 
@@ -102,12 +107,12 @@ def text_attr(node: Node, key: str, default: str = "") -> str:
 def pointwise(operands: int, names: str) -> Mapping[str, Rule]:
     """Rules of element-by-element ops: operands are aligned from the right and broadcast."""
     text = arrow(["..."] * operands, ["..."])
-    return dict.fromkeys(names.split(), text)
+    return dict.fromkeys(words(names), text)
 
 
 def same(text: Rule, names: str) -> Mapping[str, Rule]:
     """Give several ops the same rule."""
-    return dict.fromkeys(names.split(), text)
+    return dict.fromkeys(words(names), text)
 
 
 def pointwise_list(node: Node) -> str:
@@ -134,9 +139,7 @@ def whole(node: Node) -> str:
 def made_whole(node: Node) -> str:
     """No operand is data (a shape, a seed, a handle), and the results are made as a whole."""
     letters = Letters()
-    return arrow(
-        ["_"] * len(node.inputs), [letters.up(rank(tensor)) for tensor in node.outputs]
-    )
+    return arrow(["_"] * len(node.inputs), [letters.up(rank(tensor)) for tensor in node.outputs])
 
 
 def reduction(combine: Combine | None) -> Callable[[Node], str]:

@@ -16,7 +16,7 @@ from tf_exla.graph import Combine, Node
 
 
 def gather(node: Node) -> str:
-    """Read slices: every axis of the indices may be split, the axis that is read is needed whole."""
+    """Read slices: indices may be split, the axis that is read is needed whole."""
     params, indices = rank(node.inputs[0]), rank(node.inputs[1])
     axis = 0
     if len(node.inputs) > 2:
@@ -42,7 +42,7 @@ def resource_gather(node: Node) -> str:
 
 
 def gather_nd(node: Node) -> str:
-    """Read at points: the last axis of the indices holds coordinates of the first axes of the data."""
+    """Read at points: the last axis of the indices holds coordinates of the data's first axes."""
     depth = sizes(node.inputs[1])[-1]
     letters = Letters()
     points = letters.low(rank(node.inputs[1]) - 1)
@@ -90,9 +90,7 @@ def segments(combine: Combine) -> Callable[[Node], str]:
         letters = Letters()
         rows = letters.low(rank(node.inputs[1]))
         inner = letters.low(rank(node.inputs[0]) - len(rows))
-        return arrow(
-            [rows + inner, rows, "_"], [letters.up(1) + inner], combine, rows
-        )
+        return arrow([rows + inner, rows, "_"], [letters.up(1) + inner], combine, rows)
 
     return rule
 

@@ -13,13 +13,12 @@ from tf_exla.frontends.tf.rule_builders import (
     sizes,
     static,
     static_axes,
-    whole,
 )
 from tf_exla.graph import Node
 
 
 def reshape(node: Node) -> str:
-    """Match axes of equal products; where several merge or one parts, the outermost may be split."""
+    """Match axes of equal products; of those that merge or part, the outermost may be split."""
     before, after = sizes(node.inputs[0]), sizes(node.output)
     letters = Letters()
     names = _match_axes(before, after, letters)
@@ -98,13 +97,14 @@ def fill(node: Node) -> str:
 def tile(node: Node) -> str:
     """Repeat axes of size one as a whole; an axis that is repeated elsewhere is needed whole."""
     letters = Letters()
-    ins, outs = [], []
+    ins: list[str] = []
+    outs: list[str] = []
     for before, after in zip(sizes(node.inputs[0]), sizes(node.output), strict=True):
         if before == after:
             name = letters.low(1)
             ins, outs = ins + name, outs + name
         elif before == 1:
-            ins, outs = ins + ["1"], outs + letters.low(1)
+            ins, outs = [*ins, "1"], outs + letters.low(1)
         else:
             ins, outs = ins + letters.up(1), outs + letters.up(1)
     return arrow([ins, "_"], [outs])
@@ -119,7 +119,8 @@ def resized_axes(*operands: str) -> Callable[[Node], str]:
 
     def rule(node: Node) -> str:
         letters = Letters()
-        ins, outs = [], []
+        ins: list[str] = []
+        outs: list[str] = []
         for before, after in zip(sizes(node.inputs[0]), sizes(node.output), strict=True):
             same = before == after
             ins += letters.low(1) if same else letters.up(1)
@@ -129,7 +130,9 @@ def resized_axes(*operands: str) -> Callable[[Node], str]:
     return rule
 
 
-def _slice_axes(node: Node, full: Sequence[int], part: Sequence[int]) -> tuple[list[str], list[str]]:
+def _slice_axes(
+    node: Node, full: Sequence[int], part: Sequence[int]
+) -> tuple[list[str], list[str]]:
     """Name the axes of a strided slice: those of the full tensor, those of the part.
 
     An axis that is taken whole with stride one keeps its letter: begin and end are cut off at the
@@ -246,18 +249,18 @@ def reverse_flags(node: Node) -> str:
 
 
 def bitcast(node: Node) -> str:
-    """Read the bytes as another dtype: the last axis comes or goes where the item's size changes."""
+    """Read bytes as another dtype: the last axis comes or goes where the item's size changes."""
     before, after = rank(node.inputs[0]), rank(node.output)
     if before == after:
         return arrow(["..."], ["..."])
-    return arrow([["..."] if before < after else ["...", "A"]], [["...", "A"] if before < after else ["..."]])
+    return "... -> ... A" if before < after else "... A -> ..."
 
 
 def diagonal(matrix_at: str, operands: int = 1) -> Callable[[Node], str]:
-    """Matrices from their diagonals, or back: batch axes may be split, matrix axes are needed whole.
+    """Make matrices from their diagonals, or back: their two axes are needed whole.
 
-    `matrix_at`: "result", "operand" or "both" (the diagonal is operand 1 then). `operands`: how many
-    there are; those that hold data come first, a padding value is a scalar and comes last.
+    `matrix_at`: "result", "operand" or "both" (the diagonal is operand 1 then). `operands`: how
+    many there are; those that hold data come first, a padding value is a scalar and comes last.
     """
 
     def rule(node: Node) -> str:
@@ -278,5 +281,3 @@ def diagonal(matrix_at: str, operands: int = 1) -> Callable[[Node], str]:
         return arrow([*data, *rest], [diagonals if matrix_at == "operand" else full])
 
     return rule
-
-

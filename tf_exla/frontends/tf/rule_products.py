@@ -29,13 +29,13 @@ def matmul(left: str, right: str, batch: str = "") -> Callable[[Node], str]:
 
 
 def sparse_matmul(node: Node) -> str:
-    """Multiply a sparse matrix, which is whole, with a dense one."""
+    """Multiply a list of points and their values, a sparse matrix, with a dense one."""
     right = "n C" if node.attrs.get("adjoint_b") else "C n"
-    return arrow(["A B", "A", "_", right], ["D n"])
+    return arrow(["p A", "p", "_", right], ["B n"], "add", ["p"])
 
 
 def einsum(node: Node) -> str:
-    """Multiply and add as an equation says; a letter twice in one term is a diagonal, needed whole."""
+    """Multiply and add as an equation says; a letter twice in a term is a diagonal: whole."""
     equation = text_attr(node, "equation").replace(" ", "")
     left, found, right = equation.partition("->")
     terms = left.split(",")
@@ -58,9 +58,7 @@ def einsum(node: Node) -> str:
 
 
 def _einsum_term(term: str, names: dict[str, str]) -> list[str]:
-    return [
-        "..." if part == "." else names[part] for part in term.replace("...", ".")
-    ]
+    return ["..." if part == "." else names[part] for part in term.replace("...", ".")]
 
 
 def select(node: Node) -> str:
@@ -74,14 +72,15 @@ def select(node: Node) -> str:
 
 
 def outputs_or_empty(results: Sequence[str], attr: str) -> Callable[[Node], str]:
-    """A decomposition of matrices on batch axes; without `attr` all results but the first are empty."""
+    """Decompose matrices; without `attr` all results but the first are empty."""
 
     def rule(node: Node) -> str:
         letters = Letters()
         full = ["...", *letters.up(2)]
         wanted = bool(node.attrs.get(attr, True))
         parts = [
-            ["...", *letters.up(len(names.split()))] if wanted or k == 0
+            ["...", *letters.up(len(names.split()))]
+            if wanted or k == 0
             else letters.up(rank(node.outputs[k]))
             for k, names in enumerate(results)
         ]
@@ -92,10 +91,10 @@ def outputs_or_empty(results: Sequence[str], attr: str) -> Callable[[Node], str]
 
 def _channels_first(node: Node) -> bool:
     form = text_attr(node, "data_format", "NHWC")
-    if form.startswith("NC") and "VECT" not in form:
-        return True
-    if form.endswith("C"):
+    if form in ("NHWC", "NDHWC"):
         return False
+    if form in ("NCHW", "NCDHW"):
+        return True
     raise Unruled(f"{node.op} {node.name} has the data format {form}")
 
 

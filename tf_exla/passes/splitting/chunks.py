@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tf_exla.graph import Graph, Loop, Node, item_bytes
 from tf_exla.memory import Projector
@@ -42,12 +43,12 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
     ops = projector.ops
     fastest = fastest_chunk(loop, options)
 
-    def fits(chunk: int, parallel: int) -> bool:
-        return projector.temporary(resize_loop(ops, loop, chunk, parallel)) <= room
+    def needed(chunk: int, parallel: int) -> int:
+        return projector.temporary(resize_loop(ops, loop, chunk, parallel))
 
     side_by_side = min(options.cores, 4) if _single_core(loop) else 1
     for parallel in sorted({side_by_side, min(2, side_by_side), 1}, reverse=True):
-        chunk = _largest(lambda size, p=parallel: fits(size, p), _even(loop.extent, fastest))  # type: ignore[misc]
+        chunk = _largest(partial(needed, parallel=parallel), _even(loop.extent, fastest), room)
         if chunk is None:
             continue
         small = chunk * _bytes_per_index(loop) < SMALLEST_PARALLEL_CHUNK
@@ -56,17 +57,38 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
     return resize_loop(ops, loop, 1, 1)
 
 
-def _largest(fits: Callable[[int], bool], most: int) -> int | None:
-    """Return the largest chunk up to `most` that fits; None where not even one index does."""
-    if fits(most):
+def _largest(needed: Callable[[int], int], most: int, room: int) -> int | None:
+    """Return about the largest chunk up to `most` that needs at most `room` bytes.
+
+    None where not even one index does. What a chunk needs is nearly linear in its size: the line
+    between a chunk that fits and one that does not leads to the answer in a few steps.
+    """
+    high, high_bytes = most, needed(most)
+    if high_bytes <= room:
         return most
-    low, high = 0, most
+    low, low_bytes = 1, needed(1)
+    if low_bytes > room:
+        return None
     while high - low > max(1, low // 32):
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    if low > 64 and fits(low - low % 8):
-        low -= low % 8
-    return low or None
+        slope = (high_bytes - low_bytes) / (high - low)
+        guess = low + int((room - low_bytes) / slope * 0.995) if slope > 0 else (low + high) // 2
+        guess = min(max(guess, low + 1), high - 1)
+        if guess > 64:
+            guess = max(guess - guess % 8, low + 1)
+        guess_bytes = needed(guess)
+        if guess_bytes > room:
+            high, high_bytes = guess, guess_bytes
+            continue
+        if guess_bytes > 0.97 * room:
+            return guess
+        if guess == low + 1:  # the line is no guide: a step in what kernels allocate
+            guess = (low + high) // 2
+            guess_bytes = needed(guess)
+            if guess_bytes > room:
+                high, high_bytes = guess, guess_bytes
+                continue
+        low, low_bytes = guess, guess_bytes
+    return low
 
 
 def fastest_chunk(loop: Loop, options: Options) -> int:

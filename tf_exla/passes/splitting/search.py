@@ -160,6 +160,8 @@ def _keep(projector: Projector, best: _Candidate, budget: int, options: Options)
         return best
     kept: frozenset[Tensor] = frozenset()
     for tensor in reversed(best.stages.recomputed_large(best.is_large)):
+        if tensor.nbytes + sum(one.nbytes for one in kept) > budget:
+            continue
         trial = kept | {tensor}
         stages = arrange(best.index, best.stages.region, best.is_large, trial)
         candidate = _evaluate(projector, best.index, stages, best.is_large, budget, options)

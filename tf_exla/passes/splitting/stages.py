@@ -192,6 +192,7 @@ def build_loop(index: Index, region: Region, stage: Stage, chunk: int) -> Loop:
         stage=stage.number,
         carried=carried,
         recomputed=tuple(node.name or node.op for node in stage.recomputed),
+        recomputed_flops=sum(map(index.ops.flops, stage.recomputed)),
         axis=f"axis {region.axis} of {region.seed}",
     )
 

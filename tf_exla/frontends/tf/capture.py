@@ -1,0 +1,320 @@
+"""Capture a concrete function as a `Graph`: inlined, specialised to shapes, shapes folded.
+
+The way of one op: its inputs are looked up, a result that they decide becomes a constant, and what
+TensorFlow does not know of the shapes of its results is inferred by creating the op again in a
+scratch graph on the shapes of the call.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework import func_graph, function_def_to_graph, op_def_registry
+
+from tf_exla.frontends.tf.attrs import attr_types, decode, shape_of
+from tf_exla.frontends.tf.effects import settle
+from tf_exla.frontends.tf.emit import DEVICE, emit, emit_const, new_graph, placeholder
+from tf_exla.frontends.tf.folding import fold, is_small
+from tf_exla.frontends.tf.source_line import source_line
+from tf_exla.graph import Graph, Node, Shape, Tensor, item_bytes
+
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_TF1_CONTROL_FLOW = frozenset(
+    {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "RefSwitch", "RefMerge"}
+)
+_NOT_CAPTURED = frozenset({"SymbolicGradient", "RemoteCall"})
+# The line of the user's program is looked up for what a report can name.
+_SOURCE_BYTES = 4096
+
+
+class CaptureError(RuntimeError):
+    """The program holds something that cannot be captured; the message names it."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A captured program.
+
+    `graph.inputs`: the concrete function's flat inputs (arguments, then captures), then one for
+    each of `constants`, large constants of the program as eager tensors. `arguments`: number of
+    the former. `functions`: functions that attributes of nodes name; they live as long as this.
+    """
+
+    graph: Graph
+    arguments: int
+    constants: tuple[tf.Tensor, ...]
+    functions: tuple[Any, ...]
+
+
+def capture(
+    concrete: Any, input_shapes: Sequence[tf.TensorShape | None] | None = None
+) -> Captured:
+    """Capture `concrete` for inputs of `input_shapes` (arguments, then captures).
+
+    Unknown sizes of the shapes stay unknown. Raises `CaptureError`.
+    """
+    source = concrete.graph
+    walk = Walk()
+    shapes = input_shapes or [None] * len(source.inputs)
+    inputs = []
+    for tensor, shape in zip(source.inputs, shapes, strict=True):
+        inputs.append(walk.input(tensor, shape, _plain(tensor.name)))
+    scope = Scope(walk, hoist=True)
+    outputs = source.outputs[: len(concrete.function_type.flat_outputs)]
+    results = scope.inline(source, inputs, outputs, "")
+    extra, constants = zip(*walk.constants, strict=True) if walk.constants else ((), ())
+    graph = Graph((*inputs, *extra), tuple(scope.nodes), tuple(results))
+    return Captured(settle(graph, len(inputs)), len(inputs), tuple(constants), tuple(walk.functions))
+
+
+@dataclass
+class Walk:
+    """What all scopes of one capture share.
+
+    `symbols`: a tensor's stand-in in the scratch graph, made where it is first asked for.
+    `origins`: the tensor of the captured function that a tensor stands for.
+    """
+
+    scratch: func_graph.FuncGraph = field(default_factory=lambda: new_graph("capture"))
+    symbols: dict[Tensor, tf.Tensor] = field(default_factory=dict)
+    origins: dict[Tensor, tf.Tensor] = field(default_factory=dict)
+    constants: list[tuple[Tensor, tf.Tensor]] = field(default_factory=list)
+    functions: list[Any] = field(default_factory=list)
+
+    def input(
+        self, origin: tf.Tensor, shape: tf.TensorShape | Shape | None, name: str
+    ) -> Tensor:
+        """Make an input of a graph, at least as static as `origin`."""
+        known = origin.shape if shape is None else origin.shape.merge_with(tf.TensorShape(shape))
+        tensor = Tensor(shape_of(known), origin.dtype.name, name, held=held_bytes(origin))
+        self.origins[tensor] = origin
+        return tensor
+
+    def symbol(self, tensor: Tensor) -> tf.Tensor:
+        if tensor not in self.symbols:
+            if tensor.value is not None:
+                made = emit_const(self.scratch, tensor.value, tensor.dtype)
+            else:
+                like = self.origins.get(tensor)
+                made = placeholder(self.scratch, tensor.dtype, tensor.shape, like)
+            self.symbols[tensor] = made
+        return self.symbols[tensor]
+
+
+class Scope:
+    """One graph under construction. `hoist`: its large constants become inputs."""
+
+    def __init__(self, walk: Walk, hoist: bool = False) -> None:
+        self.walk = walk
+        self.hoist = hoist
+        self.nodes: list[Node] = []
+
+    def inline(
+        self,
+        graph: func_graph.FuncGraph,
+        arguments: Sequence[Tensor],
+        outputs: Sequence[tf.Tensor],
+        prefix: str,
+    ) -> list[Tensor]:
+        """Append the ops that `outputs` and the graph's side effects need; return the outputs."""
+        values: dict[int, Tensor] = {
+            id(inner): value for inner, value in zip(graph.inputs, arguments, strict=True)
+        }
+        for op in _ordered(graph, outputs):
+            if op.type == "NoOp" or (op.type == "Placeholder" and id(op.outputs[0]) in values):
+                continue
+            inputs = [values[id(tensor)] for tensor in op.inputs]
+            made = self._capture(op, inputs, prefix)
+            values.update(zip(map(id, op.outputs), made, strict=True))
+        return [values[id(tensor)] for tensor in outputs]
+
+    def _capture(self, op: tf.Operation, inputs: list[Tensor], prefix: str) -> list[Tensor]:
+        from tf_exla.frontends.tf.control_flow import STRUCTURED
+
+        name = prefix + op.name
+        if op.type in STRUCTURED:
+            return STRUCTURED[op.type](self, op, inputs, name)
+        if op.type in CALLS:
+            return self.call(op, op.get_attr("f").name, inputs, name)
+        if op.type in _TF1_CONTROL_FLOW:
+            raise CaptureError(f"{name} is control flow of TensorFlow 1 ({op.type})")
+        if op.type in _NOT_CAPTURED or op.type == "Placeholder":
+            raise CaptureError(f"{name}: a {op.type} cannot be captured")
+        if op_def_registry.get(op.type) is None:
+            return self.call(op, op.type, inputs, name)
+        if op.type == "Const":
+            proto = op.get_attr("value")
+            return [self.constant(tf.make_ndarray(proto), op.outputs[0].dtype.name, name)]
+        attrs = decode(op.type, op.node_def.attr)
+        if op.device:
+            attrs[DEVICE] = op.device
+        self._keep_functions(op)
+        return self.add(op.type, inputs, attrs, op, name)
+
+    def call(
+        self, op: tf.Operation, function: str, inputs: list[Tensor], name: str
+    ) -> list[Tensor]:
+        """Inline a call."""
+        graph = find_function(op, function)
+        return self.inline(graph, inputs, graph.outputs[: len(op.outputs)], f"{name}/")
+
+    def add(
+        self,
+        kind: str,
+        inputs: list[Tensor],
+        attrs: Mapping[str, Any],
+        op: tf.Operation,
+        name: str,
+    ) -> list[Tensor]:
+        """Append one node, or the constants that it folds to."""
+        stateful = op._is_stateful
+        shapes = self._shapes(kind, inputs, attrs, op, name)
+        if not stateful and _may_be_small(op, shapes):
+            folded = fold(kind, inputs, attrs, len(op.outputs))
+            if folded is not None and all(
+                is_small(array.dtype.name, array.size, array.nbytes) for array in folded
+            ):
+                return [
+                    self.constant(array, tensor.dtype.name, f"{name}:{k}" if k else name)
+                    for k, (array, tensor) in enumerate(zip(folded, op.outputs, strict=True))
+                ]
+        outputs = self.outputs(op, shapes, name)
+        large = any(not t.is_static or t.nbytes >= _SOURCE_BYTES for t in outputs)
+        source = source_line(op) if large or stateful else ""
+        self.nodes.append(
+            Node(kind, tuple(inputs), tuple(outputs), attrs, stateful, name, source)
+        )
+        return outputs
+
+    def outputs(self, op: tf.Operation, shapes: Sequence[Shape | None], name: str) -> list[Tensor]:
+        """Make the results of a node that stands for `op`."""
+        made = []
+        for position, (origin, shape) in enumerate(zip(op.outputs, shapes, strict=True)):
+            label = f"{name}:{position}" if position else name
+            tensor = Tensor(shape, origin.dtype.name, label, held=held_bytes(origin))
+            self.walk.origins[tensor] = origin
+            made.append(tensor)
+        return made
+
+    def constant(self, array: np.ndarray, dtype: str, name: str) -> Tensor:
+        """Append a constant: a Const node, or where it is large an input of the program."""
+        nbytes = array.size * item_bytes(dtype)
+        if is_small(dtype, array.size, nbytes) or not self.hoist or dtype == "string":
+            value = array if is_small(dtype, array.size, nbytes) else None
+            tensor = Tensor(array.shape, dtype, name, value=value)
+            self.nodes.append(Node("Const", (), (tensor,), {"value": array}, name=name))
+            return tensor
+        tensor = Tensor(array.shape, dtype, name)
+        with tf.init_scope():
+            self.walk.constants.append((tensor, tf.constant(array, dtype=tf.as_dtype(dtype))))
+        return tensor
+
+    def _shapes(
+        self,
+        kind: str,
+        inputs: list[Tensor],
+        attrs: Mapping[str, Any],
+        op: tf.Operation,
+        name: str,
+    ) -> list[Shape | None]:
+        if all(tensor.shape.is_fully_defined() for tensor in op.outputs):
+            return [shape_of(tensor.shape) for tensor in op.outputs]
+        symbols = [self.walk.symbol(tensor) for tensor in inputs]
+        known = {key: value for key, value in attrs.items() if key != DEVICE}
+        try:
+            made = emit(self.walk.scratch, kind, symbols, known).outputs
+        except (ValueError, TypeError, tf.errors.OpError) as error:
+            raise CaptureError(f"{name} does not fit the shapes of the call: {error}") from error
+        return [
+            shape_of(new.shape.merge_with(old.shape))
+            for new, old in zip(made, op.outputs, strict=True)
+        ]
+
+    def _keep_functions(self, op: tf.Operation) -> None:
+        for key, type_ in attr_types(op.type).items():
+            if type_ == "func":
+                self.walk.functions.append(_function(op, op.get_attr(key).name))
+
+
+def _may_be_small(op: tf.Operation, shapes: Sequence[Shape | None]) -> bool:
+    """Whether results are small, or of unknown size: what is large must not even be tried."""
+    for tensor, shape in zip(op.outputs, shapes, strict=True):
+        if shape is not None and None not in shape:
+            size = math.prod(shape)  # type: ignore[arg-type]
+            if not is_small(tensor.dtype.name, size, size * item_bytes(tensor.dtype.name)):
+                return False
+    return True
+
+
+def find_function(op: tf.Operation, name: str) -> func_graph.FuncGraph:
+    """Return the graph of a function that an op calls."""
+    function = _function(op, name)
+    if function is not None:
+        return function.graph
+    definition = context.context().get_function_def(name)
+    if definition is None:
+        raise CaptureError(f"{op.name} calls {name}, which is not known")
+    return function_def_to_graph.function_def_to_graph(definition)
+
+
+def _function(op: tf.Operation, name: str) -> Any:
+    graph = op.graph
+    while graph is not None:
+        function = graph._get_function(name)
+        if function is not None:
+            return function
+        graph = getattr(graph, "outer_graph", None)
+    return None
+
+
+def _ordered(graph: func_graph.FuncGraph, outputs: Sequence[tf.Tensor]) -> list[tf.Operation]:
+    """Return the ops that outputs and side effects need, producers first, else as created."""
+    position = {op: k for k, op in enumerate(graph.get_operations())}
+    stack = [tensor.op for tensor in outputs] + list(graph.control_outputs)
+    before: dict[tf.Operation, set[tf.Operation]] = {}
+    while stack:
+        op = stack.pop()
+        if op not in before:
+            before[op] = {tensor.op for tensor in op.inputs} | set(op.control_inputs)
+            stack.extend(before[op])
+    after: dict[tf.Operation, list[tf.Operation]] = {op: [] for op in before}
+    waiting = {op: len(producers) for op, producers in before.items()}
+    for op, producers in before.items():
+        for producer in producers:
+            after[producer].append(op)
+    ready = [(position[op], op.name, op) for op, count in waiting.items() if not count]
+    heapq.heapify(ready)
+    ordered = []
+    while ready:
+        _, _, op = heapq.heappop(ready)
+        ordered.append(op)
+        for follower in after[op]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(ready, (position[follower], follower.name, follower))
+    if len(ordered) != len(before):
+        raise CaptureError(f"{graph.name} has a cycle (control flow of TensorFlow 1)")
+    return ordered
+
+
+def held_bytes(tensor: tf.Tensor) -> int:
+    """Return the bytes of the variable behind a handle; 0 where they are not known."""
+    if tensor.dtype != tf.resource:
+        return 0
+    data = getattr(tensor, "_handle_data", None)
+    if data is None or not data.is_set or len(data.shape_and_type) != 1:
+        return 0
+    (entry,) = data.shape_and_type
+    size = tf.TensorShape(entry.shape).num_elements() or 0
+    return size * item_bytes(tf.as_dtype(entry.dtype).name)
+
+
+def _plain(name: str) -> str:
+    return name.removesuffix(":0")

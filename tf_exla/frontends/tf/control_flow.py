@@ -1,0 +1,152 @@
+"""Capture of structured control flow: While, If and Case, in their stateful and stateless kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import func_graph
+
+from tf_exla.frontends.tf.capture import Scope, find_function
+from tf_exla.frontends.tf.source_line import source_line
+from tf_exla.graph import Graph, Node, Shape, Tensor
+
+
+def capture_while(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
+    """Capture a loop: attrs "cond" and "body", both on all loop variables.
+
+    The shapes of the loop variables are those of the call, widened until an iteration keeps them.
+    """
+    cond = find_function(op, op.get_attr("cond").name)
+    body = find_function(op, op.get_attr("body").name)
+    results = body.outputs[: len(op.outputs)]
+    # What a loop passes on unchanged and is known before stays known in the loop.
+    known = [
+        tensor if outer is inner and tensor.value is not None else None
+        for tensor, inner, outer in zip(inputs, body.inputs, results, strict=True)
+    ]
+    shapes = [tensor.shape for tensor in inputs]
+    while True:
+        body_graph = _sub_graph(scope, body, results, shapes, known, f"{name}/body/")
+        wider = [
+            _widen(shape, made.shape)
+            for shape, made in zip(shapes, body_graph.outputs, strict=True)
+        ]
+        if wider == shapes:
+            break
+        shapes = wider
+    cond_graph = _sub_graph(scope, cond, cond.outputs[:1], shapes, known, f"{name}/cond/")
+    attrs = {
+        "cond": cond_graph,
+        "body": body_graph,
+        "parallel_iterations": op.get_attr("parallel_iterations"),
+    }
+    return _append(scope, "While", op, inputs, shapes, attrs, name)
+
+
+def capture_if(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
+    """Capture a choice between "then_branch" and "else_branch"; inline a choice that is known."""
+    branches = [op.get_attr("then_branch").name, op.get_attr("else_branch").name]
+    value = inputs[0].value
+    if value is not None:
+        return scope.call(op, branches[0 if bool(value) else 1], inputs[1:], name)
+    keys = ("then_branch", "else_branch")
+    return _choice(scope, "If", op, inputs, dict(zip(keys, branches, strict=True)), name)
+
+
+def capture_case(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
+    """Capture a choice among "branch_0", "branch_1", ...; the last where the index fits none."""
+    branches = [function.name for function in op.get_attr("branches")]
+    value = inputs[0].value
+    if value is not None:
+        index = int(value)
+        chosen = branches[index if 0 <= index < len(branches) else -1]
+        return scope.call(op, chosen, inputs[1:], name)
+    named = {f"branch_{k}": branch for k, branch in enumerate(branches)}
+    return _choice(scope, "Case", op, inputs, named, name)
+
+
+STRUCTURED: dict[str, Callable[[Scope, tf.Operation, list[Tensor], str], list[Tensor]]] = {
+    "Case": capture_case,
+    "If": capture_if,
+    "StatelessCase": capture_case,
+    "StatelessIf": capture_if,
+    "StatelessWhile": capture_while,
+    "While": capture_while,
+}
+
+
+def _choice(
+    scope: Scope,
+    kind: str,
+    op: tf.Operation,
+    inputs: list[Tensor],
+    branches: dict[str, str],
+    name: str,
+) -> list[Tensor]:
+    known = [tensor if tensor.value is not None else None for tensor in inputs[1:]]
+    shapes = [tensor.shape for tensor in inputs[1:]]
+    graphs = {}
+    for key, function in branches.items():
+        graph = find_function(op, function)
+        outputs = graph.outputs[: len(op.outputs)]
+        graphs[key] = _sub_graph(scope, graph, outputs, shapes, known, f"{name}/{key}/")
+    made = [list(sub.outputs) for sub in graphs.values()]
+    out_shapes = [tensor.shape for tensor in made[0]]
+    for outputs in made[1:]:
+        out_shapes = [
+            _widen(shape, tensor.shape)
+            for shape, tensor in zip(out_shapes, outputs, strict=True)
+        ]
+    return _append(scope, kind, op, inputs, out_shapes, graphs, name)
+
+
+def _sub_graph(
+    scope: Scope,
+    graph: func_graph.FuncGraph,
+    outputs: Sequence[tf.Tensor],
+    shapes: Sequence[Shape | None],
+    known: Sequence[Tensor | None],
+    prefix: str,
+) -> Graph:
+    inner = Scope(scope.walk)
+    inputs = []
+    for tensor, shape in zip(graph.inputs, shapes, strict=True):
+        made = Tensor(shape, tensor.dtype.name, prefix + tensor.name.removesuffix(":0"))
+        scope.walk.origins[made] = tensor
+        inputs.append(made)
+    values = [
+        tensor if value is None else inner.constant(value.value, value.dtype, tensor.name + "/known")
+        for tensor, value in zip(inputs, known, strict=True)
+    ]
+    results = inner.inline(graph, values, outputs, prefix)
+    # A loop variable that is passed on stays the same tensor.
+    passed = {id(made): tensor for made, tensor in zip(values, inputs, strict=True)}
+    results = [passed.get(id(tensor), tensor) for tensor in results]
+    return Graph(tuple(inputs), tuple(inner.nodes), tuple(results))
+
+
+def _append(
+    scope: Scope,
+    kind: str,
+    op: tf.Operation,
+    inputs: list[Tensor],
+    shapes: Sequence[Shape | None],
+    attrs: dict[str, Any],
+    name: str,
+) -> list[Tensor]:
+    outputs = scope.outputs(op, shapes, name)
+    scope.nodes.append(
+        Node(kind, tuple(inputs), tuple(outputs), attrs, True, name, source_line(op))
+    )
+    return outputs
+
+
+def _widen(left: Shape | None, right: Shape | None) -> Shape | None:
+    """Return the shape that both are cases of."""
+    if left is None or right is None or len(left) != len(right):
+        return None
+    return tuple(a if a == b else None for a, b in zip(left, right, strict=True))
+
+

@@ -1,0 +1,183 @@
+"""Decide which nodes must stay exactly once and in order, and drop the others that nothing needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tf_exla.graph import Graph, Node, Tensor
+
+READS = frozenset(
+    {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
+)
+# Stateful by their OpDef only so that TensorFlow neither folds nor merges them.
+_PURE = frozenset({"Empty"})
+
+
+def settle(graph: Graph, arguments: int) -> Graph:
+    """Return `graph` with final `stateful` flags and without dead pure nodes.
+
+    A read of a variable that no node of the program writes is pure. The first `arguments` inputs
+    are arguments: a handle among them may be the same variable as another handle.
+    """
+    writes = _Writes(graph)
+    handles = {tensor for tensor in graph.inputs[:arguments] if tensor.dtype == "resource"}
+    if writes.written & handles:
+        writes.everything = True
+    elif writes.written:
+        writes.written |= handles
+    return drop_dead(lift_reads(_settled(graph, writes)))
+
+
+class _Writes:
+    """The variables that a program writes, by the tensor that first holds their handle."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.roots: dict[Tensor, Tensor] = {tensor: tensor for tensor in graph.inputs}
+        self.written: set[Tensor] = set()
+        self.everything = False
+        self._scan(graph)
+
+    def pure_read(self, node: Node) -> bool:
+        root = self.roots.get(node.inputs[0])
+        if root is None:
+            return not self.written and not self.everything
+        return not self.everything and root not in self.written
+
+    def _scan(self, graph: Graph) -> None:
+        for node in graph.nodes:
+            for inner, outer in sub_inputs(node):
+                if outer in self.roots:
+                    self.roots[inner] = self.roots[outer]
+            for _, sub in node.subgraphs:
+                self._scan(sub)
+            if node.op in ("Identity", "While", "StatelessWhile"):
+                for outer, made in zip(node.inputs, node.outputs, strict=True):
+                    if outer in self.roots and made.dtype == "resource":
+                        self.roots[made] = self.roots[outer]
+            elif node.op not in READS and not node.subgraphs:
+                for tensor in node.inputs:
+                    if tensor.dtype == "resource":
+                        self._write(tensor)
+
+    def _write(self, handle: Tensor) -> None:
+        if handle in self.roots:
+            self.written.add(self.roots[handle])
+        else:
+            self.everything = True
+
+
+def sub_inputs(node: Node) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield (input of a sub-graph, the node's operand that it stands for)."""
+    operands = node.inputs[1:] if node.op in CONDITIONALS else node.inputs
+    for _, sub in node.subgraphs:
+        yield from zip(sub.inputs, operands, strict=True)
+
+
+CONDITIONALS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+
+
+def _settled(graph: Graph, writes: _Writes) -> Graph:
+    nodes = []
+    for node in graph.nodes:
+        subs = {key: _settled(sub, writes) for key, sub in node.subgraphs}
+        stateful = node.stateful
+        if subs:
+            stateful = any(inner.stateful for sub in subs.values() for inner in sub.nodes)
+        elif node.op in _PURE or (node.op in READS and writes.pure_read(node)):
+            stateful = False
+        attrs: Mapping[str, Any] = {**node.attrs, **subs} if subs else node.attrs
+        if subs or stateful != node.stateful:
+            node = dataclasses.replace(node, attrs=attrs, stateful=stateful)
+        nodes.append(node)
+    return drop_dead(graph.replace(nodes=tuple(nodes)))
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """Drop the pure nodes that no output and no stateful node needs."""
+    needed = set(graph.outputs)
+    kept = []
+    for node in reversed(graph.nodes):
+        if node.stateful or any(tensor in needed for tensor in node.outputs):
+            needed.update(node.inputs)
+            kept.append(node)
+    return graph.replace(nodes=tuple(reversed(kept)))
+
+
+def lift_reads(graph: Graph) -> Graph:
+    """Move pure reads of variables out of loops and branches.
+
+    A variable that nothing writes has one value during the call; outside, it is read once, and a
+    gradient finds the value that the forward pass saw.
+    """
+    nodes: list[Node] = []
+    renamed: dict[Tensor, Tensor] = {}
+    for node in graph.nodes:
+        if any(tensor in renamed for tensor in node.inputs):
+            inputs = tuple(renamed.get(tensor, tensor) for tensor in node.inputs)
+            node = dataclasses.replace(node, inputs=inputs)
+        if node.subgraphs:
+            node = _lift_from(node, nodes, renamed)
+        nodes.append(node)
+    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
+    return graph.replace(nodes=tuple(nodes), outputs=outputs)
+
+
+def _lift_from(node: Node, before: list[Node], renamed: dict[Tensor, Tensor]) -> Node:
+    subs = {key: lift_reads(sub) for key, sub in node.subgraphs}
+    offset = len(node.inputs) - len(next(iter(subs.values())).inputs)
+    inputs, outputs = list(node.inputs), list(node.outputs)
+    for position, handle in enumerate(node.inputs[offset:]):
+        if handle.dtype != "resource":
+            continue
+        inner = [sub.inputs[position] for sub in subs.values()]
+        reads = [_only_reads(sub, tensor) for sub, tensor in zip(subs.values(), inner, strict=True)]
+        if None in reads or not any(reads):
+            continue
+        like = next(read for found in reads for read in found or ())
+        value = _copy(like.output, f"{handle.name}/value")
+        before.append(
+            Node("ReadVariableOp", (handle,), (value,), like.attrs, name=value.name)
+        )
+        inputs[offset + position] = value
+        for key, tensor in zip(list(subs), inner, strict=True):
+            subs[key] = _with_value(subs[key], tensor, _copy(value, f"{tensor.name}/value"))
+        if "body" in subs:
+            renamed[outputs[position]] = handle
+            outputs[position] = _copy(value, f"{value.name}/after")
+    return dataclasses.replace(
+        node, inputs=tuple(inputs), outputs=tuple(outputs), attrs={**node.attrs, **subs}
+    )
+
+
+def _only_reads(graph: Graph, handle: Tensor) -> list[Node] | None:
+    """Return the reads of a handle; None where it has other uses than being passed on."""
+    users = [node for node in graph.nodes if handle in node.inputs]
+    if any(node.op != "ReadVariableOp" or node.stateful for node in users):
+        return None
+    passed = [k for k, tensor in enumerate(graph.outputs) if tensor is handle]
+    return users if all(graph.inputs.index(handle) == k for k in passed) else None
+
+
+def _with_value(graph: Graph, handle: Tensor, value: Tensor) -> Graph:
+    """Return `graph` with the input `handle` replaced by the variable's value."""
+    renamed = {handle: value}
+    nodes = []
+    for node in graph.nodes:
+        if handle in node.inputs:
+            renamed[node.output] = value
+            continue
+        if any(tensor in renamed for tensor in node.inputs):
+            inputs = tuple(renamed.get(tensor, tensor) for tensor in node.inputs)
+            node = dataclasses.replace(node, inputs=inputs)
+        nodes.append(node)
+    return Graph(
+        tuple(renamed.get(tensor, tensor) for tensor in graph.inputs),
+        tuple(nodes),
+        tuple(renamed.get(tensor, tensor) for tensor in graph.outputs),
+    )
+
+
+def _copy(tensor: Tensor, name: str) -> Tensor:
+    return Tensor(tensor.shape, tensor.dtype, name)

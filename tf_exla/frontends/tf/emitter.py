@@ -1,0 +1,288 @@
+"""Emit the nodes of a `Graph` into a FuncGraph, in order and chained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
+from tensorflow.python.framework import func_graph
+from tensorflow.python.ops import control_flow_util_v2
+
+from tf_exla.frontends.tf.emit import (
+    define,
+    emit,
+    emit_const,
+    new_graph,
+    placeholder,
+    reference,
+)
+from tf_exla.graph import Graph, Loop, Node, Tensor
+from tf_exla.memory import CHAIN_BYTES
+
+# A result of constants above it must not be folded by TensorFlow, which would keep it.
+FOLD_BYTES = 1024
+# The operand to hide from constant folding, where it is not the first.
+_DATA_OPERAND = {"Fill": 1, "OneHot": 2}
+
+
+class Emitter:
+    """Emits graphs into one FuncGraph.
+
+    `effects`: the ops that must run, in order. Every chained op follows the one before it.
+    `jit_compile`: XLA compiles the bodies of loops; `compiled`: it compiles this very graph.
+    An *anchor* is an input that stands for a small constant which TensorFlow must not see.
+    """
+
+    def __init__(
+        self, graph: func_graph.FuncGraph, jit_compile: bool = False, compiled: bool = False
+    ) -> None:
+        self.graph = graph
+        self.jit_compile = jit_compile
+        self.compiled = compiled
+        self.effects: list[tf.Operation] = []
+        self._last_large: tf.Operation | None = None
+        self._values: dict[Tensor, tf.Tensor] = {}
+        self._constant: dict[Tensor, np.ndarray | None] = {}
+        self._anchors: dict[tuple[Any, ...], tuple[tf.Tensor, tf.Tensor]] = {}
+
+    def run(self, graph: Graph, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Emit all nodes of `graph` on `inputs`; return its outputs."""
+        self._values.update(zip(graph.inputs, inputs, strict=True))
+        for node in graph.nodes:
+            self.node(node)
+        return [self._values[tensor] for tensor in graph.outputs]
+
+    def node(self, node: Node) -> None:
+        """Emit one node."""
+        if node.op == "Const":
+            made = [self._const(node)]
+        elif isinstance(node, Loop):
+            from tf_exla.frontends.tf.loops import emit_loop
+
+            made = emit_loop(self, node, self.values(node.inputs))
+        elif node.op == "While":
+            made = self._while(node)
+        elif node.op in ("If", "Case"):
+            made = self._choice(node)
+        else:
+            made = self.op(
+                node.op,
+                self._hidden(node),
+                node.attrs,
+                large=is_large(*node.inputs, *node.outputs),
+                stateful=node.stateful,
+                name=node.name,
+            ).outputs
+        for tensor, value in zip(node.outputs, made, strict=True):
+            value.set_shape(tensor.shape)
+            self._values[tensor] = value
+
+    def values(self, tensors: Sequence[Tensor]) -> list[tf.Tensor]:
+        """Return the emitted tensors."""
+        return [self._values[tensor] for tensor in tensors]
+
+    def set(self, tensor: Tensor, value: tf.Tensor) -> None:
+        """Let `value` stand for `tensor` in the nodes that follow."""
+        self._values[tensor] = value
+
+    def op(
+        self,
+        kind: str,
+        inputs: Sequence[tf.Tensor],
+        attrs: Mapping[str, Any],
+        *,
+        large: bool = False,
+        stateful: bool = False,
+        name: str = "",
+    ) -> tf.Operation:
+        """Emit one op, after the last large and the last stateful one where it is such."""
+        control = []
+        large = large and not self.compiled
+        if large and self._last_large is not None:
+            control.append(self._last_large)
+        if stateful and self.effects:
+            control.append(self.effects[-1])
+        made = emit(self.graph, kind, inputs, attrs, control=control, name=_scope_name(name, kind))
+        if large:
+            self._last_large = made
+        if stateful:
+            self.effects.append(made)
+        return made
+
+    # Constants and what TensorFlow may not fold.
+
+    def _const(self, node: Node) -> tf.Tensor:
+        array = np.asarray(node.attrs["value"])
+        self._constant[node.output] = array
+        return emit_const(self.graph, array, node.output.dtype)
+
+    def _hidden(self, node: Node) -> list[tf.Tensor]:
+        """Return a node's operands, one of them an anchor where TensorFlow could fold the node."""
+        inputs = self.values(node.inputs)
+        if node.stateful or self.compiled or not all(tensor in self._constant for tensor in node.inputs):
+            return inputs
+        if all(tensor.is_static and tensor.nbytes <= FOLD_BYTES for tensor in node.outputs):
+            self._constant.update(dict.fromkeys(node.outputs))
+            return inputs
+        position = _DATA_OPERAND.get(node.op, 0)
+        if position < len(inputs):
+            array = self._constant[node.inputs[position]]
+            if array is not None:
+                inputs[position] = self.anchor(array, node.inputs[position].dtype)
+        return inputs
+
+    def anchor(self, array: np.ndarray, dtype: str) -> tf.Tensor:
+        """Return an input of the function that holds a small constant."""
+        key = (dtype, array.shape, array.tobytes())
+        if key not in self._anchors:
+            with tf.init_scope(), tf.device("CPU:0"):
+                value = tf.constant(array, dtype=tf.as_dtype(dtype))
+            self._anchors[key] = (placeholder(self.graph, dtype, array.shape), value)
+        return self._anchors[key][0]
+
+    def anchored(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        """Return the inputs that the anchors made, and the eager tensors to feed them."""
+        pairs = list(self._anchors.values())
+        return [inner for inner, _ in pairs], [value for _, value in pairs]
+
+    def adopt(self, inner: Emitter) -> list[tf.Tensor]:
+        """Return tensors of this graph for the anchors of a function inside of it."""
+        for key, (made, value) in inner._anchors.items():
+            if key not in self._anchors:
+                own = placeholder(self.graph, made.dtype.name, made.shape)
+                self._anchors[key] = (own, value)
+        return [self._anchors[key][0] for key in inner._anchors]
+
+    # Control flow.
+
+    def child(self, name: str, compiled: bool = False) -> Emitter:
+        """Return an emitter for a function that this graph will call."""
+        compiled = compiled or self.compiled
+        return Emitter(new_graph(name, self.graph), self.jit_compile and not compiled, compiled)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Forget afterwards which tensors were emitted meanwhile: a graph may be emitted twice."""
+        outer = self._values, self._constant
+        self._values, self._constant = dict(self._values), dict(self._constant)
+        try:
+            yield
+        finally:
+            self._values, self._constant = outer
+
+    def function(
+        self, name: str, inner: Emitter, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor], **attrs: Any
+    ) -> attr_value_pb2.NameAttrList:
+        """Define a function of a child and return the attribute that names it."""
+        made = define(inner.graph, name, inputs, outputs, inner.effects, attrs)
+        self.graph._add_function_recursive(made)
+        return reference(made)
+
+    def while_loop(
+        self,
+        inputs: Sequence[tf.Tensor],
+        cond: tuple[Emitter, list[tf.Tensor], list[tf.Tensor]],
+        body: tuple[Emitter, list[tf.Tensor], list[tf.Tensor]],
+        shapes: Sequence[Any],
+        *,
+        parallel: int,
+        stateful: bool,
+        large: bool,
+    ) -> list[tf.Tensor]:
+        """Emit a While of two finished children (emitter, inputs, outputs)."""
+        inputs, shapes = list(inputs), list(shapes)
+        for child, other in ((body, cond), (cond, body)):
+            for own, anchor in zip(self.adopt(child[0]), child[0].anchored()[0], strict=True):
+                inputs.append(own)
+                shapes.append(anchor.shape)
+                child[1].append(anchor)
+                passed = placeholder(other[0].graph, anchor.dtype.name, anchor.shape)
+                other[1].append(passed)
+                body[2].append(anchor if child is body else passed)
+        attrs = {
+            "T": [tensor.dtype.name for tensor in inputs],
+            "cond": self.function("cond", *cond),
+            "body": self.function("body", *body),
+            "output_shapes": shapes,
+            "parallel_iterations": parallel,
+        }
+        kind = "While" if stateful else "StatelessWhile"
+        made = self.op(kind, inputs, attrs, large=large, stateful=stateful, name="While")
+        self._lower(made)
+        return list(made.outputs)
+
+    def _while(self, node: Node) -> list[tf.Tensor]:
+        cond, body = node.attrs["cond"], node.attrs["body"]
+        assert isinstance(cond, Graph) and isinstance(body, Graph)
+        inputs = self.values(node.inputs)
+        made = self.while_loop(
+            inputs,
+            self._sub_graph("cond", cond, inputs),
+            self._sub_graph("body", body, inputs),
+            [tensor.shape for tensor in node.outputs],
+            parallel=1,
+            stateful=node.stateful,
+            large=True,
+        )
+        return made[: len(node.outputs)]
+
+    def _choice(self, node: Node) -> list[tf.Tensor]:
+        inputs = self.values(node.inputs)
+        branches = [self._sub_graph(key, sub, inputs[1:]) for key, sub in node.subgraphs]
+        for branch in branches:
+            for own, anchor in zip(self.adopt(branch[0]), branch[0].anchored()[0], strict=True):
+                inputs.append(own)
+                for other in branches:
+                    mine = other is branch
+                    other[1].append(
+                        anchor if mine else placeholder(other[0].graph, anchor.dtype.name, anchor.shape)
+                    )
+        functions = [self.function(node.op, *branch) for branch in branches]
+        attrs: dict[str, Any] = {
+            "Tcond": inputs[0].dtype.name,
+            "Tin": [tensor.dtype.name for tensor in inputs[1:]],
+            "Tout": [tensor.dtype for tensor in node.outputs],
+            "output_shapes": [tensor.shape for tensor in node.outputs],
+        }
+        if node.op == "If":
+            attrs["then_branch"], attrs["else_branch"] = functions
+        else:
+            attrs["branches"] = functions
+        kind = node.op if node.stateful else f"Stateless{node.op}"
+        made = self.op(kind, inputs, attrs, large=True, stateful=node.stateful, name=node.name)
+        self._lower(made)
+        return list(made.outputs)
+
+    def _lower(self, op: tf.Operation) -> None:
+        if not self.compiled:
+            control_flow_util_v2.maybe_set_lowering_attr(op)
+
+    def _sub_graph(
+        self, name: str, graph: Graph, like: Sequence[tf.Tensor]
+    ) -> tuple[Emitter, list[tf.Tensor], list[tf.Tensor]]:
+        inner = self.child(name)
+        inputs = [
+            placeholder(inner.graph, tensor.dtype, tensor.shape, outer)
+            for tensor, outer in zip(graph.inputs, like, strict=True)
+        ]
+        return inner, inputs, inner.run(graph, inputs)
+
+
+def is_large(*tensors: Tensor) -> bool:
+    """Return whether a node that touches these tensors is chained; unknown sizes count."""
+    return any(
+        tensor.nbytes >= CHAIN_BYTES
+        or (not tensor.is_static and tensor.dtype not in ("resource", "variant"))
+        for tensor in tensors
+    )
+
+
+def _scope_name(name: str, kind: str) -> str:
+    """Return a valid op name; TensorFlow makes it unique."""
+    plain = "".join(char if char.isalnum() or char in "_.\\-/" else "_" for char in name)
+    plain = plain.strip("/")
+    return plain if plain and plain[0].isalnum() else kind

@@ -1,0 +1,290 @@
+"""Gradients of programs, inside the same limit.
+
+The gradient of a program is a program: the original function, traced again with TensorFlow's
+gradient behind it, captured and planned like any other. What the forward pass computed is thus
+computed again, in chunks, rather than kept. Only what cannot be computed again is *saved* by the
+forward pass: the values that variables had, and the results of stateful nodes (random numbers,
+reads of variables that the program assigns). Stateful nodes of the forward pass do not run again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import backprop_util, record
+from tensorflow.python.eager.polymorphic_function import concrete_function, function_type_utils
+from tensorflow.python.framework import func_graph, indexed_slices
+from tensorflow.python.ops import gradients_util
+
+from tf_exla.frontends.tf.attrs import shape_of
+from tf_exla.frontends.tf.capture import CALLS
+from tf_exla.frontends.tf.effects import READS, drop_dead
+from tf_exla.frontends.tf.emit import new_graph, placeholder
+from tf_exla.graph import Graph, Node, Tensor, const, walk
+
+if TYPE_CHECKING:
+    from tf_exla.frontends.tf.program import Program
+
+
+class GradientError(RuntimeError):
+    """A gradient that would be wrong, or that cannot be made; the message says of what and why."""
+
+
+class Gradient:
+    """The gradient of a program with respect to the inputs that `mask` names."""
+
+    def __init__(self, program: Program, mask: tuple[bool, ...]) -> None:
+        from tf_exla.frontends.tf.program import Program
+
+        self.forward = program
+        self.trainable = [
+            k
+            for k, tensor in enumerate(program.concrete.graph.outputs[: program.count])
+            if backprop_util.IsTrainable(tensor)
+        ]
+        concrete, prefix, self.positions = _trace(program, mask, self.trainable)
+        settings = program.settings
+        if not settings.name.startswith("gradient of "):
+            settings = dataclasses.replace(settings, name=f"gradient of {settings.name}")
+        self.program = (
+            Program(concrete, settings, inner=program, prefix=prefix) if self.positions else None
+        )
+
+    def __call__(
+        self, inputs: Sequence[tf.Tensor], upstream: Sequence[Any], saved: Sequence[tf.Tensor]
+    ) -> list[tf.Tensor | None]:
+        """Return the gradient of each input, None where it is not connected or not asked for.
+
+        `upstream`: a gradient for each output, None where there is none.
+        """
+        made: list[tf.Tensor | None] = [None] * len(inputs)
+        if self.program is None:
+            return made
+        given = [self._upstream(k, upstream[k]) for k in self.trainable]
+        extra = self.program.concrete.captured_inputs
+        results = self.program.run([*inputs, *given, *extra], saved)
+        for position, tensor in zip(self.positions, results, strict=True):
+            made[position] = tensor
+        return made
+
+    def _upstream(self, position: int, value: Any) -> tf.Tensor:
+        if value is None:
+            output = self.forward.graph.outputs[position]
+            return tf.zeros(output.dims, tf.as_dtype(output.dtype))
+        return tf.convert_to_tensor(value)
+
+
+def backward_function(
+    program: Program, count: int, saved: Sequence[tf.Tensor]
+) -> Callable[..., list[tf.Tensor | None]]:
+    """Return the gradient function of a call op, whose first `count` operands are the inputs."""
+
+    def backward(op: tf.Operation, *upstream: Any) -> list[tf.Tensor | None]:
+        everything = [*saved, *op.outputs[program.count :]]
+        gradient = program.gradient((True,) * count)
+        made = gradient(op.inputs[:count], upstream[: program.count], everything)
+        return [*made, *[None] * (len(op.inputs) - count)]
+
+    return backward
+
+
+def _trace(
+    program: Program, mask: tuple[bool, ...], trainable: Sequence[int]
+) -> tuple[Any, str, list[int]]:
+    """Trace the gradient as a function of the inputs and of the upstream gradients.
+
+    Returns it, the prefix of the forward pass's names in it, and which input each of its outputs is
+    the gradient of.
+    """
+    concrete = program.concrete
+    source = concrete.graph
+    graph = new_graph(f"gradient_{source.name}")
+    shapes = [tensor.shape for tensor in program.graph.inputs]
+    inputs = [
+        placeholder(graph, like.dtype.name, shape, like)
+        for like, shape in zip(source.inputs, shapes, strict=False)
+    ]
+    outputs = program.graph.outputs
+    upstream = [placeholder(graph, outputs[k].dtype, outputs[k].shape) for k in trainable]
+    captured = len(concrete.captured_inputs)
+    split = len(inputs) - captured
+    with graph.as_default():
+        with record.stop_recording():
+            concrete._call_flat(inputs[:split], inputs[split:])
+        call = next(op for op in graph.get_operations() if op.type in CALLS)
+        wanted = [
+            k
+            for k, (tensor, needed) in enumerate(zip(inputs, mask, strict=True))
+            if needed and backprop_util.IsTrainable(tensor)
+        ]
+        found = gradients_util._GradientsHelper(
+            [call.outputs[k] for k in trainable],
+            [inputs[k] for k in wanted],
+            grad_ys=upstream,
+        )
+        connected = [k for k, made in zip(wanted, found, strict=True) if made is not None]
+        results = [_dense(made) for made in found if made is not None]
+    _finish(graph, [*inputs, *upstream], results)
+    made = concrete_function.ConcreteFunction.from_func_graph(
+        graph, function_type_utils.derive_from_graph(graph), {}
+    )
+    return made, f"{call.name}/", connected
+
+
+def _finish(
+    graph: func_graph.FuncGraph, inputs: list[tf.Tensor], outputs: list[tf.Tensor]
+) -> None:
+    graph.inputs = [*inputs, *graph.internal_captures]
+    # An output that is an input is no result of an op of this graph.
+    with graph.as_default():
+        graph.outputs = [tf.identity(tensor) for tensor in outputs]
+    graph.structured_outputs = tuple(graph.outputs)
+    graph.control_outputs = [
+        op for op in graph.get_operations() if op._is_stateful and op.type != "Placeholder"
+    ]
+
+
+def _dense(gradient: Any) -> tf.Tensor:
+    if isinstance(gradient, indexed_slices.IndexedSlices):
+        return tf.convert_to_tensor(gradient)
+    return gradient
+
+
+# What the forward pass saves.
+
+
+def own_saves(program: Program) -> list[Tensor]:
+    """Return the tensors that a call of `program` saves, and enter them in its tables."""
+    saves: list[Tensor] = []
+
+    def save(tensor: Tensor) -> int:
+        saves.append(tensor)
+        return program.first_save + len(saves) - 1
+
+    nodes = list(program.graph.nodes)
+    inputs = {tensor: k for k, tensor in enumerate(program.graph.inputs)}
+    for node in program.graph.nodes:
+        if node.stateful:
+            program.by_name[node.name] = [
+                None if tensor.dtype in ("resource", "variant") else save(tensor)
+                for tensor in node.outputs
+            ]
+        elif node.op in READS and node.op != "VariableShape" and node.inputs[0] in inputs:
+            position = inputs[node.inputs[0]]
+            if position not in program.by_handle and position < program.captured.arguments:
+                program.by_handle[position] = save(_value(node, program, position, nodes))
+    program.graph = program.graph.replace(nodes=tuple(nodes))
+    return saves
+
+
+def _value(read: Node, program: Program, position: int, nodes: list[Node]) -> Tensor:
+    """Return the whole value of the variable that a node reads; append a read if need be."""
+    if read.op == "ReadVariableOp":
+        return read.output
+    (entry,) = program.concrete.graph.inputs[position]._handle_data.shape_and_type
+    dtype = tf.as_dtype(entry.dtype).name
+    value = Tensor(shape_of(tf.TensorShape(entry.shape)), dtype, f"{read.name}/value")
+    nodes.append(
+        Node("ReadVariableOp", read.inputs[:1], (value,), {"dtype": dtype}, name=value.name)
+    )
+    return value
+
+
+# What the gradient takes from it.
+
+
+def substitute(program: Program, inner: Program, prefix: str) -> None:
+    """Let a gradient use the values that the levels below have saved, and drop their effects.
+
+    Raises `GradientError` where a value cannot be had.
+    """
+    graph = program.graph
+    given: dict[int, Tensor] = {}
+    renamed: dict[Tensor, Tensor] = {}
+    handles = {tensor: k for k, tensor in enumerate(graph.inputs) if tensor.dtype == "resource"}
+    program.by_handle.update(inner.by_handle)
+
+    def saved(index: int, like: Tensor) -> Tensor:
+        if index not in given:
+            given[index] = Tensor(like.shape, like.dtype, f"saved_{index}")
+        return given[index]
+
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if any(tensor in renamed for tensor in node.inputs):
+            inputs = tuple(renamed.get(tensor, tensor) for tensor in node.inputs)
+            node = dataclasses.replace(node, inputs=inputs)
+        if node.stateful and node.name.startswith(prefix):
+            known = inner.by_name.get(node.name.removeprefix(prefix))
+            if known is None:
+                raise GradientError(
+                    f"{inner.settings.name}: the stateful {node.op} {node.name!r} of the forward "
+                    "pass is not the same when its gradient is traced"
+                )
+            program.by_name[node.name] = known
+            for tensor, index in zip(node.outputs, known, strict=False):
+                if index is not None:
+                    renamed[tensor] = saved(index, tensor)
+        elif node.op in READS and not node.stateful and handles.get(node.inputs[0]) in inner.by_handle:
+            index = inner.by_handle[handles[node.inputs[0]]]
+            nodes += _read_saved(node, saved, index, inner, renamed)
+        else:
+            nodes.append(node)
+    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
+    program.given = list(given)
+    made = drop_dead(Graph((*graph.inputs, *given.values()), tuple(nodes), outputs))
+    _check_defined(made, inner)
+    program.graph = made
+
+
+def _read_saved(
+    node: Node,
+    saved: Callable[[int, Tensor], Tensor],
+    index: int,
+    inner: Program,
+    renamed: dict[Tensor, Tensor],
+) -> list[Node]:
+    """Return nodes that read a saved value as `node` reads the variable."""
+    if node.op == "ReadVariableOp":
+        renamed[node.output] = saved(index, node.output)
+        return []
+    if node.op not in ("ResourceGather", "ResourceGatherNd"):
+        return [node]
+    value = saved(index, inner.save_at(index))
+    attrs = node.attrs
+    types = {"Tparams": attrs["dtype"], "Tindices": attrs["Tindices"]}
+    if node.op == "ResourceGatherNd":
+        return [
+            dataclasses.replace(
+                node, op="GatherNd", inputs=(value, node.inputs[1]), attrs=types
+            )
+        ]
+    batch = attrs.get("batch_dims", 0)
+    axis = const(np.int32(batch), f"{node.name}/axis")  # type: ignore[arg-type]
+    types |= {"Taxis": "int32", "batch_dims": batch}
+    inputs = (value, node.inputs[1], axis.output)
+    return [axis, dataclasses.replace(node, op="GatherV2", inputs=inputs, attrs=types)]
+
+
+def _check_defined(graph: Graph, inner: Program) -> None:
+    """Check that the gradient needs nothing that only a second run of an effect would give."""
+    defined = set(graph.inputs)
+    for node in graph.nodes:
+        for tensor in node.inputs:
+            if tensor not in defined:
+                raise GradientError(
+                    f"{inner.settings.name}: the gradient needs {tensor}, an inner value of control "
+                    "flow with side effects, which cannot run twice"
+                )
+        defined.update(node.outputs)
+    inside = (inner_node for node in graph.nodes for _, sub in node.subgraphs for inner_node in walk(sub))
+    for node in inside:
+        if node.op in READS and node.op != "VariableShape":
+            raise GradientError(
+                f"{inner.settings.name}: the gradient reads a variable inside of control flow "
+                f"({node.name}), where its value at the forward pass is not known"
+            )

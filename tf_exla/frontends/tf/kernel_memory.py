@@ -1,0 +1,447 @@
+"""What TensorFlow's CPU kernels allocate beyond their outputs, and which buffers they reuse.
+
+Bounds on memory that becomes resident, for TensorFlow 2.21 without oneDNN's graph rewrites
+(TF_ENABLE_ONEDNN_OPTS=0). Each was read from the kernel's source (TensorFlow's
+core/kernels, Eigen's TensorContractionThreadPool.h, GeneralBlockPanelKernel.h,
+TriangularSolverMatrix.h) and checked by measurement (tests/frontends/test_kernel_memory.py). A heap
+tracer may show more: Eigen reserves packing buffers for products that it then never touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil, isqrt, prod
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class TensorLike(Protocol):
+    """What a bound needs of a tensor; `value` is its static value where known (axes, shapes)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def value(self) -> NDArray[np.generic] | None: ...
+
+
+class _Call(NamedTuple):
+    inputs: Sequence[TensorLike]
+    outputs: Sequence[TensorLike]
+    attrs: Mapping[str, object]
+    threads: int
+
+
+_Bound = Callable[[_Call], int]
+
+
+def scratch_bytes(
+    op: str,
+    inputs: Sequence[TensorLike],
+    outputs: Sequence[TensorLike],
+    attrs: Mapping[str, object],
+    threads: int,
+) -> int:
+    """Return an upper bound in bytes of what the CPU kernel of `op` allocates beside its outputs.
+
+    `attrs` are plain values named as in the NodeDef (absent ones have TensorFlow's default),
+    `threads` is the number of intra-op threads. An op that is not in the table is taken to copy all
+    its inputs and outputs once.
+    """
+    if threads < 1:
+        raise ValueError(f"threads must be at least 1, got {threads}")
+    return _SCRATCH.get(op, _copy_of_everything)(_Call(inputs, outputs, attrs, threads))
+
+
+# Caches decide Eigen's block sizes. Where the system does not tell, assume large ones.
+
+
+def _cache_bytes(level: int, default: int) -> int:
+    """Size of a core's data cache as Linux tells it."""
+    for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            if int((cache / "level").read_text()) != level:
+                continue
+            if (cache / "type").read_text().strip() != "Instruction":
+                return int((cache / "size").read_text().strip().removesuffix("K")) * 1024
+        except (OSError, ValueError):
+            continue
+    return default
+
+
+_LEAST_L1 = 2**15
+_L1 = max(_LEAST_L1, _cache_bytes(1, 2**17))
+_L2 = max(2**18, _cache_bytes(2, 2**22))
+# Virtual machines report a part of it where Eigen reads the whole.
+_L3 = 2**29
+
+# Eigen: the depth of a packed block in a threaded product, two of which are in use at once.
+_BLOCK_DEPTH = 320
+# Coefficients times depth of the largest task that Eigen makes by merging blocks: two units of
+# 40,000 cycles at an eighth of a cycle, and as much again for safety.
+_TASK_WORK = 1_280_000
+# LaunchBatchMatMul: a smaller product is not worth several threads.
+_SMALL_PRODUCT = 128 * 128
+# Eigen evaluates broadcasts in blocks that fit a core's cache: measured 120 kB for each thread, and
+# twice for the conditional.
+_BROADCAST_BLOCK = 2**18
+
+
+def _itemsize(dtype: str) -> int:
+    if dtype in ("resource", "variant", "string"):
+        return 0
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+
+def _bytes(tensor: TensorLike) -> int:
+    return prod(tensor.shape) * _itemsize(tensor.dtype)
+
+
+def _all_bytes(tensors: Sequence[TensorLike]) -> int:
+    return sum(map(_bytes, tensors))
+
+
+def _zero(call: _Call) -> int:
+    return 0
+
+
+def _copy_of_everything(call: _Call) -> int:
+    return _all_bytes(call.inputs) + _all_bytes(call.outputs)
+
+
+def _copy_of_output(call: _Call) -> int:
+    return _all_bytes(call.outputs)
+
+
+def _broadcast_blocks(call: _Call) -> int:
+    return min(call.threads * _BROADCAST_BLOCK, 2 * _all_bytes(call.outputs))
+
+
+# Products.
+
+
+def _matmul(call: _Call) -> int:
+    return _product(call, *(bool(call.attrs.get(f"transpose_{side}", False)) for side in "ab"))
+
+
+def _batch_matmul(call: _Call) -> int:
+    return _product(call, *(bool(call.attrs.get(f"adj_{side}", False)) for side in "xy"))
+
+
+def _product(call: _Call, transpose_left: bool, transpose_right: bool) -> int:
+    """Follow LaunchBatchMatMul's choice of kernel."""
+    left, _, out = call.inputs[0], call.inputs[1], call.outputs[0]
+    size, batch = _itemsize(out.dtype), prod(out.shape[:-2])
+    rows, cols = out.shape[-2:]
+    inner = left.shape[-2] if transpose_left else left.shape[-1]
+    work = rows * inner * cols
+    # Half precision is multiplied in float32.
+    widened = 2 * _copy_of_everything(call) if size == 2 else 0
+    size = max(size, 4)
+    if min(rows, inner, cols) > 1 and (batch == 1 or work > _SMALL_PRODUCT):
+        return widened + _contraction(rows, inner, cols, size, call.threads)
+    vectors = call.threads * 2 * (rows + inner + cols) * size
+    if batch > 1:
+        small = call.threads * inner * (rows + cols) * size
+        return widened + (vectors if min(rows, inner, cols) <= 1 else small)
+    # A single product without transposes is evaluated into temporary blocks, then copied.
+    temporary = 0 if transpose_left or transpose_right else _bytes(out)
+    return widened + vectors + temporary
+
+
+def _contraction(rows: int, inner: int, cols: int, size: int, threads: int) -> int:
+    """Bound the packed operands of Eigen's TensorContraction on a thread pool.
+
+    Eigen packs slices of both operands, 320 deep, two at a time. The axis along which it shards is
+    packed for each task in a small buffer of the thread where there are enough tasks; only tasks
+    that a thread could not finish before the next slice began go to the large buffer.
+    """
+    if threads == 1:
+        # The sequential product packs the columns whole, as deep as the L1 cache allows.
+        depth = min(inner, _L1 // (12 * size))
+        return depth * cols * size + min(depth * rows * size, 2**20)
+    depth = min(inner, 2 * _BLOCK_DEPTH)
+    packed = max(
+        _sharded_axis(*axes, inner, size, threads) + depth * axes[1] * size
+        for axes in _shardings(rows, cols, threads)
+    )
+    return max(packed, _sharded_by_inner(rows, inner, cols, size, threads))
+
+
+def _shardings(rows: int, cols: int, threads: int) -> set[tuple[int, int]]:
+    """(sharded axis, other axis) as Eigen's shardByCol chooses, for each size of its registers.
+
+    Eigen sees the row-major product transposed: its m are our columns, its n our rows.
+    """
+    m, n = cols, rows
+    found = set()
+    for nr in (4, 8):
+        few_columns = n // threads < nr or (
+            n // threads < 4 * nr
+            and n % (threads * nr) != 0
+            and (m % (threads * nr) == 0 or m // n >= 6)
+        )
+        by_row = m // threads >= nr and few_columns
+        by_row = by_row or (n // threads < 16 * nr and m > n * 32)
+        found.add((m, n) if by_row else (n, m))
+    return found
+
+
+def _sharded_axis(sharded: int, other: int, inner: int, size: int, threads: int) -> int:
+    depth = min(inner, _BLOCK_DEPTH)
+    whole = min(inner, 2 * _BLOCK_DEPTH) * sharded * size
+    block = _L2 // (4 * size * depth) + 24
+    task = max(block, _TASK_WORK // (max(1, other // threads) * depth))
+    tasks = sharded / task
+    # Eigen's oversharding factor: from how many tasks on it shards along this axis only.
+    bounds = ((4, 8.0), (8, 4.0), (16, 2.0), (32, 1.0), (64, 0.8))
+    factor = next((factor for bound, factor in bounds if threads <= bound), 0.6)
+    # Half as many again, since Eigen rounds blocks and tasks up.
+    if tasks < 1.5 * factor * threads:
+        return whole
+    late = min(1.0, (ceil(inner / depth) - 1) * threads / tasks)
+    return min(whole, ceil(late * whole) + threads * task * depth * size)
+
+
+def _sharded_by_inner(rows: int, inner: int, cols: int, size: int, threads: int) -> int:
+    """Each worker sums its share of the inner axis into a buffer of the size of the output.
+
+    Only where the output is thin or too small to occupy all threads, and where all buffers fit in
+    the L3 cache; the best number of workers is about the square root of the inner extent.
+    """
+    workers = min(threads, inner // 8, 2 * isqrt(inner) + 2)
+    thin = min(rows, cols) < 16 or max(rows, cols) < 8 * threads
+    # 100,000 cycles for each thread; an eighth of a cycle for each coefficient and step in depth.
+    busy = rows * cols * min(inner, _BLOCK_DEPTH) > 1_000_000 * threads
+    if workers < 2 or (busy and not thin) or 2 * rows * cols * size > _L3:
+        return 0
+    depth = min(ceil(inner / workers), _L1 // (12 * size))
+    return min(workers * rows * cols * size, _L3) + workers * depth * (rows + cols) * size
+
+
+def _conv2d(call: _Call) -> int:
+    """A product of image patches with the filter; the patches are packed, never stored whole."""
+    kernel, out = call.inputs[1], call.outputs[0]
+    channels = kernel.shape[-1]
+    patches, inner = prod(out.shape) // max(1, channels), prod(kernel.shape[:-1])
+    return _contraction(patches, inner, channels, _itemsize(out.dtype), call.threads)
+
+
+def _einsum(call: _Call) -> int:
+    """Transposed operands and a transposed result beside the product's own packing."""
+    depth = 2 * _BLOCK_DEPTH
+    packed = sum(_bytes(t) // max(1, prod(t.shape)) * depth * max(t.shape, default=1)
+                 for t in call.inputs)  # fmt: skip
+    return _copy_of_everything(call) + min(packed, _all_bytes(call.inputs))
+
+
+# Linear algebra. Matrices of a batch are done side by side, at most one for each thread.
+
+
+def _side_by_side(call: _Call) -> int:
+    return min(call.threads, prod(call.inputs[0].shape[:-2]))
+
+
+def _solve_depth(size: int, cache: int = _L1) -> int:
+    """Depth of the panels of Eigen's triangular solver: those of a register block fit in L1."""
+    return max(8, (cache - 2**9) // (40 * size))
+
+
+def _triangular_solve(call: _Call) -> int:
+    out = call.outputs[0]
+    n, columns = out.shape[-2:]
+    size = _itemsize(out.dtype)
+    panels = min(n, _solve_depth(size)) * (n + columns) * size
+    # A matrix that surely is not cut in depth is cut in columns instead.
+    if n < _solve_depth(size, _LEAST_L1) * 3 // 4:
+        panels = min(panels, 2**20)
+    return min(call.threads, prod(out.shape[:-2])) * panels
+
+
+def _cholesky(call: _Call) -> int:
+    """Eigen factorizes a copy of the matrix in column-major order, in blocks of at most 128."""
+    n, size = call.inputs[0].shape[-1], _itemsize(call.inputs[0].dtype)
+    return _side_by_side(call) * (n + 2 * min(n, max(128, _solve_depth(size)))) * n * size
+
+
+def _square_matrices(copies: float) -> _Bound:
+    """As many copies of a matrix, and some vectors."""
+
+    def bound(call: _Call) -> int:
+        n, size = call.inputs[0].shape[-1], _itemsize(call.inputs[0].dtype)
+        return _side_by_side(call) * ceil((copies * n + 32) * n * size)
+
+    return bound
+
+
+def _matrix_solve(call: _Call) -> int:
+    """The factors and their copies, then a copy of the right-hand side."""
+    n, columns = call.outputs[0].shape[-2:]
+    size = _itemsize(call.outputs[0].dtype)
+    panels = min(n, _solve_depth(size)) * (n + columns)
+    return _side_by_side(call) * (n * (2 * n + max(n, columns) + 32) + panels) * size
+
+
+def _qr(call: _Call) -> int:
+    m, n = call.inputs[0].shape[-2:]
+    copies = 2.5 if call.attrs.get("full_matrices", False) else 4
+    return (
+        _side_by_side(call) * ceil(copies * (m + 32) * (n + 32)) * _itemsize(call.inputs[0].dtype)
+    )
+
+
+def _svd(call: _Call) -> int:
+    """Divide and conquer: copies of the matrix and of the smaller square; fitted."""
+    short, long = sorted(call.inputs[0].shape[-2:])
+    vectors = call.attrs.get("compute_uv", True)
+    full = vectors and call.attrs.get("full_matrices", False)
+    elements = (4 if vectors else 3) * short * long + (11 if vectors else 6) * short * short
+    elements += long * long if full else 0
+    return _side_by_side(call) * (elements + 64 * long) * _itemsize(call.inputs[0].dtype)
+
+
+# The rest.
+
+
+def _reduction(call: _Call) -> int:
+    """Up to three runs of kept and reduced axes are reduced directly; more are transposed first."""
+    data, axes = call.inputs[0], call.inputs[1].value
+    if axes is None:
+        return _bytes(data)
+    reduced = {int(axis) % len(data.shape) for axis in np.ravel(axes).astype(np.int64)}
+    # An axis of size 1 belongs to the run before it.
+    kinds = [axis in reduced for axis, extent in enumerate(data.shape) if extent != 1]
+    runs = sum(1 for i, kind in enumerate(kinds) if i == 0 or kind != kinds[i - 1])
+    return _bytes(data) if runs > 3 else 0
+
+
+def _softmax(call: _Call) -> int:
+    """The maximum or the sum of each row."""
+    out = call.outputs[0]
+    return _bytes(out) // max(1, out.shape[-1]) + _broadcast_blocks(call)
+
+
+def _top_k(call: _Call) -> int:
+    """A heap of indices for each row under way."""
+    values = call.outputs[0]
+    rows = min(call.threads, prod(values.shape[:-1]))
+    return rows * 8 * (values.shape[-1] + 1)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_POINTWISE = _names("""
+    Abs Acos Acosh Asin Asinh Atan Atanh BesselI0e BesselI1e Ceil Cos Cosh Digamma Elu Erf Erfc
+    Erfinv Exp Expm1 Floor Inv LeakyRelu Lgamma Log Log1p LogicalNot Ndtri Neg Reciprocal Relu Relu6
+    Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Square Tan Tanh
+""")
+
+# Of two operands of one shape, never broadcast.
+_PAIRWISE = _names("""
+    EluGrad InvGrad ReciprocalGrad ReluGrad RsqrtGrad SigmoidGrad SoftplusGrad SoftsignGrad SqrtGrad
+    TanhGrad
+""")
+
+_BINARY = _names("""
+    Add AddV2 Atan2 Div DivNoNan FloorDiv FloorMod Igamma LogicalAnd LogicalOr Maximum Minimum Mod
+    Mul MulNoNan NextAfter Pow RealDiv SquaredDifference Sub TruncateDiv TruncateMod Xdivy Xlogy
+    Zeta
+""")
+
+_COMPARISONS = _names("Equal Greater GreaterEqual Less LessEqual NotEqual")
+
+_NO_SCRATCH = _names("""
+    AddN ArgMax ArgMin Bitcast Cast CheckNumerics ConcatV2 Const DeepCopy Diag DiagPart Empty
+    EnsureShape ExpandDims Fill GatherNd GatherV2 Identity IdentityN InvertPermutation IsFinite
+    IsInf IsNan L2Loss LinSpace MatrixBandPart MatrixDiagPartV3 MatrixDiagV3 MatrixSetDiagV3
+    MirrorPad NoOp OneHot OnesLike Pack Pad PadV2 PreventGradient Range Rank ReadVariableOp Reshape
+    ReverseV2 Roll ScatterNd Select Shape Size Slice Snapshot Split SplitV Squeeze StopGradient
+    StridedSlice StridedSliceGrad TensorScatterAdd TensorScatterUpdate TensorStridedSliceUpdate
+    Transpose Unpack UnsortedSegmentMax UnsortedSegmentSum ZerosLike
+""")
+
+_SCRATCH: dict[str, _Bound] = {
+    **dict.fromkeys(_NO_SCRATCH + _PAIRWISE + _POINTWISE, _zero),
+    **dict.fromkeys(_BINARY + _COMPARISONS, _broadcast_blocks),
+    "All": _reduction,
+    "Any": _reduction,
+    "BatchMatMul": _batch_matmul,
+    "BatchMatMulV2": _batch_matmul,
+    "Betainc": _broadcast_blocks,
+    "BiasAdd": _broadcast_blocks,
+    "BiasAddGrad": _broadcast_blocks,
+    "BroadcastTo": _broadcast_blocks,
+    "Cholesky": _cholesky,
+    "CholeskyGrad": _square_matrices(4),
+    "ClipByValue": _broadcast_blocks,
+    "Conv2D": _conv2d,
+    "Cross": _broadcast_blocks,
+    "CumulativeLogsumexp": _copy_of_output,
+    "Cumprod": _copy_of_output,
+    "Cumsum": _copy_of_output,
+    "Einsum": _einsum,
+    "LogMatrixDeterminant": _square_matrices(3),
+    "LogSoftmax": _softmax,
+    "MatMul": _matmul,
+    "MatrixDeterminant": _square_matrices(3),
+    "MatrixInverse": _square_matrices(3),
+    "MatrixSolve": _matrix_solve,
+    "MatrixTriangularSolve": _triangular_solve,
+    "Max": _reduction,
+    "Mean": _reduction,
+    "Min": _reduction,
+    "Polygamma": _broadcast_blocks,
+    "Prod": _reduction,
+    "Qr": _qr,
+    "SelectV2": _broadcast_blocks,
+    "SelfAdjointEigV2": _square_matrices(1.2),
+    "Softmax": _softmax,
+    "Sum": _reduction,
+    "Svd": _svd,
+    "Tile": _broadcast_blocks,
+    "TopKV2": _top_k,
+}
+
+# The output is the buffer of input 0, always (IdentityN: output i that of input i; ReadVariableOp:
+# the variable's). Snapshot and DeepCopy copy.
+ALIASES: frozenset[str] = frozenset(
+    _names("""
+    Bitcast CheckNumerics EnsureShape ExpandDims Identity IdentityN PreventGradient ReadVariableOp
+    Reshape Squeeze StopGradient
+    """)
+)
+
+# The output may be (part of) the buffer of input 0 and then keeps all of it alive, or a new one:
+# a slice of whole rows that is aligned to 64 bytes, an operation that turns out to change nothing.
+# A projection must count both the new buffer and the input's longer life. (SplitV, Split: the value
+# is input 0 or 1.)
+MAY_ALIAS: frozenset[str] = frozenset(
+    _names("""
+    All Any BroadcastTo Cast ConcatV2 Max Mean Min Pack Pad PadV2 Prod ReverseV2 Slice Split SplitV
+    StridedSlice Sum Tile Transpose Unpack
+    """)
+)
+
+# Inputs whose buffer the kernel is certain to reuse for its output, when that input has the
+# output's size and dtype and this is its last use. Never so for a buffer that someone else holds:
+# arguments, captured tensors, variables, constants, loop-invariant inputs of a loop body.
+FORWARDS: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(_POINTWISE, (0,)),
+    **dict.fromkeys(_BINARY + _PAIRWISE, (0, 1)),
+    "AddN": tuple(range(64)),
+    "BiasAdd": (0,),
+    "ClipByValue": (0,),
+    "LogSoftmax": (0,),
+    "MatrixBandPart": (0,),
+    "MatrixSetDiagV3": (0,),
+    "Select": (1, 2),
+    "SelectV2": (1, 2),
+    "Softmax": (0,),
+    "TensorStridedSliceUpdate": (0,),
+}

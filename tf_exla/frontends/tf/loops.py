@@ -1,0 +1,271 @@
+"""Emit a `Loop`: a While over the full chunks, then the remainder once.
+
+The chunk of a sliced input is cut right before its first use, and a result is put into its
+accumulator as soon as it is made. Accumulators are loop variables: sums start from zeros and are
+added to, concatenated results are written in place (a TensorArray would hold them twice).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
+
+from tf_exla.frontends.tf.emit import DEVICE, emit_const, placeholder
+from tf_exla.frontends.tf.emitter import Emitter, is_large
+from tf_exla.graph import Combine, Graph, Loop, Slot, Tensor
+
+_COMBINE: dict[Combine, str] = {
+    "add": "AddV2",
+    "and": "LogicalAnd",
+    "max": "Maximum",
+    "min": "Minimum",
+    "mul": "Mul",
+    "or": "LogicalOr",
+}
+_INT32_MAX = 2**31 - 1
+
+
+def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Emit `loop` on `inputs`; return its outputs."""
+    full = loop.extent // loop.chunk
+    if full == 1 and loop.remainder is None:
+        with emitter.scope():
+            return _Chunk(emitter, loop, loop.body, inputs, None, None).run()
+    made = _emit_while(emitter, loop, inputs, full)
+    if loop.remainder is not None:
+        with emitter.scope():
+            start = _Start(emitter, _index_dtype(loop), fixed=full * loop.chunk)
+            made = _Chunk(emitter, loop, loop.remainder, inputs, start, made).run()
+    return made
+
+
+def _emit_while(
+    emitter: Emitter, loop: Loop, inputs: list[tf.Tensor], full: int
+) -> list[tf.Tensor]:
+    index = _index_dtype(loop)
+    accumulators = [
+        _accumulator(emitter, tensor, result.combine)
+        for tensor, result in zip(loop.outputs, loop.results, strict=True)
+    ]
+    initial = [emit_const(emitter.graph, 0, index), *accumulators, *inputs]
+    cond, body = emitter.child("cond"), emitter.child("body")
+    variables = [
+        [placeholder(child.graph, t.dtype.name, t.shape, t) for t in initial]
+        for child in (cond, body)
+    ]
+    limit = emit_const(cond.graph, full, index)
+    more = cond.op("Less", [variables[0][0], limit], {"T": index}).outputs[0]
+    i, rest = variables[1][0], variables[1][1:]
+    count = len(accumulators)
+    start = _Start(body, index, counter=i, step=loop.chunk)
+    combined = _Chunk(body, loop, loop.body, rest[count:], start, rest[:count]).run()
+    after = body.op("AddV2", [i, emit_const(body.graph, 1, index)], _on_host(index)).outputs[0]
+    made = emitter.while_loop(
+        initial,
+        (cond, variables[0], [more]),
+        (body, variables[1], [after, *combined, *rest[count:]]),
+        [tensor.shape for tensor in initial],
+        parallel=loop.parallel,
+        stateful=False,
+        large=True,
+    )
+    return made[1 : 1 + count]
+
+
+def _accumulator(emitter: Emitter, tensor: Tensor, combine: Combine) -> tf.Tensor:
+    """Make what the first chunk is combined with."""
+    shape = emit_const(emitter.graph, np.array(tensor.dims, np.int32))
+    large = is_large(tensor)
+    if combine == "concat":
+        attrs: dict[str, Any] = {"dtype": tensor.dtype, "init": False}
+        return emitter.op("Empty", [shape], attrs, large=large).outputs[0]
+    value = emitter.anchor(_neutral(combine, tensor.dtype), tensor.dtype)
+    attrs = {"T": tensor.dtype, "index_type": "int32"}
+    made = emitter.op("Fill", [shape, value], attrs, large=large).outputs[0]
+    made.set_shape(tensor.shape)
+    return made
+
+
+def _neutral(combine: Combine, dtype: str) -> np.ndarray:
+    kind = tf.as_dtype(dtype)
+    value: Any
+    if combine in ("max", "min"):
+        if kind.is_floating:
+            value = -np.inf if combine == "max" else np.inf
+        else:
+            value = kind.min if combine == "max" else kind.max
+    else:
+        value = {"add": 0, "mul": 1, "and": True, "or": False}[combine]
+    return np.asarray(value, kind.as_numpy_dtype)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """The first index of a chunk: `counter` * `step`, or `fixed`."""
+
+    emitter: Emitter
+    index: str
+    counter: tf.Tensor | None = None
+    step: int = 0
+    fixed: int = 0
+
+    def at(self, rank: int, slot: Slot) -> tf.Tensor:
+        """Return the position of the chunk in a tensor of `rank` axes: [rank]."""
+        steps = np.zeros(rank, self.index)
+        if self.counter is None:
+            steps[slot.axis] = self.fixed * slot.block
+            return emit_const(self.emitter.graph, steps)
+        steps[slot.axis] = self.step * slot.block
+        unit = emit_const(self.emitter.graph, steps)
+        return self.emitter.op("Mul", [self.counter, unit], _on_host(self.index)).outputs[0]
+
+
+class _Chunk:
+    """One run of a loop's body on the chunk at `start`, into `accumulators`.
+
+    Without `start` the chunk is everything, and its results are the loop's.
+    """
+
+    def __init__(
+        self,
+        emitter: Emitter,
+        loop: Loop,
+        body: Graph,
+        inputs: Sequence[tf.Tensor],
+        start: _Start | None,
+        accumulators: Sequence[tf.Tensor] | None,
+    ) -> None:
+        self.emitter = emitter
+        self.loop = loop
+        self.body = body
+        self.start = start
+        self.results = list(accumulators) if accumulators is not None else []
+        self.sliced: dict[Tensor, tuple[tf.Tensor, Slot]] = {}
+        for tensor, value, slot in zip(body.inputs, inputs, loop.slots, strict=True):
+            if slot is None or start is None:
+                emitter.set(tensor, value)
+            else:
+                self.sliced[tensor] = (value, slot)
+
+    def run(self) -> list[tf.Tensor]:
+        """Emit the body; return the accumulators after it."""
+        if self.emitter.jit_compile and not any(isinstance(n, Loop) for n in self.body.nodes):
+            self._slice(self.body.inputs)
+            self._call_compiled()
+            made: set[Tensor] = set()
+        else:
+            made = self._emit_nodes()
+        if self.start is None:
+            return self.emitter.values(self.body.outputs)
+        for tensor in dict.fromkeys(self.body.outputs):
+            if tensor not in made:
+                self._slice([tensor])
+                self._accumulate(tensor)
+        return self.results
+
+    def _emit_nodes(self) -> set[Tensor]:
+        made = set()
+        wanted = set(self.body.outputs) if self.start is not None else set()
+        for node in self.body.nodes:
+            self._slice(node.inputs)
+            self.emitter.node(node)
+            for tensor in node.outputs:
+                if tensor in wanted:
+                    self._accumulate(tensor)
+                    made.add(tensor)
+        return made
+
+    def _slice(self, tensors: Sequence[Tensor]) -> None:
+        for tensor in tensors:
+            if tensor in self.sliced:
+                assert self.start is not None
+                value, slot = self.sliced.pop(tensor)
+                begin = self.start.at(len(tensor.dims), slot)
+                size = emit_const(self.emitter.graph, np.array(tensor.dims, self.start.index))
+                attrs = {"T": tensor.dtype, "Index": self.start.index}
+                (part,) = self.emitter.op(
+                    "Slice", [value, begin, size], attrs, large=True, name="chunk"
+                ).outputs
+                part.set_shape(tensor.shape)
+                self.emitter.set(tensor, part)
+
+    def _accumulate(self, tensor: Tensor) -> None:
+        (part,) = self.emitter.values([tensor])
+        for position, output in enumerate(self.body.outputs):
+            if output is not tensor:
+                continue
+            result, whole = self.loop.results[position], self.loop.outputs[position]
+            if result.slot is not None:
+                made = self._write(self.results[position], part, tensor, result.slot)
+            else:
+                kind = _COMBINE[result.combine]
+                attrs = {} if kind.startswith("Logical") else {"T": tensor.dtype}
+                operands = [self.results[position], part]
+                made = self.emitter.op(kind, operands, attrs, large=is_large(whole)).outputs[0]
+            made.set_shape(whole.shape)
+            self.results[position] = made
+
+    def _write(
+        self, accumulator: tf.Tensor, part: tf.Tensor, tensor: Tensor, slot: Slot
+    ) -> tf.Tensor:
+        assert self.start is not None
+        graph, index = self.emitter.graph, self.start.index
+        begin = self.start.at(len(tensor.dims), slot)
+        size = emit_const(graph, np.array(tensor.dims, index))
+        end = self.emitter.op("AddV2", [begin, size], _on_host(index)).outputs[0]
+        ones = emit_const(graph, np.ones(len(tensor.dims), index))
+        attrs: dict[str, Any] = {"T": tensor.dtype, "Index": index}
+        masks = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
+        attrs.update({f"{mask}_mask": 0 for mask in masks})
+        return self.emitter.op(
+            "TensorStridedSliceUpdate", [accumulator, begin, end, ones, part], attrs, large=True
+        ).outputs[0]
+
+    def _call_compiled(self) -> None:
+        """Emit the body as a call of a function that XLA compiles."""
+        inner = self.emitter.child("chunk", compiled=True)
+        outer = self.emitter.values(self.body.inputs)
+        inputs = [
+            placeholder(inner.graph, tensor.dtype, tensor.shape, value)
+            for tensor, value in zip(self.body.inputs, outer, strict=True)
+        ]
+        outputs = inner.run(self.body, inputs)
+        must = {"_XlaMustCompile": True, "_noinline": True}
+        function = self.emitter.function("chunk", inner, inputs, outputs, **must)
+        attrs = {
+            "Tin": [value.dtype.name for value in outer],
+            "Tout": [value.dtype.name for value in outputs],
+            "f": function,
+            "config": "",
+            "config_proto": "",
+            "executor_type": "",
+        }
+        call = self.emitter.op("PartitionedCall", outer, attrs, large=True)
+        call._set_attr("_XlaMustCompile", attr_value_pb2.AttrValue(b=True))
+        for tensor, value in zip(self.body.outputs, call.outputs, strict=True):
+            value.set_shape(tensor.shape)
+            self.emitter.set(tensor, value)
+
+
+def _index_dtype(loop: Loop) -> str:
+    """Return int32 where it reaches every position: on a GPU, int32 is kept on the host."""
+    sizes = [
+        size
+        for tensors in (loop.inputs, loop.outputs)
+        for tensor in tensors
+        if tensor.is_static
+        for size in tensor.dims
+    ]
+    return "int64" if max(sizes, default=0) > _INT32_MAX else "int32"
+
+
+def _on_host(index: str) -> dict[str, Any]:
+    attrs: dict[str, Any] = {"T": index}
+    if index == "int64":
+        attrs[DEVICE] = "/device:CPU:0"
+    return attrs

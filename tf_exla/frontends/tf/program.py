@@ -1,0 +1,182 @@
+"""A program: a concrete function of flat tensors, captured, planned and restored.
+
+`Program.run` calls it; where a gradient may be asked for, the call is recorded for TensorFlow's
+tapes and for `tf.gradients`, with the gradient of `gradient.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context, record
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import gradients_util
+
+from tf_exla.frontends.tf.capture import Captured, capture
+from tf_exla.frontends.tf.gradient import Gradient, backward_function, own_saves, substitute
+from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.restore import Restored, restore
+from tf_exla.graph import Graph, Tensor
+from tf_exla.options import Options
+from tf_exla.pipeline import optimize_graph
+from tf_exla.plan import Plan
+
+# Saved values up to so many bytes are returned by every call, so that one plan serves both.
+_SMALL_SAVES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one optimized function was asked for; `limit` returns bytes when a plan is made."""
+
+    name: str
+    limit: Callable[[], int]
+    options: Options = field(default_factory=Options)
+
+
+class Program:
+    """A function of flat tensors: arguments, then captures.
+
+    A program of level 0 is the user's; level k+1 computes the gradient of level k, and `inner` is
+    level k. `prefix` is what the names of `inner`'s nodes have before them in this program.
+
+    *Saved* values are what a gradient cannot compute again: values of variables, results of
+    stateful nodes. A call is given those of the levels below and returns its own after its outputs.
+    """
+
+    def __init__(
+        self,
+        concrete: Any,
+        settings: Settings,
+        shapes: Sequence[Any] | None = None,
+        inner: Program | None = None,
+        prefix: str = "",
+    ) -> None:
+        self.concrete = concrete
+        self.settings = settings
+        self.inner = inner
+        self.captured: Captured = capture(concrete, shapes)
+        self.count = len(concrete.function_type.flat_outputs)
+        self.graph: Graph = self.captured.graph
+        self.given: list[int] = []
+        # Saved values by the name of the stateful node that made them, and by the position of
+        # the variable's handle among the inputs.
+        self.by_name: dict[str, list[int | None]] = {}
+        self.by_handle: dict[int, int] = {}
+        if inner is not None:
+            substitute(self, inner, prefix)
+        self.saves: list[Tensor] = own_saves(self)
+        self._gradients: dict[tuple[bool, ...], Gradient] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def first_save(self) -> int:
+        """Number of values that the levels below have saved."""
+        return 0 if self.inner is None else self.inner.first_save + len(self.inner.saves)
+
+    def save_at(self, index: int) -> Tensor:
+        """Return the tensor of a saved value."""
+        if index < self.first_save:
+            assert self.inner is not None
+            return self.inner.save_at(index)
+        return self.saves[index - self.first_save]
+
+    @cached_property
+    def recording_plan(self) -> Plan:
+        """The plan that returns the saved values after the outputs."""
+        return self._plan((*self.graph.outputs, *self.saves))
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of a call whose gradient is not needed."""
+        if all(t.is_static for t in self.saves) and sum(t.nbytes for t in self.saves) <= _SMALL_SAVES:
+            return self.recording_plan
+        return self._plan(self.graph.outputs)
+
+    @cached_property
+    def _recording(self) -> Restored:
+        return self._restore(self.recording_plan)
+
+    @cached_property
+    def _plain(self) -> Restored:
+        if self.plan is self.recording_plan:
+            return self._recording
+        return self._restore(self.plan)
+
+    def prepare(self) -> Restored:
+        """Plan and restore the program, if that is not done. Raises `MemoryLimitError`."""
+        if "_plain" not in self.__dict__:
+            with self._lock:
+                return self._plain
+        return self._plain
+
+    def run(self, inputs: list[tf.Tensor], saved: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
+        """Call the program, eagerly or from the graph that is being built."""
+        eager = context.executing_eagerly()
+        kind = gradients_util.PossibleTapeGradientTypes(inputs)
+        if eager and kind == gradients_util.POSSIBLE_GRADIENT_TYPES_NONE:
+            return self.prepare()(self._arguments(inputs, saved))[: self.count]
+        with self._lock:
+            function = self._recording
+        mask = self._needed(inputs)
+        if eager:
+            made = function(self._arguments(inputs, saved))
+        else:
+            overridden = backward_function(self, len(inputs), saved)
+            graph = ops.get_default_graph()
+            calls = {"PartitionedCall": overridden, "StatefulPartitionedCall": overridden}
+            with graph._override_gradient_function(calls):
+                made = function(self._arguments(inputs, saved))
+        outputs, everything = made[: self.count], [*saved, *made[self.count :]]
+
+        def backward(*upstream: Any) -> list[tf.Tensor | None]:
+            return self.gradient(mask)(inputs, upstream, everything)
+
+        if outputs:
+            record.record_operation(self.settings.name, outputs, inputs, backward)
+        return outputs
+
+    def gradient(self, mask: tuple[bool, ...]) -> Gradient:
+        """Return the gradient with respect to the inputs that `mask` names."""
+        with self._lock:
+            if mask not in self._gradients:
+                self._gradients[mask] = Gradient(self, mask)
+            return self._gradients[mask]
+
+    def _needed(self, inputs: list[tf.Tensor]) -> tuple[bool, ...]:
+        """Return which inputs the active tapes watch; all where none is."""
+        watched = tuple(record.should_record_backprop([tensor]) for tensor in inputs)
+        return watched if any(watched) else (True,) * len(inputs)
+
+    def _arguments(
+        self, inputs: Sequence[tf.Tensor], saved: Sequence[tf.Tensor]
+    ) -> list[tf.Tensor]:
+        return [*inputs, *self.captured.constants, *(saved[k] for k in self.given)]
+
+    def _plan(self, outputs: Sequence[Tensor]) -> Plan:
+        return optimize_graph(
+            self.graph.replace(outputs=tuple(outputs)),
+            OPS,
+            limit=self.settings.limit(),
+            options=self.settings.options,
+            function=self.settings.name,
+        )
+
+    def _restore(self, plan: Plan) -> Restored:
+        like: list[tf.Tensor | None] = [*self.concrete.graph.inputs]
+        like += [None] * (len(plan.graph.inputs) - len(like))
+        return restore(
+            plan.graph,
+            name="optimized",
+            like=like,
+            jit_compile=self.settings.options.jit_compile,
+            keep=self.captured.functions,
+        )
+
+
+OPS = TensorFlowOps()

@@ -1,0 +1,109 @@
+"""Restore a `Graph` as a TensorFlow function that keeps the plan.
+
+TensorFlow runs every op that is ready. So nodes that touch a tensor of at least `CHAIN_BYTES` are
+chained by control dependencies in the order of the graph, and stateful nodes among themselves.
+Nothing may undo this: the function is not inlined, and Grappler does not touch it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
+from tensorflow.python.eager import context, execute, record
+from tensorflow.python.eager.polymorphic_function import atomic_function
+from tensorflow.python.framework import func_graph, ops
+
+from tf_exla.frontends.tf.emit import define, new_graph, placeholder
+from tf_exla.frontends.tf.emitter import Emitter
+from tf_exla.graph import Graph
+
+NO_INLINE = {"_noinline": True}
+
+
+def restore(
+    graph: Graph,
+    *,
+    name: str = "optimized",
+    like: Sequence[tf.Tensor] | None = None,
+    jit_compile: bool | None = None,
+    keep: Sequence[Any] = (),
+) -> Restored:
+    """Emit `graph` as a function of its flat inputs.
+
+    `like`: tensors whose handle data the inputs take. `jit_compile`: XLA compiles the bodies of
+    loops. `keep`: what must live as long as the function.
+    """
+    function_graph = new_graph(name)
+    inputs = [
+        placeholder(function_graph, tensor.dtype, tensor.shape, like[k] if like else None)
+        for k, tensor in enumerate(graph.inputs)
+    ]
+    emitter = Emitter(function_graph, bool(jit_compile))
+    outputs = emitter.run(graph, inputs)
+    anchors, values = emitter.anchored()
+    function = define(
+        function_graph, name, [*inputs, *anchors], outputs, emitter.effects, attrs=NO_INLINE
+    )
+    stateful = bool(emitter.effects) or any(t.dtype == "resource" for t in graph.inputs)
+    return Restored(function, tuple(values), stateful, tuple(keep))
+
+
+@dataclass(frozen=True, eq=False)
+class Restored:
+    """A function of flat tensors; `anchors`: eager tensors that follow its inputs.
+
+    `stateful`: a graph that calls it must keep the call, and its order among other effects.
+    """
+
+    function: atomic_function.AtomicFunction
+    anchors: tuple[tf.Tensor, ...]
+    stateful: bool
+    keep: tuple[Any, ...] = ()
+
+    @property
+    def graph(self) -> func_graph.FuncGraph:
+        return self.function.graph
+
+    def __call__(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Run eagerly, or add a call to the graph that is being built. Nothing is recorded."""
+        arguments = [*inputs, *self.anchors]
+        with record.stop_recording(), atomic_function.InterpolateRuntimeError(self.function):
+            if context.executing_eagerly():
+                return self._run(arguments)
+            return self._add_call(arguments)
+
+    def _run(self, arguments: list[tf.Tensor]) -> list[tf.Tensor]:
+        attrs = ("executor_type", "", "config_proto", _no_grappler())
+        count = len(self.function.function_type.flat_outputs)
+        name = self.function.name.decode()
+        return list(execute.execute(name, count, arguments, attrs, context.context()) or ())
+
+    def _add_call(self, arguments: list[tf.Tensor]) -> list[tf.Tensor]:
+        graph = ops.get_default_graph()
+        graph._add_function_recursive(self.function)
+        types = [out.dtype.as_datatype_enum for out in self.function.function_type.flat_outputs]
+        call = atomic_function.partitioned_call_op(
+            self.function.name, arguments, self.stateful, types, config=_no_grappler()
+        )
+        atomic_function._set_read_only_resource_inputs_attr(call, self.graph)
+        for tensor, inner in zip(call.outputs, self.graph.outputs, strict=True):
+            tensor.set_shape(inner.shape)
+        return list(call.outputs)
+
+
+def _no_grappler() -> bytes:
+    """Return the settings of a call: those of the context, with Grappler off."""
+    settings = context.context().function_call_options.config_proto_serialized
+    if settings not in _SETTINGS:
+        config = config_pb2.ConfigProto.FromString(settings)
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        _SETTINGS.clear()
+        _SETTINGS[settings] = config.SerializeToString(deterministic=True)
+    return _SETTINGS[settings]
+
+
+_SETTINGS: dict[bytes, bytes] = {}

@@ -1,0 +1,53 @@
+"""Arguments of a concrete function: Python structures to flat tensors, and what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function import function_type_utils
+
+Shapes = tuple[tuple[int | None, ...] | None, ...]
+
+
+def flatten(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tf.Tensor]:
+    """Return the tensors among arguments that `concrete` was made for."""
+    bound = concrete.function_type.bind(*args, **kwargs)
+    flat: list[tf.Tensor] = concrete.function_type.unpack_inputs(bound)
+    return flat
+
+
+def flatten_any(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tf.Tensor]:
+    """Return the tensors among arguments that need not be what `concrete` was made for.
+
+    Raises TypeError where they do not fit.
+    """
+    bound = function_type_utils.canonicalize_function_inputs(args, kwargs, concrete.function_type)
+    flat: list[tf.Tensor] = concrete.function_type.unpack_inputs(bound)
+    return flat
+
+
+def unknown_inputs(concrete: Any) -> tuple[int, ...]:
+    """Return the positions of the inputs whose shape the signature leaves open."""
+    return tuple(
+        k
+        for k, tensor in enumerate(concrete.graph.inputs)
+        if tensor.dtype not in (tf.resource, tf.variant) and not tensor.shape.is_fully_defined()
+    )
+
+
+def shapes_of(tensors: Sequence[tf.Tensor], positions: Sequence[int]) -> Shapes:
+    """Return the shapes of some tensors: the key of a specialisation."""
+    return tuple(
+        None if tensors[k].shape.rank is None else tuple(tensors[k].shape.as_list())
+        for k in positions
+    )
+
+
+def all_shapes(concrete: Any, positions: Sequence[int], shapes: Shapes) -> list[Any]:
+    """Return the shapes of all inputs of a specialisation, None where the graph knows them."""
+    known: list[Any] = [None] * len(concrete.graph.inputs)
+    for position, shape in zip(positions, shapes, strict=True):
+        known[position] = tf.TensorShape(shape)
+    return known
