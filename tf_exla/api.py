@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-import os
-import shlex
-import threading
-import types
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, overload
-from weakref import WeakKeyDictionary
 
-import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tf_exla.frontends.tf.optimized import OptimizedFunction
+from tf_exla.frontends.tf.request import Limit, Request
+from tf_exla.report import MemoryReport
 
-from tf_exla.byte_size import parse_bytes
-from tf_exla.frontends.tf import signature
-from tf_exla.frontends.tf.program import OPS, Program, Settings
-from tf_exla.measure import auto_limit
-from tf_exla.options import Options
-from tf_exla.report import MemoryReport, make_report
+__all__ = ["OptimizedFunction", "explain", "optimize"]
 
-Limit = int | float | str
-# Specialisations that one function keeps, the least recently used dropped first.
-CACHE_SIZE = 64
-_FLAGS = ("tensor_size_threshold", "tensor_split_size")
-# On a GPU a chunk must fill the device.
-_GPU_CHUNK_BYTES = 256 << 20
 
 
 @overload
@@ -72,18 +54,10 @@ def optimize(
     Calls raise `MemoryLimitError` at tracing where no plan holds the limit. Raises ValueError or
     TypeError for what is no limit.
     """
-    flags = _environment_flags()
-    threshold = flags["tensor_size_threshold"] if tensor_size_threshold is None else tensor_size_threshold
-    chunk = flags["tensor_split_size"] if tensor_split_size is None else tensor_split_size
-    made = _Request(
-        _limit(limit),
-        jit_compile,
-        None if threshold is None else parse_bytes(threshold),
-        None if chunk is None else parse_bytes(chunk),
-    )
+    request = Request.of(limit, jit_compile, tensor_size_threshold, tensor_split_size)
     if fn is None:
-        return lambda function: _optimized(function, made)
-    return _optimized(fn, made)
+        return lambda function: OptimizedFunction(function, request)
+    return OptimizedFunction(fn, request)
 
 
 def explain(
@@ -94,10 +68,8 @@ def explain(
     `limit` defaults to that of `fn` where it is optimized already, else to "auto". Arguments may be
     `tf.TensorSpec`s. Raises `MemoryLimitError` where no plan holds the limit.
     """
-    if isinstance(fn, OptimizedFunction):
-        if limit is None:
-            return fn.report(*args, **kwargs)
-        return OptimizedFunction(fn._function, fn._request.with_limit(_limit(limit))).report(
-            *args, **kwargs
-        )
-    return optimize(fn, "auto" if limit is None else limit).report(*args, **kwargs)
+    if not isinstance(fn, OptimizedFunction):
+        fn = optimize(fn, "auto" if limit is None else limit)
+    elif limit is not None:
+        fn = fn.with_limit(limit)
+    return fn.report(*args, **kwargs)

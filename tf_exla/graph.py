@@ -157,8 +157,9 @@ class Loop(Node):
     `body.outputs[i]` is combined over the chunks into `outputs[i]` as `results[i]` says.
     The loop runs `extent // chunk` times; `remainder` is the body for the last `extent % chunk`
     indices, with its own static shapes, and runs once after the loop.
-    `parallel`: iterations that may be in flight together. `carried`: the body's tensors that
-    carry the loop's axis, so that the body can be made again for another chunk.
+    `parallel`: iterations that may be in flight together.
+    `template`: the body for all indices at once, from which bodies for other chunks are cut;
+    `carried`: where its tensors carry the loop's axis.
     """
 
     extent: int = 0
@@ -169,6 +170,7 @@ class Loop(Node):
     results: tuple[Result, ...] = ()
     parallel: int = 1
     stage: int = 0
+    template: Graph = field(default_factory=lambda: Graph((), (), ()))
     carried: Mapping[Tensor, Slot] = field(default_factory=lambda: MappingProxyType({}))
     recomputed: tuple[str, ...] = ()  # nodes that an earlier stage computes as well
     recomputed_flops: int = 0  # of these nodes, over all chunks

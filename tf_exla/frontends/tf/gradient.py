@@ -78,15 +78,19 @@ class Gradient:
         return tf.convert_to_tensor(value)
 
 
-def backward_function(
-    program: Program, count: int, saved: Sequence[tf.Tensor]
-) -> Callable[..., list[tf.Tensor | None]]:
-    """Return the gradient function of a call op, whose first `count` operands are the inputs."""
+def backward_function(program: Program) -> Callable[..., list[tf.Tensor | None]]:
+    """Return the gradient function of an op that calls `program`.
+
+    It takes everything from the op: the gradient may be built in another graph, which then
+    captures the op's operands and results.
+    """
+    count = program.captured.arguments
+    first = count + len(program.captured.constants)
 
     def backward(op: tf.Operation, *upstream: Any) -> list[tf.Tensor | None]:
-        everything = [*saved, *op.outputs[program.count :]]
+        saved = [*op.inputs[first : first + program.first_save], *op.outputs[program.count :]]
         gradient = program.gradient((True,) * count)
-        made = gradient(op.inputs[:count], upstream[: program.count], everything)
+        made = gradient(op.inputs[:count], upstream[: program.count], saved)
         return [*made, *[None] * (len(op.inputs) - count)]
 
     return backward
@@ -203,15 +207,10 @@ def substitute(program: Program, inner: Program, prefix: str) -> None:
     Raises `GradientError` where a value cannot be had.
     """
     graph = program.graph
-    given: dict[int, Tensor] = {}
+    given = [_copy(inner.save_at(k), k) for k in range(program.first_save)]
     renamed: dict[Tensor, Tensor] = {}
     handles = {tensor: k for k, tensor in enumerate(graph.inputs) if tensor.dtype == "resource"}
     program.by_handle.update(inner.by_handle)
-
-    def saved(index: int, like: Tensor) -> Tensor:
-        if index not in given:
-            given[index] = Tensor(like.shape, like.dtype, f"saved_{index}")
-        return given[index]
 
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -228,33 +227,29 @@ def substitute(program: Program, inner: Program, prefix: str) -> None:
             program.by_name[node.name] = known
             for tensor, index in zip(node.outputs, known, strict=False):
                 if index is not None:
-                    renamed[tensor] = saved(index, tensor)
+                    renamed[tensor] = given[index]
         elif node.op in READS and not node.stateful and handles.get(node.inputs[0]) in inner.by_handle:
             index = inner.by_handle[handles[node.inputs[0]]]
-            nodes += _read_saved(node, saved, index, inner, renamed)
+            nodes += _read_saved(node, given[index], renamed)
         else:
             nodes.append(node)
     outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
-    program.given = list(given)
-    made = drop_dead(Graph((*graph.inputs, *given.values()), tuple(nodes), outputs))
+    made = drop_dead(Graph((*graph.inputs, *given), tuple(nodes), outputs))
     _check_defined(made, inner)
     program.graph = made
 
 
-def _read_saved(
-    node: Node,
-    saved: Callable[[int, Tensor], Tensor],
-    index: int,
-    inner: Program,
-    renamed: dict[Tensor, Tensor],
-) -> list[Node]:
+def _copy(tensor: Tensor, index: int) -> Tensor:
+    return Tensor(tensor.shape, tensor.dtype, f"saved_{index}")
+
+
+def _read_saved(node: Node, value: Tensor, renamed: dict[Tensor, Tensor]) -> list[Node]:
     """Return nodes that read a saved value as `node` reads the variable."""
     if node.op == "ReadVariableOp":
-        renamed[node.output] = saved(index, node.output)
+        renamed[node.output] = value
         return []
     if node.op not in ("ResourceGather", "ResourceGatherNd"):
         return [node]
-    value = saved(index, inner.save_at(index))
     attrs = node.attrs
     types = {"Tparams": attrs["dtype"], "Tindices": attrs["Tindices"]}
     if node.op == "ResourceGatherNd":

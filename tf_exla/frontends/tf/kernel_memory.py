@@ -194,14 +194,14 @@ def _shardings(rows: int, cols: int, threads: int) -> set[tuple[int, int]]:
 def _sharded_axis(sharded: int, other: int, inner: int, size: int, threads: int) -> int:
     depth = min(inner, _BLOCK_DEPTH)
     whole = min(inner, 2 * _BLOCK_DEPTH) * sharded * size
-    block = _L2 // (4 * size * depth) + 24
+    # float32 goes to oneDNN's kernel, whose blocks are rounded up to 24.
+    block = _L2 // (4 * size * depth) + (24 if size == 4 else 0)
     task = max(block, _TASK_WORK // (max(1, other // threads) * depth))
-    tasks = sharded / task
+    tasks = ceil(sharded / task)
     # Eigen's oversharding factor: from how many tasks on it shards along this axis only.
     bounds = ((4, 8.0), (8, 4.0), (16, 2.0), (32, 1.0), (64, 0.8))
     factor = next((factor for bound, factor in bounds if threads <= bound), 0.6)
-    # Half as many again, since Eigen rounds blocks and tasks up.
-    if tasks < 1.5 * factor * threads:
+    if tasks < factor * threads:
         return whole
     late = min(1.0, (ceil(inner / depth) - 1) * threads / tasks)
     return min(whole, ceil(late * whole) + threads * task * depth * size)
@@ -429,8 +429,9 @@ MAY_ALIAS: frozenset[str] = frozenset(
 )
 
 # Inputs whose buffer the kernel is certain to reuse for its output, when that input has the
-# output's size and dtype and this is its last use. Never so for a buffer that someone else holds:
-# arguments, captured tensors, variables, constants, loop-invariant inputs of a loop body.
+# output's size and dtype and this is its last use. Never so for a buffer that someone else holds
+# (arguments, captured tensors, variables, constants, loop-invariant inputs of a loop body), nor for
+# a tensor that the same node takes twice (x * x).
 FORWARDS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(_POINTWISE, (0,)),
     **dict.fromkeys(_BINARY + _PAIRWISE, (0, 1)),
@@ -442,6 +443,7 @@ FORWARDS: Mapping[str, tuple[int, ...]] = {
     "MatrixSetDiagV3": (0,),
     "Select": (1, 2),
     "SelectV2": (1, 2),
+    "Snapshot": (0,),
     "Softmax": (0,),
     "TensorStridedSliceUpdate": (0,),
 }

@@ -63,7 +63,6 @@ class Program:
         self.captured: Captured = capture(concrete, shapes)
         self.count = len(concrete.function_type.flat_outputs)
         self.graph: Graph = self.captured.graph
-        self.given: list[int] = []
         # Saved values by the name of the stateful node that made them, and by the position of
         # the variable's handle among the inputs.
         self.by_name: dict[str, list[int | None]] = {}
@@ -127,7 +126,7 @@ class Program:
         if eager:
             made = function(self._arguments(inputs, saved))
         else:
-            overridden = backward_function(self, len(inputs), saved)
+            overridden = backward_function(self)
             graph = ops.get_default_graph()
             calls = {"PartitionedCall": overridden, "StatefulPartitionedCall": overridden}
             with graph._override_gradient_function(calls):
@@ -156,7 +155,7 @@ class Program:
     def _arguments(
         self, inputs: Sequence[tf.Tensor], saved: Sequence[tf.Tensor]
     ) -> list[tf.Tensor]:
-        return [*inputs, *self.captured.constants, *(saved[k] for k in self.given)]
+        return [*inputs, *self.captured.constants, *saved]
 
     def _plan(self, outputs: Sequence[Tensor]) -> Plan:
         return optimize_graph(
@@ -168,12 +167,10 @@ class Program:
         )
 
     def _restore(self, plan: Plan) -> Restored:
-        like: list[tf.Tensor | None] = [*self.concrete.graph.inputs]
-        like += [None] * (len(plan.graph.inputs) - len(like))
         return restore(
             plan.graph,
             name="optimized",
-            like=like,
+            like=self.concrete.graph.inputs,
             jit_compile=self.settings.options.jit_compile,
             keep=self.captured.functions,
         )

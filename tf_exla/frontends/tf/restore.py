@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import tensorflow as tf
@@ -28,19 +29,19 @@ def restore(
     graph: Graph,
     *,
     name: str = "optimized",
-    like: Sequence[tf.Tensor] | None = None,
+    like: Sequence[tf.Tensor] = (),
     jit_compile: bool | None = None,
     keep: Sequence[Any] = (),
 ) -> Restored:
     """Emit `graph` as a function of its flat inputs.
 
-    `like`: tensors whose handle data the inputs take. `jit_compile`: XLA compiles the bodies of
+    `like`: tensors whose handle data the first inputs take. `jit_compile`: XLA compiles the bodies of
     loops. `keep`: what must live as long as the function.
     """
     function_graph = new_graph(name)
     inputs = [
-        placeholder(function_graph, tensor.dtype, tensor.shape, like[k] if like else None)
-        for k, tensor in enumerate(graph.inputs)
+        placeholder(function_graph, tensor.dtype, tensor.shape, source)
+        for tensor, source in zip_longest(graph.inputs, like)
     ]
     emitter = Emitter(function_graph, bool(jit_compile))
     outputs = emitter.run(graph, inputs)

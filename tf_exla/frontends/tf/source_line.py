@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Any
 
-_LIBRARIES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.sep)
+_TRACER = "func_graph_from_py_func"
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_FRAMEWORK = (f"{os.sep}tensorflow{os.sep}", f"{os.sep}keras{os.sep}", f"{os.sep}tf_keras{os.sep}")
 _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
 def source_line(op: Any) -> str:
     """Return `file.py:12 in function` for the innermost frame outside of installed packages.
 
-    Where every frame is inside of one, the innermost that is not TensorFlow's; "" where unknown.
+    Only frames of the traced function count, not those that called it. Where all of them are in
+    installed packages, the innermost that is not TensorFlow's; "" where there is none.
     """
     try:
-        frames: Sequence[Any] = op.traceback.get_user_frames()
+        frames = list(op.traceback)
     except (AttributeError, TypeError):
         return ""
-    frames = [frame for frame in frames if not frame.filename.startswith((_HERE, "<"))]
-    own = [frame for frame in frames if not any(part in frame.filename for part in _LIBRARIES)]
-    for chosen in (own, frames):
-        if chosen:
-            frame = chosen[-1]
-            return f"{os.path.basename(frame.filename)}:{frame.lineno} in {frame.name}"
-    return ""
+    library = ""
+    for frame in reversed(frames):
+        if frame.name == _TRACER:
+            break
+        name = frame.filename
+        if name.startswith((_HERE, "<")):
+            continue
+        text = f"{os.path.basename(name)}:{frame.lineno} in {frame.name}"
+        if not any(part in name for part in _INSTALLED):
+            return text
+        if not library and not any(part in name for part in _FRAMEWORK):
+            library = text
+    return library

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tf_exla.graph import Graph, Loop, Node, item_bytes
+from tf_exla.graph import Graph, Loop, Node
 from tf_exla.memory import Projector
 from tf_exla.options import Options
 from tf_exla.passes.splitting.resize import resize_loop
@@ -19,6 +19,21 @@ def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options)
 
     A loop for which no chunk does gets the smallest one.
     """
+    target = budget
+    for _ in range(_TRIES):
+        fitted = _fit_once(projector, graph, target, options)
+        over = projector.working_set(fitted) - budget
+        if over <= 0 or over > _SLACK:
+            break
+        target -= over  # a chunk of another size may need a node more or less
+    return fitted
+
+
+_TRIES = 3
+_SLACK = 1 << 16
+
+
+def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
     steps = projector.project(graph).steps
     overhead = projector.working_set(graph) - projector.project(graph).working_set
     fitted: list[Node] = []
@@ -100,7 +115,7 @@ def _bytes_per_index(loop: Loop) -> int:
     """Bytes of one index in the largest tensor that carries the loop's axis."""
     return max(
         (
-            tensor.size * item_bytes(tensor.dtype) // loop.chunk
+            tensor.nbytes // loop.extent
             for tensor in loop.carried
             if tensor.is_static
         ),

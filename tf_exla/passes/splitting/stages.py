@@ -8,8 +8,10 @@ it recomputes from the sources, reads from kept tensors, or slices from small co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tf_exla.axis_rule import AxisRule
 from tf_exla.graph import Graph, Loop, Node, Result, Slot, Tensor, topological
@@ -157,40 +159,36 @@ def build_loop(index: Index, region: Region, stage: Stage, chunk: int) -> Loop:
         inputs = []
         for position, tensor in enumerate(node.inputs):
             producer = index.producer.get(tensor)
-            if tensor in made and (region.inside(node, position)):
+            slot = region.slot_of(node, position)
+            if tensor in made and region.inside(node, position):
                 inputs.append(tensor)
-            elif producer is not None and producer.op == "Const":
+            elif slot is None and producer is not None and producer.op == "Const":
                 constants[tensor] = producer
                 inputs.append(tensor)
             else:
-                slot = region.slot_of(node, position)
                 inputs.append(_stand_in(operands, tensor, slot))
-        renamed.append(_with_inputs(node, tuple(inputs)))
-    slots = {tensor: slot for tensor, slot in region.slots.items() if tensor in made}
-    sources = [(stand_in, slot) for (_, slot), stand_in in operands.items()]
+        renamed.append(dataclasses.replace(node, inputs=tuple(inputs)))
+    carried = {tensor: slot for tensor, slot in region.slots.items() if tensor in made}
+    carried.update({stand_in: slot for (_, slot), stand_in in operands.items() if slot})
     nodes = (*constants.values(), *renamed)
-    results = tuple(_result(index, region, tensor) for tensor in stage.results)
-
-    def piece(size: int) -> tuple[Graph, Mapping[Tensor, Slot]]:
-        made_piece = cut(index.ops, nodes, sources, stage.results, slots, size)
-        return made_piece.graph, made_piece.carried
-
-    body, carried = piece(chunk)
+    template = Graph(tuple(operands.values()), nodes, stage.results)
     rest = region.extent % chunk
+    seed = index.producer.get(region.seed)
     return Loop(
         op="Loop",
         inputs=tuple(tensor for tensor, _ in operands),
         outputs=stage.results,
         name=f"stage{stage.number}_{region.seed.name}",
-        source=index.producer[region.seed].source if region.seed in index.producer else "",
+        source=seed.source if seed is not None else "",
         extent=region.extent,
         chunk=chunk,
-        body=body,
-        remainder=piece(rest)[0] if rest else None,
+        body=cut(index.ops, template, carried, chunk),
+        remainder=cut(index.ops, template, carried, rest) if rest else None,
         slots=tuple(slot for _, slot in operands),
-        results=results,
+        results=tuple(_result(index, region, tensor) for tensor in stage.results),
         stage=stage.number,
-        carried=carried,
+        template=template,
+        carried=MappingProxyType(carried),
         recomputed=tuple(node.name or node.op for node in stage.recomputed),
         recomputed_flops=sum(map(index.ops.flops, stage.recomputed)),
         axis=f"axis {region.axis} of {region.seed}",
@@ -203,12 +201,6 @@ def _stand_in(operands: dict[Operand, Tensor], tensor: Tensor, slot: Slot | None
     if key not in operands:
         operands[key] = Tensor(tensor.shape, tensor.dtype, tensor.name, tensor.value, tensor.held)
     return operands[key]
-
-
-def _with_inputs(node: Node, inputs: tuple[Tensor, ...]) -> Node:
-    import dataclasses
-
-    return dataclasses.replace(node, inputs=inputs)
 
 
 def _result(index: Index, region: Region, tensor: Tensor) -> Result:

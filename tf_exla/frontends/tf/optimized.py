@@ -1,0 +1,218 @@
+"""`OptimizedFunction`: a `tf.function` whose concrete functions run as plans."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import types
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import tensorflow as tf
+from tensorflow.python.eager import record
+from tensorflow.python.eager.polymorphic_function import eager_function_run, polymorphic_function
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import resource_variable_ops
+
+from tf_exla.frontends.tf import signature
+from tf_exla.frontends.tf.program import OPS, Program, Settings
+from tf_exla.frontends.tf.request import Limit, Request, device
+from tf_exla.report import MemoryReport, make_report
+
+# Specialisations that one function keeps, the least recently used dropped first.
+CACHE_SIZE = 64
+
+
+class _Tracing(threading.local):
+    """Whether this thread traces a function that is going to be optimized."""
+
+    depth = 0
+
+
+_tracing = _Tracing()
+
+
+class OptimizedFunction:
+    """A function with the signature, results and effects of `fn`, and a peak below a limit.
+
+    It is traced and specialised as a `tf.function` is; where the signature leaves sizes open it is
+    specialised to those of the call. Inside of another optimized function it is that one's to plan.
+    """
+
+    def __init__(self, fn: Callable[..., Any], request: Request) -> None:
+        if isinstance(fn, OptimizedFunction):
+            fn = fn._function
+        if not callable(fn):
+            raise TypeError(f"optimize needs a function, got {fn!r}")
+        self._owned = not isinstance(fn, polymorphic_function.Function)
+        self._function = tf.function(fn) if self._owned else fn
+        self._request = request
+        self._programs: OrderedDict[tuple[int, signature.Shapes], Program] = OrderedDict()
+        self._open: WeakKeyDictionary[Any, tuple[int, ...]] = WeakKeyDictionary()
+        self._bound: WeakKeyDictionary[Any, OptimizedFunction] = WeakKeyDictionary()
+        self._lock = threading.RLock()
+        plain = self._function.python_function
+        for name in ("__doc__", "__module__", "__name__", "__qualname__"):
+            if hasattr(plain, name):
+                setattr(self, name, getattr(plain, name))
+        self.__name__ = getattr(plain, "__name__", type(plain).__name__)
+        try:
+            self.__signature__ = inspect.signature(plain)
+        except (TypeError, ValueError):
+            pass  # a builtin without a signature
+
+    @property
+    def python_function(self) -> Callable[..., Any]:
+        """The Python function."""
+        return self._function.python_function  # type: ignore[no-any-return]
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function. Raises `MemoryLimitError` where no plan holds the limit."""
+        if eager_function_run.RUN_FUNCTIONS_EAGERLY or _tracing.depth:
+            return self._function(*args, **kwargs)
+        concrete = self._trace(args, kwargs)
+        return self._call(concrete, signature.flatten(concrete, args, kwargs))
+
+    def prepare(self, *args: Any, **kwargs: Any) -> None:
+        """Trace and plan the function for these arguments (tensors or specs), without running it."""
+        self._planned(args, kwargs).prepare()
+
+    def report(self, *args: Any, **kwargs: Any) -> MemoryReport:
+        """Return what was done for these arguments (tensors or specs), without running anything."""
+        return self._report(self._planned(args, kwargs))
+
+    def reports(self) -> list[MemoryReport]:
+        """Return a report for each specialisation that is kept."""
+        with self._lock:
+            programs = list(self._programs.values())
+        return [self._report(program) for program in programs]
+
+    def resident_bytes(self, *args: Any, **kwargs: Any) -> int:
+        """Return the bytes that exist before a call: arguments, captures, variables, constants."""
+        return self._planned(args, kwargs).plan.resident
+
+    def with_limit(self, limit: Limit) -> OptimizedFunction:
+        """Return the same function with another limit."""
+        return OptimizedFunction(self._function, self._request.with_limit(limit))
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> OptimizedConcreteFunction:
+        """Return the function for one signature, as `tf.function` does."""
+        concrete = self._trace(args, kwargs)
+        made = OptimizedConcreteFunction(self, concrete)
+        if not signature.unknown_inputs(concrete):
+            self._program(concrete, concrete.graph.inputs).prepare()
+        return made
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        bound = self._function.__get__(instance, owner)
+        if not isinstance(bound, polymorphic_function.Function):
+            return types.MethodType(self, instance)
+        try:
+            known = self._bound.get(instance)
+        except TypeError:  # an instance that has no hash or takes no weak reference
+            return types.MethodType(self, instance)
+        if known is None:
+            # The function holds its instance weakly, as the table does.
+            known = self._bound[instance] = OptimizedFunction(bound, self._request)
+        return known
+
+    def __repr__(self) -> str:
+        return f"<OptimizedFunction {self.__name__}{getattr(self, '__signature__', '(...)')}>"
+
+    def _trace(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        _tracing.depth += 1
+        try:
+            return self._function.get_concrete_function(*args, **kwargs)
+        finally:
+            _tracing.depth -= 1
+
+    def _call(self, concrete: Any, flat: list[tf.Tensor]) -> Any:
+        graph = concrete.graph
+        if record.could_possibly_record() or hasattr(ops.get_default_graph(), "watch_variable"):
+            for variable in graph.variables:
+                resource_variable_ops.variable_accessed(variable)
+        program = self._program(concrete, flat)
+        return concrete.function_type.pack_output(program.run([*flat, *concrete.captured_inputs]))
+
+    def _planned(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Program:
+        concrete = self._trace(args, kwargs)
+        leaves = tf.nest.flatten((args, dict(kwargs)))
+        if any(isinstance(leaf, tf.TypeSpec) for leaf in leaves):
+            return self._program(concrete, concrete.graph.inputs)
+        return self._program(concrete, signature.flatten(concrete, args, kwargs))
+
+    def _program(self, concrete: Any, flat: Sequence[tf.Tensor]) -> Program:
+        with self._lock:
+            positions = self._open.get(concrete)
+            if positions is None:
+                positions = self._open[concrete] = signature.unknown_inputs(concrete)
+            shapes = signature.shapes_of(flat, positions) if positions else ()
+            key = (id(concrete), shapes)
+            program = self._programs.get(key)
+            if program is None:
+                known = signature.all_shapes(concrete, positions, shapes)
+                program = self._programs[key] = Program(concrete, self._settings(), known)
+                self._shrink()
+            self._programs.move_to_end(key)
+            return program
+
+    def _settings(self) -> Settings:
+        jit_compile = True if self._function._jit_compile else None
+        return Settings(self.__name__, self._request.bytes, self._request.options(jit_compile))
+
+    def _shrink(self) -> None:
+        while len(self._programs) > CACHE_SIZE:
+            _, dropped = self._programs.popitem(last=False)
+            concrete = dropped.concrete
+            if self._owned and all(p.concrete is not concrete for p in self._programs.values()):
+                _forget(self._function, concrete)
+
+    def _report(self, program: Program) -> MemoryReport:
+        notes = []
+        if self._function._jit_compile:
+            notes.append("jit_compile=True of the tf.function now holds for the bodies of loops only")
+        return make_report(
+            program.plan, OPS, function=self.__name__, device=device(), notes=notes
+        )
+
+
+class OptimizedConcreteFunction:
+    """An optimized function for one signature; what it does not define is the original's."""
+
+    def __init__(self, function: OptimizedFunction, concrete: Any) -> None:
+        self._function = function
+        self._concrete = concrete
+
+    @tf.autograph.experimental.do_not_convert
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        flat = signature.flatten_any(self._concrete, args, kwargs)
+        return self._function._call(self._concrete, flat)
+
+    @property
+    def graph(self) -> Any:
+        """The optimized graph; the original where the signature leaves sizes open."""
+        if signature.unknown_inputs(self._concrete):
+            return self._concrete.graph
+        program = self._function._program(self._concrete, self._concrete.graph.inputs)
+        return program.prepare().graph
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._concrete, name)
+
+    def __repr__(self) -> str:
+        return f"<Optimized{self._concrete!r}>"
+
+
+def _forget(function: Any, concrete: Any) -> None:
+    """Drop a concrete function from the cache of a `tf.function`, which has no bound."""
+    cache = function._function_cache
+    for (context, function_type), made in list(cache._primary.items()):
+        if made is concrete:
+            cache.delete(function_type, context)

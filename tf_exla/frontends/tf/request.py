@@ -1,0 +1,94 @@
+"""What a user asks of `optimize`, with the defaults of the environment."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import shlex
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from tf_exla.byte_size import parse_bytes
+from tf_exla.measure import auto_limit
+from tf_exla.options import Options
+
+Limit = int | float | str
+
+LIMIT_VARIABLE = "TF_EXLA_LIMIT"
+FLAGS_VARIABLE = "TF_EXLA_FLAGS"
+# On a GPU a chunk must fill the device.
+_GPU_CHUNK_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Request:
+    """`limit`: bytes; None for what the device has free when a plan is made."""
+
+    limit: int | None
+    jit_compile: bool | None = None
+    tensor_size_threshold: int | None = None
+    tensor_split_size: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        limit: Limit,
+        jit_compile: bool | None = None,
+        tensor_size_threshold: Limit | None = None,
+        tensor_split_size: Limit | None = None,
+    ) -> Request:
+        """Read the arguments of `optimize`. Raises ValueError or TypeError that quotes a bad one."""
+        threshold, size = _flags()
+        if tensor_size_threshold is not None:
+            threshold = parse_bytes(tensor_size_threshold)
+        if tensor_split_size is not None:
+            size = parse_bytes(tensor_split_size)
+        return cls(_limit(limit), jit_compile, threshold, size)
+
+    def with_limit(self, limit: Limit) -> Request:
+        """Return the same request for another limit."""
+        return dataclasses.replace(self, limit=_limit(limit))
+
+    def bytes(self) -> int:
+        """Return the limit in bytes, now."""
+        return auto_limit() if self.limit is None else self.limit
+
+    def options(self, jit_compile: bool | None = None) -> Options:
+        """Return the passes' options; `jit_compile`: where the request leaves it open."""
+        made = Options(
+            jit_compile=self.jit_compile if self.jit_compile is not None else jit_compile,
+            tensor_size_threshold=self.tensor_size_threshold,
+            tensor_split_size=self.tensor_split_size,
+        )
+        if device() == "GPU":
+            made = dataclasses.replace(made, chunk_bytes=_GPU_CHUNK_BYTES)
+        return made
+
+
+def device() -> str:
+    """Return the kind of device that functions run on: "GPU" or "CPU"."""
+    return "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+
+
+def _limit(limit: Limit) -> int | None:
+    if limit == "auto":
+        limit = os.environ.get(LIMIT_VARIABLE, "auto")
+    return None if limit == "auto" else parse_bytes(limit)
+
+
+def _flags() -> tuple[int | None, int | None]:
+    """Return the threshold and the chunk size of TF_EXLA_FLAGS."""
+    text = os.environ.get(FLAGS_VARIABLE, "")
+    parser = argparse.ArgumentParser(FLAGS_VARIABLE, add_help=False, exit_on_error=False)
+    parser.add_argument("--tensor_size_threshold")
+    parser.add_argument("--tensor_split_size")
+    try:
+        found, rest = parser.parse_known_args(shlex.split(text))
+    except argparse.ArgumentError as error:
+        raise ValueError(f"{FLAGS_VARIABLE}={text!r}: {error}") from error
+    if rest:
+        raise ValueError(f"{FLAGS_VARIABLE}={text!r}: unknown flag {rest[0]!r}")
+    threshold, size = found.tensor_size_threshold, found.tensor_split_size
+    return threshold and parse_bytes(threshold), size and parse_bytes(size)
