@@ -69,8 +69,8 @@ def _matmul(w: _Writer, pool: list[tf.Tensor]) -> Any:
                 scale = 1.0 / np.sqrt(max(k, 1))
                 return (
                     f"matmul({a}, {b}, {ta}, {tb})",
-                    lambda p: _normalise(
-                        tf.matmul(p[a], p[b], transpose_a=ta, transpose_b=tb), scale
+                    lambda p: tf.tanh(
+                        _normalise(tf.matmul(p[a], p[b], transpose_a=ta, transpose_b=tb), scale)
                     ),
                 )
     return None
@@ -260,6 +260,11 @@ def random_program(seed: int) -> Program:
     # The steps are drawn on shapes alone: on tensors of a graph that never runs.
     with tf.Graph().as_default():
         pool = [tf.compat.v1.placeholder(dtype, shape) for shape in shapes]
+        # Something large to begin with: the pairwise kernel of two arguments.
+        writer.steps.append(
+            ("gauss(0 1ᵀ)", lambda p: tf.exp(-tf.square(tf.matmul(p[0], p[1], transpose_b=True))))
+        )
+        pool.append(writer.steps[0][1](pool))
         tries = 0
         while len(writer.steps) < STEPS and tries < 200:
             tries += 1

@@ -12,7 +12,6 @@ from tf_exla.report import MemoryReport
 __all__ = ["OptimizedFunction", "explain", "optimize"]
 
 
-
 @overload
 def optimize(
     fn: Callable[..., Any],
@@ -48,8 +47,8 @@ def optimize(
     `fn`: a Python function or a `tf.function`; without it, a decorator. `limit`: bytes, a string
     such as "500MB", or "auto": TF_EXLA_LIMIT where it is set, else 90 % of what the device has free
     when a plan is made. `jit_compile`: XLA compiles the bodies of loops. `tensor_size_threshold`:
-    every tensor above it is split where it can be, whatever the limit; `tensor_split_size`: no chunk
-    is larger; both default to the flags in TF_EXLA_FLAGS.
+    every tensor above it is split where it can be, whatever the limit; `tensor_split_size`: no
+    chunk is larger; both default to the flags in TF_EXLA_FLAGS.
 
     Calls raise `MemoryLimitError` at tracing where no plan holds the limit. Raises ValueError or
     TypeError for what is no limit.

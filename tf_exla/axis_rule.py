@@ -157,7 +157,10 @@ def bind(text: str, operands: Sequence[Shape | None], results: Sequence[Shape | 
             f"the op {len(operands)} and {len(results)}"
         )
     pairs: list[tuple[tuple[str, ...], Shape]] = []
-    for names, shape in (*zip(rule.operands, operands, strict=True), *zip(rule.results, results, strict=True)):
+    for names, shape in (
+        *zip(rule.operands, operands, strict=True),
+        *zip(rule.results, results, strict=True),
+    ):
         if names is not None:
             if shape is None or None in shape:
                 raise AxisRuleError(f"the rule {text!r} meets the unknown shape {shape}")
@@ -165,7 +168,10 @@ def bind(text: str, operands: Sequence[Shape | None], results: Sequence[Shape | 
     ellipsis = _ellipsis_names(pairs, text)
     expanded = [(_expand(names, shape, ellipsis, text), shape) for names, shape in pairs]
     sizes = _label_sizes(expanded, text)
-    bound = [tuple(_axis(token, size, sizes) for token, size in zip(names, shape, strict=True)) for names, shape in expanded]
+    bound = [
+        tuple(_axis(token, size, sizes) for token, size in zip(names, shape, strict=True))
+        for names, shape in expanded
+    ]
     rest = iter(bound)
     operand_axes = tuple(None if names is None else next(rest) for names in rule.operands)
     result_axes = tuple(rest)
@@ -186,11 +192,15 @@ def _ellipsis_names(pairs: Sequence[tuple[tuple[str, ...], Shape]], text: str) -
     return tuple(free[:rank])
 
 
-def _expand(names: tuple[str, ...], shape: Shape, ellipsis: tuple[str, ...], text: str) -> tuple[str, ...]:
+def _expand(
+    names: tuple[str, ...], shape: Shape, ellipsis: tuple[str, ...], text: str
+) -> tuple[str, ...]:
     if "..." in names:
         at = names.index("...")
         count = len(shape) - len(names) + 1
-        names = names[:at] + (ellipsis[len(ellipsis) - count :] if count > 0 else ()) + names[at + 1 :]
+        names = (
+            names[:at] + (ellipsis[len(ellipsis) - count :] if count > 0 else ()) + names[at + 1 :]
+        )
     if len(names) != len(shape):
         raise AxisRuleError(f"the rule {text!r} does not fit the shape {shape}")
     return names

@@ -57,10 +57,14 @@ def measured_peak(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Measured
 
     On a GPU `working_set` is the growth of its allocator's peak, exact. On a CPU it is the growth
     of the process's resident set at its high-water mark, with freed blocks returned to the system
-    at once. In a fresh process with TF_ENABLE_ONEDNN_OPTS=0 this was within 0.5 MB of memray's heap
-    peak for kernels and loops of 10 to 400 MB, mostly 0.2 MB below. Memory that a kernel allocates
-    and never touches is not in it (packing buffers of products, for which memray shows up to 1.3
-    times the operands' size more); whatever else the process does meanwhile is. With oneDNN,
+    at once. That is right where nothing large ran before: blocks that the heap kept from earlier calls
+    come back to life. So measure in a fresh process, or one that was started with
+    MALLOC_MMAP_THRESHOLD_=65536 and MALLOC_TRIM_THRESHOLD_=65536. In a fresh process with
+    TF_ENABLE_ONEDNN_OPTS=0 this was within 0.6 MB of memray's heap
+    peak for single kernels (pointwise, reductions, copies, 50 to 400 MB) and sequential loops.
+    Memory that a kernel allocates and never touches is not in it (packing buffers of products, for
+    which memray shows up to 1.3 times the operands' size more), and what runs side by side overlaps
+    differently from call to call; whatever else the process does meanwhile is. With oneDNN,
     TensorFlow's CPU allocator is a pool that never gives back: the number is then the growth of the
     pool, which understates a call whose memory the pool already had, and `method` says so.
     """
@@ -137,6 +141,9 @@ def _on_cpu(call: Callable[[], Any]) -> tuple[int, str]:
 @contextmanager
 def _freed_blocks_leave() -> Iterator[bool]:
     """Make malloc return freed blocks to the system meanwhile; yield whether that is possible."""
+    if "MALLOC_MMAP_THRESHOLD_" in os.environ:  # set for the whole life of the process: better
+        yield True
+        return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         yield False

@@ -24,7 +24,7 @@ CHAIN_BYTES = 4096
 RUNTIME_BYTES = 1 << 20
 """What a call allocates beside tensors: the executor's state, thread-local buffers."""
 
-NODE_BYTES = 512
+NODE_BYTES = 128
 """What the executor keeps for each node while a graph runs."""
 
 
@@ -59,6 +59,7 @@ class _Buffer:
     bytes: int
     owned: bool
     pending: int = 0
+    parent: _Buffer | None = None  # which this one may be a part of: it lives as long
 
 
 @dataclass
@@ -182,7 +183,18 @@ class _Walk:
                 self.buffers[tensor] = shared
             else:
                 self._allocate(tensor)
+        if self.ops.may_alias(node) and node.inputs:
+            self._hold_parent(node)
         return self.projector.temporary(node)
+
+    def _hold_parent(self, node: Node) -> None:
+        """A view or a copy: count the result, and keep alive what it may be a view of."""
+        parent = self.buffers[node.inputs[0]]
+        for tensor in node.outputs:
+            buffer = self.buffers[tensor]
+            if parent.owned and buffer is not parent and buffer.bytes and buffer.parent is None:
+                buffer.parent = parent
+                parent.pending += 1
 
     def _allocate(self, tensor: Tensor) -> None:
         size = tensor.nbytes if tensor.nbytes >= CHAIN_BYTES else 0
@@ -227,6 +239,8 @@ class _Walk:
         if buffer.pending <= 0 and id(buffer) in self.alive:
             del self.alive[id(buffer)]
             self.bytes -= buffer.bytes
+            if buffer.parent is not None:
+                self._release(buffer.parent, 1)
 
 
 def resident_bytes(graph: Graph) -> int:

@@ -38,6 +38,9 @@ class OpSet(Protocol):
     def aliases(self, node: Node) -> bool:
         """Return whether the first output always shares the buffer of the first input."""
 
+    def may_alias(self, node: Node) -> bool:
+        """Return whether outputs may share a part of the first input's buffer, or be copies."""
+
     def forwards(self, node: Node) -> tuple[int, ...]:
         """Return the inputs whose buffer the first output certainly reuses when they die there."""
 

@@ -92,6 +92,9 @@ class ToyOps:
     def aliases(self, node: Node) -> bool:
         return node.op in ("Column", "Merge")
 
+    def may_alias(self, node: Node) -> bool:
+        return False
+
     def forwards(self, node: Node) -> tuple[int, ...]:
         return (0,) if node.op == "Exp" else ()
 

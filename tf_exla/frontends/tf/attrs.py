@@ -8,7 +8,7 @@ stay protos.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import tensorflow as tf
@@ -18,7 +18,7 @@ from tensorflow.python.framework import op_def_registry
 _FIELDS = {"int": "i", "float": "f", "bool": "b", "string": "s", "type": "type", "shape": "shape"}
 
 
-@lru_cache(maxsize=None)
+@cache
 def attr_types(op: str) -> Mapping[str, str]:
     """Return the attributes that an op declares, and their types as its OpDef writes them."""
     return {attr.name: attr.type for attr in op_def_registry.get(op).attr}
@@ -27,14 +27,18 @@ def attr_types(op: str) -> Mapping[str, str]:
 def decode(op: str, protos: Mapping[str, attr_value_pb2.AttrValue]) -> dict[str, Any]:
     """Return the declared attributes of a node of type `op` as Python values."""
     return {
-        name: _decode(protos[name], type_) for name, type_ in attr_types(op).items() if name in protos
+        name: _decode(protos[name], type_)
+        for name, type_ in attr_types(op).items()
+        if name in protos
     }
 
 
 def encode(op: str, values: Mapping[str, Any]) -> dict[str, attr_value_pb2.AttrValue]:
     """Return those of `values` that `op` declares as protos."""
     return {
-        name: _encode(values[name], type_) for name, type_ in attr_types(op).items() if name in values
+        name: _encode(values[name], type_)
+        for name, type_ in attr_types(op).items()
+        if name in values
     }
 
 

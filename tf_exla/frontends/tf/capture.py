@@ -7,23 +7,29 @@ scratch graph on the shapes of the call.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context
-from tensorflow.python.framework import func_graph, function_def_to_graph, op_def_registry
+from tensorflow.python.framework import func_graph, op_def_registry
 
 from tf_exla.frontends.tf.attrs import attr_types, decode, shape_of
 from tf_exla.frontends.tf.effects import settle
 from tf_exla.frontends.tf.emit import DEVICE, emit, emit_const, new_graph, placeholder
 from tf_exla.frontends.tf.folding import fold, is_small
+from tf_exla.frontends.tf.func_graphs import (
+    CaptureError,
+    called_function,
+    find_function,
+    held_bytes,
+    ordered_ops,
+)
 from tf_exla.frontends.tf.source_line import source_line
-from tf_exla.graph import Graph, Node, Shape, Tensor, item_bytes
+from tf_exla.graph import Array, Graph, Node, Shape, Tensor, item_bytes
+
+__all__ = ["CALLS", "CaptureError", "Captured", "Scope", "Walk", "capture"]
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _TF1_CONTROL_FLOW = frozenset(
@@ -34,31 +40,32 @@ _NOT_CAPTURED = frozenset({"SymbolicGradient", "RemoteCall"})
 _SOURCE_BYTES = 4096
 
 
-class CaptureError(RuntimeError):
-    """The program holds something that cannot be captured; the message names it."""
-
-
 @dataclass(frozen=True)
 class Captured:
     """A captured program.
 
     `graph.inputs`: the concrete function's flat inputs (arguments, then captures), then one for
-    each of `constants`, large constants of the program as eager tensors. `arguments`: number of
-    the former. `functions`: functions that attributes of nodes name; they live as long as this.
+    each of `constants`, large constants of the program as eager tensors. `inputs`: number of the
+    former; `arguments`: those of them that are arguments. `functions`: functions that attributes
+    of nodes name; they live as long as this.
     """
 
     graph: Graph
+    inputs: int
     arguments: int
     constants: tuple[tf.Tensor, ...]
     functions: tuple[Any, ...]
 
 
 def capture(
-    concrete: Any, input_shapes: Sequence[tf.TensorShape | None] | None = None
+    concrete: Any,
+    input_shapes: Sequence[tf.TensorShape | None] | None = None,
+    arguments: int | None = None,
 ) -> Captured:
     """Capture `concrete` for inputs of `input_shapes` (arguments, then captures).
 
-    Unknown sizes of the shapes stay unknown. Raises `CaptureError`.
+    `arguments`: how many of the inputs are arguments of the user's call: two of those may be the
+    same variable. Unknown sizes of the shapes stay unknown. Raises `CaptureError`.
     """
     source = concrete.graph
     walk = Walk()
@@ -71,7 +78,11 @@ def capture(
     results = scope.inline(source, inputs, outputs, "")
     extra, constants = zip(*walk.constants, strict=True) if walk.constants else ((), ())
     graph = Graph((*inputs, *extra), tuple(scope.nodes), tuple(results))
-    return Captured(settle(graph, len(inputs)), len(inputs), tuple(constants), tuple(walk.functions))
+    if arguments is None:
+        arguments = len(inputs) - len(concrete.captured_inputs)
+    return Captured(
+        settle(graph, arguments), len(inputs), arguments, tuple(constants), tuple(walk.functions)
+    )
 
 
 @dataclass
@@ -88,9 +99,7 @@ class Walk:
     constants: list[tuple[Tensor, tf.Tensor]] = field(default_factory=list)
     functions: list[Any] = field(default_factory=list)
 
-    def input(
-        self, origin: tf.Tensor, shape: tf.TensorShape | Shape | None, name: str
-    ) -> Tensor:
+    def input(self, origin: tf.Tensor, shape: tf.TensorShape | Shape | None, name: str) -> Tensor:
         """Make an input of a graph, at least as static as `origin`."""
         known = origin.shape if shape is None else origin.shape.merge_with(tf.TensorShape(shape))
         tensor = Tensor(shape_of(known), origin.dtype.name, name, held=held_bytes(origin))
@@ -127,7 +136,7 @@ class Scope:
         values: dict[int, Tensor] = {
             id(inner): value for inner, value in zip(graph.inputs, arguments, strict=True)
         }
-        for op in _ordered(graph, outputs):
+        for op in ordered_ops(graph, outputs):
             if op.type == "NoOp" or (op.type == "Placeholder" and id(op.outputs[0]) in values):
                 continue
             inputs = [values[id(tensor)] for tensor in op.inputs]
@@ -188,9 +197,7 @@ class Scope:
         outputs = self.outputs(op, shapes, name)
         large = any(not t.is_static or t.nbytes >= _SOURCE_BYTES for t in outputs)
         source = source_line(op) if large or stateful else ""
-        self.nodes.append(
-            Node(kind, tuple(inputs), tuple(outputs), attrs, stateful, name, source)
-        )
+        self.nodes.append(Node(kind, tuple(inputs), tuple(outputs), attrs, stateful, name, source))
         return outputs
 
     def outputs(self, op: tf.Operation, shapes: Sequence[Shape | None], name: str) -> list[Tensor]:
@@ -203,7 +210,7 @@ class Scope:
             made.append(tensor)
         return made
 
-    def constant(self, array: np.ndarray, dtype: str, name: str) -> Tensor:
+    def constant(self, array: Array, dtype: str, name: str) -> Tensor:
         """Append a constant: a Const node, or where it is large an input of the program."""
         nbytes = array.size * item_bytes(dtype)
         if is_small(dtype, array.size, nbytes) or not self.hoist or dtype == "string":
@@ -240,7 +247,7 @@ class Scope:
     def _keep_functions(self, op: tf.Operation) -> None:
         for key, type_ in attr_types(op.type).items():
             if type_ == "func":
-                self.walk.functions.append(_function(op, op.get_attr(key).name))
+                self.walk.functions.append(called_function(op, op.get_attr(key).name))
 
 
 def _may_be_small(op: tf.Operation, shapes: Sequence[Shape | None]) -> bool:
@@ -251,69 +258,6 @@ def _may_be_small(op: tf.Operation, shapes: Sequence[Shape | None]) -> bool:
             if not is_small(tensor.dtype.name, size, size * item_bytes(tensor.dtype.name)):
                 return False
     return True
-
-
-def find_function(op: tf.Operation, name: str) -> func_graph.FuncGraph:
-    """Return the graph of a function that an op calls."""
-    function = _function(op, name)
-    if function is not None:
-        return function.graph
-    definition = context.context().get_function_def(name)
-    if definition is None:
-        raise CaptureError(f"{op.name} calls {name}, which is not known")
-    return function_def_to_graph.function_def_to_graph(definition)
-
-
-def _function(op: tf.Operation, name: str) -> Any:
-    graph = op.graph
-    while graph is not None:
-        function = graph._get_function(name)
-        if function is not None:
-            return function
-        graph = getattr(graph, "outer_graph", None)
-    return None
-
-
-def _ordered(graph: func_graph.FuncGraph, outputs: Sequence[tf.Tensor]) -> list[tf.Operation]:
-    """Return the ops that outputs and side effects need, producers first, else as created."""
-    position = {op: k for k, op in enumerate(graph.get_operations())}
-    stack = [tensor.op for tensor in outputs] + list(graph.control_outputs)
-    before: dict[tf.Operation, set[tf.Operation]] = {}
-    while stack:
-        op = stack.pop()
-        if op not in before:
-            before[op] = {tensor.op for tensor in op.inputs} | set(op.control_inputs)
-            stack.extend(before[op])
-    after: dict[tf.Operation, list[tf.Operation]] = {op: [] for op in before}
-    waiting = {op: len(producers) for op, producers in before.items()}
-    for op, producers in before.items():
-        for producer in producers:
-            after[producer].append(op)
-    ready = [(position[op], op.name, op) for op, count in waiting.items() if not count]
-    heapq.heapify(ready)
-    ordered = []
-    while ready:
-        _, _, op = heapq.heappop(ready)
-        ordered.append(op)
-        for follower in after[op]:
-            waiting[follower] -= 1
-            if not waiting[follower]:
-                heapq.heappush(ready, (position[follower], follower.name, follower))
-    if len(ordered) != len(before):
-        raise CaptureError(f"{graph.name} has a cycle (control flow of TensorFlow 1)")
-    return ordered
-
-
-def held_bytes(tensor: tf.Tensor) -> int:
-    """Return the bytes of the variable behind a handle; 0 where they are not known."""
-    if tensor.dtype != tf.resource:
-        return 0
-    data = getattr(tensor, "_handle_data", None)
-    if data is None or not data.is_set or len(data.shape_and_type) != 1:
-        return 0
-    (entry,) = data.shape_and_type
-    size = tf.TensorShape(entry.shape).num_elements() or 0
-    return size * item_bytes(tf.as_dtype(entry.dtype).name)
 
 
 def _plain(name: str) -> str:

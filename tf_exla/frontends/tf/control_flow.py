@@ -8,7 +8,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import func_graph
 
-from tf_exla.frontends.tf.capture import Scope, find_function
+from tf_exla.frontends.tf.capture import Scope
+from tf_exla.frontends.tf.func_graphs import find_function
 from tf_exla.frontends.tf.source_line import source_line
 from tf_exla.graph import Graph, Node, Shape, Tensor
 
@@ -96,8 +97,7 @@ def _choice(
     out_shapes = [tensor.shape for tensor in made[0]]
     for outputs in made[1:]:
         out_shapes = [
-            _widen(shape, tensor.shape)
-            for shape, tensor in zip(out_shapes, outputs, strict=True)
+            _widen(shape, tensor.shape) for shape, tensor in zip(out_shapes, outputs, strict=True)
         ]
     return _append(scope, kind, op, inputs, out_shapes, graphs, name)
 
@@ -117,7 +117,9 @@ def _sub_graph(
         scope.walk.origins[made] = tensor
         inputs.append(made)
     values = [
-        tensor if value is None else inner.constant(value.value, value.dtype, tensor.name + "/known")
+        inner.constant(value.value, value.dtype, tensor.name + "/known")
+        if value is not None and value.value is not None
+        else tensor
         for tensor, value in zip(inputs, known, strict=True)
     ]
     results = inner.inline(graph, values, outputs, prefix)
@@ -148,5 +150,3 @@ def _widen(left: Shape | None, right: Shape | None) -> Shape | None:
     if left is None or right is None or len(left) != len(right):
         return None
     return tuple(a if a == b else None for a, b in zip(left, right, strict=True))
-
-

@@ -1,4 +1,4 @@
-"""Decide which nodes must stay exactly once and in order, and drop the others that nothing needs."""
+"""Decide which nodes must stay exactly once and in order; drop others that nothing needs."""
 
 from __future__ import annotations
 
@@ -137,9 +137,7 @@ def _lift_from(node: Node, before: list[Node], renamed: dict[Tensor, Tensor]) ->
             continue
         like = next(read for found in reads for read in found or ())
         value = _copy(like.output, f"{handle.name}/value")
-        before.append(
-            Node("ReadVariableOp", (handle,), (value,), like.attrs, name=value.name)
-        )
+        before.append(Node("ReadVariableOp", (handle,), (value,), like.attrs, name=value.name))
         inputs[offset + position] = value
         for key, tensor in zip(list(subs), inner, strict=True):
             subs[key] = _with_value(subs[key], tensor, _copy(value, f"{tensor.name}/value"))

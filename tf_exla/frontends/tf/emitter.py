@@ -20,7 +20,7 @@ from tf_exla.frontends.tf.emit import (
     placeholder,
     reference,
 )
-from tf_exla.graph import Graph, Loop, Node, Tensor
+from tf_exla.graph import Array, Graph, Loop, Node, Tensor
 from tf_exla.memory import CHAIN_BYTES
 
 # A result of constants above it must not be folded by TensorFlow, which would keep it.
@@ -46,7 +46,7 @@ class Emitter:
         self.effects: list[tf.Operation] = []
         self._last_large: tf.Operation | None = None
         self._values: dict[Tensor, tf.Tensor] = {}
-        self._constant: dict[Tensor, np.ndarray | None] = {}
+        self._constant: dict[Tensor, Array | None] = {}
         self._anchors: dict[tuple[Any, ...], tuple[tf.Tensor, tf.Tensor]] = {}
 
     def run(self, graph: Graph, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -123,7 +123,11 @@ class Emitter:
     def _hidden(self, node: Node) -> list[tf.Tensor]:
         """Return a node's operands, one of them an anchor where TensorFlow could fold the node."""
         inputs = self.values(node.inputs)
-        if node.stateful or self.compiled or not all(tensor in self._constant for tensor in node.inputs):
+        if (
+            node.stateful
+            or self.compiled
+            or not all(tensor in self._constant for tensor in node.inputs)
+        ):
             return inputs
         if all(tensor.is_static and tensor.nbytes <= FOLD_BYTES for tensor in node.outputs):
             self._constant.update(dict.fromkeys(node.outputs))
@@ -135,7 +139,7 @@ class Emitter:
                 inputs[position] = self.anchor(array, node.inputs[position].dtype)
         return inputs
 
-    def anchor(self, array: np.ndarray, dtype: str) -> tf.Tensor:
+    def anchor(self, array: Array, dtype: str) -> tf.Tensor:
         """Return an input of the function that holds a small constant."""
         key = (dtype, array.shape, array.tobytes())
         if key not in self._anchors:
@@ -175,7 +179,12 @@ class Emitter:
             self._values, self._constant = outer
 
     def function(
-        self, name: str, inner: Emitter, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor], **attrs: Any
+        self,
+        name: str,
+        inner: Emitter,
+        inputs: Sequence[tf.Tensor],
+        outputs: Sequence[tf.Tensor],
+        **attrs: Any,
     ) -> attr_value_pb2.NameAttrList:
         """Define a function of a child and return the attribute that names it."""
         made = define(inner.graph, name, inputs, outputs, inner.effects, attrs)
@@ -217,7 +226,8 @@ class Emitter:
 
     def _while(self, node: Node) -> list[tf.Tensor]:
         cond, body = node.attrs["cond"], node.attrs["body"]
-        assert isinstance(cond, Graph) and isinstance(body, Graph)
+        assert isinstance(cond, Graph)
+        assert isinstance(body, Graph)
         inputs = self.values(node.inputs)
         made = self.while_loop(
             inputs,
@@ -239,7 +249,9 @@ class Emitter:
                 for other in branches:
                     mine = other is branch
                     other[1].append(
-                        anchor if mine else placeholder(other[0].graph, anchor.dtype.name, anchor.shape)
+                        anchor
+                        if mine
+                        else placeholder(other[0].graph, anchor.dtype.name, anchor.shape)
                     )
         functions = [self.function(node.op, *branch) for branch in branches]
         attrs: dict[str, Any] = {

@@ -55,9 +55,7 @@ def fold(
         return None  # whether it fails is decided where it runs
 
 
-def _fold_shape(
-    op: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]
-) -> list[Array] | None:
+def _fold_shape(op: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> list[Array] | None:
     if op == "Rank":
         return None if inputs[0].shape is None else [np.array(len(inputs[0].shape), np.int32)]
     if not all(tensor.is_static for tensor in inputs):

@@ -20,10 +20,10 @@ from tensorflow.python.eager.polymorphic_function import concrete_function, func
 from tensorflow.python.framework import func_graph, indexed_slices
 from tensorflow.python.ops import gradients_util
 
-from tf_exla.frontends.tf.attrs import shape_of
 from tf_exla.frontends.tf.capture import CALLS
 from tf_exla.frontends.tf.effects import READS, drop_dead
 from tf_exla.frontends.tf.emit import new_graph, placeholder
+from tf_exla.frontends.tf.func_graphs import variable_type
 from tf_exla.graph import Graph, Node, Tensor, const, walk
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def backward_function(program: Program) -> Callable[..., list[tf.Tensor | None]]
     It takes everything from the op: the gradient may be built in another graph, which then
     captures the op's operands and results.
     """
-    count = program.captured.arguments
+    count = program.captured.inputs
     first = count + len(program.captured.constants)
 
     def backward(op: tf.Operation, *upstream: Any) -> list[tf.Tensor | None]:
@@ -139,9 +139,7 @@ def _trace(
     return made, f"{call.name}/", connected
 
 
-def _finish(
-    graph: func_graph.FuncGraph, inputs: list[tf.Tensor], outputs: list[tf.Tensor]
-) -> None:
+def _finish(graph: func_graph.FuncGraph, inputs: list[tf.Tensor], outputs: list[tf.Tensor]) -> None:
     graph.inputs = [*inputs, *graph.internal_captures]
     # An output that is an input is no result of an op of this graph.
     with graph.as_default():
@@ -179,7 +177,7 @@ def own_saves(program: Program) -> list[Tensor]:
             ]
         elif node.op in READS and node.op != "VariableShape" and node.inputs[0] in inputs:
             position = inputs[node.inputs[0]]
-            if position not in program.by_handle and position < program.captured.arguments:
+            if position not in program.by_handle and position < program.captured.inputs:
                 program.by_handle[position] = save(_value(node, program, position, nodes))
     program.graph = program.graph.replace(nodes=tuple(nodes))
     return saves
@@ -189,9 +187,13 @@ def _value(read: Node, program: Program, position: int, nodes: list[Node]) -> Te
     """Return the whole value of the variable that a node reads; append a read if need be."""
     if read.op == "ReadVariableOp":
         return read.output
-    (entry,) = program.concrete.graph.inputs[position]._handle_data.shape_and_type
-    dtype = tf.as_dtype(entry.dtype).name
-    value = Tensor(shape_of(tf.TensorShape(entry.shape)), dtype, f"{read.name}/value")
+    known = variable_type(program.concrete.graph.inputs[position])
+    if known is None:
+        raise GradientError(
+            f"{program.settings.name}: the variable that {read.name} reads is unknown"
+        )
+    dtype, shape = known
+    value = Tensor(shape, dtype, f"{read.name}/value")
     nodes.append(
         Node("ReadVariableOp", read.inputs[:1], (value,), {"dtype": dtype}, name=value.name)
     )
@@ -228,7 +230,11 @@ def substitute(program: Program, inner: Program, prefix: str) -> None:
             for tensor, index in zip(node.outputs, known, strict=False):
                 if index is not None:
                     renamed[tensor] = given[index]
-        elif node.op in READS and not node.stateful and handles.get(node.inputs[0]) in inner.by_handle:
+        elif (
+            node.op in READS
+            and not node.stateful
+            and handles.get(node.inputs[0]) in inner.by_handle
+        ):
             index = inner.by_handle[handles[node.inputs[0]]]
             nodes += _read_saved(node, given[index], renamed)
         else:
@@ -254,9 +260,7 @@ def _read_saved(node: Node, value: Tensor, renamed: dict[Tensor, Tensor]) -> lis
     types = {"Tparams": attrs["dtype"], "Tindices": attrs["Tindices"]}
     if node.op == "ResourceGatherNd":
         return [
-            dataclasses.replace(
-                node, op="GatherNd", inputs=(value, node.inputs[1]), attrs=types
-            )
+            dataclasses.replace(node, op="GatherNd", inputs=(value, node.inputs[1]), attrs=types)
         ]
     batch = attrs.get("batch_dims", 0)
     axis = const(np.int32(batch), f"{node.name}/axis")  # type: ignore[arg-type]
@@ -272,11 +276,13 @@ def _check_defined(graph: Graph, inner: Program) -> None:
         for tensor in node.inputs:
             if tensor not in defined:
                 raise GradientError(
-                    f"{inner.settings.name}: the gradient needs {tensor}, an inner value of control "
-                    "flow with side effects, which cannot run twice"
+                    f"{inner.settings.name}: the gradient needs {tensor}, an inner value of "
+                    "control flow with side effects, which cannot run twice"
                 )
         defined.update(node.outputs)
-    inside = (inner_node for node in graph.nodes for _, sub in node.subgraphs for inner_node in walk(sub))
+    inside = (
+        inner_node for node in graph.nodes for _, sub in node.subgraphs for inner_node in walk(sub)
+    )
     for node in inside:
         if node.op in READS and node.op != "VariableShape":
             raise GradientError(

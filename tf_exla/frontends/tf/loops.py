@@ -17,7 +17,7 @@ from tensorflow.core.framework import attr_value_pb2
 
 from tf_exla.frontends.tf.emit import DEVICE, emit_const, placeholder
 from tf_exla.frontends.tf.emitter import Emitter, is_large
-from tf_exla.graph import Combine, Graph, Loop, Slot, Tensor
+from tf_exla.graph import Array, Combine, Graph, Loop, Slot, Tensor
 
 _COMBINE: dict[Combine, str] = {
     "add": "AddV2",
@@ -91,7 +91,7 @@ def _accumulator(emitter: Emitter, tensor: Tensor, combine: Combine) -> tf.Tenso
     return made
 
 
-def _neutral(combine: Combine, dtype: str) -> np.ndarray:
+def _neutral(combine: Combine, dtype: str) -> Array:
     kind = tf.as_dtype(dtype)
     value: Any
     if combine in ("max", "min"):

@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import cast
 from weakref import WeakKeyDictionary
 
 from tf_exla.axis_rule import AxisRule, AxisRuleError, bind
 from tf_exla.frontends.tf import flops
-from tf_exla.frontends.tf.kernel_memory import ALIASES, FORWARDS, scratch_bytes
+from tf_exla.frontends.tf.kernel_memory import (
+    ALIASES,
+    FORWARDS,
+    MAY_ALIAS,
+    TensorLike,
+    scratch_bytes,
+)
 from tf_exla.frontends.tf.op_rules import REASONS, TABLE
 from tf_exla.frontends.tf.resize import resize
 from tf_exla.frontends.tf.rule_builders import Unruled
@@ -56,11 +63,26 @@ class TensorFlowOps:
         """
         if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
             return 0
-        return scratch_bytes(node.op, node.inputs, node.outputs, node.attrs, self.threads)
+        inputs = cast(Sequence[TensorLike], node.inputs)  # their shapes are static
+        outputs = cast(Sequence[TensorLike], node.outputs)
+        return scratch_bytes(node.op, inputs, outputs, node.attrs, self.threads)
 
     def aliases(self, node: Node) -> bool:
         """Return whether the first output always shares the buffer of the first input."""
         return node.op in ALIASES
+
+    def may_alias(self, node: Node) -> bool:
+        """Return whether outputs may share a part of the first input's buffer, or be copies.
+
+        Slices may be views; the others pass the buffer on only where nothing changes.
+        """
+        if node.op in _VIEWS:
+            return True
+        return (
+            node.op in MAY_ALIAS
+            and bool(node.inputs)
+            and any(tensor.nbytes == node.inputs[0].nbytes for tensor in node.outputs)
+        )
 
     def forwards(self, node: Node) -> tuple[int, ...]:
         """Return the inputs whose buffer the first output certainly reuses when they die there."""
@@ -69,6 +91,9 @@ class TensorFlowOps:
     def flops(self, node: Node) -> int:
         """Return the floating-point operations of the node, roughly."""
         return flops.flops(node)
+
+
+_VIEWS = frozenset({"Slice", "Split", "SplitV", "StridedSlice", "Unpack"})
 
 
 def _rule(node: Node) -> AxisRule | NoRule:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import inspect
 import threading
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 from tensorflow.python.eager import record
 from tensorflow.python.eager.polymorphic_function import eager_function_run, polymorphic_function
 from tensorflow.python.framework import ops
-from tensorflow.python.ops import resource_variable_ops
+from tensorflow.python.ops import control_flow_util, resource_variable_ops
 
 from tf_exla.frontends.tf import signature
 from tf_exla.frontends.tf.program import OPS, Program, Settings
@@ -36,50 +35,59 @@ class _Tracing(threading.local):
 _tracing = _Tracing()
 
 
+def _compiled_whole() -> bool:
+    """Return whether the graph that is being built is XLA's, which plans memory itself."""
+    graph = ops.get_default_graph()
+    return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
+
+
 class OptimizedFunction:
     """A function with the signature, results and effects of `fn`, and a peak below a limit.
 
     It is traced and specialised as a `tf.function` is; where the signature leaves sizes open it is
-    specialised to those of the call. Inside of another optimized function it is that one's to plan.
+    specialised to those of the call. Inside of another optimized function it is that one's to plan,
+    and inside of a function that XLA compiles as a whole it is XLA's.
     """
 
     def __init__(self, fn: Callable[..., Any], request: Request) -> None:
         if isinstance(fn, OptimizedFunction):
-            fn = fn._function
+            fn = cast(Callable[..., Any], fn._function)
         if not callable(fn):
             raise TypeError(f"optimize needs a function, got {fn!r}")
         self._owned = not isinstance(fn, polymorphic_function.Function)
-        self._function = tf.function(fn) if self._owned else fn
+        self._function: Any = tf.function(fn) if self._owned else fn
         self._request = request
         self._programs: OrderedDict[tuple[int, signature.Shapes], Program] = OrderedDict()
         self._open: WeakKeyDictionary[Any, tuple[int, ...]] = WeakKeyDictionary()
         self._bound: WeakKeyDictionary[Any, OptimizedFunction] = WeakKeyDictionary()
         self._lock = threading.RLock()
-        plain = self._function.python_function
+        plain = self.python_function
         for name in ("__doc__", "__module__", "__name__", "__qualname__"):
             if hasattr(plain, name):
                 setattr(self, name, getattr(plain, name))
         self.__name__ = getattr(plain, "__name__", type(plain).__name__)
-        try:
+        with contextlib.suppress(TypeError, ValueError):  # a builtin without a signature
             self.__signature__ = inspect.signature(plain)
-        except (TypeError, ValueError):
-            pass  # a builtin without a signature
 
     @property
     def python_function(self) -> Callable[..., Any]:
         """The Python function."""
-        return self._function.python_function  # type: ignore[no-any-return]
+        plain: Callable[..., Any] = self._function.python_function
+        return plain
 
-    @tf.autograph.experimental.do_not_convert
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function. Raises `MemoryLimitError` where no plan holds the limit."""
-        if eager_function_run.RUN_FUNCTIONS_EAGERLY or _tracing.depth:
+        if eager_function_run.RUN_FUNCTIONS_EAGERLY:
+            return self.python_function(*args, **kwargs)
+        if _tracing.depth or _compiled_whole():
             return self._function(*args, **kwargs)
+        args, kwargs = signature.with_defaults(self._function, args, kwargs)
         concrete = self._trace(args, kwargs)
         return self._call(concrete, signature.flatten(concrete, args, kwargs))
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
-        """Trace and plan the function for these arguments (tensors or specs), without running it."""
+        """Trace and plan the function for these arguments (tensors or specs); run nothing."""
         self._planned(args, kwargs).prepare()
 
     def report(self, *args: Any, **kwargs: Any) -> MemoryReport:
@@ -142,6 +150,7 @@ class OptimizedFunction:
         return concrete.function_type.pack_output(program.run([*flat, *concrete.captured_inputs]))
 
     def _planned(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Program:
+        args, kwargs = signature.with_defaults(self._function, args, kwargs)
         concrete = self._trace(args, kwargs)
         leaves = tf.nest.flatten((args, dict(kwargs)))
         if any(isinstance(leaf, tf.TypeSpec) for leaf in leaves):
@@ -177,10 +186,10 @@ class OptimizedFunction:
     def _report(self, program: Program) -> MemoryReport:
         notes = []
         if self._function._jit_compile:
-            notes.append("jit_compile=True of the tf.function now holds for the bodies of loops only")
-        return make_report(
-            program.plan, OPS, function=self.__name__, device=device(), notes=notes
-        )
+            notes.append(
+                "jit_compile=True of the tf.function now holds for the bodies of loops only"
+            )
+        return make_report(program.plan, OPS, function=self.__name__, device=device(), notes=notes)
 
 
 class OptimizedConcreteFunction:
@@ -190,7 +199,7 @@ class OptimizedConcreteFunction:
         self._function = function
         self._concrete = concrete
 
-    @tf.autograph.experimental.do_not_convert
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         flat = signature.flatten_any(self._concrete, args, kwargs)
         return self._function._call(self._concrete, flat)

@@ -60,7 +60,8 @@ class Program:
         self.concrete = concrete
         self.settings = settings
         self.inner = inner
-        self.captured: Captured = capture(concrete, shapes)
+        arguments = None if inner is None else inner.captured.arguments
+        self.captured: Captured = capture(concrete, shapes, arguments)
         self.count = len(concrete.function_type.flat_outputs)
         self.graph: Graph = self.captured.graph
         # Saved values by the name of the stateful node that made them, and by the position of
@@ -93,7 +94,8 @@ class Program:
     @cached_property
     def plan(self) -> Plan:
         """The plan of a call whose gradient is not needed."""
-        if all(t.is_static for t in self.saves) and sum(t.nbytes for t in self.saves) <= _SMALL_SAVES:
+        static = all(tensor.is_static for tensor in self.saves)
+        if static and sum(tensor.nbytes for tensor in self.saves) <= _SMALL_SAVES:
             return self.recording_plan
         return self._plan(self.graph.outputs)
 

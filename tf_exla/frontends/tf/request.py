@@ -39,7 +39,7 @@ class Request:
         tensor_size_threshold: Limit | None = None,
         tensor_split_size: Limit | None = None,
     ) -> Request:
-        """Read the arguments of `optimize`. Raises ValueError or TypeError that quotes a bad one."""
+        """Read the arguments of `optimize`. A ValueError or TypeError quotes a bad one."""
         threshold, size = _flags()
         if tensor_size_threshold is not None:
             threshold = parse_bytes(tensor_size_threshold)

@@ -35,8 +35,8 @@ def restore(
 ) -> Restored:
     """Emit `graph` as a function of its flat inputs.
 
-    `like`: tensors whose handle data the first inputs take. `jit_compile`: XLA compiles the bodies of
-    loops. `keep`: what must live as long as the function.
+    `like`: tensors whose handle data the first inputs take. `jit_compile`: XLA compiles
+    the bodies of loops. `keep`: what must live as long as the function.
     """
     function_graph = new_graph(name)
     inputs = [

@@ -11,6 +11,16 @@ from tensorflow.python.eager.polymorphic_function import function_type_utils
 Shapes = tuple[tuple[int | None, ...] | None, ...]
 
 
+def with_defaults(
+    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a call of a `tf.function`, its defaults filled in."""
+    bound = function_type_utils.canonicalize_function_inputs(
+        args, kwargs, function._function_type, function._default_values
+    )
+    return bound.args, bound.kwargs
+
+
 def flatten(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tf.Tensor]:
     """Return the tensors among arguments that `concrete` was made for."""
     bound = concrete.function_type.bind(*args, **kwargs)

@@ -1,0 +1,91 @@
+"""What capture asks of TensorFlow's function graphs: functions, order, variables."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework import func_graph, function_def_to_graph
+from tensorflow.python.ops import handle_data_util
+
+from tf_exla.frontends.tf.attrs import shape_of
+from tf_exla.graph import Shape, item_bytes
+
+
+class CaptureError(RuntimeError):
+    """The program holds something that cannot be captured; the message names it."""
+
+
+def find_function(op: tf.Operation, name: str) -> func_graph.FuncGraph:
+    """Return the graph of a function that an op calls."""
+    function = called_function(op, name)
+    if function is not None:
+        return function.graph
+    definition = context.context().get_function_def(name)
+    if definition is None:
+        raise CaptureError(f"{op.name} calls {name}, which is not known")
+    return function_def_to_graph.function_def_to_graph(definition)
+
+
+def called_function(op: tf.Operation, name: str) -> Any:
+    """Return the function that an op names, None where its graph does not hold it."""
+    graph = op.graph
+    while graph is not None:
+        function = graph._get_function(name)
+        if function is not None:
+            return function
+        graph = getattr(graph, "outer_graph", None)
+    return None
+
+
+def ordered_ops(graph: func_graph.FuncGraph, outputs: Sequence[tf.Tensor]) -> list[tf.Operation]:
+    """Return the ops that outputs and side effects need, producers first, else as created."""
+    position = {op: k for k, op in enumerate(graph.get_operations())}
+    stack = [tensor.op for tensor in outputs] + list(graph.control_outputs)
+    before: dict[tf.Operation, set[tf.Operation]] = {}
+    while stack:
+        op = stack.pop()
+        if op not in before:
+            before[op] = {tensor.op for tensor in op.inputs} | set(op.control_inputs)
+            stack.extend(before[op])
+    after: dict[tf.Operation, list[tf.Operation]] = {op: [] for op in before}
+    waiting = {op: len(producers) for op, producers in before.items()}
+    for op, producers in before.items():
+        for producer in producers:
+            after[producer].append(op)
+    ready = [(position[op], op.name, op) for op, count in waiting.items() if not count]
+    heapq.heapify(ready)
+    ordered = []
+    while ready:
+        _, _, op = heapq.heappop(ready)
+        ordered.append(op)
+        for follower in after[op]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(ready, (position[follower], follower.name, follower))
+    if len(ordered) != len(before):
+        raise CaptureError(f"{graph.name} has a cycle (control flow of TensorFlow 1)")
+    return ordered
+
+
+def held_bytes(tensor: tf.Tensor) -> int:
+    """Return the bytes of the variable behind a handle; 0 where they are not known."""
+    if tensor.dtype != tf.resource:
+        return 0
+    known = variable_type(tensor)
+    if known is None:
+        return 0
+    dtype, shape = known
+    return (tf.TensorShape(shape).num_elements() or 0) * item_bytes(dtype)
+
+
+def variable_type(handle: tf.Tensor) -> tuple[str, Shape | None] | None:
+    """Return the dtype and shape of the variable behind a handle, None where not known."""
+    data = handle_data_util.get_resource_handle_data(handle)
+    if not data.is_set or len(data.shape_and_type) != 1:
+        return None
+    (entry,) = data.shape_and_type
+    return tf.as_dtype(entry.dtype).name, shape_of(tf.TensorShape(entry.shape))
