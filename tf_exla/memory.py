@@ -96,8 +96,7 @@ class Projector:
             return self._loop_temporary(node)
         if node.subgraphs:
             inner = max(self.project(sub).working_set for _, sub in node.subgraphs)
-            carried = sum(t.nbytes for t in node.inputs) if "body" in node.attrs else 0
-            return inner + carried
+            return inner + carried_bytes(node)
         return self.ops.scratch(node)
 
     def _loop_temporary(self, loop: Loop) -> int:
@@ -107,6 +106,23 @@ class Projector:
         if loop.remainder is not None:
             rest = self.project_body(loop, loop.remainder).working_set
         return max(body, rest) + _accumulator_copy(loop)
+
+
+def carried_bytes(node: Node) -> int:
+    """Return the bytes of a While's variables that change: they live beside the first values."""
+    if "body" not in node.attrs:
+        return 0
+    passed = passed_on(node)
+    return sum(t.nbytes for k, t in enumerate(node.inputs) if k not in passed)
+
+
+def passed_on(node: Node) -> frozenset[int]:
+    """Return the variables of a While that no iteration changes: they keep their buffers."""
+    body = node.attrs.get("body")
+    if not isinstance(body, Graph):
+        return frozenset()
+    pairs = zip(body.inputs, body.outputs[: len(body.inputs)], strict=True)
+    return frozenset(k for k, (before, after) in enumerate(pairs) if before is after)
 
 
 def _node_count(graph: Graph) -> int:
@@ -176,11 +192,13 @@ class _Walk:
         for tensor in node.inputs:
             if tensor not in self.buffers:
                 self._allocate(tensor)
-        shared = self._shared_buffer(node)
+        shared = {k: self.buffers[node.inputs[k]] for k in passed_on(node)}
+        if (first := self._shared_buffer(node)) is not None:
+            shared[0] = first
         for position, tensor in enumerate(node.outputs):
-            if position == 0 and shared is not None:
-                shared.pending += self.uses.get(tensor, 0)
-                self.buffers[tensor] = shared
+            if position in shared:
+                shared[position].pending += self.uses.get(tensor, 0)
+                self.buffers[tensor] = shared[position]
             else:
                 self._allocate(tensor)
         if self.ops.may_alias(node) and node.inputs:

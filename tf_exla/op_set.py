@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,3 +49,12 @@ class OpSet(Protocol):
 
     def resizable(self, node: Node) -> bool:
         """Return whether `resized` can make the node for other shapes."""
+
+    def make(
+        self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
+    ) -> Node | None:
+        """Make a node for a rewrite, its result's shape inferred; None where it has no such op.
+
+        The ops of rewrites are TensorFlow's, by name and by operands: the sums, products and
+        movements that passes/rewriting/ writes down.
+        """

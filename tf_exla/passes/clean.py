@@ -10,14 +10,14 @@ import numpy as np
 from tf_exla.graph import Graph, Node, Tensor
 from tf_exla.op_set import OpSet
 
-_IDENTITIES = frozenset({"Identity", "StopGradient", "PreventGradient", "Snapshot"})
+_IDENTITIES = frozenset({"Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot"})
 _SHAPE_IDENTITIES = frozenset({"Reshape", "BroadcastTo", "ExpandDims", "Squeeze"})
 
 
 def clean(graph: Graph, ops: OpSet) -> Graph:
     """Remove what computes nothing, and merge pure nodes that compute the same.
 
-    - `Identity(x) -> x`, `Reshape(x, shape(x)) -> x`, `BroadcastTo(x, shape(x)) -> x`
+    - `Identity(x) -> x`, `IdentityN(x, y) -> x, y`, `Reshape(x, shape(x)) -> x`, `BroadcastTo(x, shape(x)) -> x`
     - two pure nodes with the same op, attributes and inputs -> one
     - pure nodes that nobody reads -> none
     """
@@ -35,9 +35,9 @@ def _merge(graph: Graph) -> Graph:
         if any(new is not was for new, was in zip(inputs, old.inputs, strict=True)):
             node = dataclasses.replace(old, inputs=inputs)
         if _is_identity(node):
-            stands_for[node.outputs[0]] = node.inputs[0]
+            stands_for.update(zip(node.outputs, node.inputs, strict=False))
             continue
-        key = _key(node)
+        key = node_key(node)
         twin = seen.setdefault(key, node) if key is not None else node
         if twin is not node:
             stands_for.update(zip(node.outputs, twin.outputs, strict=True))
@@ -60,7 +60,7 @@ def _is_identity(node: Node) -> bool:
     return False
 
 
-def _key(node: Node) -> Hashable | None:
+def node_key(node: Node) -> Hashable | None:
     """Return what two nodes must share to compute the same; None for those never merged."""
     if node.stateful or node.subgraphs:
         return None

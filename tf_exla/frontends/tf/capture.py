@@ -46,13 +46,11 @@ class Captured:
 
     `graph.inputs`: the concrete function's flat inputs (arguments, then captures), then one for
     each of `constants`, large constants of the program as eager tensors. `inputs`: number of the
-    former; `arguments`: those of them that are arguments. `functions`: functions that attributes
-    of nodes name; they live as long as this.
+    former. `functions`: functions that attributes of nodes name; they live as long as this.
     """
 
     graph: Graph
     inputs: int
-    arguments: int
     constants: tuple[tf.Tensor, ...]
     functions: tuple[Any, ...]
 
@@ -60,12 +58,10 @@ class Captured:
 def capture(
     concrete: Any,
     input_shapes: Sequence[tf.TensorShape | None] | None = None,
-    arguments: int | None = None,
 ) -> Captured:
     """Capture `concrete` for inputs of `input_shapes` (arguments, then captures).
 
-    `arguments`: how many of the inputs are arguments of the user's call: two of those may be the
-    same variable. Unknown sizes of the shapes stay unknown. Raises `CaptureError`.
+    Unknown sizes of the shapes stay unknown. Raises `CaptureError`.
     """
     source = concrete.graph
     walk = Walk()
@@ -78,11 +74,7 @@ def capture(
     results = scope.inline(source, inputs, outputs, "")
     extra, constants = zip(*walk.constants, strict=True) if walk.constants else ((), ())
     graph = Graph((*inputs, *extra), tuple(scope.nodes), tuple(results))
-    if arguments is None:
-        arguments = len(inputs) - len(concrete.captured_inputs)
-    return Captured(
-        settle(graph, arguments), len(inputs), arguments, tuple(constants), tuple(walk.functions)
-    )
+    return Captured(settle(graph), len(inputs), tuple(constants), tuple(walk.functions))
 
 
 @dataclass

@@ -15,19 +15,13 @@ READS = frozenset(
 _PURE = frozenset({"Empty"})
 
 
-def settle(graph: Graph, arguments: int) -> Graph:
+def settle(graph: Graph) -> Graph:
     """Return `graph` with final `stateful` flags and without dead pure nodes.
 
-    A read of a variable that no node of the program writes is pure. The first `arguments` inputs
-    are arguments: a handle among them may be the same variable as another handle.
+    A read of a variable that no node of the program writes is pure. Different inputs are different
+    variables: TensorFlow traces a function again where two arguments become the same one.
     """
-    writes = _Writes(graph)
-    handles = {tensor for tensor in graph.inputs[:arguments] if tensor.dtype == "resource"}
-    if writes.written & handles:
-        writes.everything = True
-    elif writes.written:
-        writes.written |= handles
-    return drop_dead(lift_reads(_settled(graph, writes)))
+    return drop_dead(lift_reads(_settled(graph, _Writes(graph))))
 
 
 class _Writes:

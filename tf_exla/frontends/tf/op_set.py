@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import cast
 from weakref import WeakKeyDictionary
@@ -17,6 +17,7 @@ from tf_exla.frontends.tf.kernel_memory import (
     TensorLike,
     scratch_bytes,
 )
+from tf_exla.frontends.tf.make import make
 from tf_exla.frontends.tf.op_rules import REASONS, TABLE
 from tf_exla.frontends.tf.resize import resize
 from tf_exla.frontends.tf.rule_builders import Unruled
@@ -91,6 +92,12 @@ class TensorFlowOps:
     def flops(self, node: Node) -> int:
         """Return the floating-point operations of the node, roughly."""
         return flops.flops(node)
+
+    def make(
+        self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
+    ) -> Node | None:
+        """Make a node for a rewrite, its result's shape inferred; None where it has no such op."""
+        return make(op, inputs, attrs, name)
 
 
 _VIEWS = frozenset({"Slice", "Split", "SplitV", "StridedSlice", "Unpack"})

@@ -60,8 +60,7 @@ class Program:
         self.concrete = concrete
         self.settings = settings
         self.inner = inner
-        arguments = None if inner is None else inner.captured.arguments
-        self.captured: Captured = capture(concrete, shapes, arguments)
+        self.captured: Captured = capture(concrete, shapes)
         self.count = len(concrete.function_type.flat_outputs)
         self.graph: Graph = self.captured.graph
         # Saved values by the name of the stateful node that made them, and by the position of

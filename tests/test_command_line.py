@@ -1,0 +1,96 @@
+"""`python -m tf_exla run`: an unmodified script under a limit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+SCRIPT = """
+import sys
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+if __name__ == "__main__":
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((8009, 2))
+    Y = np.sin(X[:, :1])
+    model = gpflow.models.SGPR((X, Y), gpflow.kernels.Matern32(), inducing_variable=X[:50].copy())
+    gpflow.optimizers.Scipy().minimize(
+        model.training_loss, model.trainable_variables, options={"maxiter": int(sys.argv[1])}
+    )
+
+    @tf.function(jit_compile=True)
+    def compiled(x):
+        return x + 1.0
+
+    compiled(tf.ones(3))
+
+    @tf.function
+    def outer(x):
+        return inner(x) * 2.0
+
+    @tf.function
+    def inner(x):
+        return tf.reduce_sum(x)
+
+    assert float(outer(tf.ones(4))) == 8.0
+    print("loss", repr(float(model.training_loss())), sys.argv[1:])
+"""
+
+
+def run_script(tmp_path: Path, *options: str, limit: str = "12MB") -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "tf_exla", "run", "--limit", limit, *options, str(script)]
+    return subprocess.run(
+        [*command, "3", "--limit", "mine"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+
+
+def loss_of(output: str) -> float:
+    (line,) = (line for line in output.splitlines() if line.startswith("loss"))
+    return float(line.split()[1])
+
+
+def test_run(tmp_path: Path) -> None:
+    done = run_script(tmp_path, "--report", str(tmp_path / "report.json"))
+    assert done.returncode == 0, done.stderr
+    assert "['3', '--limit', 'mine']" in done.stdout
+    plain = subprocess.run(
+        [sys.executable, str(tmp_path / "train.py"), "3", "--limit", "mine"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert loss_of(done.stdout) == pytest.approx(loss_of(plain.stdout), rel=1e-7)
+    report = json.loads((tmp_path / "report.json").read_text())
+    names = [function["function"] for function in report["functions"]]
+    assert any(function["loops"] for function in report["functions"])
+    assert "outer" in names
+    assert "inner" not in names  # it is inside of the outermost one
+    assert "jit_compile" in report["as_it_was"]["compiled"]
+    assert "compiled runs as it was" in done.stderr
+
+
+def test_strict(tmp_path: Path) -> None:
+    done = run_script(tmp_path, "--strict")
+    assert done.returncode != 0
+    assert "compiled: XLA compiles it as a whole" in done.stderr
+
+
+def test_a_limit_that_cannot_be_held_is_an_error(tmp_path: Path) -> None:
+    done = run_script(tmp_path, limit="1.3MB")
+    assert done.returncode != 0
+    assert "MemoryLimitError" in done.stderr
+    assert "Smallest limit that works" in done.stderr
+
+
+def test_a_bad_limit_is_quoted(tmp_path: Path) -> None:
+    done = run_script(tmp_path, limit="12 parrots")
+    assert done.returncode != 0
+    assert "12 parrots" in done.stderr

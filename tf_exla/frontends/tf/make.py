@@ -1,0 +1,154 @@
+"""The few ops that rewrites make, with their attributes and the shapes of their results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tf_exla.graph import Node, Tensor
+
+Attrs = Mapping[str, object]
+Dims = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Maker:
+    """`shape(inputs, attrs)` of the result; `attrs`: what is not said otherwise.
+
+    `types`: attributes that name the dtype of an operand, by its position.
+    """
+
+    shape: Callable[[Sequence[Tensor], Attrs], Dims]
+    attrs: Attrs = field(default_factory=dict)
+    types: Mapping[str, int] = field(default_factory=lambda: {"T": 0})
+
+
+def make(op: str, inputs: Sequence[Tensor], attrs: Attrs, name: str) -> Node | None:
+    """Make a node; None where rewrites have no use for `op`. Shapes must be static."""
+    maker = MAKERS.get(op)
+    if maker is None:
+        return None
+    known = {key: inputs[position].dtype for key, position in maker.types.items()}
+    merged = {**known, **maker.attrs, **attrs}
+    if op in ("AddN", "ConcatV2"):
+        merged["N"] = len(inputs) - (op == "ConcatV2")
+    dtype = str(attrs.get("DstT", inputs[1 if op == "Fill" else 0].dtype))
+    if op == "IsFinite":
+        dtype = "bool"
+    elif op == "SelectV2":
+        dtype = inputs[1].dtype
+    output = Tensor(maker.shape(inputs, merged), dtype, name)
+    return Node(op, tuple(inputs), (output,), merged, name=name)
+
+
+def _broadcast(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    return np.broadcast_shapes(*(tensor.dims for tensor in inputs))
+
+
+def _same(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    return inputs[0].dims
+
+
+def _product(left: str, right: str) -> Callable[[Sequence[Tensor], Attrs], Dims]:
+    def shape(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+        (*batch, a, b), (*other, c, d) = inputs[0].dims, inputs[1].dims
+        rows, inner = (b, a) if attrs[left] else (a, b)
+        again, columns = (d, c) if attrs[right] else (c, d)
+        if inner != again:
+            raise ValueError(f"{inputs[0]} and {inputs[1]} do not multiply")
+        return (*np.broadcast_shapes(tuple(batch), tuple(other)), rows, columns)
+
+    return shape
+
+
+def _values(tensor: Tensor) -> list[int]:
+    if tensor.value is None:
+        raise ValueError(f"{tensor} must be static")
+    return [int(value) for value in np.ravel(tensor.value)]
+
+
+def _reduced(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    dims = inputs[0].dims
+    axes = {axis % len(dims) for axis in _values(inputs[1])}
+    if attrs["keep_dims"]:
+        return tuple(1 if axis in axes else size for axis, size in enumerate(dims))
+    return tuple(size for axis, size in enumerate(dims) if axis not in axes)
+
+
+def _reshaped(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    shape = tuple(_values(inputs[1]))
+    if math.prod(shape) != inputs[0].size:
+        raise ValueError(f"{inputs[0]} cannot be reshaped to {shape}")
+    return shape
+
+
+def _transposed(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    return tuple(inputs[0].dims[axis] for axis in _values(inputs[1]))
+
+
+def _named(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    return tuple(_values(inputs[1]))
+
+
+def _filled(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    return tuple(_values(inputs[0]))
+
+
+def _joined(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    *parts, where = inputs
+    shape = list(parts[0].dims)
+    axis = _values(where)[0] % len(shape)
+    shape[axis] = sum(part.dims[axis] for part in parts)
+    return tuple(shape)
+
+
+def _sliced(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    return tuple(_values(inputs[2]))
+
+
+def _diagonal(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    *batch, rows, columns = inputs[0].dims
+    return (*batch, min(rows, columns))
+
+
+def _dense(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    return (*inputs[0].dims, inputs[0].dims[-1])
+
+
+_REDUCE = Maker(_reduced, {"keep_dims": False}, {"T": 0, "Tidx": 1})
+
+MAKERS: Mapping[str, Maker] = {
+    "AddN": Maker(_same),
+    "AddV2": Maker(_broadcast),
+    "BatchMatMulV2": Maker(
+        _product("adj_x", "adj_y"),
+        {"adj_x": False, "adj_y": False, "grad_x": False, "grad_y": False},
+    ),
+    "BroadcastTo": Maker(_named, types={"T": 0, "Tidx": 1}),
+    "Cast": Maker(_same, {"Truncate": False}, {"SrcT": 0}),
+    "ConcatV2": Maker(_joined, types={"T": 0, "Tidx": -1}),
+    "Fill": Maker(_filled, types={"T": 1, "index_type": 0}),
+    "IsFinite": Maker(_same),
+    "MatMul": Maker(
+        _product("transpose_a", "transpose_b"),
+        {"transpose_a": False, "transpose_b": False, "grad_a": False, "grad_b": False},
+    ),
+    "MatrixDiagPartV3": Maker(_diagonal, {"align": "RIGHT_LEFT"}),
+    "MatrixDiagV3": Maker(_dense, {"align": "RIGHT_LEFT"}),
+    "MatrixSetDiagV3": Maker(_same, {"align": "RIGHT_LEFT"}),
+    "Maximum": Maker(_broadcast),
+    "Mul": Maker(_broadcast),
+    "Neg": Maker(_same),
+    "RealDiv": Maker(_broadcast),
+    "Reciprocal": Maker(_same),
+    "Reshape": Maker(_reshaped, types={"T": 0, "Tshape": 1}),
+    "SelectV2": Maker(_broadcast, types={"T": 1}),
+    "Slice": Maker(_sliced, types={"T": 0, "Index": 1}),
+    "Square": Maker(_same),
+    "Sub": Maker(_broadcast),
+    "Sum": _REDUCE,
+    "Transpose": Maker(_transposed, types={"T": 0, "Tperm": 1}),
+}

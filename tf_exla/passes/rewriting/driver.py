@@ -1,0 +1,164 @@
+"""Applies rewrites to a graph and its sub-graphs until nothing changes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from tf_exla.byte_size import format_bytes
+from tf_exla.graph import Graph, Loop, Node, Tensor
+from tf_exla.op_set import OpSet
+from tf_exla.passes.clean import clean
+from tf_exla.passes.rewriting.rewrite import Application, Refusal, Refused, Rewrite
+from tf_exla.passes.rewriting.site import CannotMake, Site, largest
+
+SWEEPS = 8
+MOST_PER_NODE = 4
+"""Replacements in one graph, for each of its nodes: what is finite by its costs is bounded too."""
+GAIN = 1e-3
+"""The part of the time of the removed nodes that a replacement must save."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The graph with what was applied to it, and what was not, for a reason."""
+
+    graph: Graph
+    applications: tuple[Application, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def rewrite_graph(graph: Graph, ops: OpSet, rewrites: Sequence[Rewrite]) -> Rewritten:
+    """Rewrite a graph and its sub-graphs; the same graph where nothing applies."""
+    by_op: dict[str, list[Rewrite]] = {}
+    for rewrite in rewrites:
+        for op in rewrite.ops:
+            by_op.setdefault(op, []).append(rewrite)
+    run = _Run(ops, by_op)
+    made = run.graph(graph)
+    refusals = {(one.rewrite, one.node): one for one in run.refusals}
+    return Rewritten(made, tuple(run.applications), tuple(refusals.values()))
+
+
+class _Run:
+    def __init__(self, ops: OpSet, by_op: dict[str, list[Rewrite]]) -> None:
+        self.ops = ops
+        self.by_op = by_op
+        self.applications: list[Application] = []
+        self.refusals: list[Refusal] = []
+        self.keys: dict[Node, Hashable | None] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        graph = self._subgraphs(graph)
+        left = MOST_PER_NODE * len(graph.nodes) + 16
+        for _ in range(SWEEPS):
+            before = graph
+            site = Site(graph, self.ops, self.keys)
+            done: set[Node] = set()
+            while left and (node := _next(site.graph, done)) is not None:
+                done.add(node)
+                changed = self._at(site, node)
+                if changed is not None:
+                    left -= 1
+                    site = Site(changed, self.ops, self.keys)
+            graph = site.graph
+            if graph is before:
+                break
+            graph = clean(graph, self.ops)
+        return graph
+
+    def _subgraphs(self, graph: Graph) -> Graph:
+        """Rewrite the bodies and branches of control flow."""
+        nodes: list[Node] = []
+        for node in graph.nodes:
+            subs = {} if isinstance(node, Loop) else dict(node.subgraphs)
+            new = {key: self.graph(sub) for key, sub in subs.items()}
+            if any(new[key] is not sub for key, sub in subs.items()):
+                node = dataclasses.replace(node, attrs={**node.attrs, **new})
+            nodes.append(node)
+        if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
+            return graph
+        return graph.replace(nodes=tuple(nodes))
+
+    def _at(self, site: Site, node: Node) -> Graph | None:
+        """Try the rewrites of one node; return the graph with the first that applies."""
+        if node.stateful or isinstance(node, Loop) or len(node.outputs) != 1:
+            return None
+        for rewrite in self.by_op.get(node.op, ()):
+            site.begin(node)
+            try:
+                for proposal in rewrite.propose(site, node):
+                    verdict = (
+                        proposal
+                        if isinstance(proposal, Refused)
+                        else self._judge(site, node, rewrite, proposal)
+                    )
+                    if isinstance(verdict, Graph):
+                        return verdict
+                    self._refuse(rewrite, node, verdict.reason)
+                    site.begin(node)
+            except CannotMake as error:
+                self._refuse(rewrite, node, str(error))
+        return None
+
+    def _refuse(self, rewrite: Rewrite, node: Node, reason: str) -> None:
+        self.refusals.append(Refusal(rewrite.family, rewrite.name, node.name, reason))
+
+    def _judge(
+        self, site: Site, node: Node, rewrite: Rewrite, proposal: Tensor
+    ) -> Graph | Refused:
+        old = node.outputs[0]
+        if (proposal.shape, proposal.dtype) != (old.shape, old.dtype):
+            return Refused(f"{proposal} would stand for {old}")
+        gone = site.removed(proposal)
+        if not rewrite.normal:
+            before, after = site.seconds(gone), site.seconds(site.made)
+            if after > before * (1 - GAIN):
+                return Refused(
+                    f"it saves no time: what it could remove takes {before:.3g} s, what it would "
+                    f"add {after:.3g} s; other readers keep shared results"
+                )
+            if largest(site.made) > largest(gone):
+                return Refused(
+                    f"it would make a tensor of {format_bytes(largest(site.made))} where the "
+                    f"largest had {format_bytes(largest(gone))}"
+                )
+        self.applications.append(
+            Application(
+                rewrite.family,
+                rewrite.name,
+                rewrite.identity,
+                node.name,
+                node.source,
+                site.flops(gone),
+                site.flops(site.made),
+                site.bytes(gone),
+                site.bytes(site.made),
+            )
+        )
+        return _replace(site, node, proposal, gone)
+
+
+def _next(graph: Graph, done: set[Node]) -> Node | None:
+    """Return the last node not looked at yet: readers come before what they read."""
+    return next((node for node in reversed(graph.nodes) if node not in done), None)
+
+
+def _replace(site: Site, root: Node, proposal: Tensor, gone: list[Node]) -> Graph:
+    """Let `proposal` stand for the root's output."""
+    old = root.outputs[0]
+    dead = set(gone)
+    source = root.source
+    nodes: list[Node] = []
+    for node in site.graph.nodes:
+        if node is root:
+            nodes += [dataclasses.replace(new, source=source) for new in site.made]
+        if node in dead:
+            continue
+        if old in node.inputs:
+            inputs = tuple(proposal if tensor is old else tensor for tensor in node.inputs)
+            node = dataclasses.replace(node, inputs=inputs)
+        nodes.append(node)
+    outputs = tuple(proposal if tensor is old else tensor for tensor in site.graph.outputs)
+    return site.graph.replace(nodes=tuple(nodes), outputs=outputs)

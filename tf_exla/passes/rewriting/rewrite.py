@@ -1,0 +1,71 @@
+"""What a rewrite is: an identity, the nodes it looks at, and a function that proposes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tf_exla.graph import Node, Tensor
+
+if TYPE_CHECKING:
+    from tf_exla.passes.rewriting.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a pattern that was found was not replaced: a sentence."""
+
+    reason: str
+
+
+Proposals = Iterator[Tensor | Refused]
+"""Tensors that may stand for the node's first output, the best first, and refusals."""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A named rewrite. `propose.__doc__` is the identity.
+
+    `family`: the name by which it is switched on and off. `ops`: the ops a pattern may end in.
+    `normal`: applied whether or not it saves time: it gives one form to what has several.
+    """
+
+    family: str
+    propose: Callable[[Site, Node], Proposals]
+    ops: frozenset[str]
+    normal: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.propose.__name__.strip("_").replace("_", "-")
+
+    @property
+    def identity(self) -> str:
+        """The first line of the docstring."""
+        return (self.propose.__doc__ or "").strip().splitlines()[0].rstrip(".")
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """One replacement. Flops and bytes moved: of the nodes that went, and of those that came."""
+
+    family: str
+    rewrite: str
+    identity: str
+    node: str
+    source: str
+    flops_before: int
+    flops: int
+    bytes_before: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A pattern that was found at `node` and not replaced."""
+
+    family: str
+    rewrite: str
+    node: str
+    reason: str
