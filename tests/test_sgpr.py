@@ -152,17 +152,18 @@ def _promise(n: int, m: int, megabytes: float, jit: bool | None = None) -> dict[
 
 
 @pytest.mark.parametrize(
-    ("n", "m", "megabytes", "loops"),
+    ("n", "m", "megabytes", "jit", "loops"),
     [
-        (20_000, 100, 12, 2),
-        (50_000, 200, 30, 2),
-        (50_000, 200, 60, 2),
-        (50_000, 200, 300, 2),
-        (50_000, 200, 2_000, 0),
+        (20_000, 100, 12, None, 2),
+        (50_000, 200, 30, None, 2),
+        (50_000, 200, 30, True, 2),
+        (50_000, 200, 60, None, 2),
+        (50_000, 200, 300, None, 2),
+        (50_000, 200, 2_000, None, 0),
     ],
 )
-def test_promise(n: int, m: int, megabytes: float, loops: int) -> None:
-    found = run_fresh(_promise, n, m, megabytes)
+def test_promise(n: int, m: int, megabytes: float, jit: bool | None, loops: int) -> None:
+    found = run_fresh(_promise, n, m, megabytes, jit)
     assert found["measured"] <= found["projected"] <= found["limit"]
     assert found["measured"] >= 0.6 * found["projected"]
     assert found["loops"] == loops

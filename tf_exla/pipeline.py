@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tf_exla.check import GraphError, check_graph
 from tf_exla.errors import Blocker, MemoryLimitError
@@ -12,12 +12,18 @@ from tf_exla.memory import Projector, resident_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.options import Options
 from tf_exla.passes.clean import clean
+from tf_exla.passes.lowering import lower
+from tf_exla.passes.sinking import sink
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.region import Refusal
-from tf_exla.passes.splitting.search import split
+from tf_exla.passes.splitting.search import Splitting, split
 from tf_exla.plan import Plan
 
 Pass = Callable[[Graph], Graph]
+
+LEAST = 1 << 16
+FRACTION = 50
+"""Tensors above this fraction of the working set, and above LEAST bytes, are worth more passes."""
 
 REWRITES: tuple[tuple[str, Callable[[Graph, OpSet], Graph]], ...] = (("clean", clean),)
 """The rewrites that run before splitting, in order."""
@@ -39,17 +45,17 @@ def optimize_graph(
     """
     started = time.perf_counter()
     options = options or Options()
-    projector = Projector(ops)
+    projector = Projector(ops, compiled=bool(options.jit_compile))
     check_graph(graph)
     rewritten = graph
     for name, rewrite in REWRITES:
         rewritten = _checked(name, rewrite(rewritten, ops), graph)
     held = resident_bytes(rewritten) if resident is None else resident
-    final, refusals = _within(projector, rewritten, limit - held, options)
+    final, splitting = _within(projector, rewritten, limit - held, options)
     _checked("split", final, graph)
     working_set = projector.working_set(final)
     if held + working_set > limit:
-        raise _limit_error(projector, rewritten, refusals, function, limit, held, options)
+        raise _limit_error(projector, rewritten, splitting, function, limit, held)
     return Plan(
         graph=final,
         limit=limit,
@@ -59,7 +65,7 @@ def optimize_graph(
         original=graph,
         projection=projector.project(final),
         projection_before=projector.project(graph),
-        refusals=refusals,
+        refusals=splitting.refusals,
         seconds=time.perf_counter() - started,
     )
 
@@ -74,34 +80,53 @@ def _checked(name: str, graph: Graph, original: Graph) -> Graph:
 
 def _within(
     projector: Projector, graph: Graph, budget: int, options: Options
-) -> tuple[Graph, tuple[Refusal, ...]]:
-    """Split the graph for the budget; where the search fails, from the smallest plan on."""
-    splitting = split(projector, graph, budget, options)
-    if projector.working_set(splitting.graph) <= budget or budget <= 0:
-        return splitting.graph, splitting.refusals
-    smallest = split(projector, graph, 0, options)
-    return fit_loops(projector, smallest.graph, budget, options), smallest.refusals
+) -> tuple[Graph, Splitting]:
+    """Return the first form of the program whose split holds the budget; else the smallest.
+
+    With the split graph comes the smallest plan of that form: the one that no limit can improve.
+    """
+    found: list[tuple[Graph, Splitting]] = []
+    for form in _forms(projector, graph):
+        splitting = split(projector, form, budget, options)
+        if projector.working_set(splitting.graph) <= budget:
+            return splitting.graph, splitting
+        smallest = split(projector, form, 0, options)
+        fitted = fit_loops(projector, smallest.graph, budget, options)
+        if projector.working_set(fitted) <= budget:
+            return fitted, smallest
+        found.append((smallest.graph, smallest))
+    return min(found, key=lambda one: projector.working_set(one[0]))
+
+
+def _forms(projector: Projector, graph: Graph) -> Iterator[Graph]:
+    """Yield the program in forms that can be split further, each at the price of more work."""
+    least = max(projector.working_set(graph) // FRACTION, LEAST)
+    yield graph
+    sunk = sink(graph, least)
+    if sunk is not graph:
+        yield sunk
+    for form in dict.fromkeys((graph, sunk)):
+        lowered = lower(form, projector.ops, least)
+        if lowered is not form:
+            yield lowered
 
 
 def _limit_error(
     projector: Projector,
     graph: Graph,
-    refusals: tuple[Refusal, ...],
+    smallest: Splitting,
     function: str,
     limit: int,
     resident: int,
-    options: Options,
 ) -> MemoryLimitError:
     """Describe the smallest plan: the one that no limit can improve."""
-    smallest = split(projector, graph, 0, options)
-    working_set = projector.working_set(smallest.graph)
     return MemoryLimitError(
         function,
         limit=limit,
         resident=resident,
         projected_peak=resident + projector.working_set(graph),
-        smallest_limit=resident + working_set,
-        blocker=_blocker(projector, smallest.graph, smallest.refusals or refusals),
+        smallest_limit=resident + projector.working_set(smallest.graph),
+        blocker=_blocker(projector, smallest.graph, smallest.refusals),
     )
 
 

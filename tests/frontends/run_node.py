@@ -1,0 +1,90 @@
+"""Run a node of the intermediate representation by TensorFlow, eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context, execute
+from tensorflow.python.framework import op_def_registry
+
+from tf_exla.frontends.tf.attrs import decode
+from tf_exla.graph import Array, Node, Tensor
+
+
+def complete_attrs(op: str, dtypes: Sequence[str], attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Add defaults, and what follows from the operands (`T`, `N`), as a captured node has them."""
+    definition = op_def_registry.get(op)
+    if definition is None:
+        raise ValueError(f"TensorFlow has no op {op!r}")
+    defaults = {a.name: a.default_value for a in definition.attr if a.HasField("default_value")}
+    given = {arg.type_attr or arg.type_list_attr for arg in definition.input_arg}
+    given |= {arg.number_attr for arg in definition.input_arg}
+    full = {k: v for k, v in decode(op, defaults).items() if k not in given} | dict(attrs)
+    lists = [arg for arg in definition.input_arg if arg.number_attr or arg.type_list_attr]
+    spare = len(dtypes) - (len(definition.input_arg) - len(lists))
+    at = 0
+    for arg in definition.input_arg:
+        count = spare // len(lists) if arg.number_attr or arg.type_list_attr else 1
+        if arg.type_attr:
+            full.setdefault(arg.type_attr, dtypes[at])
+        if arg.number_attr:
+            full.setdefault(arg.number_attr, count)
+        if arg.type_list_attr:
+            full.setdefault(arg.type_list_attr, list(dtypes[at : at + count]))
+        at += count
+    return full
+
+
+def count_results(op: str, attrs: Mapping[str, Any]) -> int:
+    """Return how many results an op has."""
+    count = 0
+    for arg in op_def_registry.get(op).output_arg:
+        if arg.number_attr:
+            count += attrs[arg.number_attr]
+        elif arg.type_list_attr:
+            count += len(attrs[arg.type_list_attr])
+        else:
+            count += 1
+    return count
+
+
+def run_op(op: str, inputs: Sequence[Array], attrs: Mapping[str, Any]) -> list[Array]:
+    """Run an op by its name."""
+    types = {attr.name: attr.type for attr in op_def_registry.get(op).attr}
+    flat: list[Any] = []
+    for name, value in attrs.items():
+        flat += [name, _eager_attr(value, types[name])]
+    results = execute.execute(
+        op.encode(),
+        count_results(op, attrs),
+        inputs=[tf.convert_to_tensor(value) for value in inputs],
+        attrs=tuple(flat),
+        ctx=context.context(),
+    )
+    return [np.asarray(result) for result in results]
+
+
+def _eager_attr(value: Any, type_: str) -> Any:
+    if type_.startswith("list("):
+        return [_eager_attr(item, type_[5:-1]) for item in value]
+    if type_ == "type":
+        return tf.as_dtype(value).as_datatype_enum
+    return value.encode() if isinstance(value, str) else value
+
+
+def run_nodes(nodes: Sequence[Node], values: Mapping[Tensor, Array]) -> list[Array]:
+    """Run nodes in order and return the results of the last; each must be as its tensor says."""
+    known = dict(values)
+    for node in nodes:
+        if node.op == "Const":
+            known[node.output] = np.asarray(node.attrs["value"])
+            continue
+        results = run_op(node.op, [known[tensor] for tensor in node.inputs], node.attrs)
+        for tensor, result in zip(node.outputs, results, strict=True):
+            assert result.shape == tensor.shape, f"{node} made the shape {result.shape}"
+            assert result.dtype.name == tensor.dtype, f"{node} made {result.dtype}"
+            known[tensor] = result
+    return [known[tensor] for tensor in nodes[-1].outputs]
