@@ -36,12 +36,15 @@ def make(op: str, inputs: Sequence[Tensor], attrs: Attrs, name: str) -> Node | N
     if op in ("AddN", "ConcatV2"):
         merged["N"] = len(inputs) - (op == "ConcatV2")
     dtype = str(attrs.get("DstT", inputs[1 if op == "Fill" else 0].dtype))
-    if op == "IsFinite":
+    if op == "IsFinite" or op in _COMPARISONS:
         dtype = "bool"
     elif op == "SelectV2":
         dtype = inputs[1].dtype
     output = Tensor(maker.shape(inputs, merged), dtype, name)
     return Node(op, tuple(inputs), (output,), merged, name=name)
+
+
+_COMPARISONS = ("Equal", "GreaterEqual", "LessEqual", "NotEqual")
 
 
 def _broadcast(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
@@ -109,6 +112,11 @@ def _sliced(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     return tuple(_values(inputs[2]))
 
 
+def _counted(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    start, limit, delta = (_values(tensor)[0] for tensor in inputs)
+    return (len(range(start, limit, delta)),)
+
+
 def _diagonal(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     *batch, rows, columns = inputs[0].dims
     return (*batch, min(rows, columns))
@@ -118,6 +126,7 @@ def _dense(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     return (*inputs[0].dims, inputs[0].dims[-1])
 
 
+_COMPARE = Maker(_broadcast, {"incompatible_shape_error": True})
 _REDUCE = Maker(_reduced, {"keep_dims": False}, {"T": 0, "Tidx": 1})
 
 MAKERS: Mapping[str, Maker] = {
@@ -130,8 +139,14 @@ MAKERS: Mapping[str, Maker] = {
     "BroadcastTo": Maker(_named, types={"T": 0, "Tidx": 1}),
     "Cast": Maker(_same, {"Truncate": False}, {"SrcT": 0}),
     "ConcatV2": Maker(_joined, types={"T": 0, "Tidx": -1}),
+    "Equal": _COMPARE,
+    "Exp": Maker(_same),
     "Fill": Maker(_filled, types={"T": 1, "index_type": 0}),
+    "GreaterEqual": Maker(_broadcast),
     "IsFinite": Maker(_same),
+    "LessEqual": Maker(_broadcast),
+    "Log": Maker(_same),
+    "LogicalAnd": Maker(_broadcast, types={}),
     "MatMul": Maker(
         _product("transpose_a", "transpose_b"),
         {"transpose_a": False, "transpose_b": False, "grad_a": False, "grad_b": False},
@@ -139,9 +154,13 @@ MAKERS: Mapping[str, Maker] = {
     "MatrixDiagPartV3": Maker(_diagonal, {"align": "RIGHT_LEFT"}),
     "MatrixDiagV3": Maker(_dense, {"align": "RIGHT_LEFT"}),
     "MatrixSetDiagV3": Maker(_same, {"align": "RIGHT_LEFT"}),
+    "Max": _REDUCE,
     "Maximum": Maker(_broadcast),
+    "Min": _REDUCE,
     "Mul": Maker(_broadcast),
     "Neg": Maker(_same),
+    "NotEqual": _COMPARE,
+    "Range": Maker(_counted, types={"Tidx": 0}),
     "RealDiv": Maker(_broadcast),
     "Reciprocal": Maker(_same),
     "Reshape": Maker(_reshaped, types={"T": 0, "Tshape": 1}),

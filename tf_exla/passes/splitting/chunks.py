@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 
 from tf_exla.graph import Graph, Loop, Node
-from tf_exla.memory import Projector
+from tf_exla.memory import Projector, carried_bytes
 from tf_exla.options import Options
 from tf_exla.passes.splitting.resize import resize_loop
 
@@ -41,12 +42,26 @@ def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options)
     for node, step in zip(graph.nodes, steps, strict=True):
         if isinstance(node, Loop) and not has_loops(node):
             room = budget - overhead - (step.bytes - step.temporary)
-            new = _fit(projector, node, room, options)
-            changed |= new is not node
-            fitted.append(new)
+            new: Node = _fit(projector, node, room, options)
+        elif node.subgraphs and not isinstance(node, Loop):
+            room = budget - overhead - (step.bytes - step.temporary) - carried_bytes(node)
+            new = _fit_subgraphs(projector, node, room, options)
         else:
-            fitted.append(node)
+            new = node
+        changed |= new is not node
+        fitted.append(new)
     return graph.replace(nodes=tuple(fitted)) if changed else graph
+
+
+def _fit_subgraphs(projector: Projector, node: Node, room: int, options: Options) -> Node:
+    """Fit the loops in the bodies of a While, an If or a Case."""
+    subs = {}
+    for key, sub in node.subgraphs:
+        own = projector.working_set(sub) - projector.project(sub).working_set
+        subs[key] = fit_loops(projector, sub, room + own, options)
+    if all(subs[key] is sub for key, sub in node.subgraphs):
+        return node
+    return dataclasses.replace(node, attrs={**node.attrs, **subs})
 
 
 def has_loops(loop: Loop) -> bool:

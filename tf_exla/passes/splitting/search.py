@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tf_exla.cost import graph_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor
-from tf_exla.memory import CHAIN_BYTES, Projector
+from tf_exla.memory import CHAIN_BYTES, Projector, carried_bytes
 from tf_exla.options import Options
 from tf_exla.passes.splitting.chunks import fastest_chunk, fit_loops, has_loops
 from tf_exla.passes.splitting.index import Index
@@ -26,6 +26,9 @@ MAX_DEPTH = 2
 SEEDS = 3
 SMALL_FRACTIONS = (50, 2000)
 """A tensor is small, and sliced rather than recomputed, below these fractions of the budget."""
+
+
+Refusals = dict[tuple[Tensor, int, Node], Refusal]
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def split(
 
     `depth`: loops around the graph; bodies are split as well up to `MAX_DEPTH` loops.
     """
-    refusals: dict[tuple[Tensor, int, Node], Refusal] = {}
+    refusals: Refusals = {}
     for _ in range(MAX_STEPS):
         graph = fit_loops(projector, graph, budget, options)
         peak = projector.working_set(graph)
@@ -65,10 +68,12 @@ def split(
         if best is not None:
             graph = _keep(projector, best, budget, options).graph
             continue
-        tiled = _tile(projector, graph, budget, options, depth)
-        if tiled is None:
+        inner = _tile(projector, graph, budget, options, depth)
+        if inner is None:
+            inner = _descend(projector, graph, budget, options, depth, refusals)
+        if inner is None:
             break
-        graph = tiled
+        graph = inner
     return Splitting(graph, tuple(refusals.values()))
 
 
@@ -101,7 +106,7 @@ def _candidates(
     budget: int,
     options: Options,
     over: list[Tensor],
-    refusals: dict[tuple[Tensor, int, Node], Refusal],
+    refusals: Refusals,
 ) -> Iterator[_Candidate]:
     index = Index(graph, projector.ops)
     tried: set[object] = set()
@@ -196,6 +201,34 @@ def _tile(
         return None
     nodes = tuple(tiled if node is loop else node for node in graph.nodes)
     return graph.replace(nodes=nodes)
+
+
+def _descend(
+    projector: Projector,
+    graph: Graph,
+    budget: int,
+    options: Options,
+    depth: int,
+    refusals: Refusals,
+) -> Graph | None:
+    """Split the sub-graphs of the While, If or Case at the peak, for what the budget leaves."""
+    projection = projector.project(graph)
+    node = projection.peak_node
+    if node is None or isinstance(node, Loop) or not node.subgraphs:
+        return None
+    step = projection.steps[projection.peak_step]
+    overhead = projector.working_set(graph) - projection.working_set
+    room = budget - overhead - (step.bytes - step.temporary) - carried_bytes(node)
+    subs = {}
+    for key, sub in node.subgraphs:
+        own = projector.working_set(sub) - projector.project(sub).working_set
+        found = split(projector, sub, max(room, 0) + own, options, depth)
+        refusals.update({(r.tensor, r.axis, r.node): r for r in found.refusals})
+        subs[key] = found.graph
+    made = dataclasses.replace(node, attrs={**node.attrs, **subs})
+    if projector.temporary(made) >= step.temporary:
+        return None
+    return graph.replace(nodes=tuple(made if one is node else one for one in graph.nodes))
 
 
 def _tile_rows(loop: Loop, options: Options) -> int:

@@ -1,0 +1,217 @@
+"""Lowering: ops that need an axis whole, as ops that do not.
+
+Of a softmax over keys, an index of a minimum, a diagonal, one chunk of the axis tells nothing; of
+the sums, minima and comparisons of positions that they consist of, it does. Lowered programs need
+more passes over the data: they are for where nothing else holds the limit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from tf_exla.graph import Graph, Node, Tensor, const
+from tf_exla.op_set import OpSet
+from tf_exla.passes.clean import clean
+
+
+def lower(graph: Graph, ops: OpSet, least: int) -> Graph:
+    """Lower the nodes that touch a tensor of more than `least` bytes, in sub-graphs too."""
+    nodes: list[Node] = []
+    changed = False
+    for node in graph.nodes:
+        subs = {key: lower(sub, ops, least) for key, sub in node.subgraphs}
+        if any(subs[key] is not sub for key, sub in node.subgraphs):
+            node = dataclasses.replace(node, attrs={**node.attrs, **subs})
+            changed = True
+        lowered = _lowered(node, ops, least)
+        changed |= lowered is not None
+        nodes.extend(lowered or (node,))
+    return clean(graph.replace(nodes=tuple(nodes)), ops) if changed else graph
+
+
+def _lowered(node: Node, ops: OpSet, least: int) -> list[Node] | None:
+    how = LOWERINGS.get(node.op)
+    tensors = (*node.inputs, *node.outputs)
+    if how is None or node.stateful or not all(tensor.is_static for tensor in tensors):
+        return None
+    if max(tensor.nbytes for tensor in tensors) <= least:
+        return None
+    writer = Writer(node, ops)
+    result = how(writer, node)
+    if result is None or result.dtype != node.output.dtype or result.shape != node.output.shape:
+        return None
+    last = writer.nodes[-1]
+    assert last.output is result
+    return [*writer.nodes[:-1], dataclasses.replace(last, outputs=node.outputs)]
+
+
+class Writer:
+    """Collects the nodes that stand for one node."""
+
+    def __init__(self, node: Node, ops: OpSet) -> None:
+        self.name = node.name or node.op
+        self.source = node.source
+        self.ops = ops
+        self.nodes: list[Node] = []
+
+    def op(self, op: str, *inputs: Tensor, **attrs: object) -> Tensor:
+        made = self.ops.make(op, inputs, attrs, f"{self.name}/{op}")
+        if made is None:
+            raise ValueError(f"the op set cannot make {op}")
+        self.nodes.append(dataclasses.replace(made, source=self.source))
+        return made.output
+
+    def const(self, value: npt.ArrayLike, dtype: str = "int32") -> Tensor:
+        made = const(np.asarray(value, _numpy(dtype)), f"{self.name}/const", dtype)
+        self.nodes.append(made)
+        return made.output
+
+    def positions(self, size: int, axis: int, rank: int, start: int = 0) -> Tensor:
+        """`start`, `start + 1`, ... along one of `rank` axes, the others of size one."""
+        bounds = [self.const(value, _index(size)) for value in (start, start + size, 1)]
+        shape = [size if one == axis else 1 for one in range(rank)]
+        return self.op("Reshape", self.op("Range", *bounds), self.const(shape))
+
+    def zeros(self, like: Tensor) -> Tensor:
+        return self.const(0, like.dtype)
+
+
+def _index(size: int) -> str:
+    return "int32" if size < 2**30 else "int64"
+
+
+def _numpy(dtype: str) -> npt.DTypeLike:
+    return "float32" if dtype == "bfloat16" else dtype
+
+
+# Softmax: the largest number and the sum of a row are results of their own.
+
+
+def _softmax(w: Writer, node: Node) -> Tensor:
+    """softmax(x) = exp(x - max x) / sum exp(x - max x)"""
+    shifted = _shifted(w, node.inputs[0])
+    e = w.op("Exp", shifted)
+    return w.op("RealDiv", e, w.op("Sum", e, w.const([-1]), keep_dims=True))
+
+
+def _log_softmax(w: Writer, node: Node) -> Tensor:
+    """log softmax(x) = x - max x - log sum exp(x - max x)"""
+    shifted = _shifted(w, node.inputs[0])
+    total = w.op("Sum", w.op("Exp", shifted), w.const([-1]), keep_dims=True)
+    return w.op("Sub", shifted, w.op("Log", total))
+
+
+def _shifted(w: Writer, x: Tensor) -> Tensor:
+    return w.op("Sub", x, w.op("Max", x, w.const([-1]), keep_dims=True))
+
+
+# The index of the least or largest number: the first position that holds it. As TensorFlow does,
+# numbers that are no numbers are passed over, and where there is nothing else the index is 0.
+
+
+def _arg_reduction(reduce: str, worst: float) -> Callable[[Writer, Node], Tensor | None]:
+    def lowering(w: Writer, node: Node) -> Tensor | None:
+        """argmin x = min {i: x[i] = min x}"""
+        x = node.inputs[0]
+        axes = node.inputs[1].value
+        if axes is None or x.dtype not in ("float32", "float64", "int32", "int64"):
+            return None
+        axis = int(axes) % len(x.dims)
+        if x.dtype.startswith("float"):
+            x = w.op("SelectV2", w.op("NotEqual", x, x), w.const(worst, x.dtype), x)
+        along = w.const([axis])
+        best = w.op(reduce, x, along, keep_dims=True)
+        places = w.positions(x.dims[axis], axis, len(x.dims))
+        none = w.const(x.dims[axis], places.dtype)
+        first = w.op("Min", w.op("SelectV2", w.op("Equal", x, best), places, none), along)
+        return w.op("Cast", first, DstT=node.output.dtype)
+
+    return lowering
+
+
+# Diagonals and bands: a comparison of the positions of rows and columns.
+
+
+def _on_diagonal(w: Writer, matrix: Tensor) -> Tensor:
+    *_, rows, columns = matrix.dims
+    return w.op("Equal", w.positions(rows, 0, 2), w.positions(columns, 1, 2))
+
+
+def _band_part(w: Writer, node: Node) -> Tensor | None:
+    """band_part(x) = x where -upper <= row - column <= lower, else 0"""
+    x = node.inputs[0]
+    bounds = [tensor.value for tensor in node.inputs[1:]]
+    if bounds[0] is None or bounds[1] is None:
+        return None
+    lower, upper = int(bounds[0]), int(bounds[1])
+    *_, rows, columns = x.dims
+    tests = []
+    for bound, row_start, column_start, op in (
+        (lower, -lower, 0, "LessEqual"),
+        (upper, upper, 0, "GreaterEqual"),
+    ):
+        if bound >= 0:
+            left = w.positions(rows, 0, 2, row_start)
+            tests.append(w.op(op, left, w.positions(columns, 1, 2, column_start)))
+    if not tests:
+        return None
+    inside = tests[0] if len(tests) == 1 else w.op("LogicalAnd", *tests)
+    return w.op("SelectV2", inside, x, w.zeros(x))
+
+
+def _main_diagonal(node: Node, position: int) -> bool:
+    value = node.inputs[position].value
+    return value is not None and not np.any(value)
+
+
+def _set_diag(w: Writer, node: Node) -> Tensor | None:
+    """set_diag(x, d) = d[row] where row = column, else x"""
+    x, d = node.inputs[:2]
+    *batch, rows, columns = x.dims
+    if not _main_diagonal(node, 2) or rows != columns:
+        return None
+    spread = w.op("Reshape", d, w.const([*batch, rows, 1]))
+    return w.op("SelectV2", _on_diagonal(w, x), spread, x)
+
+
+def _diag(w: Writer, node: Node) -> Tensor | None:
+    """diag(d) = d[row] where row = column, else 0"""
+    d, shape = node.inputs[0], node.output.dims
+    if len(node.inputs) == 5:
+        padding = node.inputs[4].value
+        if not _main_diagonal(node, 1) or padding is None or np.any(padding):
+            return None
+    if shape[-1] != shape[-2] or d.dims != shape[:-1]:
+        return None
+    spread = w.op("Reshape", d, w.const([*shape[:-1], 1]))
+    return w.op("SelectV2", _on_diagonal(w, node.output), spread, w.zeros(d))
+
+
+def _diag_part(w: Writer, node: Node) -> Tensor | None:
+    """diag_part(x) = sum over columns of x where row = column, else 0"""
+    x = node.inputs[0]
+    if len(node.inputs) == 3 and not _main_diagonal(node, 1):
+        return None
+    if x.dims[-1] != x.dims[-2] or node.output.dims != x.dims[:-1]:
+        return None
+    kept = w.op("SelectV2", _on_diagonal(w, x), x, w.zeros(x))
+    return w.op("Sum", kept, w.const([-1]))
+
+
+LOWERINGS: Mapping[str, Callable[[Writer, Node], Tensor | None]] = {
+    "ArgMax": _arg_reduction("Max", -np.inf),
+    "ArgMin": _arg_reduction("Min", np.inf),
+    "LogSoftmax": _log_softmax,
+    "MatrixBandPart": _band_part,
+    "MatrixDiag": _diag,
+    "MatrixDiagPart": _diag_part,
+    "MatrixDiagPartV3": _diag_part,
+    "MatrixDiagV3": _diag,
+    "MatrixSetDiag": _set_diag,
+    "MatrixSetDiagV3": _set_diag,
+    "Softmax": _softmax,
+}

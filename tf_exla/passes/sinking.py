@@ -1,0 +1,133 @@
+"""Sinking: what is large and the same in every iteration of a While is computed inside of it.
+
+`K = kernel(X); while ...: y = K p` holds all of K while the loop runs. With the nodes that produce
+K moved into the body, from X, the body can be split: K is computed again in every iteration, in
+chunks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from tf_exla.graph import Graph, Node, Tensor, producers
+from tf_exla.memory import passed_on
+
+
+def sink(graph: Graph, least: int) -> Graph:
+    """Move the producers of loop-invariant tensors of more than `least` bytes into Whiles.
+
+    Their sources are the program's inputs, results of stateful nodes and of other Whiles, and
+    small tensors. A tensor that the condition reads stays outside.
+    """
+    renamed: dict[Tensor, Tensor] = {}
+    nodes: list[Node] = []
+    for old in graph.nodes:
+        node = old
+        if any(tensor in renamed for tensor in node.inputs):
+            inputs = tuple(renamed.get(tensor, tensor) for tensor in node.inputs)
+            node = dataclasses.replace(node, inputs=inputs)
+        if isinstance(node.attrs.get("body"), Graph):
+            node = _sink_into(node, graph, renamed, lambda tensor: tensor.nbytes > least)
+        subs = {key: sink(sub, least) for key, sub in node.subgraphs}
+        if any(subs[key] is not sub for key, sub in node.subgraphs):
+            node = dataclasses.replace(node, attrs={**node.attrs, **subs})
+        nodes.append(node)
+    if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
+        return graph
+    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
+    return _without_dead(graph.replace(nodes=tuple(nodes), outputs=outputs))
+
+
+def _sink_into(
+    node: Node,
+    graph: Graph,
+    renamed: dict[Tensor, Tensor],
+    is_large: Callable[[Tensor], bool],
+) -> Node:
+    cond, body = node.attrs["cond"], node.attrs["body"]
+    assert isinstance(cond, Graph)
+    assert isinstance(body, Graph)
+    made_by = producers(graph)
+    read = {tensor for inner in cond.nodes for tensor in inner.inputs} | set(cond.outputs)
+    sunk = [
+        k
+        for k in sorted(passed_on(node))
+        if is_large(node.inputs[k])
+        and node.inputs[k] in made_by
+        and _movable(made_by[node.inputs[k]])
+        and cond.inputs[k] not in read
+    ]
+    if not sunk:
+        return node
+    moved, sources = _producers_of([node.inputs[k] for k in sunk], graph, is_large)
+    # Whoever reads these variables after the loop reads what went into it.
+    renamed.update({node.outputs[k]: node.inputs[k] for k in sunk})
+    kept = [k for k in range(len(node.inputs)) if k not in sunk]
+    inside = {tensor: _twin(tensor) for tensor in sources}
+    nodes: list[Node] = []
+    for one in moved:
+        copy = dataclasses.replace(
+            one,
+            inputs=tuple(inside[tensor] for tensor in one.inputs),
+            outputs=tuple(_twin(tensor) for tensor in one.outputs),
+        )
+        inside.update(zip(one.outputs, copy.outputs, strict=True))
+        nodes.append(copy)
+    computed = {body.inputs[k]: inside[node.inputs[k]] for k in sunk}
+    nodes.extend(
+        dataclasses.replace(one, inputs=tuple(computed.get(t, t) for t in one.inputs))
+        for one in body.nodes
+    )
+    passed = tuple(inside[tensor] for tensor in sources)
+    new_body = Graph(
+        (*(body.inputs[k] for k in kept), *passed),
+        tuple(nodes),
+        (*(computed.get(body.outputs[k], body.outputs[k]) for k in kept), *passed),
+    )
+    new_cond = cond.replace(
+        inputs=(*(cond.inputs[k] for k in kept), *(_twin(tensor) for tensor in sources))
+    )
+    return dataclasses.replace(
+        node,
+        inputs=(*(node.inputs[k] for k in kept), *(renamed.get(t, t) for t in sources)),
+        outputs=(*(node.outputs[k] for k in kept), *(_twin(tensor) for tensor in sources)),
+        attrs={**node.attrs, "cond": new_cond, "body": new_body},
+    )
+
+
+def _movable(node: Node) -> bool:
+    if node.stateful or node.subgraphs:
+        return False
+    static = all(tensor.is_static for tensor in node.outputs)
+    return static and all(tensor.dtype not in ("resource", "variant") for tensor in node.inputs)
+
+
+def _producers_of(
+    tensors: list[Tensor], before: Graph, is_large: Callable[[Tensor], bool]
+) -> tuple[list[Node], list[Tensor]]:
+    """Return the nodes that make `tensors`, in order, and what these read from outside."""
+    constants = {node.output for node in before.nodes if node.op == "Const"}
+    wanted = set(tensors)
+    moved: list[Node] = []
+    for node in reversed(before.nodes):
+        if _movable(node) and any(tensor in wanted for tensor in node.outputs):
+            moved.append(node)
+            wanted.update(t for t in node.inputs if t in constants or is_large(t))
+    made = {tensor for node in moved for tensor in node.outputs}
+    sources = dict.fromkeys(t for node in reversed(moved) for t in node.inputs if t not in made)
+    return moved[::-1], list(sources)
+
+
+def _twin(tensor: Tensor) -> Tensor:
+    return Tensor(tensor.shape, tensor.dtype, tensor.name, tensor.value, tensor.held)
+
+
+def _without_dead(graph: Graph) -> Graph:
+    wanted = set(graph.outputs)
+    kept = []
+    for node in reversed(graph.nodes):
+        if node.stateful or any(tensor in wanted for tensor in node.outputs):
+            kept.append(node)
+            wanted.update(node.inputs)
+    return graph.replace(nodes=tuple(reversed(kept)))
