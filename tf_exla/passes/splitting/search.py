@@ -44,6 +44,7 @@ class _Candidate:
     graph: Graph
     peak: int
     seconds: float
+    concatenated: int  # bytes of the largest tensor that its loops concatenate, outputs left out
     index: Index
     stages: Stages
     is_large: Callable[[Tensor], bool]
@@ -91,13 +92,19 @@ def _over_threshold(graph: Graph, options: Options) -> list[Tensor]:
 
 
 def _choose(found: list[_Candidate], budget: int, peak: int, forced: bool) -> _Candidate | None:
+    """Return the fastest that holds the budget; else the lowest peak.
+
+    What a loop concatenates is never split again. So a step that fixes a large tensor comes after
+    those that do not, however low its peak is.
+    """
     holding = [one for one in found if one.peak <= budget]
     if holding:
         return min(holding, key=lambda one: one.seconds)
-    lowest = min(found, key=lambda one: (one.peak, one.seconds), default=None)
-    if lowest is None or (lowest.peak >= peak and not forced):
-        return None
-    return lowest
+    fixed = max(budget // 4, peak // 16)
+    useful = [one for one in found if one.peak < peak or forced]
+    return min(
+        useful, key=lambda one: (one.concatenated > fixed, one.peak, one.seconds), default=None
+    )
 
 
 def _candidates(
@@ -156,7 +163,16 @@ def _evaluate(
     graph = fit_loops(projector, rewrite(index, stages, guess), budget, options)
     seconds = graph_seconds(projector.ops, graph)
     peak = projector.working_set(graph)
-    return _Candidate(graph, peak, seconds, index, stages, is_large)
+    concatenated = max(
+        (
+            tensor.nbytes
+            for stage in stages.stages
+            for tensor in stage.results
+            if tensor not in index.outputs and tensor in stages.region.slots
+        ),
+        default=0,
+    )
+    return _Candidate(graph, peak, seconds, concatenated, index, stages, is_large)
 
 
 def _keep(projector: Projector, best: _Candidate, budget: int, options: Options) -> _Candidate:
