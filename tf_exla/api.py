@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, overload
 
 from tf_exla.frontends.tf.optimized import OptimizedFunction
@@ -20,6 +20,7 @@ def optimize(
     jit_compile: bool | None = ...,
     tensor_size_threshold: int | str | None = ...,
     tensor_split_size: int | str | None = ...,
+    rewrites: Mapping[str, bool] | bool | None = ...,
 ) -> OptimizedFunction: ...
 
 
@@ -31,6 +32,7 @@ def optimize(
     jit_compile: bool | None = ...,
     tensor_size_threshold: int | str | None = ...,
     tensor_split_size: int | str | None = ...,
+    rewrites: Mapping[str, bool] | bool | None = ...,
 ) -> Callable[[Callable[..., Any]], OptimizedFunction]: ...
 
 
@@ -41,6 +43,7 @@ def optimize(
     jit_compile: bool | None = None,
     tensor_size_threshold: int | str | None = None,
     tensor_split_size: int | str | None = None,
+    rewrites: Mapping[str, bool] | bool | None = None,
 ) -> OptimizedFunction | Callable[[Callable[..., Any]], OptimizedFunction]:
     """Return `fn` with the same signature, results and side effects, its peak below `limit`.
 
@@ -48,12 +51,15 @@ def optimize(
     such as "500MB", or "auto": TF_EXLA_LIMIT where it is set, else 90 % of what the device has free
     when a plan is made. `jit_compile`: XLA compiles the bodies of loops. `tensor_size_threshold`:
     every tensor above it is split where it can be, whatever the limit; `tensor_split_size`: no
-    chunk is larger; both default to the flags in TF_EXLA_FLAGS.
+    chunk is larger; both default to the flags in TF_EXLA_FLAGS. `rewrites`: families of rewrites to
+    switch, as {"chains": False}; True or False for all of them.
 
     Calls raise `MemoryLimitError` at tracing where no plan holds the limit. Raises ValueError or
     TypeError for what is no limit.
     """
-    request = Request.of(limit, jit_compile, tensor_size_threshold, tensor_split_size)
+    request = Request.of(
+        limit, jit_compile, tensor_size_threshold, tensor_split_size, rewrites
+    )
     if fn is None:
         return lambda function: OptimizedFunction(function, request)
     return OptimizedFunction(fn, request)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """Settings of one optimization; sizes in bytes.
 
+    `rewrites`: families of rewrites to switch on or off, beside their defaults.
     `tensor_size_threshold`: split every tensor above it that can be split, whatever the limit.
     `tensor_split_size`: no chunk of a split tensor is larger.
     `chunk_bytes`: the size of a chunk's largest tensor that is fastest: on a CPU chunks should stay
@@ -18,6 +21,7 @@ class Options:
     """
 
     jit_compile: bool | None = None
+    rewrites: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     tensor_size_threshold: int | None = None
     tensor_split_size: int | None = None
     chunk_bytes: int = 8 << 20

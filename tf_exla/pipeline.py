@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from tf_exla.check import GraphError, check_graph
 from tf_exla.errors import Blocker, MemoryLimitError
@@ -13,20 +13,16 @@ from tf_exla.op_set import OpSet
 from tf_exla.options import Options
 from tf_exla.passes.clean import clean
 from tf_exla.passes.lowering import lower
+from tf_exla.passes.rewriting import chosen, rewrite_graph
 from tf_exla.passes.sinking import sink
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.region import Refusal
 from tf_exla.passes.splitting.search import Splitting, split
 from tf_exla.plan import Plan
 
-Pass = Callable[[Graph], Graph]
-
 LEAST = 1 << 16
 FRACTION = 50
 """Tensors above this fraction of the working set, and above LEAST bytes, are worth more passes."""
-
-REWRITES: tuple[tuple[str, Callable[[Graph, OpSet], Graph]], ...] = (("clean", clean),)
-"""The rewrites that run before splitting, in order."""
 
 
 def optimize_graph(
@@ -47,9 +43,9 @@ def optimize_graph(
     options = options or Options()
     projector = Projector(ops, compiled=bool(options.jit_compile))
     check_graph(graph)
-    rewritten = graph
-    for name, rewrite in REWRITES:
-        rewritten = _checked(name, rewrite(rewritten, ops), graph)
+    cleaned = _checked("clean", clean(graph, ops), graph)
+    found = rewrite_graph(cleaned, ops, chosen(options.rewrites))
+    rewritten = _checked("rewrite", found.graph, graph)
     held = resident_bytes(rewritten) if resident is None else resident
     final, splitting = _within(projector, rewritten, limit - held, options)
     _checked("split", final, graph)
@@ -67,6 +63,7 @@ def optimize_graph(
         projection_before=projector.project(graph),
         refusals=splitting.refusals,
         seconds=time.perf_counter() - started,
+        applications=found.applications,
     )
 
 

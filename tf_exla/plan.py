@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tf_exla.graph import Graph
 from tf_exla.memory import Projection
+from tf_exla.passes.rewriting import Application
 from tf_exla.passes.splitting.region import Refusal
 
 
@@ -26,6 +27,7 @@ class Plan:
     projection_before: Projection
     refusals: tuple[Refusal, ...]
     seconds: float
+    applications: tuple[Application, ...] = ()
 
     @property
     def projected_peak(self) -> int:

@@ -108,6 +108,11 @@ class ToyOps:
     def resizable(self, node: Node) -> bool:
         return node.op in RULES
 
+    def make(
+        self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
+    ) -> Node | None:
+        return None
+
 
 class Builder:
     """Writes graphs: `b = Builder(); x = b.input(3, 4); b.exp(x)`."""

@@ -6,13 +6,16 @@ import argparse
 import dataclasses
 import os
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import tensorflow as tf
 
 from tf_exla.byte_size import parse_bytes
 from tf_exla.measure import auto_limit
 from tf_exla.options import Options
+from tf_exla.passes.rewriting.families import switches
 
 Limit = int | float | str
 
@@ -30,6 +33,7 @@ class Request:
     jit_compile: bool | None = None
     tensor_size_threshold: int | None = None
     tensor_split_size: int | None = None
+    rewrites: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def of(
@@ -38,6 +42,7 @@ class Request:
         jit_compile: bool | None = None,
         tensor_size_threshold: Limit | None = None,
         tensor_split_size: Limit | None = None,
+        rewrites: Mapping[str, bool] | bool | None = None,
     ) -> Request:
         """Read the arguments of `optimize`. A ValueError or TypeError quotes a bad one."""
         threshold, size = _flags()
@@ -45,7 +50,7 @@ class Request:
             threshold = parse_bytes(tensor_size_threshold)
         if tensor_split_size is not None:
             size = parse_bytes(tensor_split_size)
-        return cls(_limit(limit), jit_compile, threshold, size)
+        return cls(_limit(limit), jit_compile, threshold, size, switches(rewrites))
 
     def with_limit(self, limit: Limit) -> Request:
         """Return the same request for another limit."""
@@ -59,6 +64,7 @@ class Request:
         """Return the passes' options; `jit_compile`: where the request leaves it open."""
         made = Options(
             jit_compile=self.jit_compile if self.jit_compile is not None else jit_compile,
+            rewrites=self.rewrites,
             tensor_size_threshold=self.tensor_size_threshold,
             tensor_split_size=self.tensor_split_size,
         )

@@ -20,7 +20,9 @@ class Refused:
 
 
 Proposals = Iterator[Tensor | Refused]
-"""Tensors that may stand for the node's first output, the best first, and refusals."""
+"""Tensors that may stand for the node's only output, the best first, and refusals."""
+
+Propose = Callable[["Site", Node], Proposals]
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Rewrite:
     """
 
     family: str
-    propose: Callable[[Site, Node], Proposals]
+    propose: Propose
     ops: frozenset[str]
     normal: bool = False
 

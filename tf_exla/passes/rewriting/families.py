@@ -1,0 +1,43 @@
+"""The families of rewrites, in the order in which they are tried at a node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tf_exla.passes.rewriting import chains, cleanup, diagonal, rank_one, sums
+from tf_exla.passes.rewriting.rewrite import Rewrite
+
+FAMILIES: Mapping[str, tuple[Rewrite, ...]] = {
+    cleanup.FAMILY: cleanup.REWRITES,
+    diagonal.FAMILY: diagonal.REWRITES,
+    sums.FAMILY: sums.REWRITES,
+    rank_one.FAMILY: rank_one.REWRITES,
+    chains.FAMILY: chains.REWRITES,
+}
+
+DEFAULTS: Mapping[str, bool] = dict.fromkeys(FAMILIES, True)
+"""Which families are on unless the user says otherwise."""
+
+
+def switches(asked: Mapping[str, bool] | bool | None) -> Mapping[str, bool]:
+    """Read what a user asks of `rewrites`: families on or off, all, or none.
+
+    A ValueError or TypeError quotes what is no such thing.
+    """
+    if asked is None:
+        return MappingProxyType({})
+    if isinstance(asked, bool):
+        return MappingProxyType(dict.fromkeys(FAMILIES, asked))
+    if not isinstance(asked, Mapping):
+        raise TypeError(f"rewrites={asked!r} is no mapping of names to True or False")
+    for name in asked:
+        if name not in FAMILIES:
+            raise ValueError(f"rewrites has no {name!r}; there are {', '.join(FAMILIES)}")
+    return MappingProxyType({name: bool(on) for name, on in asked.items()})
+
+
+def chosen(asked: Mapping[str, bool] | bool | None = None) -> tuple[Rewrite, ...]:
+    """Return the rewrites that are on."""
+    wanted = {**DEFAULTS, **switches(asked)}
+    return tuple(one for name, family in FAMILIES.items() if wanted[name] for one in family)
