@@ -55,7 +55,8 @@ def _check_loop(loop: Loop) -> None:
         for whole, slot, inner in zip(loop.inputs, loop.slots, body.inputs, strict=True):
             _check_chunk(loop, whole, slot, inner, size)
         for whole, result, inner in zip(loop.outputs, loop.results, body.outputs, strict=True):
-            _check_chunk(loop, whole, result.slot, inner, size)
+            if result.combine != "top_k" or size == loop.chunk:
+                _check_chunk(loop, whole, result.slot, inner, size)
         for node in body.nodes:
             if node.stateful:
                 raise GraphError(f"the stateful {node} is inside {loop}")

@@ -135,15 +135,20 @@ class Slot:
     block: int = 1
 
 
-Combine = Literal["concat", "add", "mul", "max", "min", "and", "or"]
+Combine = Literal["concat", "add", "mul", "max", "min", "and", "or", "top_k"]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How the chunks' values of one body output become the loop's output."""
+    """How the chunks' values of one body output become the loop's output.
+
+    Results of "top_k" come in pairs: the largest values along the last axis, then their positions
+    there, of which one index of the loop has `block`.
+    """
 
     combine: Combine
     slot: Slot | None = None  # of a concat
+    block: int = 1
 
     def __str__(self) -> str:
         return f"concat axis {self.slot.axis}" if self.slot else self.combine
@@ -157,7 +162,8 @@ class Loop(Node):
     `body.outputs[i]` is combined over the chunks into `outputs[i]` as `results[i]` says.
     The loop runs `extent // chunk` times; `remainder` is the body for the last `extent % chunk`
     indices, with its own static shapes, and runs once after the loop.
-    `parallel`: iterations that may be in flight together.
+    `parallel`: iterations that may be in flight together. `least`: the smallest chunk: a full one
+    holds as many elements as a top_k returns.
     `template`: the body for all indices at once, from which bodies for other chunks are cut;
     `carried`: where its tensors carry the loop's axis.
     """
@@ -169,6 +175,7 @@ class Loop(Node):
     slots: tuple[Slot | None, ...] = ()
     results: tuple[Result, ...] = ()
     parallel: int = 1
+    least: int = 1
     stage: int = 0
     template: Graph = field(default_factory=lambda: Graph((), (), ()))
     carried: Mapping[Tensor, Slot] = field(default_factory=lambda: MappingProxyType({}))

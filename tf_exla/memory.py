@@ -146,11 +146,15 @@ def _node_count(graph: Graph) -> int:
 
 
 def _accumulator_copy(loop: Loop) -> int:
-    """The sum of two accumulators may live beside both for a moment."""
-    return max(
-        (t.nbytes for t, r in zip(loop.outputs, loop.results, strict=True) if r.combine != "concat"),
-        default=0,
-    )
+    """The sum of two accumulators may live beside both for a moment.
+
+    To merge two top_k, both are joined, and the largest of them taken.
+    """
+    pairs = zip(loop.outputs, loop.results, strict=True)
+    combined = [(tensor.nbytes, result.combine) for tensor, result in pairs]
+    sums = [nbytes for nbytes, combine in combined if combine not in ("concat", "top_k")]
+    merged = [nbytes for nbytes, combine in combined if combine == "top_k"]
+    return max(sums, default=0) + 6 * sum(merged)
 
 
 class _Walk:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from core.toy import Builder, ToyOps, run
 
+from core.toy import Builder, ToyOps, run
 from tf_exla.check import check_graph
 from tf_exla.graph import Graph, Loop, walk
 from tf_exla.memory import Projector, resident_bytes
@@ -83,8 +83,16 @@ def merged(n: int = 350) -> Graph:
     return b.graph(b.op("Sum", b.op("Exp", b.op("Mul", flat, b.const(0.1))), axis=0))
 
 
+def neighbours(n: int = 3) -> Graph:
+    """The seven largest of each of few rows: only the long axis can be split."""
+    b = Builder()
+    x, y = b.input(n, 3), b.input(20011, 3)
+    k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", y)))
+    return b.graph(*b.top_k(k, 7))
+
+
 PROGRAMS: list[Callable[..., Graph]] = [
-    matvec, gram, softmax, same_twice, twice_applied, filled, merged,
+    matvec, gram, softmax, same_twice, twice_applied, filled, merged, neighbours,
 ]  # fmt: skip
 
 
@@ -122,7 +130,7 @@ def test_stages() -> None:
     first, second = loops_of(plan.graph)
     assert sorted(str(result) for result in first.results) == ["add", "add"]
     assert "exp" in " ".join(second.recomputed)
-    
+
 
 def test_row_statistics_are_no_new_stage() -> None:
     plan = optimize_graph(softmax(), ToyOps(), limit=1_400_000, options=OPTIONS)

@@ -38,6 +38,7 @@ RULES: Mapping[str, str | Callable[[Node], str]] = {
     "Transpose": "i j -> j i",
     "Sum": _sum_rule,
     "Max": _max_rule,
+    "TopK": "... a -> ... B, ... B ; top_k a",
     "Column": "i -> i 1",
     "Fill": "=, -> i j",
     "Merge": "b N, = -> (b N)",
@@ -75,6 +76,9 @@ class ToyOps:
         rule = self.rule(node)
         assert isinstance(rule, AxisRule)
         operands = list(inputs)
+        if node.op == "TopK":
+            most = inputs[0].dims[-1]
+            shapes = [(*shape[:-1], min(node.outputs[0].dims[-1], most)) for shape in shapes]
         constants = []
         for position in rule.shape_operands:
             shape = const(np.array(shapes[0]), "shape")
@@ -148,6 +152,12 @@ class Builder:
         self.nodes.append(Node(op, inputs, (output,), attrs, stateful, name))
         return output
 
+    def top_k(self, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        shape = (*x.dims[:-1], k)
+        outputs = (Tensor(shape, "float64", "values"), Tensor(shape, "int64", "places"))
+        self.nodes.append(Node("TopK", (x,), outputs, {"k": k}, name="top_k"))
+        return outputs
+
     def graph(self, *outputs: Tensor) -> Graph:
         return Graph(tuple(self.inputs), tuple(self.nodes), outputs)
 
@@ -163,6 +173,8 @@ def run(graph: Graph, *values: np.ndarray) -> list[np.ndarray]:
             results = [np.asarray(node.attrs["value"])]
         elif node.op == "Sum":
             results = [operands[0].sum(axis=_axis(node))]
+        elif node.op == "TopK":
+            results = _top_k(operands[0], node.outputs[0].dims[-1])
         elif node.op == "Max":
             results = [operands[0].max(axis=_axis(node))]
         else:
@@ -171,6 +183,11 @@ def run(graph: Graph, *values: np.ndarray) -> list[np.ndarray]:
             assert result.shape == tensor.shape, (node, result.shape, tensor.shape)
             known[tensor] = result
     return [known[tensor] for tensor in graph.outputs]
+
+
+def _top_k(values: np.ndarray, k: int) -> list[np.ndarray]:
+    order = np.argsort(-values, axis=-1, kind="stable")[..., :k]
+    return [np.take_along_axis(values, order, -1), order]
 
 
 def _run_loop(loop: Loop, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -186,10 +203,20 @@ def _run_loop(loop: Loop, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
                 value = value.take(rows, axis=slot.axis)
             chunks.append(value)
         parts.append(run(body, *chunks))
-    combined = []
+    combined: list[np.ndarray] = []
+    places = iter([])  # of the top_k whose values came before
     for result, *pieces in zip(loop.results, *parts, strict=True):
         if result.slot is not None:
             combined.append(np.concatenate(pieces, axis=result.slot.axis))
+        elif result.combine == "top_k" and (order := next(places, None)) is not None:
+            starts = range(0, loop.extent * result.block, loop.chunk * result.block)
+            shifted = [piece + start for piece, start in zip(pieces, starts, strict=True)]
+            combined.append(np.take_along_axis(np.concatenate(shifted, -1), order, -1))
+        elif result.combine == "top_k":
+            joined = np.concatenate(pieces, -1)
+            values, order = _top_k(joined, loop.outputs[len(combined)].dims[-1])
+            combined.append(values)
+            places = iter([order])
         else:
             combine = {"add": np.add, "max": np.maximum, "min": np.minimum, "mul": np.multiply}
             combined.append(combine[result.combine].reduce(pieces))

@@ -166,7 +166,9 @@ REDUCTIONS = [
     Case("Sum", [(5, 3), np.asarray([1, 0], np.int32)], "a b, _ -> ; add a b"),
     Case("Sum", [complexes(5, 1), 0], "a b, _ -> b ; add a"),
     Case("Sum", [reals(5, 3).astype(F32), 0], "a b, _ -> b ; add a"),
-    Case("TopKV2", [(2, 5, 7), 3], "... A, _ -> ... B, ... B"),
+    Case("TopKV2", [(2, 5, 7), 3], "... a, _ -> ... B, ... B ; top_k a"),
+    Case("TopKV2", [ints(4, 5, 17), 6], "... a, _ -> ... B, ... B ; top_k a"),  # with ties
+    Case("TopKV2", [ints(2, 7), 1], "... a, _ -> ... B, ... B ; top_k a"),
     Case("UpperBound", [np.sort(reals(5, 9)), (5, 3)], "a b, a c -> a c ; add b"),
 ]
 

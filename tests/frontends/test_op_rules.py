@@ -142,6 +142,8 @@ def check_law(
                 known = {**dict(zip(tensors, cut, strict=True)), **constants}
                 again = [np.asarray(known[tensor]) for tensor in nodes[-1].inputs]
                 check_law(nodes[-1], again, results, unset, depth - 1)
+        if rule.combine.get(label) == "top_k":
+            parts = [merged_top_k(parts, whole[0].shape[-1], pieces(rule.sizes[label]))]
         for k, result in enumerate(whole):
             if k in unset:
                 continue
@@ -171,11 +173,22 @@ def cut_shape(
     return tuple(sizes)
 
 
+def merged_top_k(
+    parts: Sequence[Sequence[Array]], k: int, cuts: Sequence[tuple[int, int]]
+) -> list[Array]:
+    """The largest of the parts' largest values; of equal ones those that come first."""
+    values = np.concatenate([part[0] for part in parts], -1)
+    shifted = [part[1] + start for part, (start, _) in zip(parts, cuts, strict=True)]
+    places = np.concatenate(shifted, -1).astype(parts[0][1].dtype)
+    order = np.argsort(-values, -1, kind="stable")[..., :k]
+    return [np.take_along_axis(values, order, -1), np.take_along_axis(places, order, -1)]
+
+
 def combined(rule: AxisRule, position: int, label: str, parts: Sequence[Array]) -> Array:
     at = rule.result_axis(position, label)
     if at is not None:
         return np.concatenate(parts, axis=at[0])
-    if label in rule.combine:
+    if label in rule.combine and rule.combine[label] != "top_k":
         return reduce(COMBINE[rule.combine[label]], parts)
     for part in parts[1:]:
         same(part, parts[0], f"{rule}: result {position} without {label}")

@@ -8,15 +8,16 @@ added to, concatenated results are written in place (a TensorArray would hold th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
-from tf_exla.frontends.tf.emit import DEVICE, emit_const, placeholder
+from tf_exla.frontends.tf.chunk_start import Start, on_host
+from tf_exla.frontends.tf.emit import emit_const, placeholder
 from tf_exla.frontends.tf.emitter import Emitter, is_large
+from tf_exla.frontends.tf.top_k import merge_top_k
 from tf_exla.graph import Array, Combine, Graph, Loop, Slot, Tensor
 
 _COMBINE: dict[Combine, str] = {
@@ -36,35 +37,46 @@ def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.
     if full == 1 and loop.remainder is None:
         with emitter.scope():
             return _Chunk(emitter, loop, loop.body, inputs, None, None).run()
-    made = _emit_while(emitter, loop, inputs, full)
+    made: list[tf.Tensor | None] = [
+        _accumulator(emitter, tensor, result.combine)
+        for tensor, result in zip(loop.outputs, loop.results, strict=True)
+    ]
+    first = 0
+    if None in made:  # the first chunk's results are what the others are merged with
+        with emitter.scope():
+            start = Start(emitter, _index_dtype(loop))
+            made = _Chunk(emitter, loop, loop.body, inputs, start, made).run()
+        first = 1
+    if full > first:
+        made = _emit_while(emitter, loop, inputs, (first, full), made)
     if loop.remainder is not None:
         with emitter.scope():
-            start = _Start(emitter, _index_dtype(loop), fixed=full * loop.chunk)
+            start = Start(emitter, _index_dtype(loop), fixed=full * loop.chunk)
             made = _Chunk(emitter, loop, loop.remainder, inputs, start, made).run()
     return made
 
 
 def _emit_while(
-    emitter: Emitter, loop: Loop, inputs: list[tf.Tensor], full: int
+    emitter: Emitter,
+    loop: Loop,
+    inputs: list[tf.Tensor],
+    chunks: tuple[int, int],
+    accumulators: Sequence[tf.Tensor],
 ) -> list[tf.Tensor]:
     index = _index_dtype(loop)
-    accumulators = [
-        _accumulator(emitter, tensor, result.combine)
-        for tensor, result in zip(loop.outputs, loop.results, strict=True)
-    ]
-    initial = [emit_const(emitter.graph, 0, index), *accumulators, *inputs]
+    initial = [emit_const(emitter.graph, chunks[0], index), *accumulators, *inputs]
     cond, body = emitter.child("cond"), emitter.child("body")
     variables = [
         [placeholder(child.graph, t.dtype.name, t.shape, t) for t in initial]
         for child in (cond, body)
     ]
-    limit = emit_const(cond.graph, full, index)
+    limit = emit_const(cond.graph, chunks[1], index)
     more = cond.op("Less", [variables[0][0], limit], {"T": index}).outputs[0]
     i, rest = variables[1][0], variables[1][1:]
     count = len(accumulators)
-    start = _Start(body, index, counter=i, step=loop.chunk)
+    start = Start(body, index, counter=i, step=loop.chunk)
     combined = _Chunk(body, loop, loop.body, rest[count:], start, rest[:count]).run()
-    after = body.op("AddV2", [i, emit_const(body.graph, 1, index)], _on_host(index)).outputs[0]
+    after = body.op("AddV2", [i, emit_const(body.graph, 1, index)], on_host(index)).outputs[0]
     made = emitter.while_loop(
         initial,
         (cond, variables[0], [more]),
@@ -77,8 +89,10 @@ def _emit_while(
     return made[1 : 1 + count]
 
 
-def _accumulator(emitter: Emitter, tensor: Tensor, combine: Combine) -> tf.Tensor:
-    """Make what the first chunk is combined with."""
+def _accumulator(emitter: Emitter, tensor: Tensor, combine: Combine) -> tf.Tensor | None:
+    """Make what the first chunk is combined with; None where nothing would be neutral."""
+    if combine == "top_k":
+        return None
     shape = emit_const(emitter.graph, np.array(tensor.dims, np.int32))
     large = is_large(tensor)
     if combine == "concat":
@@ -104,27 +118,6 @@ def _neutral(combine: Combine, dtype: str) -> Array:
     return np.asarray(value, kind.as_numpy_dtype)
 
 
-@dataclass(frozen=True)
-class _Start:
-    """The first index of a chunk: `counter` * `step`, or `fixed`."""
-
-    emitter: Emitter
-    index: str
-    counter: tf.Tensor | None = None
-    step: int = 0
-    fixed: int = 0
-
-    def at(self, rank: int, slot: Slot) -> tf.Tensor:
-        """Return the position of the chunk in a tensor of `rank` axes: [rank]."""
-        steps = np.zeros(rank, self.index)
-        if self.counter is None:
-            steps[slot.axis] = self.fixed * slot.block
-            return emit_const(self.emitter.graph, steps)
-        steps[slot.axis] = self.step * slot.block
-        unit = emit_const(self.emitter.graph, steps)
-        return self.emitter.op("Mul", [self.counter, unit], _on_host(self.index)).outputs[0]
-
-
 class _Chunk:
     """One run of a loop's body on the chunk at `start`, into `accumulators`.
 
@@ -137,8 +130,8 @@ class _Chunk:
         loop: Loop,
         body: Graph,
         inputs: Sequence[tf.Tensor],
-        start: _Start | None,
-        accumulators: Sequence[tf.Tensor] | None,
+        start: Start | None,
+        accumulators: Sequence[tf.Tensor | None] | None,
     ) -> None:
         self.emitter = emitter
         self.loop = loop
@@ -200,6 +193,9 @@ class _Chunk:
             if output is not tensor:
                 continue
             result, whole = self.loop.results[position], self.loop.outputs[position]
+            if result.combine == "top_k":
+                self._merge_top_k(position)
+                continue
             if result.slot is not None:
                 made = self._write(self.results[position], part, tensor, result.slot)
             else:
@@ -210,6 +206,18 @@ class _Chunk:
             made.set_shape(whole.shape)
             self.results[position] = made
 
+    def _merge_top_k(self, position: int) -> None:
+        """Merge the chunk's largest values and their positions, once both are there."""
+        before = [result.combine for result in self.loop.results[:position]]
+        if before.count("top_k") % 2 == 0:
+            return  # the values: their positions come next
+        assert self.start is not None
+        pair = slice(position - 1, position + 1)
+        tops = self.loop.outputs[pair]
+        offset = self.start.scalar(tops[1].dtype, self.loop.results[position].block)
+        part = self.emitter.values(self.body.outputs[pair])
+        self.results[pair] = merge_top_k(self.emitter, tops, self.results[pair], part, offset)
+
     def _write(
         self, accumulator: tf.Tensor, part: tf.Tensor, tensor: Tensor, slot: Slot
     ) -> tf.Tensor:
@@ -217,7 +225,7 @@ class _Chunk:
         graph, index = self.emitter.graph, self.start.index
         begin = self.start.at(len(tensor.dims), slot)
         size = emit_const(graph, np.array(tensor.dims, index))
-        end = self.emitter.op("AddV2", [begin, size], _on_host(index)).outputs[0]
+        end = self.emitter.op("AddV2", [begin, size], on_host(index)).outputs[0]
         ones = emit_const(graph, np.ones(len(tensor.dims), index))
         attrs: dict[str, Any] = {"T": tensor.dtype, "Index": index}
         masks = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
@@ -262,10 +270,3 @@ def _index_dtype(loop: Loop) -> str:
         for size in tensor.dims
     ]
     return "int64" if max(sizes, default=0) > _INT32_MAX else "int32"
-
-
-def _on_host(index: str) -> dict[str, Any]:
-    attrs: dict[str, Any] = {"T": index}
-    if index == "int64":
-        attrs[DEVICE] = "/device:CPU:0"
-    return attrs

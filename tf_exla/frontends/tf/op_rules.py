@@ -110,7 +110,7 @@ REDUCTIONS: Mapping[str, Rule] = {
     "SoftmaxCrossEntropyWithLogits": "a B, a B -> a, a B",
     "SparseSoftmaxCrossEntropyWithLogits": "a B, a -> a, a B",
     "Sum": reduction("add"),
-    "TopKV2": "... A, _ -> ... B, ... B",
+    "TopKV2": "... a, _ -> ... B, ... B ; top_k a",
     "UpperBound": "a b, a c -> a c ; add b",
 }
 

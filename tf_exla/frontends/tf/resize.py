@@ -49,15 +49,24 @@ def result_shape(node: Node, inputs: Sequence[Tensor], shape: Sequence[int]) -> 
     return list(shape)
 
 
-Change = Callable[[Node, Sequence[Tensor], Sequence[int]], list[int]]
+def count(node: Node, inputs: Sequence[Tensor], shape: Sequence[int]) -> int:
+    """The k of a TopKV2: a chunk may hold fewer elements."""
+    return shape[-1]
 
-OPERANDS: Mapping[str, tuple[int, Change]] = {"Tile": (1, repeats)}
+
+Change = Callable[[Node, Sequence[Tensor], Sequence[int]], list[int] | int]
+
+OPERANDS: Mapping[str, tuple[int, Change]] = {"Tile": (1, repeats), "TopKV2": (1, count)}
 
 
 def resize(
     node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape], shape_operands: frozenset[int]
 ) -> tuple[Node, ...]:
     """Make `node` again on `inputs`, with results of `shapes`, after the constants it needs."""
+    if node.op == "TopKV2":
+        most = inputs[0].dims[-1]
+        k = min(sizes(node.outputs[0])[-1], most)
+        shapes = [(*shape[:-1], k) for shape in shapes if shape is not None]
     outputs = tuple(
         Tensor(tuple(shape), old.dtype, f"{old.name}/chunk", held=old.held)
         for old, shape in zip(node.outputs, shapes, strict=True)

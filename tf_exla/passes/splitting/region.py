@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tf_exla.axis_rule import AxisRule
-from tf_exla.graph import Node, Slot, Tensor
+from tf_exla.graph import Combine, Node, Slot, Tensor
 from tf_exla.op_set import NoRule
 from tf_exla.passes.splitting.index import Index
 
@@ -63,6 +63,13 @@ class Region:
         member = self.members[node]
         found = member.rule.result_axis(position, member.label)
         return None if found is None else Slot(found[0], found[1].block * member.unit)
+
+    def combiner(self, node: Node) -> Combine | None:
+        """Return how the partial results of a member are combined; None: they are not reduced."""
+        member = self.members[node]
+        if any(member.rule.result_axis(k, member.label) for k in range(len(node.outputs))):
+            return None
+        return member.rule.combine[member.label]
 
     def inside(self, node: Node, position: int) -> bool:
         """Return whether an operand comes from a member in the very chunk that is read."""

@@ -50,7 +50,7 @@ def _fresh(node: Node) -> Node:
 
 def resize_loop(ops: OpSet, loop: Loop, chunk: int, parallel: int) -> Loop:
     """Make a loop again with another chunk and its remainder, its bodies without loops."""
-    chunk = min(chunk, loop.extent)
+    chunk = min(max(chunk, loop.least), loop.extent)
     if chunk == loop.chunk and parallel == loop.parallel:
         return loop
     rest = loop.extent % chunk

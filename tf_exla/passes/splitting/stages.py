@@ -117,6 +117,9 @@ def _stage_numbers(index: Index, region: Region) -> dict[Node, int]:
 def _completed(index: Index, region: Region) -> Iterable[Tensor]:
     """Yield what members make and what is read whole, or outside of the region."""
     for node in region.members:
+        if region.combiner(node) == "top_k":
+            yield from node.outputs  # the values and their positions are combined together
+            continue
         for position, tensor in enumerate(node.outputs):
             readers = index.readers.get(tensor, ())
             if tensor in index.outputs:
@@ -172,6 +175,8 @@ def build_loop(index: Index, region: Region, stage: Stage, chunk: int) -> Loop:
     carried.update({stand_in: slot for (_, slot), stand_in in operands.items() if slot})
     nodes = (*constants.values(), *renamed)
     template = Graph(tuple(operands.values()), nodes, stage.results)
+    least = max((_least_chunk(region, node) for node in stage.nodes), default=1)
+    chunk = max(chunk, least)
     rest = region.extent % chunk
     seed = index.producer.get(region.seed)
     return Loop(
@@ -186,6 +191,7 @@ def build_loop(index: Index, region: Region, stage: Stage, chunk: int) -> Loop:
         remainder=cut(index.ops, template, carried, rest) if rest else None,
         slots=tuple(slot for _, slot in operands),
         results=tuple(_result(index, region, tensor) for tensor in stage.results),
+        least=least,
         stage=stage.number,
         template=template,
         carried=MappingProxyType(carried),
@@ -210,4 +216,10 @@ def _result(index: Index, region: Region, tensor: Tensor) -> Result:
         return Result("concat", slot)
     member = region.members[node]
     rule: AxisRule = member.rule
-    return Result(rule.combine[member.label])
+    return Result(rule.combine[member.label], block=member.unit)
+
+
+def _least_chunk(region: Region, node: Node) -> int:
+    if region.combiner(node) != "top_k":
+        return 1
+    return -(-node.outputs[0].dims[-1] // region.members[node].unit)

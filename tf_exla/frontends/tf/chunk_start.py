@@ -1,0 +1,54 @@
+"""Where a chunk begins: in tensors that carry the loop's axis, and as a number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_exla.frontends.tf.emit import DEVICE, emit_const
+from tf_exla.frontends.tf.emitter import Emitter
+from tf_exla.graph import Slot
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first index of a chunk: `counter` * `step`, or `fixed`."""
+
+    emitter: Emitter
+    index: str
+    counter: tf.Tensor | None = None
+    step: int = 0
+    fixed: int = 0
+
+    def at(self, rank: int, slot: Slot) -> tf.Tensor:
+        """Return the position of the chunk in a tensor of `rank` axes: [rank]."""
+        steps = np.zeros(rank, self.index)
+        if self.counter is None:
+            steps[slot.axis] = self.fixed * slot.block
+            return emit_const(self.emitter.graph, steps)
+        steps[slot.axis] = self.step * slot.block
+        unit = emit_const(self.emitter.graph, steps)
+        return self.emitter.op("Mul", [self.counter, unit], on_host(self.index)).outputs[0]
+
+
+    def scalar(self, dtype: str, block: int) -> tf.Tensor:
+        """Return the position as a number, in steps of `block`."""
+        graph = self.emitter.graph
+        if self.counter is None:
+            return emit_const(graph, self.fixed * block, dtype)
+        counter = self.counter
+        if self.index != dtype:
+            attrs = {"SrcT": self.index, "DstT": dtype, "Truncate": False}
+            counter = self.emitter.op("Cast", [counter], attrs).outputs[0]
+        step = emit_const(graph, self.step * block, dtype)
+        return self.emitter.op("Mul", [counter, step], {"T": dtype}).outputs[0]
+
+
+def on_host(index: str) -> dict[str, Any]:
+    attrs: dict[str, Any] = {"T": index}
+    if index == "int64":
+        attrs[DEVICE] = "/device:CPU:0"
+    return attrs
