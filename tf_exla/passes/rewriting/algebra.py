@@ -135,9 +135,7 @@ def _scale(scalar: Tensor, divides: bool) -> Scale | None:
     return Scale(1.0 / number if divides else number)
 
 
-def strip(
-    site: Site, tensor: Tensor, passed: list[Tensor] | None = None
-) -> tuple[Scale, Factor]:
+def strip(site: Site, tensor: Tensor, passed: list[Tensor] | None = None) -> tuple[Scale, Factor]:
     """Take scalars and transposes off a tensor; `passed` gets all tensors on the way."""
     scale, transposed = Scale(), False
     while True:

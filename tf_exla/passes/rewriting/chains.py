@@ -125,7 +125,7 @@ def sum_of_product(site: Site, node: Node) -> Proposals:
         return
     axes, _ = found
     count = len(operand.dims)
-    if not axes or not axes <= {count - 1, count - 2}:
+    if count < 2 or not axes or not axes <= {count - 1, count - 2}:
         return
     tried: set[tuple[Element, ...]] = set()
     for shared in (True, False):

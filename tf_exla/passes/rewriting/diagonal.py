@@ -52,8 +52,11 @@ def diagonal_of_product(site: Site, node: Node) -> Proposals:
         yield Refused(f"the product is {rows} by {columns}: only square ones are read so")
         return
     left, right = pair
-    terms = site.emit("Mul", dense(site, left), dense(site, right.flipped))
-    total = reduce_sum(site, terms, (len(terms.dims) - 1,), keep=False)
+    if left.transposed and not right.transposed:  # both are read along the rows
+        terms, axis = site.emit("Mul", left.tensor, right.tensor), -2
+    else:
+        terms, axis = site.emit("Mul", dense(site, left), dense(site, right.flipped)), -1
+    total = reduce_sum(site, terms, (len(terms.dims) + axis,), keep=False)
     yield scaled(site, total, scale)
 
 
@@ -127,7 +130,7 @@ def _diagonal(site: Site, d: Tensor) -> Tensor:
 
 REWRITES = (
     Rewrite(FAMILY, diagonal_of_diagonal, frozenset({"MatrixDiagPartV3"})),
-    Rewrite(FAMILY, diagonal_of_product, frozenset({"MatrixDiagPartV3"})),
+    Rewrite(FAMILY, diagonal_of_product, frozenset({"MatrixDiagPartV3"}), copies=True),
     Rewrite(FAMILY, plus_diagonal, frozenset({"AddV2", "Sub"})),
     Rewrite(FAMILY, scaled_diagonal, frozenset({"Mul", "Neg", "RealDiv"})),
     Rewrite(FAMILY, sum_of_diagonal, frozenset({"Sum"})),

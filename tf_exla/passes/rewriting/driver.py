@@ -105,9 +105,7 @@ class _Run:
     def _refuse(self, rewrite: Rewrite, node: Node, reason: str) -> None:
         self.refusals.append(Refusal(rewrite.family, rewrite.name, node.name, reason))
 
-    def _judge(
-        self, site: Site, node: Node, rewrite: Rewrite, proposal: Tensor
-    ) -> Graph | Refused:
+    def _judge(self, site: Site, node: Node, rewrite: Rewrite, proposal: Tensor) -> Graph | Refused:
         old = node.outputs[0]
         if (proposal.shape, proposal.dtype) != (old.shape, old.dtype):
             return Refused(f"{proposal} would stand for {old}")
@@ -119,7 +117,7 @@ class _Run:
                     f"it saves no time: what it could remove takes {before:.3g} s, what it would "
                     f"add {after:.3g} s; other readers keep shared results"
                 )
-            if largest(site.made) > largest(gone):
+            if largest(site.made) > max(largest(gone), _read(site) if rewrite.copies else 0):
                 return Refused(
                     f"it would make a tensor of {format_bytes(largest(site.made))} where the "
                     f"largest had {format_bytes(largest(gone))}"
@@ -138,6 +136,19 @@ class _Run:
             )
         )
         return _replace(site, node, proposal, gone)
+
+
+def _read(site: Site) -> int:
+    """Return the bytes of the largest tensor that a proposal reads."""
+    return max(
+        (
+            t.nbytes
+            for node in site.made
+            for t in node.inputs
+            if t in site.producer or t in site.graph.inputs
+        ),
+        default=0,
+    )
 
 
 def _next(graph: Graph, done: set[Node]) -> Node | None:

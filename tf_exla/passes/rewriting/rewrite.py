@@ -31,12 +31,14 @@ class Rewrite:
 
     `family`: the name by which it is switched on and off. `ops`: the ops a pattern may end in.
     `normal`: applied whether or not it saves time: it gives one form to what has several.
+    `copies`: its largest tensor may be as large as what it reads.
     """
 
     family: str
     propose: Propose
     ops: frozenset[str]
     normal: bool = False
+    copies: bool = False
 
     @property
     def name(self) -> str:

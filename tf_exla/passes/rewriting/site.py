@@ -150,4 +150,3 @@ class Site:
 def largest(nodes: Iterable[Node]) -> int:
     """Return the bytes of the largest tensor that nodes make."""
     return max((t.nbytes for node in nodes for t in node.outputs), default=0)
-

@@ -1,0 +1,107 @@
+"""Capture a function, rewrite it, and run both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_exla.check import check_graph
+from tf_exla.frontends.tf.capture import capture
+from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.restore import restore
+from tf_exla.graph import Graph
+from tf_exla.passes.clean import clean
+from tf_exla.passes.rewriting import Rewritten, chosen, rewrite_graph
+
+OPS = TensorFlowOps(threads=2)
+TOLERANCE = {"float64": 1e-12, "float32": 2e-5}  # products are added up in another order
+# What only moves numbers about, or makes them from nothing.
+QUIET = frozenset({"Const", "Reshape", "ExpandDims", "Squeeze"})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A function before and after."""
+
+    before: Graph
+    result: Rewritten
+    concrete: Any
+    functions: Any
+
+    @property
+    def ops(self) -> list[str]:
+        """The ops that compute, in order."""
+        return [node.op for node in self.result.graph.nodes if node.op not in QUIET]
+
+    @property
+    def names(self) -> list[str]:
+        return [one.rewrite for one in self.result.applications]
+
+    @property
+    def reasons(self) -> str:
+        return "\n".join(one.reason for one in self.result.refusals)
+
+    @property
+    def largest(self) -> int:
+        """Elements of the largest tensor that is computed."""
+        return max(t.size for node in self.result.graph.nodes for t in node.outputs)
+
+
+def only(*families: str) -> Mapping[str, bool]:
+    """Switch on these families and no others."""
+    from tf_exla.passes.rewriting import FAMILIES
+
+    return {name: name in families for name in FAMILIES}
+
+
+def rewritten(
+    fn: Callable[..., Any], *args: Any, families: Mapping[str, bool] | bool | None = None
+) -> Outcome:
+    """Rewrite a function; check the graph, and that a second application changes nothing."""
+    concrete = tf.function(fn, autograph=False).get_concrete_function(*args)
+    captured = capture(concrete)
+    before = clean(captured.graph, OPS)
+    rules = chosen(families)
+    result = rewrite_graph(before, OPS, rules)
+    check_graph(result.graph, before)
+    again = rewrite_graph(result.graph, OPS, rules)
+    assert again.graph is result.graph, [one.rewrite for one in again.applications]
+    return Outcome(before, result, concrete, captured)
+
+
+def run(outcome: Outcome, graph: Graph, args: tuple[Any, ...]) -> list[np.ndarray]:
+    """Run a captured graph."""
+    made = restore(
+        graph,
+        name="rewritten",
+        like=outcome.concrete.graph.inputs,
+        jit_compile=None,
+        keep=outcome.functions.functions,
+    )
+    flat = [*args, *outcome.concrete.captured_inputs, *outcome.functions.constants]
+    return [tensor.numpy() for tensor in made(flat)]
+
+
+def check_numbers(
+    fn: Callable[..., Any], *args: Any, families: Mapping[str, bool] | bool | None = None
+) -> Outcome:
+    """Rewrite a function and compare its numbers with the original's."""
+    outcome = rewritten(fn, *args, families=families)
+    values = run(outcome, outcome.result.graph, args)
+    for got, want in zip(values, tf.nest.flatten(fn(*args)), strict=True):
+        want = want.numpy()
+        scale = max(float(np.max(np.abs(want), initial=0.0)), 1e-30)
+        tolerance = TOLERANCE.get(want.dtype.name, 0.0)
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=0, atol=tolerance * scale, equal_nan=True)
+    return outcome
+
+
+def random(*shape: int, dtype: str = "float64", seed: int = 0) -> tf.Tensor:
+    """Return a tensor of normal numbers, another for each shape and seed."""
+    rng = np.random.default_rng([seed, *shape])
+    return tf.constant(rng.standard_normal(shape), dtype)
