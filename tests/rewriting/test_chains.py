@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from rewriting.rewritten import check_numbers, only, random, rewritten
 
+from rewriting.rewritten import check_numbers, only, random, rewritten
 from tf_exla.graph import Tensor
 from tf_exla.passes.rewriting.algebra import Factor
 from tf_exla.passes.rewriting.chain import best_order
@@ -42,8 +42,7 @@ def brute_force(sizes: list[int]) -> int:
 def test_the_order_is_the_best(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes = [int(size) for size in rng.integers(1, 50, rng.integers(3, 8))]
-    pairs = zip(sizes, sizes[1:], strict=False)
-    elements = tuple(Factor(Tensor(pair, "float64")) for pair in pairs)
+    elements = tuple(Factor(Tensor(pair, "float64")) for pair in pairwise(sizes))
     order = best_order(elements, 10**9)
     assert order is not None
     assert order[0, len(elements) - 1].flops == brute_force(sizes)

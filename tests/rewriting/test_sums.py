@@ -9,6 +9,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+
 from rewriting.rewritten import check_numbers, only, random, rewritten
 
 SUMS = only("sums-of-products", "cleanup")

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tf_exla.passes.rewriting import chains, cleanup, diagonal, rank_one, sums
+from tf_exla.passes.rewriting import chains, cleanup, diagonal, distance, rank_one, sums
 from tf_exla.passes.rewriting.rewrite import Rewrite
 
 FAMILIES: Mapping[str, tuple[Rewrite, ...]] = {
     cleanup.FAMILY: cleanup.REWRITES,
     diagonal.FAMILY: diagonal.REWRITES,
+    distance.FAMILY: distance.REWRITES,
     sums.FAMILY: sums.REWRITES,
     rank_one.FAMILY: rank_one.REWRITES,
     chains.FAMILY: chains.REWRITES,
 }
 
-DEFAULTS: Mapping[str, bool] = dict.fromkeys(FAMILIES, True)
-"""Which families are on unless the user says otherwise."""
+DEFAULTS: Mapping[str, bool] = {name: name != distance.FAMILY for name in FAMILIES}
+"""Which families are on unless the user says otherwise: all that lose no accuracy."""
 
 
 def switches(asked: Mapping[str, bool] | bool | None) -> Mapping[str, bool]:
