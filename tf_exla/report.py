@@ -13,6 +13,7 @@ from tf_exla.cost import graph_flops
 from tf_exla.graph import Graph, Loop, Node, Tensor, producers, short_dtype, walk
 from tf_exla.memory import largest_tensors
 from tf_exla.op_set import OpSet
+from tf_exla.passes.rewriting import Application
 from tf_exla.passes.splitting.region import Refusal as RegionRefusal
 from tf_exla.plan import Plan
 
@@ -82,6 +83,25 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class RewriteEntry:
+    """One rewrite that was applied, at `count` nodes; flops and bytes moved of these nodes.
+
+    `rewrites`: the family's name, by which `optimize(..., rewrites=...)` switches it.
+    """
+
+    rewrites: str
+    name: str
+    identity: str
+    count: int
+    nodes: tuple[str, ...]
+    sources: tuple[str, ...]
+    flops_before: int
+    flops: int
+    bytes_before: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class TimelinePoint:
     """The working set in bytes while one node of the plan runs."""
 
@@ -117,6 +137,7 @@ class MemoryReport:
     timeline_before: tuple[TimelinePoint, ...]
     timeline: tuple[TimelinePoint, ...]
     rewrite_seconds: float
+    rewrites: tuple[RewriteEntry, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return every field as plain Python values."""
@@ -165,7 +186,31 @@ def make_report(
         timeline_before=_timeline(plan, before=True),
         timeline=_timeline(plan, before=False),
         rewrite_seconds=plan.seconds,
+        rewrites=_rewrites(plan),
     )
+
+
+def _rewrites(plan: Plan) -> tuple[RewriteEntry, ...]:
+    """Sum up the applications of each rewrite, those that saved most first."""
+    groups: dict[tuple[str, str], list[Application]] = {}
+    for one in plan.applications:
+        groups.setdefault((one.family, one.rewrite), []).append(one)
+    entries = [
+        RewriteEntry(
+            rewrites=family,
+            name=name,
+            identity=group[0].identity,
+            count=len(group),
+            nodes=tuple(one.node for one in group),
+            sources=tuple(dict.fromkeys(one.source for one in group if one.source)),
+            flops_before=sum(one.flops_before for one in group),
+            flops=sum(one.flops for one in group),
+            bytes_before=sum(one.bytes_before for one in group),
+            bytes=sum(one.bytes for one in group),
+        )
+        for (family, name), group in groups.items()
+    ]
+    return tuple(sorted(entries, key=lambda one: one.bytes - one.bytes_before))
 
 
 def _largest(plan: Plan) -> tuple[LargeTensor, ...]:

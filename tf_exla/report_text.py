@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tf_exla.byte_size import format_bytes
@@ -29,6 +30,8 @@ def format_report(report: MemoryReport) -> str:
     )
     console.print(_summary(report))
     console.print(_largest(report))
+    if report.rewrites:
+        console.print(_rewrites(report))
     if report.loops:
         console.print(_loops(report))
     else:
@@ -75,6 +78,26 @@ def _largest(report: MemoryReport) -> Table:
             format_bytes(entry.bytes),
             "yes" if entry.split else "no",
             entry.source,
+        )
+    return table
+
+
+def _rewrites(report: MemoryReport) -> Table:
+    table = _table(
+        "Rewrites", "rewrite", "identity", "At", "MFLOP before", "After", "Moved before", "After",
+        "source",
+    )  # fmt: skip
+    for entry in report.rewrites:
+        more = f" and {len(entry.sources) - 1} more" if len(entry.sources) > 1 else ""
+        table.add_row(
+            f"{entry.name} ({entry.rewrites})",
+            escape(entry.identity),
+            str(entry.count),
+            f"{entry.flops_before / 1e6:.2f}",
+            f"{entry.flops / 1e6:.2f}",
+            format_bytes(entry.bytes_before),
+            format_bytes(entry.bytes),
+            entry.sources[0] + more if entry.sources else "",
         )
     return table
 
