@@ -1,0 +1,1 @@
+"""Experiments with Gaussian processes inside a memory limit."""

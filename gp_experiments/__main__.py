@@ -1,0 +1,24 @@
+"""The command line: `python -m gp_experiments COMMAND`."""
+
+import os
+
+import click
+
+from gp_experiments.bench import bench
+from gp_experiments.demo import demo
+
+COMMANDS = (demo, bench)
+
+
+def main() -> None:
+    """Run one of the commands."""
+    # Before TensorFlow is imported: with oneDNN its CPU allocator never gives back what was freed,
+    # and the process grows beyond what the tensors need. Nothing is lost, oneDNN has no float64.
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    group = click.Group(help="Gaussian processes inside a memory limit.", commands=COMMANDS)
+    group(prog_name="python -m gp_experiments")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""What the README shows works."""
+
+import re
+from pathlib import Path
+
+from fresh_process import run_fresh
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def block(language: str) -> str:
+    """The first code block of a language."""
+    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_example_runs_inside_its_limit_and_stock_does_not() -> None:
+    report = run_fresh(block("python") + "\nsend(optimizer.report.to_dict())")
+    assert report["projected_peak"] <= report["limit"] < report["projected_peak_before"]
+
+
+def test_printed_report_is_of_the_example() -> None:
+    printed = block("text")
+    assert re.search(r'limit="(\d+)MB"', block("python"))[1] + " MB" in printed.splitlines()[0]
+    assert "Projected peak" in printed
+
+
+def test_one_line_runs_the_tests() -> None:
+    # It is what .ci/run extracts and runs.
+    assert len([line for line in README.splitlines() if "-m pytest" in line]) == 1
