@@ -104,7 +104,7 @@ class _Rule:
     shape_operands: frozenset[int]
 
 
-_COMBINES = ("add", "mul", "max", "min", "and", "or", "top_k")
+_COMBINES = ("add", "mul", "max", "min", "and", "or", "argmax", "argmin", "top_k")
 
 
 @lru_cache(maxsize=4096)

@@ -135,15 +135,19 @@ class Slot:
     block: int = 1
 
 
-Combine = Literal["concat", "add", "mul", "max", "min", "and", "or", "top_k"]
+Combine = Literal[
+    "concat", "add", "mul", "max", "min", "and", "or", "argmax", "argmin", "top_k"
+]
+PAIRED: frozenset[Combine] = frozenset({"argmax", "argmin", "top_k"})
+"""Combiners of values together with their positions along the reduced axis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """How the chunks' values of one body output become the loop's output.
 
-    Results of "top_k" come in pairs: the largest values along the last axis, then their positions
-    there, of which one index of the loop has `block`.
+    Results of `PAIRED` combiners come in pairs: the values, then their positions along the axis, of
+    which one index of the loop has `block`.
     """
 
     combine: Combine

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from tf_exla.graph import Graph, Loop, Node, Tensor, consumers, walk
+from tf_exla.graph import PAIRED, Graph, Loop, Node, Tensor, consumers, walk
 from tf_exla.op_set import OpSet
 
 CHAIN_BYTES = 4096
@@ -148,12 +148,12 @@ def _node_count(graph: Graph) -> int:
 def _accumulator_copy(loop: Loop) -> int:
     """The sum of two accumulators may live beside both for a moment.
 
-    To merge two top_k, both are joined, and the largest of them taken.
+    To merge two top_k, both are joined, and the largest of them taken; argmax and argmin compare.
     """
     pairs = zip(loop.outputs, loop.results, strict=True)
     combined = [(tensor.nbytes, result.combine) for tensor, result in pairs]
-    sums = [nbytes for nbytes, combine in combined if combine not in ("concat", "top_k")]
-    merged = [nbytes for nbytes, combine in combined if combine == "top_k"]
+    sums = [nbytes for nbytes, combine in combined if combine not in ("concat", *PAIRED)]
+    merged = [nbytes for nbytes, combine in combined if combine in PAIRED]
     return max(sums, default=0) + 6 * sum(merged)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tf_exla.check import GraphError, check_graph
 from tf_exla.errors import Blocker, MemoryLimitError
@@ -47,11 +47,11 @@ def optimize_graph(
     found = rewrite_graph(cleaned, ops, chosen(options.rewrites))
     rewritten = _checked("rewrite", found.graph, graph)
     held = resident_bytes(rewritten) if resident is None else resident
-    final, splitting = _within(projector, rewritten, limit - held, options)
-    _checked("split", final, graph)
+    within = _within(projector, cleaned, rewritten, limit - held, options)
+    final = _checked("split", within.graph, graph)
     working_set = projector.working_set(final)
     if held + working_set > limit:
-        raise _limit_error(projector, rewritten, splitting, function, limit, held)
+        raise _limit_error(projector, rewritten, within.splitting, function, limit, held)
     return Plan(
         graph=final,
         limit=limit,
@@ -61,9 +61,9 @@ def optimize_graph(
         original=graph,
         projection=projector.project(final),
         projection_before=projector.project(graph),
-        refusals=splitting.refusals,
+        refusals=within.splitting.refusals,
         seconds=time.perf_counter() - started,
-        applications=found.applications,
+        applications=found.applications if within.rewritten else (),
     )
 
 
@@ -75,37 +75,47 @@ def _checked(name: str, graph: Graph, original: Graph) -> Graph:
     return graph
 
 
+@dataclass(frozen=True)
+class _Found:
+    """A split program, and the search it came from; `rewritten`: whether rewrites were applied."""
+
+    graph: Graph
+    splitting: Splitting
+    rewritten: bool
+
+
 def _within(
-    projector: Projector, graph: Graph, budget: int, options: Options
-) -> tuple[Graph, Splitting]:
+    projector: Projector, cleaned: Graph, rewritten: Graph, budget: int, options: Options
+) -> _Found:
     """Return the first form of the program whose split holds the budget; else the smallest.
 
     With the split graph comes the smallest plan of that form: the one that no limit can improve.
     """
-    found: list[tuple[Graph, Splitting]] = []
-    for form in _forms(projector, graph):
+    found: list[_Found] = []
+    for form, applied in _forms(projector, cleaned, rewritten).items():
         splitting = split(projector, form, budget, options)
         if projector.working_set(splitting.graph) <= budget:
-            return splitting.graph, splitting
+            return _Found(splitting.graph, splitting, applied)
         smallest = split(projector, form, 0, options)
         fitted = fit_loops(projector, smallest.graph, budget, options)
         if projector.working_set(fitted) <= budget:
-            return fitted, smallest
-        found.append((smallest.graph, smallest))
-    return min(found, key=lambda one: projector.working_set(one[0]))
+            return _Found(fitted, smallest, applied)
+        found.append(_Found(smallest.graph, smallest, applied))
+    return min(found, key=lambda one: projector.working_set(one.graph))
 
 
-def _forms(projector: Projector, graph: Graph) -> Iterator[Graph]:
-    """Yield the program in forms that can be split further, each at the price of more work."""
-    least = max(projector.working_set(graph) // FRACTION, LEAST)
-    yield graph
-    sunk = sink(graph, least)
-    if sunk is not graph:
-        yield sunk
-    for form in dict.fromkeys((graph, sunk)):
-        lowered = lower(form, projector.ops, least)
-        if lowered is not form:
-            yield lowered
+def _forms(projector: Projector, cleaned: Graph, rewritten: Graph) -> dict[Graph, bool]:
+    """Return forms of the program, and whether they are rewritten; the cheapest to run first.
+
+    A rewrite can tie two axes together (G + transposed G); sinking and lowering cost more work.
+    """
+    least = max(projector.working_set(cleaned) // FRACTION, LEAST)
+    forms = {rewritten: True}
+    forms.setdefault(cleaned, False)
+    forms.setdefault(sink(rewritten, least), True)
+    for form, applied in ((rewritten, True), (cleaned, False)):
+        forms.setdefault(lower(sink(form, least), projector.ops, least), applied)
+    return forms
 
 
 def _limit_error(

@@ -45,8 +45,8 @@ def _lowered(node: Node, ops: OpSet, least: int) -> list[Node] | None:
     if result is None or result.dtype != node.output.dtype or result.shape != node.output.shape:
         return None
     last = writer.nodes[-1]
-    assert last.output is result
-    return [*writer.nodes[:-1], dataclasses.replace(last, outputs=node.outputs)]
+    outputs = tuple(node.output if one is result else one for one in last.outputs)
+    return [*writer.nodes[:-1], dataclasses.replace(last, outputs=outputs)]
 
 
 class Writer:
@@ -88,6 +88,16 @@ def _numpy(dtype: str) -> npt.DTypeLike:
     return "float32" if dtype == "bfloat16" else dtype
 
 
+def _mean(w: Writer, node: Node) -> Tensor | None:
+    """mean x = sum x / count"""
+    x, axes = node.inputs
+    if axes.value is None or not x.dtype.startswith("float") or not node.output.size:
+        return None
+    keep_dims = bool(node.attrs.get("keep_dims", False))
+    total = w.op("Sum", x, axes, keep_dims=keep_dims)
+    return w.op("RealDiv", total, w.const(x.size // node.output.size, x.dtype))
+
+
 # Softmax: the largest number and the sum of a row are results of their own.
 
 
@@ -109,28 +119,27 @@ def _shifted(w: Writer, x: Tensor) -> Tensor:
     return w.op("Sub", x, w.op("Max", x, w.const([-1]), keep_dims=True))
 
 
-# The index of the least or largest number: the first position that holds it. As TensorFlow does,
-# numbers that are no numbers are passed over, and where there is nothing else the index is 0.
+# The index of the least or largest number is combined together with that number. Both must come
+# from one pass: a number that is computed twice need not be equal to itself in the last place.
 
 
-def _arg_reduction(reduce: str, worst: float) -> Callable[[Writer, Node], Tensor | None]:
+def _arg_reduction(op: str) -> Callable[[Writer, Node], Tensor | None]:
     def lowering(w: Writer, node: Node) -> Tensor | None:
-        """argmin x = min {i: x[i] = min x}"""
-        x = node.inputs[0]
-        axes = node.inputs[1].value
-        if axes is None or x.dtype not in ("float32", "float64", "int32", "int64"):
+        """argmin x = the position that comes with min x"""
+        x, axis = node.inputs
+        if axis.value is None or axis.dtype != "int32" or x.dtype not in _ORDERED:
             return None
-        axis = int(axes) % len(x.dims)
-        if x.dtype.startswith("float"):
-            x = w.op("SelectV2", w.op("NotEqual", x, x), w.const(worst, x.dtype), x)
-        along = w.const([axis])
-        best = w.op(reduce, x, along, keep_dims=True)
-        places = w.positions(x.dims[axis], axis, len(x.dims))
-        none = w.const(x.dims[axis], places.dtype)
-        first = w.op("Min", w.op("SelectV2", w.op("Equal", x, best), places, none), along)
-        return w.op("Cast", first, DstT=node.output.dtype)
+        values = Tensor(node.output.shape, x.dtype, f"{w.name}/values")
+        places = Tensor(node.output.shape, node.output.dtype, w.name)
+        w.nodes.append(
+            Node(op, node.inputs, (values, places), name=f"{w.name}/{op}", source=w.source)
+        )
+        return places
 
     return lowering
+
+
+_ORDERED = frozenset({"float32", "float64", "int32", "int64"})
 
 
 # Diagonals and bands: a comparison of the positions of rows and columns.
@@ -203,8 +212,8 @@ def _diag_part(w: Writer, node: Node) -> Tensor | None:
 
 
 LOWERINGS: Mapping[str, Callable[[Writer, Node], Tensor | None]] = {
-    "ArgMax": _arg_reduction("Max", -np.inf),
-    "ArgMin": _arg_reduction("Min", np.inf),
+    "ArgMax": _arg_reduction("MaxWithPosition"),
+    "ArgMin": _arg_reduction("MinWithPosition"),
     "LogSoftmax": _log_softmax,
     "MatrixBandPart": _band_part,
     "MatrixDiag": _diag,
@@ -213,5 +222,6 @@ LOWERINGS: Mapping[str, Callable[[Writer, Node], Tensor | None]] = {
     "MatrixDiagV3": _diag,
     "MatrixSetDiag": _set_diag,
     "MatrixSetDiagV3": _set_diag,
+    "Mean": _mean,
     "Softmax": _softmax,
 }

@@ -68,6 +68,10 @@ class Emitter:
             made = self._while(node)
         elif node.op in ("If", "Case"):
             made = self._choice(node)
+        elif node.op in ("MaxWithPosition", "MinWithPosition"):
+            from tf_exla.frontends.tf.positions import emit_best
+
+            made = emit_best(self, node, self.values(node.inputs))
         else:
             made = self.op(
                 node.op,

@@ -17,8 +17,8 @@ from tensorflow.core.framework import attr_value_pb2
 from tf_exla.frontends.tf.chunk_start import Start, on_host
 from tf_exla.frontends.tf.emit import emit_const, placeholder
 from tf_exla.frontends.tf.emitter import Emitter, is_large
-from tf_exla.frontends.tf.top_k import merge_top_k
-from tf_exla.graph import Array, Combine, Graph, Loop, Slot, Tensor
+from tf_exla.frontends.tf.positions import merge_best, merge_top_k
+from tf_exla.graph import PAIRED, Array, Combine, Graph, Loop, Slot, Tensor
 
 _COMBINE: dict[Combine, str] = {
     "add": "AddV2",
@@ -38,8 +38,8 @@ def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.
         with emitter.scope():
             return _Chunk(emitter, loop, loop.body, inputs, None, None).run()
     made: list[tf.Tensor | None] = [
-        _accumulator(emitter, tensor, result.combine)
-        for tensor, result in zip(loop.outputs, loop.results, strict=True)
+        _accumulator(emitter, tensor, "add" if _is_position(loop, k) else result.combine)
+        for k, (tensor, result) in enumerate(zip(loop.outputs, loop.results, strict=True))
     ]
     first = 0
     if None in made:  # the first chunk's results are what the others are merged with
@@ -89,6 +89,12 @@ def _emit_while(
     return made[1 : 1 + count]
 
 
+def _is_position(loop: Loop, position: int) -> bool:
+    """Return whether a result is the second of a pair."""
+    before = [result.combine in PAIRED for result in loop.results[:position]]
+    return loop.results[position].combine in PAIRED and before.count(True) % 2 == 1
+
+
 def _accumulator(emitter: Emitter, tensor: Tensor, combine: Combine) -> tf.Tensor | None:
     """Make what the first chunk is combined with; None where nothing would be neutral."""
     if combine == "top_k":
@@ -108,11 +114,12 @@ def _accumulator(emitter: Emitter, tensor: Tensor, combine: Combine) -> tf.Tenso
 def _neutral(combine: Combine, dtype: str) -> Array:
     kind = tf.as_dtype(dtype)
     value: Any
-    if combine in ("max", "min"):
+    if combine in ("max", "argmax", "min", "argmin"):
+        largest = combine in ("max", "argmax")
         if kind.is_floating:
-            value = -np.inf if combine == "max" else np.inf
+            value = -np.inf if largest else np.inf
         else:
-            value = kind.min if combine == "max" else kind.max
+            value = kind.min if largest else kind.max
     else:
         value = {"add": 0, "mul": 1, "and": True, "or": False}[combine]
     return np.asarray(value, kind.as_numpy_dtype)
@@ -193,8 +200,8 @@ class _Chunk:
             if output is not tensor:
                 continue
             result, whole = self.loop.results[position], self.loop.outputs[position]
-            if result.combine == "top_k":
-                self._merge_top_k(position)
+            if result.combine in PAIRED:
+                self._merge_pair(position, result.combine)
                 continue
             if result.slot is not None:
                 made = self._write(self.results[position], part, tensor, result.slot)
@@ -206,17 +213,20 @@ class _Chunk:
             made.set_shape(whole.shape)
             self.results[position] = made
 
-    def _merge_top_k(self, position: int) -> None:
-        """Merge the chunk's largest values and their positions, once both are there."""
-        before = [result.combine for result in self.loop.results[:position]]
-        if before.count("top_k") % 2 == 0:
-            return  # the values: their positions come next
+    def _merge_pair(self, position: int, combine: Combine) -> None:
+        """Merge the chunk's values and their positions, once both are there."""
+        if not _is_position(self.loop, position):
+            return
         assert self.start is not None
         pair = slice(position - 1, position + 1)
         tops = self.loop.outputs[pair]
         offset = self.start.scalar(tops[1].dtype, self.loop.results[position].block)
         part = self.emitter.values(self.body.outputs[pair])
-        self.results[pair] = merge_top_k(self.emitter, tops, self.results[pair], part, offset)
+        operands = self.emitter, tops, self.results[pair], part, offset
+        if combine == "top_k":
+            self.results[pair] = merge_top_k(*operands)
+        else:
+            self.results[pair] = merge_best(*operands, largest=combine == "argmax")
 
     def _write(
         self, accumulator: tf.Tensor, part: tf.Tensor, tensor: Tensor, slot: Slot

@@ -148,9 +148,9 @@ def reduction(combine: Combine | None) -> Callable[[Node], str]:
     def rule(node: Node) -> str:
         data, count = node.inputs[0], rank(node.inputs[0])
         keep_dims = bool(node.attrs.get("keep_dims", False))
-        if rank(node.output) == 0:
+        if rank(node.outputs[0]) == 0:
             axes = frozenset(range(count))
-        elif rank(node.output) == count and not keep_dims:
+        elif rank(node.outputs[0]) == count and not keep_dims:
             axes = frozenset()
         else:
             axes = static_axes(node, 1, rank(data), "axes")
@@ -161,7 +161,8 @@ def reduction(combine: Combine | None) -> Callable[[Node], str]:
             for axis, name in enumerate(names)
             if keep_dims or axis not in axes
         ]
-        return arrow([names, "_"], [result], combine, [names[axis] for axis in sorted(axes)])
+        results = [result] * len(node.outputs)
+        return arrow([names, "_"], results, combine, [names[axis] for axis in sorted(axes)])
 
     return rule
 

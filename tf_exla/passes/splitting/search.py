@@ -19,7 +19,7 @@ from tf_exla.passes.splitting.chunks import fastest_chunk, fit_loops, has_loops
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import Refusal, grow
 from tf_exla.passes.splitting.resize import resize_loop
-from tf_exla.passes.splitting.stages import Stages, arrange, rewrite
+from tf_exla.passes.splitting.stages import Stages, arrange, rewrite, unrepeatable
 
 MAX_STEPS = 24
 MAX_DEPTH = 2
@@ -130,6 +130,10 @@ def _candidates(
                 for refusal in region.refusals:
                     refusals[refusal.tensor, refusal.axis, refusal.node] = refusal
                 stages = arrange(index, region, is_large)
+                again = unrepeatable(index, stages)
+                if again is not None:
+                    refusals[again.tensor, again.axis, again.node] = again
+                    continue
                 yield _evaluate(projector, index, stages, is_large, budget, options)
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tf_exla.axis_rule import AxisRule
-from tf_exla.graph import Graph, Loop, Node, Result, Slot, Tensor, topological
+from tf_exla.graph import PAIRED, Graph, Loop, Node, Result, Slot, Tensor, topological
 from tf_exla.passes.splitting.index import Index
-from tf_exla.passes.splitting.region import Region
+from tf_exla.passes.splitting.region import Refusal, Region
 from tf_exla.passes.splitting.resize import cut
 
 Operand = tuple[Tensor, Slot | None]
@@ -48,6 +48,34 @@ class Stages:
                     if tensor in self.region.slots and is_large(tensor):
                         found[tensor] = None
         return list(found)
+
+
+EQUALITY = frozenset({"Equal", "NotEqual"})
+
+
+def unrepeatable(index: Index, stages: Stages) -> Refusal | None:
+    """Refuse a region that tests for equality what it computes again.
+
+    The gradient of a maximum looks for the numbers that are equal to it. A number that is computed
+    again in a chunk of another size may differ in the last place, and would not be found.
+    """
+    region = stages.region
+    for stage in stages.stages:
+        again: set[Tensor] = set()
+        recomputed = set(stage.recomputed)
+        for node in stage.nodes:
+            inside = [
+                tensor for k, tensor in enumerate(node.inputs) if region.inside(node, k)
+            ]
+            affected = [tensor for tensor in inside if tensor in again]
+            if node in recomputed or affected:
+                again.update(node.outputs)
+            mixed = affected and len(inside) < len(node.inputs)
+            if node.op in EQUALITY and mixed and affected[0].dtype.startswith(("float", "bfloat")):
+                axis = region.slots[affected[0]].axis
+                reason = "it is compared for equality there, and would be computed again"
+                return Refusal(affected[0], axis, node, reason)
+    return None
 
 
 def arrange(
@@ -117,7 +145,7 @@ def _stage_numbers(index: Index, region: Region) -> dict[Node, int]:
 def _completed(index: Index, region: Region) -> Iterable[Tensor]:
     """Yield what members make and what is read whole, or outside of the region."""
     for node in region.members:
-        if region.combiner(node) == "top_k":
+        if region.combiner(node) in PAIRED:
             yield from node.outputs  # the values and their positions are combined together
             continue
         for position, tensor in enumerate(node.outputs):

@@ -1,0 +1,124 @@
+"""Every lowering computes what the op computes, also on what is no number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from frontends.op_cases import reals
+
+import tf_exla
+from tf_exla.frontends.tf.capture import capture
+from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.restore import restore
+from tf_exla.graph import Array
+from tf_exla.passes.lowering import LOWERINGS, lower
+
+
+def holes(*shape: int) -> Array:
+    """Ties, and rows of what is no number, of infinities, and of both."""
+    values = np.round(3 * reals(*shape))
+    values[0] = np.nan
+    values[1] = np.inf
+    values[2, ::2] = -np.inf
+    values[3, 1::2] = np.nan
+    return values
+
+
+PROGRAMS: dict[str, tuple[Callable[..., tf.Tensor], Array]] = {
+    "softmax": (tf.nn.softmax, reals(3, 5, 7)),
+    "log_softmax": (tf.nn.log_softmax, 900 * reals(5, 7)),
+    "mean": (lambda x: tf.reduce_mean(x, [0, 2]), reals(3, 5, 7)),
+    "mean of all": (tf.reduce_mean, reals(5, 7)),
+    "mean, kept": (lambda x: tf.reduce_mean(x, 1, keepdims=True), reals(5, 7)),
+    "mean of integers": (lambda x: tf.reduce_mean(x, 1), np.arange(35).reshape(5, 7)),
+    "argmin": (lambda x: tf.argmin(x, 1), holes(9, 7)),
+    "argmax": (lambda x: tf.argmax(x, 1, tf.int32), holes(9, 7)),
+    "argmax of columns": (lambda x: tf.argmax(x, 0), holes(9, 7)),
+    "argmin of one axis of three": (lambda x: tf.argmin(x, -2), np.round(9 * reals(4, 6, 5))),
+    "argmin of integers": (
+        lambda x: tf.argmin(x, 0), np.asarray([[5, 2**31 - 1], [2, 2**31 - 1]], np.int32)),
+    **{
+        f"band {lower} {upper}": (
+            lambda x, b=(lower, upper): tf.linalg.band_part(x, *b), reals(3, 5, 7))
+        for lower in (-1, 0, 2)
+        for upper in (-1, 0, 3, 6)
+    },
+    "set_diag": (lambda x: tf.linalg.set_diag(x, 2 * x[..., 0]), reals(3, 5, 5)),
+    "set_diag of an oblong": (lambda x: tf.linalg.set_diag(x, x[..., 0]), reals(3, 5, 7)),
+    "diag": (tf.linalg.diag, reals(3, 5)),
+    "diag above": (lambda x: tf.linalg.diag(x, k=1), reals(3, 5)),
+    "diag, padded": (lambda x: tf.linalg.diag(x, padding_value=2.0), reals(3, 5)),
+    "diag_part": (tf.linalg.diag_part, holes(7, 7)),
+    "diag_part below": (lambda x: tf.linalg.diag_part(x, k=-1), reals(3, 5, 5)),
+    "eye": (lambda x: x + tf.eye(99, dtype=x.dtype), reals(99, 99)),
+}  # fmt: skip
+UNCHANGED = {"mean of integers", "diag above", "diag, padded", "diag_part below",
+             "set_diag of an oblong", "band -1 -1"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_lowering(name: str) -> None:
+    function, values = PROGRAMS[name]
+    concrete = tf.function(function).get_concrete_function(tf.constant(values))
+    captured = capture(concrete)
+    graph = lower(captured.graph, TensorFlowOps(), 0)
+    assert (graph is captured.graph) == (name in UNCHANGED)
+    left = [node.op for node in graph.nodes if node.op in LOWERINGS]
+    assert not left or name in UNCHANGED
+    (found,) = restore(graph)([tf.constant(values)])
+    expected = function(tf.constant(values))
+    assert found.dtype == expected.dtype
+    # Softmax and mean add in another order than their kernels.
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def extremes(x: tf.Tensor, y: tf.Tensor) -> list[tf.Tensor]:
+    k = x * y + x
+    return [tf.argmin(k, 1), tf.argmax(k, 1, tf.int32), tf.argmax(tf.transpose(k), 0)]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int32"])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_extremes_of_chunks(dtype: str, gaps: bool) -> None:
+    """Ties go to the lower index, across chunks too."""
+    size = 100_003
+    rng = np.random.default_rng(0)
+    x, y = (np.round(3 * rng.standard_normal(shape)) for shape in ((3, 1), (1, size)))
+    if gaps and dtype != "int32":
+        y[0, rng.integers(0, size, size // 2)] = np.nan
+        y[0, : size // 2] = np.nan
+        y[0, size // 3 : size // 2] = np.inf
+        x[0], x[1] = np.nan, np.inf
+    arguments = tf.constant(x, dtype), tf.constant(y, dtype)
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.explain(extremes, *arguments, limit=1)
+    optimized = tf_exla.optimize(extremes, info.value.smallest_limit + 60_000)
+    report = optimized.report(*arguments)
+    assert {result.combine for loop in report.loops for result in loop.results} >= {"argmin"}
+    for found, expected in zip(optimized(*arguments), extremes(*arguments), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("k", [1, 7, 300])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int32"])
+def test_top_k_of_chunks(dtype: str, k: int) -> None:
+    """Equal values keep the order of their indices, and minus infinity is a value like others."""
+    size = 100_003
+    y = np.round(3 * np.random.default_rng(0).standard_normal((1, size)))
+    if dtype != "int32":
+        y[0, : size - k // 2] = -np.inf
+    arguments = tf.constant([[1], [2], [1]], dtype), tf.constant(y, dtype)
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        return tf.math.top_k(x * y, k)
+
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.explain(function, *arguments, limit=1)
+    optimized = tf_exla.optimize(function, info.value.smallest_limit + 60_000)
+    report = optimized.report(*arguments)
+    assert {result.combine for loop in report.loops for result in loop.results} == {"top_k"}
+    for found, expected in zip(optimized(*arguments), function(*arguments), strict=True):
+        np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,98 @@
+"""Values with their positions: the best of each chunk, merged with those of the chunks before.
+
+`MaxWithPosition` and `MinWithPosition` are ours: Max and ArgMax, Min and ArgMin of one operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_exla.frontends.tf.emit import emit_const
+from tf_exla.frontends.tf.emitter import Emitter, is_large
+from tf_exla.graph import Node, Tensor
+
+
+def merge_top_k(
+    emitter: Emitter,
+    tops: Sequence[Tensor],
+    before: Sequence[tf.Tensor | None],
+    part: Sequence[tf.Tensor],
+    offset: tf.Tensor,
+) -> list[tf.Tensor]:
+    """Return values and positions after a chunk that begins at `offset`.
+
+    `tops`: the loop's results. `before`: what the chunks before left; None for the first one. Of
+    equal values TopKV2 takes those that come first: the chunks before this one.
+    """
+    values, places = part
+    kind, index = (tensor.dtype for tensor in tops)
+    rank, large = len(tops[0].dims), is_large(*tops)
+
+    def op(name: str, operands: list[tf.Tensor], attrs: dict[str, Any]) -> list[tf.Tensor]:
+        return list(emitter.op(name, operands, attrs, large=large).outputs)
+
+    (places,) = op("AddV2", [places, offset], {"T": index})
+    if before[0] is not None:
+        axis = emit_const(emitter.graph, np.asarray(rank - 1, np.int32))
+        attrs: dict[str, Any] = {"N": 2, "Tidx": "int32"}
+        (values,) = op("ConcatV2", [before[0], values, axis], {**attrs, "T": kind})
+        (places,) = op("ConcatV2", [before[1], places, axis], {**attrs, "T": index})
+        k = emit_const(emitter.graph, np.asarray(tops[0].dims[-1], np.int32))
+        attrs = {"sorted": True, "T": kind, "Tk": "int32", "index_type": "int32"}
+        values, chosen = op("TopKV2", [values, k], attrs)
+        attrs = {"batch_dims": rank - 1, "Tparams": index, "Tindices": "int32", "Taxis": "int32"}
+        (places,) = op("GatherV2", [places, chosen, axis], attrs)
+    for made, whole in zip((values, places), tops, strict=True):
+        made.set_shape(whole.shape)
+    return [values, places]
+
+
+def merge_best(
+    emitter: Emitter,
+    tops: Sequence[Tensor],
+    before: Sequence[tf.Tensor | None],
+    part: Sequence[tf.Tensor],
+    offset: tf.Tensor,
+    largest: bool,
+) -> list[tf.Tensor]:
+    """Return the best value and its position after a chunk that begins at `offset`.
+
+    A chunk wins only with a better value: of equal ones the first stays.
+    """
+    kind, index = (tensor.dtype for tensor in tops)
+    large = is_large(*tops)
+    places = emitter.op("AddV2", [part[1], offset], {"T": index}, large=large).outputs[0]
+    compare = "Greater" if largest else "Less"
+    better = emitter.op(compare, [part[0], before[0]], {"T": kind}, large=large).outputs[0]
+    made = []
+    for new, old, dtype in ((part[0], before[0], kind), (places, before[1], index)):
+        made += emitter.op("SelectV2", [better, new, old], {"T": dtype}, large=large).outputs
+    for tensor, whole in zip(made, tops, strict=True):
+        tensor.set_shape(whole.shape)
+    return made
+
+
+def emit_best(emitter: Emitter, node: Node, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Emit Max and ArgMax (or Min and ArgMin) of one operand.
+
+    As ArgMax does, pass over what is not a number.
+    """
+    x, axis = inputs
+    values, places = node.outputs
+    largest = node.op == "MaxWithPosition"
+
+    def op(name: str, operands: list[tf.Tensor], attrs: dict[str, Any]) -> tf.Tensor:
+        return emitter.op(name, operands, attrs, large=is_large(*node.inputs)).outputs[0]
+
+    attrs: dict[str, Any] = {"T": values.dtype, "Tidx": "int32", "output_type": places.dtype}
+    position = op("ArgMax" if largest else "ArgMin", [x, axis], attrs)
+    if values.dtype.startswith("float"):
+        worst = np.asarray(-np.inf if largest else np.inf, values.dtype)
+        other = op("NotEqual", [x, x], {"T": values.dtype, "incompatible_shape_error": True})
+        x = op("SelectV2", [other, emit_const(emitter.graph, worst), x], {"T": values.dtype})
+    attrs = {"T": values.dtype, "Tidx": "int32", "keep_dims": False}
+    return [op("Max" if largest else "Min", [x, axis], attrs), position]
