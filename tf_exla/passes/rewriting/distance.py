@@ -226,10 +226,10 @@ def _expanded(site: Site, difference: _Difference, plan: _Layout) -> Tensor:
     if inside:
         wide_b = scaled(site, wide_b, difference.scale)
     squares = product(site, Factor(wide_a), Factor(wide_b, True))
-    if not difference.weights:  # weights may be negative
-        squares = site.emit("Maximum", squares, site.const(0.0, a.dtype))
     if squares.dtype != dtype:
         squares = site.emit("Cast", squares, DstT=dtype)
+    if not difference.weights:  # weights may be negative
+        squares = site.emit("Maximum", squares, site.const(0.0, dtype))
     return squares if inside else scaled(site, squares, difference.scale)
 
 
