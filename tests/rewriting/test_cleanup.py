@@ -39,6 +39,8 @@ def scalar(value: float, dtype: str = "float64") -> tf.Tensor:
         (lambda x: tf.reduce_sum(tf.reshape(x, [-1])), ["Sum"]),
         (lambda x: tf.reduce_sum(tf.transpose(x)), ["Sum"]),
         (lambda x: tf.reduce_sum(tf.transpose(x), keepdims=True), ["Sum"]),
+        (lambda x: x**2, ["Square"]),
+        (lambda x: tf.exp(tf.pow(x, tf.constant([[1.0]], x.dtype))), ["Exp"]),
     ],
 )
 def test_becomes(fn: Callable[..., Any], ops: list[str]) -> None:
@@ -97,6 +99,8 @@ def test_refuses(fn: Callable[..., Any], dtype: str, reason: str) -> None:
         lambda x: tf.reduce_mean(x[:0]),  # NaN
         lambda x: tf.reduce_sum(tf.transpose(x), 0),
         lambda x: tf.transpose(tf.transpose(x[None], [2, 0, 1]), [2, 0, 1]),
+        lambda x: x**3 + tf.abs(x) ** 2.5,
+        lambda x: x ** tf.constant([[[2.0]]], x.dtype),
         lambda x: tf.cast(tf.cast(x, tf.float32), tf.float64),
     ],
 )

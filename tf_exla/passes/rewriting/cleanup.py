@@ -187,6 +187,23 @@ def reduce_of_reshape(site: Site, node: Node) -> Proposals:
     yield reshape(site, total, node.output.dims)
 
 
+def square_of_power(site: Site, node: Node) -> Proposals:
+    """x ** 2 = square(x), x ** 1 = x
+
+    A power rounds as a product does, or once more; TensorFlow's own optimizer makes the same of it.
+    """
+    base, exponent = node.inputs
+    if base.shape != node.output.shape or exponent.value is None or exponent.size != 1:
+        return
+    power = float(exponent.value.reshape(()))
+    if power not in (1.0, 2.0):
+        return
+    if not is_float(base):
+        yield Refused(half_reason(base))
+    else:
+        yield base if power == 1.0 else site.emit("Square", base)
+
+
 def _rewrite(propose: Propose, ops: str, normal: bool = True) -> Rewrite:
     return Rewrite(FAMILY, propose, frozenset(ops.split()), normal)
 
@@ -202,4 +219,5 @@ REWRITES = (
     _rewrite(two_scalars, "Mul Neg", normal=False),
     _rewrite(transposed_operand, "MatMul BatchMatMulV2"),
     _rewrite(reduce_of_reshape, "Sum"),
+    _rewrite(square_of_power, "Pow"),
 )
