@@ -25,12 +25,14 @@ class Case:
 
     `factor`: the limit is the stock's projected peak divided by it.
     `rtol`: chunked sums add in another order; float32 and ill-conditioned steps amplify that.
+    `rewritten`: the rewrites alone hold the limit, without a loop.
     """
 
     name: str
     make: Callable[[], Made]
     factor: float = 10.0
     rtol: float = 1e-7
+    rewritten: bool = False
 
 
 def normal(*shape: int, seed: int = 0, dtype: str = "float64") -> tf.Tensor:
@@ -431,7 +433,11 @@ CASES: Sequence[Case] = (
 
 GPFLOW_CASES: Sequence[Case] = (
     *(
-        Case(f"GPflow {name} and gradients", gpflow_kernel(lambda k, n=name: getattr(k, n)(), True))
+        Case(
+            f"GPflow {name} and gradients",
+            gpflow_kernel(lambda k, n=name: getattr(k, n)(), True),
+            rewritten=name == "Linear",
+        )
         for name in ("SquaredExponential", "Matern12", "Matern32", "Matern52", "RationalQuadratic",
                      "Cosine", "Linear", "Polynomial", "ArcCosine")
     ),

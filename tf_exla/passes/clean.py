@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from tf_exla.graph import Graph, Node, Tensor
+from tf_exla.graph import Graph, Loop, Node, Tensor
 from tf_exla.op_set import OpSet
 
 _IDENTITIES = frozenset({"Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot"})
@@ -17,12 +17,27 @@ _SHAPE_IDENTITIES = frozenset({"Reshape", "BroadcastTo", "ExpandDims", "Squeeze"
 def clean(graph: Graph, ops: OpSet) -> Graph:
     """Remove what computes nothing, and merge pure nodes that compute the same.
 
-    - `Identity(x) -> x`, `IdentityN(x, y) -> x, y`, `Reshape(x, shape(x)) -> x`, `BroadcastTo(x, shape(x)) -> x`
+    - `Identity(x) -> x`, `IdentityN(x, y) -> x, y`
+    - `Reshape(x, shape(x)) -> x`, `BroadcastTo(x, shape(x)) -> x`
     - two pure nodes with the same op, attributes and inputs -> one
     - pure nodes that nobody reads -> none
+
+    In sub-graphs too: what a loop passes on unchanged is then one tensor.
     """
-    merged = _merge(graph)
-    return _drop_dead(merged)
+    return _drop_dead(_merge(_clean_subgraphs(graph, ops)))
+
+
+def _clean_subgraphs(graph: Graph, ops: OpSet) -> Graph:
+    nodes = []
+    for node in graph.nodes:
+        if not isinstance(node, Loop):
+            subs = {key: clean(sub, ops) for key, sub in node.subgraphs}
+            if any(subs[key] is not sub for key, sub in node.subgraphs):
+                node = dataclasses.replace(node, attrs={**node.attrs, **subs})
+        nodes.append(node)
+    if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
+        return graph
+    return graph.replace(nodes=tuple(nodes))
 
 
 def _merge(graph: Graph) -> Graph:

@@ -104,7 +104,8 @@ class Program:
 
     @cached_property
     def _plain(self) -> Restored:
-        if self.plan is self.recording_plan:
+        # Not asked for where it is not made: it may need more than the limit.
+        if self.plan is self.__dict__.get("recording_plan"):
             return self._recording
         return self._restore(self.plan)
 

@@ -1,0 +1,176 @@
+"""Programs whose large tensors live in, before and after loops and branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+from programs import normal, rbf
+
+Program = tuple[Callable[..., Any], Sequence[Any]]
+X, V = normal(1201, 3), normal(1201, 1)
+
+
+def repeat(times: int, step: Callable[..., Any], start: Any) -> Any:
+    return tf.while_loop(lambda i, *_: i < times, step, (tf.constant(0), start))[1]
+
+
+def used_after() -> Program:
+    """K in the loop and after it."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        k = rbf(x, x)
+        w = repeat(3, lambda i, w: (i + 1, tf.tanh(tf.matmul(k, w))), v)
+        return w, tf.reduce_sum(k, 0), tf.matmul(k, w)
+
+    return function, (X, V)
+
+
+def passed_out() -> Program:
+    """K is a variable of the loop by name, and its value is read after it."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        k = rbf(x, x)
+        start = (tf.constant(0), k, v)
+        after = tf.while_loop(
+            lambda i, k, w: i < 3, lambda i, k, w: (i + 1, k, tf.tanh(tf.matmul(k, w))), start
+        )
+        return tf.reduce_sum(after[1], 1), after[2]
+
+    return function, (X, V)
+
+
+def nested() -> Program:
+    """A loop in a loop; K is the same in both."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        k = rbf(x, x)
+
+        def outer(i: tf.Tensor, w: tf.Tensor) -> Any:
+            return i + 1, repeat(2, lambda j, u: (j + 1, tf.tanh(tf.matmul(k, u))), w)
+
+        return repeat(2, outer, v)
+
+    return function, (X, V)
+
+
+def changing() -> Program:
+    """Another K in each iteration; it exists in the body only."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        def step(i: tf.Tensor, w: tf.Tensor) -> Any:
+            k = rbf(x, x, 1.0 + tf.cast(i, x.dtype))
+            return i + 1, tf.tanh(tf.matmul(k, w))
+
+        return repeat(3, step, v)
+
+    return function, (X, V)
+
+
+def two_kernels() -> Program:
+    """Two loops, one kernel each; the second starts from the first one's result."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        k = rbf(x, x)
+        w = repeat(2, lambda i, w: (i + 1, tf.tanh(tf.matmul(k, w))), v)
+        m = rbf(x + w, x)
+        return repeat(2, lambda i, w: (i + 1, tf.tanh(tf.matmul(m, w))), w)
+
+    return function, (X, V)
+
+
+def in_condition() -> Program:
+    """The condition reads a number made of K."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        k = rbf(x, x)
+        bound = tf.reduce_sum(k) / 1e5
+        return tf.while_loop(
+            lambda i, w: tf.logical_and(i < 3, tf.reduce_sum(w) < 1e3 * bound),
+            lambda i, w: (i + 1, tf.tanh(tf.matmul(k, w))),
+            (tf.constant(0), v),
+        )
+
+    return function, (X, V)
+
+
+def branches() -> Program:
+    """A kernel in each branch."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        return tf.cond(
+            tf.reduce_sum(v) > 0,
+            lambda: tf.matmul(rbf(x, x), v),
+            lambda: tf.matmul(rbf(x, x, 2.0), v) + 1,
+        )
+
+    return function, (X, V)
+
+
+def branch_in_loop() -> Program:
+    """A branch in a loop, and a function of its own in it."""
+    inner = tf.function(lambda x, w: tf.matmul(rbf(x, x), w), autograph=False)
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        def step(i: tf.Tensor, w: tf.Tensor) -> Any:
+            return i + 1, tf.cond(i % 2 > 0, lambda: tf.tanh(inner(x, w)), lambda: -w)
+
+        return repeat(4, step, v)
+
+    return function, (X, V)
+
+
+def switch() -> Program:
+    """One of three kernels."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        which = tf.cast(tf.reduce_sum(tf.abs(v)), tf.int32) % 3
+        kernels = [lambda s=s: tf.matmul(rbf(x, x, s), v) for s in (0.5, 1.0, 2.0)]
+        return tf.switch_case(which, kernels)
+
+    return function, (X, V)
+
+
+def with_variable() -> Program:
+    """The lengthscale is a variable that the loop reads, and another one that it writes."""
+    lengthscale, count = tf.Variable(1.5, dtype=tf.float64), tf.Variable(0, dtype=tf.int64)
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        k = rbf(x, x, lengthscale)
+        count.assign(0)
+
+        def step(i: tf.Tensor, w: tf.Tensor) -> Any:
+            count.assign_add(1)
+            return i + 1, tf.tanh(tf.matmul(k, w))
+
+        w = repeat(3, step, v)
+        return w, count.read_value()
+
+    return function, (X, V)
+
+
+def random_kernel() -> Program:
+    """A random matrix that is drawn once must not be drawn again in the loop."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        noise = tf.random.stateless_normal([1201, 1201], [1, 2], dtype=tf.float64)
+        k = rbf(x, x) + 0.1 * noise
+        return repeat(3, lambda i, w: (i + 1, tf.tanh(tf.matmul(k, w))), v)
+
+    return function, (X, V)
+
+
+PROGRAMS: dict[str, tuple[Callable[[], Program], float]] = {
+    "used after": (used_after, 8),
+    "passed out": (passed_out, 8),
+    "nested": (nested, 8),
+    "changing": (changing, 8),
+    "two kernels": (two_kernels, 8),
+    "in condition": (in_condition, 8),
+    "branches": (branches, 8),
+    "branch in loop": (branch_in_loop, 8),
+    "switch": (switch, 8),
+    "with variable": (with_variable, 8),
+    "random kernel": (random_kernel, 2),
+}

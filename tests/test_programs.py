@@ -1,0 +1,29 @@
+"""The promise and the numbers on programs that people run: see `programs.py`.
+
+Each batch runs in a fresh process. measured <= projected <= limit, the limit 5 to 20 times below
+what the program needs on its own (less where a matrix must exist whole, as a Cholesky's does).
+"""
+
+from __future__ import annotations
+
+import pytest
+from fresh_process import run_fresh
+from programs import ALL, CASES, GPFLOW_CASES
+from programs_check import check_cases
+
+SIZE = 14
+BATCHES = [
+    [case.name for case in cases[first : first + SIZE]]
+    for cases in (CASES, GPFLOW_CASES)
+    for first in range(0, len(cases), SIZE)
+]
+
+
+@pytest.mark.parametrize("names", BATCHES, ids=lambda names: f"{names[0]} to {names[-1]}")
+def test_programs(names: list[str]) -> None:
+    found = run_fresh(check_cases, names)
+    assert [one["name"] for one in found] == names
+    for one in found:
+        assert one["measured"] <= one["projected"] <= one["limit"], one
+        assert one["worst"] <= 1, one
+        assert one["loops"] or ALL[one["name"]].rewritten, one
