@@ -150,17 +150,6 @@ def with_variable() -> Program:
     return function, (X, V)
 
 
-def random_kernel() -> Program:
-    """A random matrix that is drawn once must not be drawn again in the loop."""
-
-    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
-        noise = tf.random.stateless_normal([1201, 1201], [1, 2], dtype=tf.float64)
-        k = rbf(x, x) + 0.1 * noise
-        return repeat(3, lambda i, w: (i + 1, tf.tanh(tf.matmul(k, w))), v)
-
-    return function, (X, V)
-
-
 PROGRAMS: dict[str, tuple[Callable[[], Program], float]] = {
     "used after": (used_after, 8),
     "passed out": (passed_out, 8),
@@ -172,5 +161,4 @@ PROGRAMS: dict[str, tuple[Callable[[], Program], float]] = {
     "branch in loop": (branch_in_loop, 8),
     "switch": (switch, 8),
     "with variable": (with_variable, 8),
-    "random kernel": (random_kernel, 2),
 }
