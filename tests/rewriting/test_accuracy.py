@@ -1,0 +1,28 @@
+"""No rewrite that is on by default is much less accurate than the program it starts from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rewriting.accuracy import CASES, MOST, Row, rows
+from tf_exla.passes.rewriting import DEFAULTS, FAMILIES
+
+TABLE = Path(__file__).parents[2] / "docs" / "accuracy.md"
+
+
+def test_errors_are_those_of_the_original() -> None:
+    found = list(rows())
+    assert {row.case.family for row in found} == set(FAMILIES)
+    worse = [row for row in found if row.ratio > MOST]
+    assert {row.case.family for row in worse} == {"naive-distance"}, worse
+    assert not DEFAULTS["naive-distance"]
+
+
+def test_the_ratio_is_of_errors_beyond_rounding() -> None:
+    assert Row(CASES[0], "float64", (1e-10, 3e-10), (0.0, 0.0)).ratio == 3.0
+    assert Row(CASES[0], "float64", (0.0, 1e-16), (0.0, 0.0)).ratio < 1
+
+
+def test_the_table_lists_every_case() -> None:
+    text = TABLE.read_text()
+    assert text.count("\n| ") == 1 + 2 * len(CASES)
