@@ -20,6 +20,7 @@ from tensorflow.python.ops import control_flow_util, resource_variable_ops
 from tf_exla.frontends.tf import signature
 from tf_exla.frontends.tf.program import OPS, Program, Settings
 from tf_exla.frontends.tf.request import Limit, Request, device
+from tf_exla.frontends.tf.saving import Saveable
 from tf_exla.report import MemoryReport, make_report
 
 # Specialisations that one function keeps, the least recently used dropped first.
@@ -41,7 +42,7 @@ def _compiled_whole() -> bool:
     return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
 
 
-class OptimizedFunction:
+class OptimizedFunction(Saveable):
     """A function with the signature, results and effects of `fn`, and a peak below a limit.
 
     It is traced and specialised as a `tf.function` is; where the signature leaves sizes open it is
