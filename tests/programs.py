@@ -419,7 +419,7 @@ CASES: Sequence[Case] = (
     Case("causal attention and gradients", attention(1, 2, 900, 900, "causal", True), 10),
     Case("band-part attention", attention(1, 2, 900, 900, "band"), 10),
     Case("padded attention and gradients", attention(2, 2, 701, 701, "padding", True), 10),
-    Case("attention, one long row", attention(1, 1, 2, 300_007), 1.2),
+    Case("attention, one long row", attention(1, 1, 2, 300_007), 1.6),
     Case("Keras MultiHeadAttention", keras_attention, 10),
     Case("transformer train step", transformer_step, 5, rtol=1e-3),
     Case("conjugate gradients", conjugate_gradients, 10),

@@ -1,0 +1,72 @@
+"""Sinking: which producers move into a While, and what stays outside."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from core.toy import Builder, ToyOps
+from tf_exla.check import check_graph
+from tf_exla.graph import Graph, Node, Tensor, const
+from tf_exla.memory import Projector
+from tf_exla.passes.sinking import sink
+
+N = 300
+LARGE = 10_000
+
+
+def loop(inputs: list[Tensor], reads_in_condition: bool = False) -> Node:
+    """`while ...: v = K v`, the variables (v, K)."""
+    v, k = (Tensor(t.shape, t.dtype, f"body/{t.name}") for t in inputs)
+    after = Tensor(v.shape, v.dtype, "body/Kv")
+    body = Graph((v, k), (Node("MatMul", (k, v), (after,)),), (after, k))
+    v, k = (Tensor(t.shape, t.dtype, f"cond/{t.name}") for t in inputs)
+    more = const(np.array(False))
+    nodes, output = (more,), more.output
+    if reads_in_condition:
+        row = Tensor((N,), "float64", "cond/sum")
+        nodes, output = (Node("Sum", (k,), (row,), {"axis": 0}),), row
+    cond = Graph((v, k), nodes, (output,))
+    outputs = tuple(Tensor(t.shape, t.dtype, f"after/{t.name}") for t in inputs)
+    return Node("While", tuple(inputs), outputs, {"cond": cond, "body": body}, name="while")
+
+
+def program(stateful: bool = False, **how: bool) -> tuple[Graph, Node]:
+    b = Builder()
+    x, v = b.input(N, 2), b.input(N, 1)
+    d = b.op("MatMul", x, b.op("Transpose", x))
+    k = b.op("Exp", d, stateful=stateful)
+    node = loop([v, k], **how)
+    b.nodes.append(node)
+    column = b.op("Sum", node.outputs[1], axis=0)
+    return b.graph(node.outputs[0], column), node
+
+
+def ops_in_body(graph: Graph) -> list[str]:
+    (node,) = (node for node in graph.nodes if node.op == "While")
+    body = node.attrs["body"]
+    assert isinstance(body, Graph)
+    return [inner.op for inner in body.nodes]
+
+
+def test_producers_move_and_later_readers_read_what_went_in() -> None:
+    graph, _ = program()
+    sunk = sink(graph, LARGE)
+    check_graph(sunk, graph)
+    assert ops_in_body(sunk) == ["MatMul", "Exp", "MatMul"]
+    # The column sums need K once more, outside.
+    assert [node.op for node in sunk.nodes] == ["Transpose", "MatMul", "Exp", "While", "Sum"]
+    assert sunk.nodes[-1].inputs == sunk.nodes[2].outputs
+
+
+def test_what_stays() -> None:
+    for graph in (program(stateful=True)[0], program(reads_in_condition=True)[0]):
+        assert sink(graph, LARGE) is graph
+    graph, _ = program()
+    assert sink(graph, 10**9) is graph
+
+
+def test_what_no_iteration_changes_is_held_once() -> None:
+    graph, node = program()
+    step = Projector(ToyOps()).project(graph).steps[graph.nodes.index(node)]
+    size = N * N * 8
+    assert size < step.bytes < size + 50_000
