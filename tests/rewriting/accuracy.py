@@ -57,18 +57,31 @@ class Row:
         return max(new / max(old, floor) for old, new in pairs)
 
 
-def _near(rng: np.random.Generator, offset: float, gap: float = 1e-4) -> np.ndarray:
+def _near(rng: np.random.Generator, offset: float, gap: float) -> np.ndarray:
     """Return points of which every second is nearly the one before."""
     x = rng.standard_normal((200, 3)) + offset
     x[1::2] = x[::2] + gap * rng.standard_normal((100, 3))
     return x
 
 
+def _pairs(offset: float, gap: float) -> Inputs:
+    """Return clouds that share their points, and have others nearly equal."""
+
+    def make(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+        x = _near(rng, offset, gap)
+        return x, x[::-1]
+
+    return make
+
+
 INPUTS: dict[str, Inputs] = {
-    "points around the origin": lambda rng: (_near(rng, 0)[::2], rng.standard_normal((150, 3))),
-    "nearly equal points": lambda rng: (_near(rng, 0), _near(rng, 0)[::-1] * 1.001),
-    "points 1000 from the origin": lambda rng: (_near(rng, 1e3), _near(rng, 1e3)[::-1]),
-    "points 1e-6 apart": lambda rng: (_near(rng, 0, 1e-6), _near(rng, 0, 1e-6)[::-1]),
+    "points around the origin": lambda rng: (
+        rng.standard_normal((100, 3)),
+        rng.standard_normal((150, 3)),
+    ),
+    "nearly equal points": _pairs(0, 1e-4),
+    "points 1e-6 apart": _pairs(0, 1e-6),
+    "points 1000 from the origin": _pairs(1e3, 1e-4),
     "a column of 100,000 around 1e4": lambda rng: (rng.standard_normal((100_000, 2)) + 1e4,),
     "sizes from 1e-6 to 1e6": lambda rng: tuple(
         rng.standard_normal(shape) * 10.0 ** rng.integers(-6, 7, shape)

@@ -170,6 +170,15 @@ def test_static_scalars_that_change_what_is_finite_stay(scalar: float) -> None:
     assert not outcome.result.applications
 
 
+def test_static_scalars_that_multiply_to_infinity_stay() -> None:
+    def fn(k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+        for _ in range(4):
+            k = tf.constant(1e100, tf.float64) * tf.transpose(k)
+        return (1e-200 * k) @ v
+
+    check_numbers(fn, 1e-150 * random(60, 50), random(50, 1), families=CHAINS)
+
+
 def test_scalar_of_rank_one_and_two() -> None:
     k, v = random(60, 50), random(50, 1)
     for s in (tf.constant([2.0], tf.float64), tf.constant([[2.0]], tf.float64)):

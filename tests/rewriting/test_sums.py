@@ -71,6 +71,7 @@ def test_gradient_of_a_gram_matrix() -> None:
         (lambda a, b, c: a @ c + b @ c, [(1, M), (1, M), (M, N)]),
         (lambda a, b, c: a @ c + c @ b, [(M, M), (M, M), (M, M)]),
         (lambda a, b, c: a @ c + b @ t(c), [(M, M), (M, M), (M, M)]),
+        (lambda a, b, c: tf.add_n([a @ c, a @ c, b @ c]), [(M, M), (M, M), (M, N)]),
         (lambda a, b, c: (a @ c) * (b @ c), [(M, M), (M, M), (M, M)]),
         (lambda a, b, c: a @ t(c) + t(c) @ b + c @ b, [(M, M), (M, M), (M, M)]),
     ],
@@ -163,6 +164,8 @@ def test_rank_one_refuses(fn: Callable[..., Any], shapes: list[Any], reason: str
         (lambda x, y, c: x @ t(y) + c, [(60, 2), (50, 2), (3, 60, 1)]),  # the sum is a batch
         (lambda x, y, c: x @ t(y) + c, [(60, 2), (60, 2), (60,)]),  # square: rows, not columns
         (lambda x, y, c: x @ t(y) + c, [(1, 2), (60, 2), (1, 1)]),
+        (lambda x, y, c: x @ t(y) + x @ t(y) + c, [(60, 2), (50, 2), (60, 1)]),  # one term twice
+        (lambda x, y, c: x @ t(y) + c + c + c, [(60, 2), (50, 2), (60, 1)]),
         (lambda x, y, c: x @ t(y) * c, [(60, 2), (50, 2), (60, 1)]),
         (lambda x, y, c: x @ t(y) + c, [(1, 2), (50, 2), (60, 1)]),  # the product is broadcast
     ],

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tf_exla.graph import Node, Tensor
-from tf_exla.passes.rewriting.site import Site
+from tf_exla.passes.rewriting.site import CannotMake, Site
 
 FLOATS = frozenset({"float32", "float64"})
 PRODUCTS = frozenset({"MatMul", "BatchMatMulV2"})
@@ -164,6 +164,8 @@ def scaled(site: Site, tensor: Tensor, scale: Scale) -> Tensor:
     """Return scale · tensor."""
     if scale.is_one:
         return tensor
+    if not is_usable(scale.number, tensor.dtype):
+        raise CannotMake(f"the scalars multiply to {scale.number}, zero or far from one")
     if scale.number == -1.0 and not scale.times and not scale.over:
         return site.emit("Neg", tensor)
     dtype = tensor.dtype

@@ -49,7 +49,7 @@ def _with_columns(site: Site, node: Node, found: list[Term]) -> Proposals:
     rows = [term for term in found if _vector(out, term.tensor, -1)]
     if not columns and not rows:
         return
-    for term in found:
+    for position, term in enumerate(found):
         scale, factor = strip(site, term.tensor)
         pair = as_product(site, factor.tensor)
         if pair is None or factor.shape != out.dims:
@@ -67,9 +67,10 @@ def _with_columns(site: Site, node: Node, found: list[Term]) -> Proposals:
                 "copying them would cost what the sums do"
             )
             continue
-        done = {term, *columns, *rows}
+        done = {*columns, *rows}
+        rest = [one for at, one in enumerate(found) if at != position and one not in done]
         total = _augmented(site, left, right, term.scale * scale, columns, rows)
-        yield add_terms(site, total, [one for one in found if one not in done])
+        yield add_terms(site, total, rest)
 
 
 def _vector(out: Tensor, tensor: Tensor, axis: int) -> bool:
