@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,15 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class CostlyOp:
+    """How many nodes of one op take at least 1 % of the flops each; a loop's body counts once."""
+
+    op: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
 class RewriteEntry:
     """One rewrite that was applied, at `count` nodes; flops and bytes moved of these nodes.
 
@@ -138,6 +148,7 @@ class MemoryReport:
     timeline: tuple[TimelinePoint, ...]
     rewrite_seconds: float
     rewrites: tuple[RewriteEntry, ...] = ()
+    costly: tuple[CostlyOp, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return every field as plain Python values."""
@@ -187,7 +198,27 @@ def make_report(
         timeline=_timeline(plan, before=False),
         rewrite_seconds=plan.seconds,
         rewrites=_rewrites(plan),
+        costly=_costly(plan, ops),
     )
+
+
+def _costly(plan: Plan, ops: OpSet) -> tuple[CostlyOp, ...]:
+    least = graph_flops(ops, plan.original) / 100
+
+    def count(graph: Graph, times: int) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for node in graph.nodes:
+            if isinstance(node, Loop):
+                found += count(node.body, times * (node.extent // node.chunk))
+            elif node.subgraphs:
+                for _, sub in node.subgraphs:
+                    found += count(sub, times)
+            elif times * ops.flops(node) > least:
+                found[node.op] += 1
+        return found
+
+    before, after = count(plan.original, 1), count(plan.graph, 1)
+    return tuple(CostlyOp(op, before[op], after[op]) for op in sorted({*before, *after}))
 
 
 def _rewrites(plan: Plan) -> tuple[RewriteEntry, ...]:

@@ -29,6 +29,9 @@ def format_report(report: MemoryReport) -> str:
         f"(rewritten in {report.rewrite_seconds:.2f} s)"
     )
     console.print(_summary(report))
+    if report.costly:
+        counts = ", ".join(f"{one.op} {one.before} -> {one.after}" for one in report.costly)
+        console.print(f"Nodes of at least 1 % of the flops each: {counts}")
     console.print(_largest(report))
     if report.rewrites:
         console.print(_rewrites(report))

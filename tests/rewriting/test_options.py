@@ -66,6 +66,19 @@ def test_the_report_lists_what_was_applied() -> None:
     assert report.to_dict()["rewrites"]
 
 
+def test_the_report_counts_costly_nodes() -> None:
+    def gradient(a: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(a)
+            loss = tf.reduce_sum(tf.sin(tf.matmul(a, a, transpose_b=True)) * g)
+        return tape.gradient(loss, a)
+
+    report = tf_exla.explain(gradient, random(100, 900), random(100, 100), limit="1GB")
+    (products,) = [one for one in report.costly if one.op == "MatMul"]
+    assert (products.before, products.after) == (3, 2)
+    assert "MatMul 3 -> 2" in str(report)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_identity_is_one_line(name: str) -> None:
     for rewrite in FAMILIES[name]:
