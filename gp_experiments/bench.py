@@ -1,101 +1,167 @@
-"""Memory and time of SGPR's loss and gradients: stock TensorFlow and inside a limit."""
+"""SGPR's loss and gradients, stock against optimized: time interleaved, peak in a fresh process."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
-from gp_experiments.fresh_process import FRUGAL, QUICK, call_fresh
+from gp_experiments.fresh_peak import ENVIRONMENT
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the table: sizes, the limit, and how often both are timed (stock: 0 is never)."""
+
+    points: int
+    inducing: int
+    limit: str
+    rounds: int
+    stock: bool = True
+
+
+CASES = (
+    Case(50_000, 200, "60MB", 5),
+    Case(200_000, 500, "600MB", 3),
+    Case(200_000, 500, "200MB", 3),
+    Case(1_000_000, 1_000, "2GB", 1, stock=False),
+)
 
 
 @click.command()
-@click.option("-n", "--num-data", default=200_000, show_default=True, type=click.IntRange(1))
-@click.option("-m", "--num-inducing", default=500, show_default=True, type=click.IntRange(1))
-@click.option("--limit", default="600MB", show_default=True, help='A size, such as "600MB".')
-@click.option("--stock/--no-stock", default=True, show_default=True, help="Run stock, too.")
-@click.option("--repeats", default=3, show_default=True, type=click.IntRange(1))
-def bench(num_data: int, num_inducing: int, limit: str, stock: bool, repeats: int) -> None:
-    """Measure one SGPR loss with gradients, stock and limited.
+@click.option("--quick", is_flag=True, help="Only the smallest case.")
+@click.option(
+    "--output",
+    default="results/bench",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+)
+def bench(quick: bool, output: Path) -> None:
+    """Measure SGPR's loss and gradients in time and memory, stock and optimized."""
+    output.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    rows = []
+    for case in CASES[:1] if quick else CASES:
+        console.print(f"N={case.points:,}, M={case.inducing:,}, limit {case.limit} ...")
+        record = {**asdict(case), **_fresh(case, "peak"), **_fresh(case, "time")}
+        with (output / "records.jsonl").open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        rows.append(table_row(record))
+    table = "\n".join([*HEADER, *rows])
+    (output / "table.md").write_text(table + "\n")
+    console.print(table, soft_wrap=True)
 
-    Made-up data with three inputs, float64. Peaks are each measured in a fresh process, times in
-    one process in turns.
-    """
+
+HEADER = (
+    "| N | M | limit | stock: projected peak | seconds | projected | measured | seconds | ratio |",
+    "|---|---|---|---|---|---|---|---|---|",
+)
+
+
+def table_row(record: dict[str, Any]) -> str:
+    """Format one record as a row of a Markdown table; seconds are medians."""
     from tf_exla.byte_size import format_bytes
 
-    program = {"num_data": num_data, "num_inducing": num_inducing}
-    limited = call_fresh(peak, environment=FRUGAL, limit=limit, **program)
-    whole = call_fresh(peak, environment=FRUGAL, limit=None, **program) if stock else {}
-    seconds = call_fresh(
-        times, environment=QUICK, limit=limit, stock=stock, repeats=repeats, **program
-    )
-    table = Table(
-        "",
-        "stock TensorFlow",
-        "tf_exla",
-        title=f"SGPR loss and gradients, N = {num_data:,}, M = {num_inducing:,}, float64",
-    )
-    table.add_row("limit", "-", limit)
-    table.add_row(
-        "projected peak", format_bytes(limited["stock"]), format_bytes(limited["projected"])
-    )
-    table.add_row(
-        "measured peak",
-        format_bytes(whole["measured"]) if stock else "not run",
-        format_bytes(limited["measured"]),
-    )
-    table.add_row(
-        "seconds, the quickest",
-        f"{min(seconds['stock']):.2f}" if stock else "not run",
-        f"{min(seconds['limited']):.2f}",
-    )
-    Console().print(table)
+    stock, optimized = record["stock_seconds"], record["seconds"]
+    ratio = median(ours / theirs for ours, theirs in zip(optimized, stock, strict=True)) if stock else None
+    cells = [
+        f"{record['points']:,}",
+        f"{record['inducing']:,}",
+        record["limit"],
+        format_bytes(record["projected_before"]),
+        f"{median(stock):.2f}" if stock else "not run",
+        format_bytes(record["projected"]),
+        format_bytes(record["measured"]),
+        f"{median(optimized):.2f}",
+        f"{ratio:.2f}" if ratio else "",
+    ]
+    return f"| {' | '.join(cells)} |"
 
 
-def peak(num_data: int, num_inducing: int, limit: str | None) -> dict[str, int]:
-    """Return `measured`, and with a limit `projected` and `stock` (projected), in bytes."""
+def _fresh(case: Case, what: str) -> dict[str, Any]:
+    """Run one half of a case in a process of its own.
+
+    Freed blocks leave the process at once only where the peak is measured: it costs time.
+    """
+    environment = dict(ENVIRONMENT)
+    if what == "time":
+        del environment["MALLOC_MMAP_THRESHOLD_"]
+    done = subprocess.run(
+        [sys.executable, "-m", "gp_experiments.bench", what, json.dumps(asdict(case))],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def _program(case: Case) -> Any:
+    """Return SGPR's loss and gradients on synthetic data, as a Python function."""
+    import gpflow
+    import numpy as np
+    import tensorflow as tf
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((case.points, 3))
+    Y = np.sin(X[:, :1]) + 0.1 * rng.standard_normal((case.points, 1))
+    kernel = gpflow.kernels.Matern32(lengthscales=np.ones(3))
+    Z = X[: case.inducing].copy()
+    model = gpflow.models.SGPR((X, Y), kernel, inducing_variable=Z, noise_variance=0.1)
+
+    def loss_and_gradients() -> Any:
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    return loss_and_gradients
+
+
+def peak(case: Case) -> dict[str, Any]:
+    """Return projected and measured peaks in bytes, and the seconds that rewriting took."""
     import tf_exla
 
-    function, x = value_and_gradients(num_data, num_inducing, limit)
-    sizes = {"measured": int(tf_exla.measured_peak(function, x))}
-    if limit is not None:
-        report = function.report(x)
-        sizes |= {"projected": report.projected_peak, "stock": report.projected_peak_before}
-    return sizes
+    optimized = tf_exla.optimize(_program(case), case.limit)
+    report = optimized.report()
+    return {
+        "projected_before": report.projected_peak_before,
+        "projected": report.projected_peak,
+        "rewrite_seconds": report.rewrite_seconds,
+        "measured": int(tf_exla.measured_peak(optimized)),
+    }
 
 
-def times(
-    num_data: int, num_inducing: int, limit: str, stock: bool, repeats: int
-) -> dict[str, list[float]]:
-    """Return the seconds of each call, after a first one that traces."""
-    functions = {"limited": value_and_gradients(num_data, num_inducing, limit)}
-    if stock:
-        functions["stock"] = value_and_gradients(num_data, num_inducing, None)
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
-    for repeat in range(repeats + 1):
-        for name, (function, x) in functions.items():
+def times(case: Case) -> dict[str, Any]:
+    """Return seconds of both, run in turn after one call each."""
+    import tensorflow as tf
+
+    import tf_exla
+
+    program = _program(case)
+    optimized = tf_exla.optimize(program, case.limit)
+    stock = tf.function(program) if case.stock else None
+    seconds: dict[str, list[float]] = {"seconds": [], "stock_seconds": []}
+    contenders = [("seconds", optimized)] + ([("stock_seconds", stock)] if stock else [])
+    for round_ in range(case.rounds + 1):
+        for name, function in contenders:
             start = time.perf_counter()
-            function(x)
-            if repeat > 0:
+            loss, _ = function()
+            float(loss)
+            if round_ or case.rounds == 1:
                 seconds[name].append(time.perf_counter() - start)
     return seconds
 
 
-def value_and_gradients(num_data: int, num_inducing: int, limit: str | None) -> tuple[Any, Any]:
-    """Return the function that GPflow's Scipy minimizes, and its argument x [P]."""
-    import gpflow
-    import numpy as np
-
-    from gp_experiments.models import build_sgpr
-    from tf_exla.gpflow import Scipy
-
-    X = np.random.default_rng(0).uniform(-2, 2, size=(num_data, 3))
-    model = build_sgpr((X, np.sin(3 * X[:, :1])), X[:num_inducing])
-    variables = model.trainable_variables
-    optimizer = gpflow.optimizers.Scipy() if limit is None else Scipy(limit)
-    optimizer.eval_func(model.training_loss_closure(), variables, {})
-    (function,) = optimizer.compile_cache.values()
-    return function, optimizer.initial_parameters(variables)
+if __name__ == "__main__":
+    chosen = Case(**json.loads(sys.argv[2]))
+    print(json.dumps(peak(chosen) if sys.argv[1] == "peak" else times(chosen)))

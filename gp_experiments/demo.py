@@ -12,8 +12,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from gp_experiments.fresh_process import FRUGAL, call_fresh
-
 # Of the standardised inputs: some four kilometres, the distance from ridge to ridge.
 INITIAL_LENGTHSCALE = 0.5
 
@@ -58,6 +56,7 @@ def run(
     import tf_exla
     from gp_experiments import evaluate, figures, models, train
     from gp_experiments.data import terrain
+    from gp_experiments.fresh_peak import measure_in_fresh_process
     from tf_exla.byte_size import parse_bytes
     from tf_exla.gpflow import Scipy
 
@@ -92,9 +91,7 @@ def run(
         raise click.ClickException(str(error)) from error
 
     with console.status("measuring the peak in a fresh process"):
-        measured = call_fresh(
-            peak, environment=FRUGAL, parameters=str(best.path), limit=limit_bytes, seed=seed
-        )
+        measured = measure_in_fresh_process(best.path, limit=limit_bytes, seed=seed)
 
     y_test, test = split.test[1], split.test_rows
     metres = split.y_scale.std.item()  # metres per standardised unit
@@ -135,24 +132,6 @@ def run(
         "process_peak": process_after,
         "report": report.to_dict(),
     }
-
-
-def peak(parameters: str, limit: int, seed: int) -> dict[str, Any]:
-    """Measure the loss and its gradients with saved parameters: `bytes` and `method`."""
-    import numpy as np
-
-    from gp_experiments import models, train
-    from gp_experiments.data import terrain
-    from tf_exla.gpflow import Scipy
-
-    dataset, _ = terrain()
-    with np.load(parameters) as values:
-        model = models.build_sgpr(dataset.split(seed).train, values[".inducing_variable.Z"])
-    train.load_parameters(model, Path(parameters))
-    optimizer = Scipy(limit)
-    optimizer.eval_func(model.training_loss_closure(), model.trainable_variables, {})
-    measured = optimizer.measured_peak()
-    return {"bytes": int(measured), "method": measured.method}
 
 
 def process_peak() -> int:

@@ -89,16 +89,18 @@ class Scipy(gpflow.optimizers.Scipy):
         return measured_peak(self._latest(), self._parameters())
 
     def _latest(self) -> OptimizedFunction:
-        if self.compile_cache.latest is None:
+        latest: OptimizedFunction | None = self.compile_cache.latest
+        if latest is None:
             raise ValueError("no function has been optimized yet: call minimize first")
-        return self.compile_cache.latest
+        return latest
 
     def _parameters(self) -> tf.Tensor:
         # SciPy hands over float64 whatever the variables are.
         return tf.cast(self.initial_parameters(self._variables), tf.float64)  # [P]
 
     def _optimize(self, function: Any) -> OptimizedFunction:
-        return optimize(function, self.limit, jit_compile=self.jit_compile)
+        optimized: OptimizedFunction = optimize(function, self.limit, jit_compile=self.jit_compile)
+        return optimized
 
     def __getstate__(self) -> dict[str, Any]:
         # As in GPflow, functions are not pickled.
