@@ -72,7 +72,7 @@ def table_row(record: dict[str, Any]) -> str:
     from tf_exla.byte_size import format_bytes
 
     stock, optimized = record["stock_seconds"], record["seconds"]
-    ratio = median(ours / theirs for ours, theirs in zip(optimized, stock, strict=True)) if stock else None
+    ratios = [ours / theirs for ours, theirs in zip(optimized, stock, strict=True)] if stock else []
     cells = [
         f"{record['points']:,}",
         f"{record['inducing']:,}",
@@ -82,7 +82,7 @@ def table_row(record: dict[str, Any]) -> str:
         format_bytes(record["projected"]),
         format_bytes(record["measured"]),
         f"{median(optimized):.2f}",
-        f"{ratio:.2f}" if ratio else "",
+        f"{median(ratios):.2f}" if ratios else "",
     ]
     return f"| {' | '.join(cells)} |"
 

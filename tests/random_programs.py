@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,13 +46,16 @@ class _Writer:
         return int(self.rng.choice(found, p=weights / weights.sum()))
 
 
-def _normalise(tensor: tf.Tensor, by: float) -> tf.Tensor:
-    return tensor * tf.cast(by, tensor.dtype)
-
-
 def _step(w: _Writer, pool: list[tf.Tensor]) -> tuple[str, Callable[..., tf.Tensor]] | None:
     kind = w.rng.choice(list(_KINDS))
     return _KINDS[kind](w, pool)
+
+
+def _scaled_product(
+    pool: list[tf.Tensor], a: int, b: int, ta: bool, tb: bool, scale: float
+) -> tf.Tensor:
+    product = tf.matmul(pool[a], pool[b], transpose_a=ta, transpose_b=tb)
+    return tf.tanh(product * tf.cast(scale, product.dtype))
 
 
 def _matmul(w: _Writer, pool: list[tf.Tensor]) -> Any:
@@ -69,9 +73,7 @@ def _matmul(w: _Writer, pool: list[tf.Tensor]) -> Any:
                 scale = 1.0 / np.sqrt(max(k, 1))
                 return (
                     f"matmul({a}, {b}, {ta}, {tb})",
-                    lambda p: tf.tanh(
-                        _normalise(tf.matmul(p[a], p[b], transpose_a=ta, transpose_b=tb), scale)
-                    ),
+                    partial(_scaled_product, a=a, b=b, ta=ta, tb=tb, scale=scale),
                 )
     return None
 
@@ -105,6 +107,10 @@ _BINARY: dict[str, Callable[[Any, Any], tf.Tensor]] = {
 }
 
 
+def _apply_binary(pool: list[tf.Tensor], name: str, a: int, b: int) -> tf.Tensor:
+    return _BINARY[name](pool[a], pool[b])
+
+
 def _binary(w: _Writer, pool: list[tf.Tensor]) -> Any:
     a = w.pick(pool)
     for b in w.rng.permutation(len(pool)):
@@ -114,7 +120,7 @@ def _binary(w: _Writer, pool: list[tf.Tensor]) -> Any:
             continue
         if shape.num_elements() <= MOST_ELEMENTS:
             name = str(w.rng.choice(list(_BINARY)))
-            return f"{name}({a}, {b})", lambda p: _BINARY[name](p[a], p[b])
+            return f"{name}({a}, {b})", partial(_apply_binary, name=name, a=a, b=b)
     return None
 
 
@@ -125,10 +131,14 @@ def _outer(w: _Writer, pool: list[tf.Tensor]) -> Any:
     return f"outer({a}, {b})", lambda p: tf.tanh(p[a][:, None] - p[b][None, :])
 
 
+def _scaled_sum(x: tf.Tensor, axis: int | None, keepdims: bool) -> tf.Tensor:
+    axes = range(len(x.shape)) if axis is None else [axis]
+    count = np.prod([x.shape[i] for i in axes])
+    return tf.reduce_sum(x, axis, keepdims) / float(np.sqrt(count + 1))
+
+
 _REDUCE: dict[str, Callable[..., tf.Tensor]] = {
-    "sum": lambda x, axis, keepdims: tf.reduce_sum(x, axis, keepdims) / float(
-        np.sqrt(np.prod([x.shape[i] for i in ([axis] if axis is not None else range(len(x.shape)))]) + 1)
-    ),
+    "sum": _scaled_sum,
     "mean": tf.reduce_mean,
     "max": tf.reduce_max,
     "min": tf.reduce_min,
@@ -286,9 +296,12 @@ def random_program(seed: int) -> Program:
             pool.append(run(pool))
         # Most outputs are reduced, as in real programs; a large one now and then stays.
         return [
-            pool[i] if (seed + i) % 4 == 0 else tf.reduce_sum(pool[i], 0) if pool[i].shape.rank else pool[i]
+            pool[i] if (seed + i) % 4 == 0 or not pool[i].shape.rank else tf.reduce_sum(pool[i], 0)
             for i in chosen
         ]
 
-    steps = [f"{first + i}: {text} -> {pool[first + i].shape}" for i, (text, _) in enumerate(writer.steps)]
+    steps = [
+        f"{first + i}: {text} -> {pool[first + i].shape}"
+        for i, (text, _) in enumerate(writer.steps)
+    ]
     return Program(function, arguments, [*steps, f"outputs {chosen}"])

@@ -45,7 +45,9 @@ if __name__ == "__main__":
 """
 
 
-def run_script(tmp_path: Path, *options: str, limit: str = "12MB") -> subprocess.CompletedProcess[str]:
+def run_script(
+    tmp_path: Path, *options: str, limit: str = "12MB"
+) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "tf_exla", "run", "--limit", limit, *options, str(script)]

@@ -61,7 +61,9 @@ def loss_and_gradients(model: gpflow.models.SGPR) -> Callable[[], object]:
     return function
 
 
-def below_stock(function: Callable[..., object], *args: object, factor: float = 5.0) -> tf_exla.OptimizedFunction:
+def below_stock(
+    function: Callable[..., object], *args: object, factor: float = 5.0
+) -> tf_exla.OptimizedFunction:
     """Optimize with the working set of the original divided by `factor` as the limit."""
     report = tf_exla.explain(function, *args, limit="1TB")
     limit = report.resident + report.working_set_before / factor
@@ -136,11 +138,12 @@ def _promise(n: int, m: int, megabytes: float, jit: bool | None = None) -> dict[
     X = rng.standard_normal((n, D))
     Y = np.sin(X[:, :1])
     model = gpflow.models.SGPR(
-        (X, Y), k.Matern32(lengthscales=np.ones(D)), inducing_variable=X[:m].copy(), noise_variance=0.1
+        (X, Y),
+        k.Matern32(lengthscales=np.ones(D)),
+        inducing_variable=X[:m].copy(),
+        noise_variance=0.1,
     )
-    optimized = tf_exla.optimize(
-        loss_and_gradients(model), int(megabytes * 1e6), jit_compile=jit
-    )
+    optimized = tf_exla.optimize(loss_and_gradients(model), int(megabytes * 1e6), jit_compile=jit)
     report = optimized.report()
     return {
         "limit": report.limit,

@@ -18,9 +18,17 @@ def main() -> None:
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     help="Run SCRIPT with every outermost tf.function optimized.",
 )
-@click.option("--limit", default=None, help='The cap on the peak, as "1GB"; default TF_EXLA_LIMIT or "auto".')
-@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write what was done to FILE (.json: as JSON).")
-@click.option("--strict", is_flag=True, help="Fail where a function cannot be optimized, instead of running it as it was.")
+@click.option("--limit", help='The cap on the peak, as "1GB"; default TF_EXLA_LIMIT or "auto".')
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what was done to a file (*.json: as JSON).",
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Fail where a function cannot be optimized; else it runs as it was.",
+)
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(

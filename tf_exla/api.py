@@ -57,9 +57,7 @@ def optimize(
     Calls raise `MemoryLimitError` at tracing where no plan holds the limit. Raises ValueError or
     TypeError for what is no limit.
     """
-    request = Request.of(
-        limit, jit_compile, tensor_size_threshold, tensor_split_size, rewrites
-    )
+    request = Request.of(limit, jit_compile, tensor_size_threshold, tensor_split_size, rewrites)
     if fn is None:
         return lambda function: OptimizedFunction(function, request)
     return OptimizedFunction(fn, request)

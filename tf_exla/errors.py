@@ -69,7 +69,8 @@ class MemoryLimitError(RuntimeError):
     @staticmethod
     def _blocker_line(blocker: Blocker) -> str:
         sizes = ", ".join("?" if size is None else str(size) for size in blocker.shape)
-        what = f"Largest: {blocker.tensor} {blocker.dtype}[{sizes}], {format_bytes(blocker.bytes)} ({blocker.bytes} bytes)"
+        size = f"{format_bytes(blocker.bytes)} ({blocker.bytes} bytes)"
+        what = f"Largest: {blocker.tensor} {blocker.dtype}[{sizes}], {size}"
         if blocker.source:
             what += f", from {blocker.source}"
         if blocker.op is not None and blocker.axis is not None:

@@ -1,7 +1,7 @@
 """The intermediate representation: tensors, nodes, loops and graphs, all frozen.
 
-A front end captures its framework's graph into a `Graph`, passes map `Graph -> Graph`, and the front
-end restores the result. Nodes and tensors are compared by identity: two nodes with equal fields are
+A front end captures its framework's graph into a `Graph`, passes map `Graph -> Graph`, and the
+front end restores the result. Nodes and tensors are compared by identity: two nodes with equal fields are
 two computations. The order of `Graph.nodes` is the plan: the order in which the program will run.
 """
 
@@ -57,7 +57,7 @@ class Tensor:
     def __post_init__(self) -> None:
         # Computed once: projections ask for them all the time.
         static = self.shape is not None and None not in self.shape
-        size = math.prod(self.shape) if static and self.shape is not None else 0  # type: ignore[arg-type]
+        size = math.prod(self.shape or ()) if static else 0  # type: ignore[arg-type]
         object.__setattr__(self, "is_static", static)
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "nbytes", size * item_bytes(self.dtype))
@@ -82,7 +82,13 @@ class Tensor:
 
 def short_dtype(dtype: str) -> str:
     """Return the usual abbreviation: `float64` -> `f64`."""
-    for long, short in (("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
+    for long, short in (
+        ("bfloat", "bf"),
+        ("float", "f"),
+        ("uint", "u"),
+        ("int", "i"),
+        ("complex", "c"),
+    ):
         if dtype.startswith(long):
             return short + dtype.removeprefix(long)
     return dtype
@@ -135,9 +141,7 @@ class Slot:
     block: int = 1
 
 
-Combine = Literal[
-    "concat", "add", "mul", "max", "min", "and", "or", "argmax", "argmin", "top_k"
-]
+Combine = Literal["concat", "add", "mul", "max", "min", "and", "or", "argmax", "argmin", "top_k"]
 PAIRED: frozenset[Combine] = frozenset({"argmax", "argmin", "top_k"})
 """Combiners of values together with their positions along the reduced axis."""
 

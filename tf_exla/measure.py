@@ -57,8 +57,8 @@ def measured_peak(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Measured
 
     On a GPU `working_set` is the growth of its allocator's peak, exact. On a CPU it is the growth
     of the process's resident set at its high-water mark, with freed blocks returned to the system
-    at once. That is right where nothing large ran before: blocks that the heap kept from earlier calls
-    come back to life. So measure in a fresh process, or one that was started with
+    at once. That is right where nothing large ran before: blocks that the heap kept from earlier
+    calls come back to life. So measure in a fresh process, or one that was started with
     MALLOC_MMAP_THRESHOLD_=65536 and MALLOC_TRIM_THRESHOLD_=65536. In a fresh process with
     TF_ENABLE_ONEDNN_OPTS=0 this was within 0.6 MB of memray's heap
     peak for single kernels (pointwise, reductions, copies, 50 to 400 MB) and sequential loops.

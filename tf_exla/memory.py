@@ -1,7 +1,7 @@
 """Projection of the memory that a graph needs, from its order and the lifetimes of its tensors.
 
-The walk follows the plan: a node's outputs and scratch are allocated before its inputs are freed, and
-an input is freed after its last consumer. Restore enforces this order for every node that touches
+The walk follows the plan: a node's outputs and scratch are allocated before its inputs are freed,
+and an input is freed after its last consumer. Restore enforces this order for every node that touches
 a tensor of at least `CHAIN_BYTES`; smaller tensors are not ordered and count for the whole run.
 
 - *resident*: bytes that exist before the call: inputs, what handles hold, constants.
@@ -66,14 +66,16 @@ class _Buffer:
 class Projector:
     """Projects graphs for one op set, and remembers what it projected.
 
-    `compiled`: XLA compiles the innermost loop bodies, and its buffer assignment decides there: most
-    intermediate results are fused away, but triangular solves and products work on copies. Measured
+    `compiled`: XLA compiles the innermost loop bodies, and its buffer assignment decides there:
+    most intermediate results are fused away, but triangular solves and products work on copies. Measured
     on SGPR it needs up to 1.05 times what the executor would; a quarter more is allowed for.
     """
 
     ops: OpSet
     compiled: bool = False
-    _known: WeakKeyDictionary[Graph, dict[frozenset[Tensor], Projection]] = field(default_factory=WeakKeyDictionary)
+    _known: WeakKeyDictionary[Graph, dict[frozenset[Tensor], Projection]] = field(
+        default_factory=WeakKeyDictionary
+    )
 
     def project(self, graph: Graph, sliced: frozenset[Tensor] = frozenset()) -> Projection:
         """Project the working set of one run of `graph`, without resident bytes.

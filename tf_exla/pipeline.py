@@ -137,9 +137,7 @@ def _limit_error(
     )
 
 
-def _blocker(
-    projector: Projector, graph: Graph, refusals: tuple[Refusal, ...]
-) -> Blocker | None:
+def _blocker(projector: Projector, graph: Graph, refusals: tuple[Refusal, ...]) -> Blocker | None:
     live = projector.project(graph).live
     if not live:
         return None
@@ -155,9 +153,7 @@ def _blocker(
     return _describe(tensor, node, refusal, graph)
 
 
-def _describe(
-    tensor: Tensor, node: Node | None, refusal: Refusal | None, graph: Graph
-) -> Blocker:
+def _describe(tensor: Tensor, node: Node | None, refusal: Refusal | None, graph: Graph) -> Blocker:
     source = node.source if node is not None else ""
     if refusal is not None:
         reason = refusal.reason

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +49,9 @@ def plot_report(report: MemoryReport, path: str | Path | None = None) -> Figure:
     return figure
 
 
-def _outline(points: Sequence[TimelinePoint]) -> tuple[np.ndarray, np.ndarray]:
+def _outline(
+    points: Sequence[TimelinePoint],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return relative positions and bytes; an empty plan is a flat line."""
     heights = np.array([point.bytes for point in points] or [0], dtype=float)
     heights = np.append(heights, heights[-1])

@@ -10,7 +10,9 @@ from tf_exla.axis_rule import Axis, AxisRuleError, bind
 def letters(axes: tuple[Axis | None, ...] | None) -> str:
     if axes is None:
         return "_"
-    return " ".join("1" if a is None else a.label + (f"*{a.block}" if a.block > 1 else "") for a in axes)
+    return " ".join(
+        "1" if a is None else a.label + (f"*{a.block}" if a.block > 1 else "") for a in axes
+    )
 
 
 @pytest.mark.parametrize(
@@ -21,7 +23,8 @@ def letters(axes: tuple[Axis | None, ...] | None) -> str:
         ("..., ... -> ...", [(5, 3), (3,)], [(5, 3)], "a b, b -> a b"),
         ("..., ... -> ...", [(5, 1), (1, 3)], [(5, 3)], "a 1, 1 b -> a b"),
         ("..., ... -> ...", [(), (4,)], [(4,)], ", a -> a"),
-        ("... M M, ... M n -> ... M n", [(7, 2, 2), (7, 2, 9)], [(7, 2, 9)], "a M M, a M n -> a M n"),
+        ("... M M, ... M n -> ... M n", [(7, 2, 2), (7, 2, 9)], [(7, 2, 9)],
+         "a M M, a M n -> a M n"),
         ("a b, _ -> a ; add b", [(4, 6), (1,)], [(4,)], "a b, _ -> a"),
         ("b N, = -> (b N)", [(4, 6), (1,)], [(24,)], "b N, _ -> b*6"),
         ("(b N), = -> b N", [(24,), (2,)], [(4, 6)], "b*6, _ -> b N"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from core.toy import Builder, ToyOps
 
+from core.toy import Builder, ToyOps
 from tf_exla.graph import Loop
 from tf_exla.memory import Projector, resident_bytes
 from tf_exla.options import Options

@@ -22,7 +22,8 @@ def _axis(node: Node) -> int:
 def _sum_rule(node: Node) -> str:
     names = "abcd"[: len(node.inputs[0].dims)]
     axis = _axis(node)
-    return f"{' '.join(names)} -> {' '.join(n for i, n in enumerate(names) if i != axis)} ; add {names[axis]}"
+    kept = " ".join(name for position, name in enumerate(names) if position != axis)
+    return f"{' '.join(names)} -> {kept} ; add {names[axis]}"
 
 
 def _max_rule(node: Node) -> str:

@@ -33,7 +33,6 @@ class Start:
         unit = emit_const(self.emitter.graph, steps)
         return self.emitter.op("Mul", [self.counter, unit], on_host(self.index)).outputs[0]
 
-
     def scalar(self, dtype: str, block: int) -> tf.Tensor:
         """Return the position as a number, in steps of `block`."""
         graph = self.emitter.graph

@@ -12,7 +12,7 @@ from tf_exla.options import Options
 from tf_exla.passes.splitting.resize import resize_loop
 
 SMALLEST_PARALLEL_CHUNK = 1 << 18
-"""Iterations run side by side only with chunks of at least so many bytes: else launching dominates."""
+"""Iterations run side by side only with chunks of so many bytes: else launching dominates."""
 
 
 def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
@@ -129,11 +129,7 @@ def fastest_chunk(loop: Loop, options: Options) -> int:
 def _bytes_per_index(loop: Loop) -> int:
     """Bytes of one index in the largest tensor that carries the loop's axis."""
     return max(
-        (
-            tensor.nbytes // loop.extent
-            for tensor in loop.carried
-            if tensor.is_static
-        ),
+        (tensor.nbytes // loop.extent for tensor in loop.carried if tensor.is_static),
         default=1,
     )
 

@@ -89,7 +89,9 @@ class NeedsBlock(Exception):
         self.block = block
 
 
-def grow(index: Index, seed: Tensor, axis: int, is_large: Callable[[Tensor], bool]) -> Region | None:
+def grow(
+    index: Index, seed: Tensor, axis: int, is_large: Callable[[Tensor], bool]
+) -> Region | None:
     """Grow the region of one axis of `seed`; None where no node can take part."""
     size = seed.dims[axis]
     block = 1
@@ -185,9 +187,10 @@ class _Growth:
         member = Member(rule, label, unit)
         for position, made in enumerate(node.outputs):
             found = rule.result_axis(position, label)
-            if found is not None and made in region.slots:
-                if region.slots[made] != Slot(found[0], found[1].block * unit):
-                    return self._refuse(tensor, axis, node, "its result carries another axis")
+            if found is None or made not in region.slots:
+                continue
+            if region.slots[made] != Slot(found[0], found[1].block * unit):
+                return self._refuse(tensor, axis, node, "its result carries another axis")
         region.members[node] = member
         for position, made in enumerate(node.outputs):
             slot = region.result_slot(node, position)

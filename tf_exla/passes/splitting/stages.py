@@ -64,9 +64,7 @@ def unrepeatable(index: Index, stages: Stages) -> Refusal | None:
         again: set[Tensor] = set()
         recomputed = set(stage.recomputed)
         for node in stage.nodes:
-            inside = [
-                tensor for k, tensor in enumerate(node.inputs) if region.inside(node, k)
-            ]
+            inside = [tensor for k, tensor in enumerate(node.inputs) if region.inside(node, k)]
             affected = [tensor for tensor in inside if tensor in again]
             if node in recomputed or affected:
                 again.update(node.outputs)
