@@ -1,8 +1,9 @@
 """The intermediate representation: tensors, nodes, loops and graphs, all frozen.
 
 A front end captures its framework's graph into a `Graph`, passes map `Graph -> Graph`, and the
-front end restores the result. Nodes and tensors are compared by identity: two nodes with equal fields are
-two computations. The order of `Graph.nodes` is the plan: the order in which the program will run.
+front end restores the result. Nodes and tensors are compared by identity: two nodes with equal
+fields are two computations. The order of `Graph.nodes` is the plan: the order in which the
+program will run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Projection of the memory that a graph needs, from its order and the lifetimes of its tensors.
 
 The walk follows the plan: a node's outputs and scratch are allocated before its inputs are freed,
-and an input is freed after its last consumer. Restore enforces this order for every node that touches
-a tensor of at least `CHAIN_BYTES`; smaller tensors are not ordered and count for the whole run.
+and an input is freed after its last consumer. Restore enforces this order for every node that
+touches a tensor of at least `CHAIN_BYTES`; smaller tensors are not ordered and count for the
+whole run.
 
 - *resident*: bytes that exist before the call: inputs, what handles hold, constants.
 - *working set*: bytes that the call itself allocates.
@@ -67,8 +68,9 @@ class Projector:
     """Projects graphs for one op set, and remembers what it projected.
 
     `compiled`: XLA compiles the innermost loop bodies, and its buffer assignment decides there:
-    most intermediate results are fused away, but triangular solves and products work on copies. Measured
-    on SGPR it needs up to 1.05 times what the executor would; a quarter more is allowed for.
+    most intermediate results are fused away, but triangular solves and products work on copies.
+    Measured on SGPR it needs up to 1.05 times what the executor would; a quarter more is allowed
+    for.
     """
 
     ops: OpSet
