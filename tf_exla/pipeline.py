@@ -93,10 +93,13 @@ def _within(
     """
     found: list[_Found] = []
     for form, applied in _forms(projector, cleaned, rewritten).items():
-        splitting = split(projector, form, budget, options)
-        if projector.working_set(splitting.graph) <= budget:
-            return _Found(splitting.graph, splitting, applied)
-        smallest = split(projector, form, 0, options)
+        smallest = split(projector, form, 0, options) if found else None
+        # A search for a budget far out of reach is time lost.
+        if smallest is None or projector.working_set(smallest.graph) <= 2 * budget:
+            splitting = split(projector, form, budget, options)
+            if projector.working_set(splitting.graph) <= budget:
+                return _Found(splitting.graph, splitting, applied)
+        smallest = smallest or split(projector, form, 0, options)
         fitted = fit_loops(projector, smallest.graph, budget, options)
         if projector.working_set(fitted) <= budget:
             return _Found(fitted, smallest, applied)
