@@ -13,7 +13,7 @@ import tensorflow as tf
 from rewriting.rewritten import check_numbers, only, random, rewritten
 from tf_exla.graph import Tensor
 from tf_exla.passes.rewriting.algebra import Factor
-from tf_exla.passes.rewriting.chain import best_order
+from tf_exla.passes.rewriting.chain import Diagonal, Ones, best_order
 
 CHAINS = only("chains", "cleanup")
 
@@ -55,6 +55,16 @@ def test_equal_flops_take_less_memory() -> None:
     assert order is not None
     assert order[0, 3].largest <= 8
     assert best_order(elements, 3) is None  # no order stays below three elements
+
+
+def test_scalings_and_sums_are_cheap() -> None:
+    d = Diagonal(Tensor((50,), "float64"))
+    a = Factor(Tensor((50, 60), "float64"))
+    order = best_order((Ones(1, 50), d, d, a, Ones(60, 1)), 10**9)
+    assert order is not None
+    assert order[1, 3].flops == 50 + 50 * 60  # the diagonals first, then the rows
+    assert order[3, 4].flops == 50 * 60
+    assert order[0, 1].flops == 50
 
 
 @pytest.mark.parametrize(
