@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tf_exla.cost import graph_seconds
+from tf_exla.cost import graph_seconds, node_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor
 from tf_exla.memory import CHAIN_BYTES, Projector, carried_bytes
 from tf_exla.options import Options
@@ -24,6 +24,7 @@ from tf_exla.passes.splitting.stages import Stages, arrange, rewrite, unrepeatab
 MAX_STEPS = 24
 MAX_DEPTH = 2
 SEEDS = 3
+KEEP_TRIALS = 10
 SMALL_FRACTIONS = (50, 2000)
 """A tensor is small, and sliced rather than recomputed, below these fractions of the budget."""
 
@@ -183,16 +184,30 @@ def _keep(projector: Projector, best: _Candidate, budget: int, options: Options)
     """Keep large tensors between stages where the budget has room and time is saved."""
     if best.peak > budget:
         return best
+
+    def trial(tensors: frozenset[Tensor]) -> _Candidate | None:
+        if sum(tensor.nbytes for tensor in tensors) > budget:
+            return None
+        stages = arrange(best.index, best.stages.region, best.is_large, tensors)
+        made = _evaluate(projector, best.index, stages, best.is_large, budget, options)
+        return made if made.peak <= budget else None
+
+    def seconds_to_make(tensor: Tensor) -> float:
+        return node_seconds(projector.ops, best.index.producer[tensor])
+
+    # Alone, what is dear to make first; then together, what saves most first.
+    dear = sorted(best.stages.recomputed_large(best.is_large), key=seconds_to_make, reverse=True)
+    alone = [(tensor, trial(frozenset({tensor}))) for tensor in dear[:KEEP_TRIALS]]
+    saving = [(made.seconds, tensor) for tensor, made in alone if made is not None]
     kept: frozenset[Tensor] = frozenset()
-    for tensor in reversed(best.stages.recomputed_large(best.is_large)):
-        if tensor.nbytes + sum(one.nbytes for one in kept) > budget:
-            continue
-        trial = kept | {tensor}
-        stages = arrange(best.index, best.stages.region, best.is_large, trial)
-        candidate = _evaluate(projector, best.index, stages, best.is_large, budget, options)
-        if candidate.peak <= budget and candidate.seconds < best.seconds:
-            best, kept = candidate, trial
-    return best
+    chosen = best
+    for seconds, tensor in sorted(saving, key=lambda one: one[0]):
+        if seconds >= best.seconds:
+            break
+        made = trial(kept | {tensor})
+        if made is not None and made.seconds < chosen.seconds:
+            chosen, kept = made, kept | {tensor}
+    return chosen
 
 
 def _tile(
