@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import gpflow
 import numpy as np
@@ -59,6 +64,25 @@ def load_parameters(model: gpflow.models.GPModel, path: Path) -> None:
         gpflow.utilities.multiple_assign(model, dict(values))
 
 
+@contextmanager
+def _remembered_interrupt() -> Iterator[Callable[[], bool]]:
+    """Yield whether Ctrl-C was pressed: an exception that a destructor swallows is not lost."""
+    pressed = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield pressed.is_set
+        return
+
+    def handler(_: int, __: FrameType | None) -> None:
+        pressed.set()
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGINT, handler)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
 def train(
     model: gpflow.models.GPModel,
     optimizer: Scipy,
@@ -92,8 +116,10 @@ def train(
         )
         best.update(losses[-1])
         progress.update(task, completed=len(losses), loss=f"{losses[-1]:,.1f}")
+        if interrupted():
+            raise KeyboardInterrupt
 
-    with progress:
+    with progress, _remembered_interrupt() as interrupted:
         task = progress.add_task("training", total=iterations, loss="(tracing)")
         result = optimizer.minimize(
             model.training_loss_closure(),

@@ -33,12 +33,8 @@ def format_report(report: MemoryReport) -> str:
         counts = ", ".join(f"{one.op} {one.before} -> {one.after}" for one in report.costly)
         console.print(f"Nodes of at least 1 % of the flops each: {counts}")
     console.print(_largest(report))
-    if report.rewrites:
-        console.print(_rewrites(report))
-    if report.loops:
-        console.print(_loops(report))
-    else:
-        console.print("Nothing had to be split.")
+    _rewrites(console, report)
+    _loops(console, report)
     _refusals(console, report)
     for note in report.notes:
         console.print(f"Note: {note}.")
@@ -85,50 +81,55 @@ def _largest(report: MemoryReport) -> Table:
     return table
 
 
-def _rewrites(report: MemoryReport) -> Table:
-    table = _table(
-        "Rewrites", "rewrite", "identity", "At", "MFLOP before", "After", "Moved before", "After",
-        "source",
-    )  # fmt: skip
+def _rewrites(console: Console, report: MemoryReport) -> None:
+    """Print what saves work; clean-ups are only counted."""
+    if not report.rewrites:
+        return
+    console.print("Rewrites:")
+    cleanups = sum(entry.count for entry in report.rewrites if entry.rewrites == "cleanup")
     for entry in report.rewrites:
-        more = f" and {len(entry.sources) - 1} more" if len(entry.sources) > 1 else ""
-        table.add_row(
-            f"{entry.name} ({entry.rewrites})",
-            escape(entry.identity),
-            str(entry.count),
-            f"{entry.flops_before / 1e6:.2f}",
-            f"{entry.flops / 1e6:.2f}",
-            format_bytes(entry.bytes_before),
-            format_bytes(entry.bytes),
-            entry.sources[0] + more if entry.sources else "",
+        if entry.rewrites == "cleanup":
+            continue
+        source = f", {entry.sources[0]}" if entry.sources else ""
+        console.print(
+            f"  {entry.name} ({entry.rewrites}), {entry.count}x: "
+            f"{entry.flops_before / 1e6:.1f} -> {entry.flops / 1e6:.1f} MFLOP, "
+            f"{format_bytes(entry.bytes_before)} -> {format_bytes(entry.bytes)} moved"
+            f"{escape(source)}\n    {escape(entry.identity)}",
+            soft_wrap=True,
         )
-    return table
+    if cleanups:
+        console.print(f"  and {cleanups} clean-ups")
+    console.print()
 
 
-def _loops(report: MemoryReport) -> Table:
+def _loops(console: Console, report: MemoryReport) -> None:
+    if not report.loops:
+        console.print("Nothing had to be split.")
+        return
     table = _table(
-        "Loops", "stage", "axis", "Extent", "Chunk", "Runs", "Side by side", "Body", "results",
-        "Recomputed", "Extra GFLOP",
+        "Loops", "stage", "Extent", "Chunk", "Runs", "Side by side", "Body", "Recomputed",
+        "Extra GFLOP",
     )  # fmt: skip
     for entry in report.loops:
-        results = ", ".join(
-            f"{_shape(result.shape, result.dtype)} {result.combine}" for result in entry.results[:4]
-        )
-        if len(entry.results) > 4:
-            results += f" and {len(entry.results) - 4} more"
         table.add_row(
             "  " * entry.depth + str(entry.stage),
-            entry.axis,
             str(entry.extent),
             str(entry.chunk),
             str(entry.iterations),
             str(entry.parallel),
             format_bytes(entry.body_peak),
-            results,
             f"{len(entry.recomputed)} nodes",
             f"{entry.extra_flops / 1e9:.2f}",
         )
-    return table
+    console.print(table)
+    for entry in report.loops:
+        results = ", ".join(
+            f"{_shape(result.shape, result.dtype)} {result.combine}" for result in entry.results
+        )
+        console.print(
+            f"  stage {entry.stage}: {escape(entry.axis)}\n    results: {escape(results)}"
+        )
 
 
 def _refusals(console: Console, report: MemoryReport) -> None:
