@@ -12,7 +12,7 @@ from fresh_process import run_fresh
 from random_check import check_programs
 
 PROGRAMS = int(os.environ.get("TF_EXLA_RANDOM_PROGRAMS", "200"))
-BATCH = 50
+BATCH = 25  # programs in one process: small enough to share out between workers
 
 
 @pytest.mark.parametrize("first", range(0, PROGRAMS, BATCH))
