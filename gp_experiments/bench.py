@@ -20,7 +20,7 @@ from gp_experiments.fresh_peak import ENVIRONMENT
 
 @dataclass(frozen=True)
 class Case:
-    """One line of the table: sizes, the limit, and how often both are timed (stock: 0 is never)."""
+    """One line of the table: sizes, the limit, how often both are timed, and whether stock is."""
 
     points: int
     inducing: int

@@ -263,6 +263,14 @@ def walk(graph: Graph) -> Iterator[Node]:
             yield from walk(sub)
 
 
+def with_subgraphs(node: Node, change: Callable[[Graph], Graph]) -> Node:
+    """Map the sub-graphs of a While, If or Case; the same node where none changed."""
+    subs = {key: change(sub) for key, sub in node.subgraphs}
+    if all(subs[key] is sub for key, sub in node.subgraphs):
+        return node
+    return dataclasses.replace(node, attrs={**node.attrs, **subs})
+
+
 def const(value: npt.ArrayLike, name: str = "const", dtype: str | None = None) -> Node:
     """Make a Const node with a static value."""
     array = np.asarray(value)

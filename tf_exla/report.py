@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tf_exla.byte_size import format_bytes
 from tf_exla.cost import graph_flops
-from tf_exla.graph import Graph, Loop, Node, Tensor, producers, short_dtype, walk
-from tf_exla.memory import largest_tensors
+from tf_exla.graph import Graph, Loop, Node, Tensor, producers, walk
+from tf_exla.memory import Projector, largest_tensors
 from tf_exla.op_set import OpSet
 from tf_exla.passes.rewriting import Application
 from tf_exla.passes.splitting.region import Refusal as RegionRefusal
@@ -261,8 +260,6 @@ def _largest(plan: Plan) -> tuple[LargeTensor, ...]:
 
 
 def _loops(plan: Plan, ops: OpSet) -> list[LoopEntry]:
-    from tf_exla.memory import Projector
-
     projector = Projector(ops)
     entries: list[LoopEntry] = []
 
@@ -279,10 +276,7 @@ def _loops(plan: Plan, ops: OpSet) -> list[LoopEntry]:
     return entries
 
 
-def _loop_entry(projector: object, loop: Loop, depth: int, times: int) -> LoopEntry:
-    from tf_exla.memory import Projector
-
-    assert isinstance(projector, Projector)
+def _loop_entry(projector: Projector, loop: Loop, depth: int, times: int) -> LoopEntry:
     return LoopEntry(
         name=loop.name,
         stage=loop.stage,
@@ -347,13 +341,3 @@ def _timeline(plan: Plan, *, before: bool) -> tuple[TimelinePoint, ...]:
         TimelinePoint(step.node.name or step.node.op, step.node.op, step.bytes)
         for step in projection.steps
     )
-
-
-def describe(shape: tuple[int | None, ...], dtype: str) -> str:
-    """Return `f64[500, 200000]`."""
-    return f"{short_dtype(dtype)}[{', '.join('?' if s is None else str(s) for s in shape)}]"
-
-
-def describe_bytes(count: int) -> str:
-    """Return bytes in readable units."""
-    return format_bytes(count)

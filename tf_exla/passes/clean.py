@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from tf_exla.graph import Graph, Loop, Node, Tensor
+from tf_exla.graph import Graph, Loop, Node, Tensor, with_subgraphs
 from tf_exla.op_set import OpSet
 
 _IDENTITIES = frozenset({"Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot"})
@@ -31,9 +31,7 @@ def _clean_subgraphs(graph: Graph, ops: OpSet) -> Graph:
     nodes = []
     for node in graph.nodes:
         if not isinstance(node, Loop):
-            subs = {key: clean(sub, ops) for key, sub in node.subgraphs}
-            if any(subs[key] is not sub for key, sub in node.subgraphs):
-                node = dataclasses.replace(node, attrs={**node.attrs, **subs})
+            node = with_subgraphs(node, lambda sub: clean(sub, ops))
         nodes.append(node)
     if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
         return graph

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from tf_exla.graph import Graph, Node, Tensor, producers
+from tf_exla.graph import Graph, Node, Tensor, producers, with_subgraphs
 from tf_exla.memory import passed_on
 
 
@@ -29,9 +29,7 @@ def sink(graph: Graph, least: int) -> Graph:
             node = dataclasses.replace(node, inputs=inputs)
         if isinstance(node.attrs.get("body"), Graph):
             node = _sink_into(node, graph, renamed, lambda tensor: tensor.nbytes > least)
-        subs = {key: sink(sub, least) for key, sub in node.subgraphs}
-        if any(subs[key] is not sub for key, sub in node.subgraphs):
-            node = dataclasses.replace(node, attrs={**node.attrs, **subs})
+        node = with_subgraphs(node, lambda sub: sink(sub, least))
         nodes.append(node)
     if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
         return graph
