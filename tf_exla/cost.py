@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tf_exla.graph import Graph, Loop, Node
 from tf_exla.op_set import OpSet
+from tf_exla.top_k import top_k_seconds
 
 FLOP = 2e-11  # one core's fused multiply-adds in a matrix product, two cores together
 BYTE = 1e-10  # reading or writing main memory
@@ -25,6 +26,8 @@ def node_seconds(ops: OpSet, node: Node, byte: float = BYTE) -> float:
         return sum(graph_seconds(ops, sub) for _, sub in node.subgraphs)
     if node.op == "Const":
         return 0.0
+    if node.op == "TopKV2" and node.inputs[0].is_static and node.outputs[0].is_static:
+        return LAUNCH + top_k_seconds(node)
     moved = 0
     if not ops.aliases(node):
         moved = sum(t.nbytes for t in node.inputs) + sum(t.nbytes for t in node.outputs)

@@ -12,6 +12,7 @@ from tf_exla.memory import Projector, resident_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.options import Options
 from tf_exla.passes.clean import clean
+from tf_exla.passes.finishing import finish
 from tf_exla.passes.lowering import lower
 from tf_exla.passes.rewriting import chosen, rewrite_graph
 from tf_exla.passes.sinking import sink
@@ -48,7 +49,9 @@ def optimize_graph(
     rewritten = _checked("rewrite", found.graph, graph)
     held = resident_bytes(rewritten) if resident is None else resident
     within = _within(projector, cleaned, rewritten, limit - held, options)
-    final = _checked("split", within.graph, graph)
+    split_graph = _checked("split", within.graph, graph)
+    finished = finish(projector, split_graph, limit - held, options)
+    final = _checked("finish", finished, graph)
     working_set = projector.working_set(final)
     if held + working_set > limit:
         raise _limit_error(projector, rewritten, within.splitting, function, limit, held)

@@ -36,7 +36,7 @@ def make(op: str, inputs: Sequence[Tensor], attrs: Attrs, name: str) -> Node | N
     if op in ("AddN", "ConcatV2"):
         merged["N"] = len(inputs) - (op == "ConcatV2")
     dtype = str(attrs.get("DstT", inputs[1 if op == "Fill" else 0].dtype))
-    if op == "IsFinite" or op in _COMPARISONS:
+    if op in ("Any", "IsFinite", "IsNan") or op in _COMPARISONS:
         dtype = "bool"
     elif op == "SelectV2":
         dtype = inputs[1].dtype
@@ -117,6 +117,13 @@ def _counted(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     return (len(range(start, limit, delta)),)
 
 
+def _gathered(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    params, indices = inputs[0].dims, inputs[1].dims
+    axis, batch = _values(inputs[2])[0], attrs["batch_dims"]
+    assert isinstance(batch, int)
+    return (*params[:axis], *indices[batch:], *params[axis + 1 :])
+
+
 def _diagonal(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     *batch, rows, columns = inputs[0].dims
     return (*batch, min(rows, columns))
@@ -132,6 +139,7 @@ _REDUCE = Maker(_reduced, {"keep_dims": False}, {"T": 0, "Tidx": 1})
 MAKERS: Mapping[str, Maker] = {
     "AddN": Maker(_same),
     "AddV2": Maker(_broadcast),
+    "Any": Maker(_reduced, {"keep_dims": False}, {"Tidx": 1}),
     "BatchMatMulV2": Maker(
         _product("adj_x", "adj_y"),
         {"adj_x": False, "adj_y": False, "grad_x": False, "grad_y": False},
@@ -142,8 +150,11 @@ MAKERS: Mapping[str, Maker] = {
     "Equal": _COMPARE,
     "Exp": Maker(_same),
     "Fill": Maker(_filled, types={"T": 1, "index_type": 0}),
+    "FloorDiv": Maker(_broadcast),
+    "GatherV2": Maker(_gathered, {"batch_dims": 0}, {"Tparams": 0, "Tindices": 1, "Taxis": 2}),
     "GreaterEqual": Maker(_broadcast),
     "IsFinite": Maker(_same),
+    "IsNan": Maker(_same),
     "LessEqual": Maker(_broadcast),
     "Log": Maker(_same),
     "LogicalAnd": Maker(_broadcast, types={}),

@@ -1,0 +1,71 @@
+"""Finishing: late passes over the split program, loop bodies included.
+
+They make of ops what runs faster but could not be split any more, so they are the very last: a loop
+that gets another chunk is cut from its template again, and finished again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from tf_exla.graph import Graph, Loop, Node, with_subgraphs
+from tf_exla.memory import Projector
+from tf_exla.options import Options
+from tf_exla.passes.expanding import expand
+from tf_exla.passes.splitting.chunks import fit_loops
+
+LatePass = Callable[[Projector, Graph, Options], Graph]
+"""Changes the nodes of one graph, not its interface, nor loops and sub-graphs in it."""
+
+TRIES = 3
+
+
+def _expand(projector: Projector, graph: Graph, options: Options) -> Graph:
+    return expand(graph, projector.ops)
+
+
+LATE_PASSES: tuple[LatePass, ...] = (_expand,)
+
+
+def finish(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
+    """Apply the late passes, in smaller chunks if need be; fewer where `budget` does not hold.
+
+    A graph that is above the budget anyway stays as it is.
+    """
+    if projector.working_set(graph) > budget:
+        return graph
+    for count in range(len(LATE_PASSES), 0, -1):
+        split, target = graph, budget
+        for _ in range(TRIES):
+            finished = split
+            for late in LATE_PASSES[:count]:
+                finished = _everywhere(projector, finished, options, late)
+            over = projector.working_set(finished) - budget
+            if over <= 0:
+                return finished
+            target -= over
+            split = fit_loops(projector, graph, target, options)
+    return graph
+
+
+def _everywhere(projector: Projector, graph: Graph, options: Options, late: LatePass) -> Graph:
+    """Apply a pass to a graph, to the bodies of its loops, and to all other sub-graphs."""
+
+    def inside(sub: Graph) -> Graph:
+        return _everywhere(projector, sub, options, late)
+
+    nodes = tuple(_inside(node, inside) for node in graph.nodes)
+    if any(new is not old for new, old in zip(nodes, graph.nodes, strict=True)):
+        graph = graph.replace(nodes=nodes)
+    return late(projector, graph, options)
+
+
+def _inside(node: Node, change: Callable[[Graph], Graph]) -> Node:
+    if not isinstance(node, Loop):
+        return with_subgraphs(node, change)
+    body = change(node.body)
+    rest = None if node.remainder is None else change(node.remainder)
+    if body is node.body and rest is node.remainder:
+        return node
+    return dataclasses.replace(node, body=body, remainder=rest)
