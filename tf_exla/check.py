@@ -18,6 +18,8 @@ def check_graph(graph: Graph, original: Graph | None = None) -> None:
     for node in graph.nodes:
         if isinstance(node, Loop):
             _check_loop(node)
+        if node.op == "Compiled":
+            _check_cluster(node)
         for _, sub in node.subgraphs:
             check_graph(sub)
     if original is not None:
@@ -60,6 +62,15 @@ def _check_loop(loop: Loop) -> None:
         for node in body.nodes:
             if node.stateful:
                 raise GraphError(f"the stateful {node} is inside {loop}")
+
+
+def _check_cluster(node: Node) -> None:
+    for _, sub in node.subgraphs:
+        pairs = [(node.inputs, sub.inputs), (node.outputs, sub.outputs)]
+        for outer, inner in pairs:
+            kinds = [[(t.shape, t.dtype) for t in tensors] for tensors in (outer, inner)]
+            if kinds[0] != kinds[1]:
+                raise GraphError(f"the sub-graph does not fit {node}")
 
 
 def _check_chunk(loop: Loop, whole: Tensor, slot: object, inner: Tensor, size: int) -> None:

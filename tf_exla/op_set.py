@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from tf_exla.axis_rule import AxisRule
 from tf_exla.graph import Node, Shape, Tensor
@@ -15,6 +15,13 @@ class NoRule:
     """Why a node has no axis rule: a sentence for the report."""
 
     reason: str
+
+
+Work = Literal["pointwise", "product", "serial"]
+"""What a node's flops are: of pointwise kernels, of products on all cores, of work on one core."""
+
+Compiles = Literal["well", "poorly", ""]
+"""Whether XLA compiles a node: to code that is as fast at least, to slower code, not at all."""
 
 
 class OpSet(Protocol):
@@ -46,6 +53,12 @@ class OpSet(Protocol):
 
     def flops(self, node: Node) -> int:
         """Return the floating-point operations of the node, roughly."""
+
+    def work(self, node: Node) -> Work:
+        """Return the kind of the node's operations, which decides how long they take."""
+
+    def compiles(self, node: Node) -> Compiles:
+        """Return how well XLA compiles the node on this device."""
 
     def resizable(self, node: Node) -> bool:
         """Return whether `resized` can make the node for other shapes."""

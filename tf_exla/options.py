@@ -12,6 +12,7 @@ from types import MappingProxyType
 class Options:
     """Settings of one optimization; sizes in bytes.
 
+    `jit_compile`: whether XLA compiles the bodies of loops; None: where it pays.
     `rewrites`: families of rewrites to switch on or off, beside their defaults.
     `tensor_size_threshold`: split every tensor above it that can be split, whatever the limit.
     `tensor_split_size`: no chunk of a split tensor is larger.
@@ -24,7 +25,7 @@ class Options:
     rewrites: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     tensor_size_threshold: int | None = None
     tensor_split_size: int | None = None
-    chunk_bytes: int = 8 << 20
+    chunk_bytes: int = 16 << 20
     cores: int = os.cpu_count() or 1
 
     @property

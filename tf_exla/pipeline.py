@@ -42,7 +42,7 @@ def optimize_graph(
     """
     started = time.perf_counter()
     options = options or Options()
-    projector = Projector(ops, compiled=bool(options.jit_compile))
+    projector = Projector(ops)
     check_graph(graph)
     cleaned = _checked("clean", clean(graph, ops), graph)
     found = rewrite_graph(cleaned, ops, chosen(options.rewrites))

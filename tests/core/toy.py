@@ -8,7 +8,7 @@ import numpy as np
 
 from tf_exla.axis_rule import AxisRule, bind
 from tf_exla.graph import Graph, Loop, Node, Shape, Tensor, const, item_bytes
-from tf_exla.op_set import NoRule
+from tf_exla.op_set import Compiles, NoRule, Work
 
 Kernel = Callable[..., np.ndarray]
 
@@ -109,6 +109,12 @@ class ToyOps:
         if node.op == "Exp":
             return 20 * node.output.size
         return sum(t.size for t in node.outputs)
+
+    def work(self, node: Node) -> Work:
+        return "product" if node.op == "MatMul" else "pointwise"
+
+    def compiles(self, node: Node) -> Compiles:
+        return "well" if node.op in RULES else ""
 
     def resizable(self, node: Node) -> bool:
         return node.op in RULES

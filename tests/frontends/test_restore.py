@@ -12,8 +12,10 @@ from fresh_process import run_fresh
 
 from tf_exla.check import check_graph
 from tf_exla.frontends.tf.capture import Captured, capture
+from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.graph import Graph, Loop, Node, Result, Slot, Tensor
+from tf_exla.passes.compiling import compile_loops
 
 RNG = np.random.default_rng(0)
 
@@ -81,8 +83,8 @@ def loop_graph(
     return graph
 
 
-def call(graph: Graph, *values: Any, **options: Any) -> list[np.ndarray]:
-    return [t.numpy() for t in restore(graph, **options)([tf.constant(v) for v in values])]
+def call(graph: Graph, *values: Any) -> list[np.ndarray]:
+    return [t.numpy() for t in restore(graph)([tf.constant(v) for v in values])]
 
 
 def draw(shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -176,8 +178,8 @@ def test_several_results_and_whole_inputs() -> None:
     np.testing.assert_array_equal(copy, x)
 
 
-@pytest.mark.parametrize("jit_compile", [None, True])
-def test_loop_in_loop(jit_compile: bool | None) -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_loop_in_loop(compiled: bool) -> None:
     """A kernel matrix in tiles: rows outside, columns inside."""
     x, y, v = RNG.normal(size=(20, 1)), RNG.normal(size=(14, 1)), RNG.normal(size=(14, 1))
 
@@ -212,7 +214,10 @@ def test_loop_in_loop(jit_compile: bool | None) -> None:
     )
     graph = Graph(outer, (loop,), outputs)
     check_graph(graph)
-    product, kernel = call(graph, x, y, v, jit_compile=jit_compile)
+    if compiled:
+        graph = compile_loops(graph, TensorFlowOps(), forced=True)
+        check_graph(graph)
+    product, kernel = call(graph, x, y, v)
     np.testing.assert_allclose(kernel, np.exp(x - y.T), rtol=1e-13)
     np.testing.assert_allclose(product, np.exp(x - y.T) @ v, rtol=1e-12)
 
@@ -227,7 +232,7 @@ def test_compiled_body() -> None:
         50,
         8,
     )
-    function = restore(graph, jit_compile=True)
+    function = restore(compile_loops(graph, TensorFlowOps(), forced=True))
     assert b"_XlaMustCompile" in function.function.definition.SerializeToString()
     total, exp = (t.numpy() for t in function([tf.constant(x)]))
     np.testing.assert_allclose(total, np.exp(x).sum(), rtol=1e-13)

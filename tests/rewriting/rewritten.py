@@ -80,7 +80,6 @@ def run(outcome: Outcome, graph: Graph, args: tuple[Any, ...]) -> list[np.ndarra
         graph,
         name="rewritten",
         like=outcome.concrete.graph.inputs,
-        jit_compile=None,
         keep=outcome.functions.functions,
     )
     flat = [*args, *outcome.concrete.captured_inputs, *outcome.functions.constants]

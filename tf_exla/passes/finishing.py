@@ -12,20 +12,27 @@ from collections.abc import Callable
 from tf_exla.graph import Graph, Loop, Node, with_subgraphs
 from tf_exla.memory import Projector
 from tf_exla.options import Options
+from tf_exla.passes.compiling import compile_loops
 from tf_exla.passes.expanding import expand
 from tf_exla.passes.splitting.chunks import fit_loops
 
 LatePass = Callable[[Projector, Graph, Options], Graph]
-"""Changes the nodes of one graph, not its interface, nor loops and sub-graphs in it."""
+"""Changes the nodes of a graph and of its sub-graphs, not their interfaces."""
 
 TRIES = 3
 
 
-def _expand(projector: Projector, graph: Graph, options: Options) -> Graph:
-    return expand(graph, projector.ops)
+def _expand(projector: Projector, graph: Graph, _: Options) -> Graph:
+    return _everywhere(graph, lambda sub: expand(sub, projector.ops))
 
 
-LATE_PASSES: tuple[LatePass, ...] = (_expand,)
+def _compile(projector: Projector, graph: Graph, options: Options) -> Graph:
+    if options.jit_compile is False:
+        return graph
+    return compile_loops(graph, projector.ops, forced=options.jit_compile is True)
+
+
+LATE_PASSES: tuple[LatePass, ...] = (_expand, _compile)
 
 
 def finish(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
@@ -40,7 +47,7 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
         for _ in range(TRIES):
             finished = split
             for late in LATE_PASSES[:count]:
-                finished = _everywhere(projector, finished, options, late)
+                finished = late(projector, finished, options)
             over = projector.working_set(finished) - budget
             if over <= 0:
                 return finished
@@ -49,16 +56,16 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
     return graph
 
 
-def _everywhere(projector: Projector, graph: Graph, options: Options, late: LatePass) -> Graph:
-    """Apply a pass to a graph, to the bodies of its loops, and to all other sub-graphs."""
+def _everywhere(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
+    """Change a graph, the bodies of its loops, and all other sub-graphs."""
 
     def inside(sub: Graph) -> Graph:
-        return _everywhere(projector, sub, options, late)
+        return _everywhere(sub, change)
 
     nodes = tuple(_inside(node, inside) for node in graph.nodes)
     if any(new is not old for new, old in zip(nodes, graph.nodes, strict=True)):
         graph = graph.replace(nodes=nodes)
-    return late(projector, graph, options)
+    return change(graph)
 
 
 def _inside(node: Node, change: Callable[[Graph], Graph]) -> Node:

@@ -33,15 +33,12 @@ class Emitter:
     """Emits graphs into one FuncGraph.
 
     `effects`: the ops that must run, in order. Every chained op follows the one before it.
-    `jit_compile`: XLA compiles the bodies of loops; `compiled`: it compiles this very graph.
+    `compiled`: XLA compiles this very graph.
     An *anchor* is an input that stands for a small constant which TensorFlow must not see.
     """
 
-    def __init__(
-        self, graph: func_graph.FuncGraph, jit_compile: bool = False, compiled: bool = False
-    ) -> None:
+    def __init__(self, graph: func_graph.FuncGraph, compiled: bool = False) -> None:
         self.graph = graph
-        self.jit_compile = jit_compile
         self.compiled = compiled
         self.effects: list[tf.Operation] = []
         self._last_large: tf.Operation | None = None
@@ -64,6 +61,10 @@ class Emitter:
             from tf_exla.frontends.tf.loops import emit_loop
 
             made = emit_loop(self, node, self.values(node.inputs))
+        elif node.op == "Compiled":
+            from tf_exla.frontends.tf.compiled import emit_compiled
+
+            made = emit_compiled(self, node, self.values(node.inputs))
         elif node.op == "While":
             made = self._while(node)
         elif node.op in ("If", "Case"):
@@ -169,8 +170,7 @@ class Emitter:
 
     def child(self, name: str, compiled: bool = False) -> Emitter:
         """Return an emitter for a function that this graph will call."""
-        compiled = compiled or self.compiled
-        return Emitter(new_graph(name, self.graph), self.jit_compile and not compiled, compiled)
+        return Emitter(new_graph(name, self.graph), compiled or self.compiled)
 
     @contextmanager
     def scope(self) -> Iterator[None]:

@@ -53,6 +53,10 @@ PER_OPERAND = frozenset(
 )
 
 
+# Ops whose kernel runs on one core.
+SERIAL = frozenset(words("Cumprod Cumsum MatrixTriangularSolve TopKV2"))
+
+
 def flops(node: Node) -> int:
     """Return the floating-point operations of a node; complex numbers count fourfold."""
     if node.op in FREE or not all(tensor.is_static for tensor in node.outputs):

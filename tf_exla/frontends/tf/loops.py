@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2
 
 from tf_exla.frontends.tf.chunk_start import Start, on_host
 from tf_exla.frontends.tf.emit import emit_const, placeholder
@@ -154,12 +153,7 @@ class _Chunk:
 
     def run(self) -> list[tf.Tensor]:
         """Emit the body; return the accumulators after it."""
-        if self.emitter.jit_compile and not any(isinstance(n, Loop) for n in self.body.nodes):
-            self._slice(self.body.inputs)
-            self._call_compiled()
-            made: set[Tensor] = set()
-        else:
-            made = self._emit_nodes()
+        made = self._emit_nodes()
         if self.start is None:
             return self.emitter.values(self.body.outputs)
         for tensor in dict.fromkeys(self.body.outputs):
@@ -243,31 +237,6 @@ class _Chunk:
         return self.emitter.op(
             "TensorStridedSliceUpdate", [accumulator, begin, end, ones, part], attrs, large=True
         ).outputs[0]
-
-    def _call_compiled(self) -> None:
-        """Emit the body as a call of a function that XLA compiles."""
-        inner = self.emitter.child("chunk", compiled=True)
-        outer = self.emitter.values(self.body.inputs)
-        inputs = [
-            placeholder(inner.graph, tensor.dtype, tensor.shape, value)
-            for tensor, value in zip(self.body.inputs, outer, strict=True)
-        ]
-        outputs = inner.run(self.body, inputs)
-        must = {"_XlaMustCompile": True, "_noinline": True}
-        function = self.emitter.function("chunk", inner, inputs, outputs, **must)
-        attrs = {
-            "Tin": [value.dtype.name for value in outer],
-            "Tout": [value.dtype.name for value in outputs],
-            "f": function,
-            "config": "",
-            "config_proto": "",
-            "executor_type": "",
-        }
-        call = self.emitter.op("PartitionedCall", outer, attrs, large=True)
-        call._set_attr("_XlaMustCompile", attr_value_pb2.AttrValue(b=True))
-        for tensor, value in zip(self.body.outputs, call.outputs, strict=True):
-            value.set_shape(tensor.shape)
-            self.emitter.set(tensor, value)
 
 
 def _index_dtype(loop: Loop) -> str:

@@ -9,7 +9,7 @@ from typing import cast
 from weakref import WeakKeyDictionary
 
 from tf_exla.axis_rule import AxisRule, AxisRuleError, bind
-from tf_exla.frontends.tf import flops
+from tf_exla.frontends.tf import compiled_ops, flops
 from tf_exla.frontends.tf.kernel_memory import (
     ALIASES,
     FORWARDS,
@@ -22,7 +22,7 @@ from tf_exla.frontends.tf.op_rules import REASONS, TABLE
 from tf_exla.frontends.tf.resize import resize
 from tf_exla.frontends.tf.rule_builders import Unruled
 from tf_exla.graph import Node, Shape, Tensor
-from tf_exla.op_set import NoRule
+from tf_exla.op_set import Compiles, NoRule, Work
 
 _bind = lru_cache(maxsize=16384)(bind)
 
@@ -92,6 +92,16 @@ class TensorFlowOps:
     def flops(self, node: Node) -> int:
         """Return the floating-point operations of the node, roughly."""
         return flops.flops(node)
+
+    def work(self, node: Node) -> Work:
+        """Return the kind of the node's operations, which decides how long they take."""
+        if node.op in flops.SERIAL:
+            return "serial"
+        return "product" if node.op in flops.PRODUCTS else "pointwise"
+
+    def compiles(self, node: Node) -> Compiles:
+        """Return how well XLA compiles the node on a CPU."""
+        return compiled_ops.compiles(node)
 
     def make(
         self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str

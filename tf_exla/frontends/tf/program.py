@@ -173,7 +173,6 @@ class Program:
             plan.graph,
             name="optimized",
             like=self.concrete.graph.inputs,
-            jit_compile=self.settings.options.jit_compile,
             keep=self.captured.functions,
         )
 

@@ -30,20 +30,19 @@ def restore(
     *,
     name: str = "optimized",
     like: Sequence[tf.Tensor] = (),
-    jit_compile: bool | None = None,
     keep: Sequence[Any] = (),
 ) -> Restored:
     """Emit `graph` as a function of its flat inputs.
 
-    `like`: tensors whose handle data the first inputs take. `jit_compile`: XLA compiles
-    the bodies of loops. `keep`: what must live as long as the function.
+    `like`: tensors whose handle data the first inputs take. `keep`: what must live as long
+    as the function.
     """
     function_graph = new_graph(name)
     inputs = [
         placeholder(function_graph, tensor.dtype, tensor.shape, source)
         for tensor, source in zip_longest(graph.inputs, like)
     ]
-    emitter = Emitter(function_graph, bool(jit_compile))
+    emitter = Emitter(function_graph)
     outputs = emitter.run(graph, inputs)
     anchors, values = emitter.anchored()
     function = define(

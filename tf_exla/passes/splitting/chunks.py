@@ -8,6 +8,7 @@ from functools import partial
 
 from tf_exla.graph import Graph, Loop, Node
 from tf_exla.memory import Projector, carried_bytes
+from tf_exla.op_set import OpSet
 from tf_exla.options import Options
 from tf_exla.passes.splitting.resize import resize_loop
 
@@ -76,7 +77,7 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
     def needed(chunk: int, parallel: int) -> int:
         return projector.temporary(resize_loop(ops, loop, chunk, parallel))
 
-    side_by_side = min(options.cores, 4) if _single_core(loop) else 1
+    side_by_side = min(options.cores, 4) if _single_core(ops, loop) else 1
     for parallel in sorted({side_by_side, min(2, side_by_side), 1}, reverse=True):
         chunk = _largest(partial(needed, parallel=parallel), _even(loop.extent, fastest), room)
         if chunk is None:
@@ -142,9 +143,6 @@ def _even(extent: int, chunk: int) -> int:
     return min(extent, rounded if even > 64 and rounded <= chunk else even)
 
 
-def _single_core(loop: Loop) -> bool:
+def _single_core(ops: OpSet, loop: Loop) -> bool:
     """Whether an op of the body runs on one core, so that iterations gain from running together."""
-    return any(node.op in _SINGLE_CORE for node in loop.body.nodes)
-
-
-_SINGLE_CORE = frozenset({"MatrixTriangularSolve", "TopKV2", "Cumsum", "Cumprod"})
+    return any(ops.work(node) == "serial" for node in loop.body.nodes)

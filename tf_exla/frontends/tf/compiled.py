@@ -1,0 +1,33 @@
+"""Emit a cluster: a call of a function that XLA compiles."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
+
+from tf_exla.frontends.tf.emit import placeholder
+from tf_exla.frontends.tf.emitter import Emitter
+from tf_exla.graph import Node
+
+
+def emit_compiled(emitter: Emitter, node: Node, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Emit a "Compiled" node on `inputs`; return its outputs."""
+    ((_, graph),) = node.subgraphs
+    inner = emitter.child("cluster", compiled=True)
+    own = [
+        placeholder(inner.graph, tensor.dtype, tensor.shape, value)
+        for tensor, value in zip(graph.inputs, inputs, strict=True)
+    ]
+    outputs = inner.run(graph, own)
+    must = {"_XlaMustCompile": True, "_noinline": True}
+    attrs = {
+        "Tin": [value.dtype.name for value in inputs],
+        "Tout": [value.dtype.name for value in outputs],
+        "f": emitter.function("cluster", inner, own, outputs, **must),
+        "config": "",
+        "config_proto": "",
+        "executor_type": "",
+    }
+    call = emitter.op("PartitionedCall", inputs, attrs, large=True, name=node.name)
+    call._set_attr("_XlaMustCompile", attr_value_pb2.AttrValue(b=True))
+    return list(call.outputs)

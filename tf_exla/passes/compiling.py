@@ -1,0 +1,169 @@
+"""Compiling: runs of nodes in the bodies of loops become clusters that XLA compiles.
+
+XLA fuses pointwise nodes, so that a chunk is read and written once, not once for each node, and it
+calls the same products. A *cluster* is a run of consecutive nodes of a body, as a node "Compiled"
+with the run as its sub-graph; what XLA cannot compile stays between clusters. Unless it is forced,
+a cluster is made only where XLA's code is known not to be slower, and where `CALLS` calls of the
+program save the time that it takes to compile.
+
+Memory: XLA's buffers for a cluster are at most those of the executor, a quarter more allowed for
+(`memory.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from tf_exla.cost import CACHED_BYTE, compile_seconds, compiled_seconds, node_seconds
+from tf_exla.graph import Graph, Loop, Node, Tensor, consumers
+from tf_exla.op_set import OpSet
+
+CALLS = 5
+"""How often a program is expected to run at least: compiling must have paid by then."""
+
+
+def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: int = 1) -> Graph:
+    """Make clusters in the bodies of the innermost loops.
+
+    `forced`: compile everything that XLA can, whether it pays or not. `runs`: how often the graph
+    runs in one call of the program.
+    """
+    nodes = tuple(_compile_node(node, ops, forced, runs) for node in graph.nodes)
+    same = all(new is old for new, old in zip(nodes, graph.nodes, strict=True))
+    return graph if same else graph.replace(nodes=nodes)
+
+
+def _compile_node(node: Node, ops: OpSet, forced: bool, runs: int) -> Node:
+    if not isinstance(node, Loop):
+        if node.op == "Compiled" or not node.subgraphs:
+            return node
+        subs = {key: compile_loops(sub, ops, forced, runs) for key, sub in node.subgraphs}
+        if all(subs[key] is sub for key, sub in node.subgraphs):
+            return node
+        return dataclasses.replace(node, attrs={**node.attrs, **subs})
+    full = node.extent // node.chunk
+    if any(isinstance(inner, Loop) for inner in node.body.nodes):
+        body = compile_loops(node.body, ops, forced, runs * full)
+        rest = node.remainder and compile_loops(node.remainder, ops, forced, runs)
+    else:
+        body = _compile_body(node.body, ops, forced, runs * full)
+        rest = node.remainder and _compile_body(node.remainder, ops, forced, runs)
+    if body is node.body and rest is node.remainder:
+        return node
+    return dataclasses.replace(node, body=body, remainder=rest)
+
+
+def _compile_body(body: Graph, ops: OpSet, forced: bool, runs: int) -> Graph:
+    made: list[Node] = []
+    changed = False
+    for run, compiles in _runs(body.nodes, ops, forced):
+        cluster = _cluster(body, run) if compiles else None
+        if cluster is not None and (forced or _pays(cluster, run, ops, runs)):
+            made.append(cluster)
+            changed = True
+        else:
+            made.extend(run)
+    if not changed:
+        return body
+    return body.replace(nodes=_without_unused(made, body.outputs))
+
+
+def _runs(nodes: Iterable[Node], ops: OpSet, forced: bool) -> Iterable[tuple[list[Node], bool]]:
+    """Divide nodes into runs that XLA compiles, and runs that it does not; constants are free."""
+    run: list[Node] = []
+    state = False
+    for node in nodes:
+        if node.op == "Const":
+            run.append(node)
+            continue
+        compiles = ops.compiles(node)
+        fits = bool(compiles) if forced else compiles == "well"
+        if fits is not state:
+            yield run, state
+            run, state = [], fits
+        run.append(node)
+    yield run, state
+
+
+def _cluster(body: Graph, run: list[Node]) -> Node | None:
+    """Make one node of a run; None where it computes nothing."""
+    inside = {tensor for node in run for tensor in node.outputs}
+    constants = {node.output: node for node in body.nodes if node.op == "Const"}
+    readers = consumers(body)
+    members = set(run)
+    results = [
+        tensor
+        for node in run
+        if node.op != "Const"
+        for tensor in node.outputs
+        if tensor in body.outputs or any(r not in members for r, _ in readers.get(tensor, ()))
+    ]
+    if not results or not any(tensor.nbytes for tensor in results):
+        return None
+    mirror: dict[Tensor, Tensor] = {}
+    inputs: list[Tensor] = []
+    nodes: list[Node] = []
+
+    def stand_in(tensor: Tensor) -> Tensor:
+        if tensor not in mirror:
+            mirror[tensor] = Tensor(tensor.shape, tensor.dtype, tensor.name, tensor.value)
+            if tensor in constants:
+                nodes.append(dataclasses.replace(constants[tensor], outputs=(mirror[tensor],)))
+            else:
+                assert tensor not in inside
+                inputs.append(tensor)
+        return mirror[tensor]
+
+    for node in run:
+        if node.op == "Const":
+            continue
+        operands = tuple(stand_in(tensor) for tensor in node.inputs)
+        made = tuple(Tensor(t.shape, t.dtype, t.name, t.value) for t in node.outputs)
+        mirror.update(zip(node.outputs, made, strict=True))
+        nodes.append(dataclasses.replace(node, inputs=operands, outputs=made))
+    graph = Graph(
+        tuple(mirror[tensor] for tensor in inputs),
+        tuple(nodes),
+        tuple(mirror[tensor] for tensor in results),
+    )
+    largest = max(run, key=lambda node: max((t.nbytes for t in node.outputs), default=0))
+    return Node(
+        "Compiled",
+        tuple(inputs),
+        tuple(results),
+        {"cluster": graph},
+        name=f"compiled_{largest.name}",
+        source=largest.source,
+    )
+
+
+def _pays(cluster: Node, run: list[Node], ops: OpSet, runs: int) -> bool:
+    (_, graph), *_ = cluster.subgraphs
+    if not all(tensor.is_static for node in run for tensor in (*node.inputs, *node.outputs)):
+        return False
+    before = sum(node_seconds(ops, node, CACHED_BYTE) for node in run)
+    saved = before - compiled_seconds(ops, graph)
+    return CALLS * runs * saved > compile_seconds(graph)
+
+
+def _without_unused(nodes: list[Node], outputs: tuple[Tensor, ...]) -> tuple[Node, ...]:
+    """Drop the constants that only clusters read: each has its own copy."""
+    read = {tensor for node in nodes for tensor in node.inputs} | set(outputs)
+    return tuple(node for node in nodes if node.op != "Const" or node.output in read)
+
+
+def uncompiled(graph: Graph, ops: OpSet) -> dict[str, int]:
+    """Count the ops in bodies of innermost loops that XLA has no kernel for, by name."""
+    found: dict[str, int] = {}
+    for node in graph.nodes:
+        innermost = isinstance(node, Loop) and not any(isinstance(n, Loop) for n in node.body.nodes)
+        for _, sub in node.subgraphs:
+            if innermost:
+                for inner in sub.nodes:
+                    if inner.op not in ("Const", "Compiled") and not ops.compiles(inner):
+                        found[inner.op] = found.get(inner.op, 0) + 1
+            elif node.op != "Compiled":
+                for op, count in uncompiled(sub, ops).items():
+                    found[op] = found.get(op, 0) + count
+    return found
