@@ -5,9 +5,10 @@ import os
 import click
 
 from gp_experiments.bench import bench
+from gp_experiments.command import commands
 from gp_experiments.demo import demo
 
-COMMANDS = (demo, bench)
+COMMANDS = (demo, bench, *commands())
 
 
 def main() -> None:

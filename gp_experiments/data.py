@@ -47,18 +47,32 @@ class Split:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Inputs X [N, D] and targets y [N, 1], in the units of their source."""
+    """Inputs X [N, D] and targets y [N, 1], in the units of their source.
+
+    `test_masks` [N, splits]: the rows that each published split tests on, where there are some.
+    """
 
     name: str
     X: Array  # [N, D]
     y: Array  # [N, 1]
     y_unit: str
+    test_masks: npt.NDArray[np.bool_] | None = None
 
     def split(self, seed: int, train_fraction: float = 0.67) -> Split:
         """Cut at random: `floor(train_fraction * N)` rows to train on, the others to test."""
         rows = np.random.default_rng(seed).permutation(len(self.X))
         cut = int(train_fraction * len(rows))
-        train, test = rows[:cut], rows[cut:]
+        return self._split(rows[:cut], rows[cut:])
+
+    def published_split(self, number: int) -> Split:
+        """Cut as the published test split `number` says. Raises ValueError where there is none."""
+        if self.test_masks is None or not 0 <= number < self.test_masks.shape[1]:
+            count = 0 if self.test_masks is None else self.test_masks.shape[1]
+            raise ValueError(f"{self.name} has {count} published splits, no number {number}")
+        tested = self.test_masks[:, number]
+        return self._split(np.flatnonzero(~tested), np.flatnonzero(tested))
+
+    def _split(self, train: npt.NDArray[np.int64], test: npt.NDArray[np.int64]) -> Split:
         X_scale, y_scale = Scale.of(self.X[train]), Scale.of(self.y[train])
         X, y = X_scale.standardise(self.X), y_scale.standardise(self.y)
         return Split((X[train], y[train]), (X[test], y[test]), train, test, X_scale, y_scale)

@@ -20,6 +20,7 @@ def add(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
 def allocate(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
     """Allocate `sizes` bytes one after the other within `limit`."""
     arm.hold_to(arguments["limit"])
+    arm.note(limit=arguments["limit"])
     for size in arguments["sizes"]:
         block = np.ones(size, np.uint8)
         time.sleep(0.05)  # a watcher needs the time to see it

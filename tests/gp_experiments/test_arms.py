@@ -36,6 +36,7 @@ def test_a_cap_ends_what_exceeds_it_and_keeps_the_steps(cap: Any) -> None:
     assert outcome.status == "oom"
     assert [step["size"] for step in outcome.steps] == sizes[:2]
     assert outcome.baseline is not None
+    assert outcome.result == {"limit": 100_000_000}
     assert run("allocate", {"limit": 300_000_000, "sizes": sizes}, cap=cap).status == "done"
     assert run("allocate", {"limit": 100_000_000, "sizes": sizes}).status == "done"
 

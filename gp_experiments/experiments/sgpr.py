@@ -1,0 +1,204 @@
+"""Sparse GP regression (Titsias 2009) as in the paper's Table 2 and Figure 3: stock against limit.
+
+GPflow's SGPR, Matern-3/2 with a lengthscale per input, constant mean, noise variance 0.1, float64,
+L-BFGS-B; inducing points by greedy conditional variance selection. Prediction runs under the limit
+too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from gp_experiments.arms import Arm, Cap
+from gp_experiments.sweep import Phase, Task
+
+SUMMARY = "SGPR: loss, RMSE and NLPD in training for growing M (Table 2, Figure 3)"
+LENGTHSCALE = 1.0  # where training starts, of standardised inputs
+
+
+@dataclass(frozen=True)
+class Config:
+    """`limits` holds a limit per data set. Every arm is held to it, beside its process's baseline.
+
+    `metrics_every`: evaluations between two scores on the test rows. `candidates`: random rows that
+    inducing points are selected from. `fold`: a published split; none is a random one of 67 % to 33
+    %, by the seed. `timeout` [s] of one run.
+    """
+
+    datasets: tuple[str, ...]
+    limits: tuple[str, ...]
+    num_inducing: tuple[int, ...]
+    seeds: tuple[int, ...] = (111, 222, 333)
+    arms: tuple[Literal["stock", "limit"], ...] = ("stock", "limit")
+    iterations: int = 1000
+    metrics_every: int = 50
+    train_inducing: bool = False
+    candidates: int = 100_000
+    fold: int | None = None
+    jit_compile: bool = False
+    cap: Cap = "address-space"
+    measure: bool = True
+    timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run."""
+
+    dataset: str
+    limit: str
+    num_inducing: int
+    seed: int
+    arm: str
+    iterations: int
+    metrics_every: int
+    train_inducing: bool
+    candidates: int
+    fold: int | None
+    jit_compile: bool
+    cap: Cap
+    measure: bool
+
+
+def tasks(config: Config) -> Iterator[Task]:
+    """Yield a task for each data set, seed, number of inducing points and arm."""
+    if len(config.limits) not in (1, len(config.datasets)):
+        raise ValueError(f"{len(config.datasets)} data sets need one limit each, or one for all")
+    limits = config.limits * (len(config.datasets) if len(config.limits) == 1 else 1)
+    for dataset, limit in zip(config.datasets, limits, strict=True):
+        for seed in config.seeds:
+            for num_inducing in config.num_inducing:
+                for arm in config.arms:
+                    run = Run(
+                        dataset, limit, num_inducing, seed, arm, config.iterations,
+                        config.metrics_every, config.train_inducing, config.candidates, config.fold,
+                        config.jit_compile and arm == "limit", config.cap, config.measure,
+                    )  # fmt: skip
+                    phase = Phase("training", f"{__name__}:train", cap=config.cap)
+                    label = f"{dataset} M={num_inducing} seed {seed} {arm}"
+                    yield Task(label, asdict(run), (phase,))
+
+
+def train(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
+    """Train and score one model."""
+    data_dir, work_dir = Path(arguments.pop("data_dir")), Path(arguments.pop("work_dir"))
+    run = Run(**arguments)
+
+    import gpflow
+    import scipy.optimize
+    import tensorflow as tf
+
+    import tf_exla
+    from gp_experiments import datasets, evaluate, models
+    from gp_experiments.measuring import device, limit_device, stock_peak, warm_up
+    from tf_exla.byte_size import parse_bytes
+    from tf_exla.gpflow import Scipy
+
+    limit = parse_bytes(run.limit)
+    limit_device(run.cap, limit)
+    dataset = datasets.load(run.dataset, data_dir)
+    split = dataset.split(run.seed) if run.fold is None else dataset.published_split(run.fold)
+    Z = inducing_points(split.train[0], run, work_dir)
+    model = models.build_sgpr(split.train, Z, lengthscale=LENGTHSCALE)
+    gpflow.set_trainable(model.inducing_variable, run.train_inducing)
+    X_test, y_test = tf.constant(split.test[0]), split.test[1]
+    variables = model.trainable_variables
+    result: dict[str, Any] = {
+        "device": device(), "limit": limit, "num_train": len(split.train[0]),
+        "num_test": len(y_test), "dims": X_test.shape[1], "num_inducing": len(Z),
+    }  # fmt: skip
+    optimizer: Any
+    if run.arm == "limit":
+        optimizer = Scipy(limit, jit_compile=run.jit_compile or None)
+        evaluation = optimizer.eval_func(model.training_loss_closure(), variables, {})
+        report = optimizer.report
+        result |= {
+            "projected": report.projected_peak, "projected_stock": report.projected_peak_before,
+            "rewrite_seconds": report.rewrite_seconds,
+        }  # fmt: skip
+        predict = tf_exla.optimize(model.predict_y, limit)
+        result["projected_predict"] = predict.report(X_test).projected_peak
+        predict.prepare(X_test)
+    else:
+        optimizer = gpflow.optimizers.Scipy()
+        evaluation = optimizer.eval_func(model.training_loss_closure(), variables, {})
+        (traced,) = optimizer.compile_cache.values()
+        x = optimizer.initial_parameters(variables)
+        traced.get_concrete_function(x)
+        result["projected_stock"] = stock_peak(traced, [x])
+        predict = tf.function(model.predict_y)
+        predict.get_concrete_function(X_test)
+
+    arm.note(**result)
+    # What every program needs is there: from now on each arm has the limit beside it.
+    warm_up()
+    arm.hold_to(limit)
+
+    def score() -> dict[str, float]:
+        mean, variance = (one.numpy() for one in predict(X_test))
+        return {
+            "rmse": evaluate.rmse(y_test, mean), "nlpd": evaluate.nlpd(y_test, mean, variance)
+        }  # fmt: skip
+
+    seconds: list[float] = []
+    losses: list[float] = []
+
+    def evaluated(x: Any) -> tuple[float, Any]:
+        start = time.perf_counter()
+        loss, gradient = evaluation(x)
+        seconds.append(time.perf_counter() - start)
+        losses.append(float(loss))
+        count = len(losses)
+        if run.metrics_every and count % run.metrics_every == 0:
+            arm.step(evaluation=count, loss=losses[-1], seconds=sum(seconds), **score())
+        # An iteration of L-BFGS-B takes little more than one evaluation.
+        arm.progress(min(count, run.iterations), run.iterations, f"loss {losses[-1]:,.1f}")
+        return losses[-1], gradient
+
+    start = optimizer.initial_parameters(variables).numpy()
+    found = scipy.optimize.minimize(
+        evaluated, start, jac=True, method="L-BFGS-B", options={"maxiter": run.iterations}
+    )
+    optimizer.assign_tensors(variables, optimizer.unpack_tensors(variables, tf.constant(found.x)))
+    final = score()
+    arm.step(evaluation=len(losses), loss=float(found.fun), seconds=sum(seconds), **final)
+    result |= final | {
+        "loss": float(found.fun), "evaluations": len(losses), "iterations": int(found.nit),
+        "message": str(found.message), "train_seconds": sum(seconds),
+        "evaluation_seconds": float(np.median(seconds[1:] or seconds)),
+    }  # fmt: skip
+    if run.measure:
+        parameters = tf.constant(found.x)
+        (function,) = optimizer.compile_cache.values()
+        measured = tf_exla.measured_peak(function, parameters)
+        result |= {"measured": int(measured), "measured_by": measured.method}
+    return result
+
+
+def inducing_points(X: Any, run: Run, work_dir: Path) -> Any:
+    """Return Z [M, D], selected greedily. A larger selection, if there is one, begins with them."""
+    from gp_experiments.models import matern32, select_inducing_points
+
+    fold = "random" if run.fold is None else run.fold
+    name = f"inducing-{run.dataset}-{fold}-{run.seed}-{run.candidates}.npy"
+    path = work_dir / name
+    if path.exists() and len(Z := np.load(path)) >= run.num_inducing:
+        return Z[: run.num_inducing]
+    Z = select_inducing_points(
+        X,
+        run.num_inducing,
+        matern32(LENGTHSCALE),
+        rng=np.random.default_rng(run.seed),
+        subset=run.candidates,
+    )
+    work_dir.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial.npy")
+    np.save(partial, Z)
+    partial.replace(path)
+    return Z

@@ -1,0 +1,96 @@
+"""Vectors to search for neighbours in, by name: data [n, d] and queries [m, d], float32.
+
+| name | what it is | |---|---| | random-NxD, as random-1e6x10 | standard normal | | mnist, fashion
+| images of 28 x 28 as vectors of 784, scaled to [0, 1]; the queries are the test set | | glove-50,
+glove-100, glove-200, glove-25 | words of Twitter, from ann-benchmarks |
+
+In the data folder, NAME.hdf5 (ann-benchmarks': `train`, `test`) or NAME.npz (X_train and X_test, or
+a single array of vectors, the last rows of which become the queries) are taken before anything is
+downloaded.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gp_experiments.datasets import DEFAULT_DIR
+from gp_experiments.downloads import DataError, Source, check, fetch
+
+Vectors = npt.NDArray[np.float32]
+
+_ANN = "http://ann-benchmarks.com/"
+_FILES = {
+    "mnist": "mnist-784-euclidean.hdf5",
+    "fashion": "fashion-mnist-784-euclidean.hdf5",
+    **{f"glove-{d}": f"glove-{d}-angular.hdf5" for d in (25, 50, 100, 200)},
+}
+_IMAGES = ("mnist", "fashion")  # grey levels of a byte, whatever type they are kept in
+# Other names under which the same vectors are kept.
+_ALIASES = {"fashion": ("fashion", "fashion_mnist"), "glove-50": ("glove-50", "glove50*")}
+NAMES = ("random-NxD", *_FILES)
+
+
+def load_vectors(
+    name: str, queries: int, data_dir: Path = DEFAULT_DIR, seed: int = 0
+) -> tuple[Vectors, Vectors]:
+    """Return data [n, d] and at most `queries` queries [m, d].
+
+    Raises DataError for an unknown name, and where the data cannot be had.
+    """
+    if name.startswith("random"):
+        return _random(name, queries, seed)
+    if name not in _FILES:
+        raise DataError(f"there are no vectors {name!r}; known are {', '.join(NAMES)}")
+    path = _found(name, data_dir) or fetch(Source(_ANN + _FILES[name], _FILES[name]), data_dir)
+    check(path)
+    data, test = _read_hdf5(path) if path.suffix == ".hdf5" else _read_npz(path, queries)
+    scale = np.float32(255 if name in _IMAGES else 1)
+    return data / scale, test[:queries] / scale
+
+
+def _random(name: str, queries: int, seed: int) -> tuple[Vectors, Vectors]:
+    match = re.fullmatch(r"random-([0-9.]+(?:e[0-9]+)?)x(\d+)", name)
+    if match is None:
+        raise DataError(f'random vectors are named by their size, as "random-1e6x10": {name!r}')
+    points, dims = int(float(match[1])), int(match[2])
+    rng = np.random.default_rng(seed)
+    data = rng.standard_normal((points, dims), dtype=np.float32)
+    return data, rng.standard_normal((queries, dims), dtype=np.float32)
+
+
+def _found(name: str, data_dir: Path) -> Path | None:
+    patterns = [_FILES[name]]
+    for alias in _ALIASES.get(name, (name,)):
+        patterns += [f"{alias}.hdf5", f"{alias}.npz"]
+    for pattern in patterns:
+        if paths := sorted(data_dir.glob(pattern)):
+            return paths[0]
+    return None
+
+
+def _read_hdf5(path: Path) -> tuple[Vectors, Vectors]:
+    import h5py
+
+    with h5py.File(path) as file:
+        return _rows(file["train"][:]), _rows(file["test"][:])
+
+
+def _read_npz(path: Path, queries: int) -> tuple[Vectors, Vectors]:
+    with np.load(path, allow_pickle=False) as arrays:
+        if {"X_train", "X_test"} <= set(arrays.files):
+            return _rows(arrays["X_train"]), _rows(arrays["X_test"])
+        found = [k for k in arrays.files if arrays[k].ndim == 2 and arrays[k].dtype.kind == "f"]
+        if len(found) != 1:
+            raise DataError(f"{path} has {', '.join(arrays.files)}; needed are X_train and X_test")
+        vectors = _rows(arrays[found[0]])
+    held = min(queries, len(vectors) // 10)
+    return vectors[:-held], vectors[-held:]
+
+
+def _rows(values: Any) -> Vectors:
+    return np.ascontiguousarray(values.reshape(len(values), -1), dtype=np.float32)
