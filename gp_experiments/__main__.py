@@ -7,8 +7,9 @@ import click
 from gp_experiments.bench import bench
 from gp_experiments.command import commands
 from gp_experiments.demo import demo
+from gp_experiments.peers.command import peers
 
-COMMANDS = (demo, bench, *commands())
+COMMANDS = (demo, bench, peers, *commands())
 
 
 def main() -> None:

@@ -1,0 +1,131 @@
+"""The records as tables: on the terminal with rich, in Markdown for the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any
+
+from rich.table import Table
+
+from gp_experiments.peers.cases import Case
+from gp_experiments.peers.roofline import Rates, bound
+from tf_exla.byte_size import format_bytes
+
+HEADER = (
+    "contender", "median", "fastest", "over tf_exla", "peak", "first call", "error", "note",
+)  # fmt: skip
+ANCHOR = "tf_exla"
+
+
+def rows(records: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Return the cells of one case's records, the fastest first, those that failed last."""
+    measured = [one for one in records if one.get("seconds")]
+    failed = [one for one in records if not one.get("seconds")]
+    measured.sort(key=lambda one: one.get("over_anchor") or median(one["seconds"]))
+    return [*(_row(one) for one in measured), *(_failed_row(one) for one in failed)]
+
+
+def _row(record: dict[str, Any]) -> tuple[str, ...]:
+    over, peak = record.get("over_anchor"), record.get("peak")
+    return (
+        record["contender"],
+        seconds_text(median(record["seconds"])),
+        seconds_text(min(record["seconds"])),
+        f"{over:.2f}" if over else "",
+        format_bytes(peak + record["data_bytes"]) if peak is not None else "",
+        seconds_text(record["build_seconds"] + record["first_seconds"]),
+        f"{record['error']:.0e}",
+        _note(record),
+    )
+
+
+def _failed_row(record: dict[str, Any]) -> tuple[str, ...]:
+    return (record["contender"], "∅", "", "", "", "", "", record.get("failed", "not run"))
+
+
+def _note(record: dict[str, Any]) -> str:
+    if "projected_peak" not in record:
+        return ""
+    return (
+        f"projected {format_bytes(record['projected_peak'])},"
+        f" limit {format_bytes(record['limit'])},"
+        f" rewritten in {seconds_text(record['rewrite_seconds'])}"
+    )
+
+
+def seconds_text(seconds: float) -> str:
+    """Return seconds with three digits, below a second in milliseconds."""
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
+
+
+def title(case: Case) -> str:
+    """Describe a case in a line."""
+    sizes = ", ".join(f"{name}={size:,}" for name, size in case.sizes.items())
+    metric = f" {case.metric}" if case.metric else ""
+    return f"{case.name}: {case.work}{metric}, {sizes}, {case.dtype}, limit {case.limit}"
+
+
+def targets(case: Case, records: Sequence[dict[str, Any]]) -> list[str]:
+    """Say for each target whether it is reached."""
+    over = {one["contender"]: one.get("over_anchor") for one in records}
+    lines = []
+    for name, factor in case.target.items():
+        got = over.get(name)
+        if got is None:
+            lines.append(f"{factor:g} x faster than {name}: {name} did not run")
+        else:
+            word = "reached" if got >= factor else "missed"
+            lines.append(f"{factor:g} x faster than {name}: {got:.2f} x, {word}")
+    return lines
+
+
+def bound_line(case: Case, records: Sequence[dict[str, Any]], rates: Rates) -> str:
+    """Say how near tf_exla is to the roofline."""
+    least = bound(case, rates)
+    ours = next((one for one in records if one["contender"] == ANCHOR and one.get("seconds")), None)
+    share = f", tf_exla at {least / median(ours['seconds']):.0%} of it" if ours else ""
+    return f"bound by products and exponentials: {seconds_text(least)}{share}"
+
+
+def rich_table(case: Case, records: Sequence[dict[str, Any]]) -> Table:
+    """Return the table of one case for a terminal."""
+    table = Table(title=title(case), title_justify="left")
+    for name in HEADER:
+        table.add_column(name, justify="left" if name in ("contender", "note") else "right")
+    for row in rows(records):
+        table.add_row(*row)
+    return table
+
+
+def markdown(cases: Sequence[Case], records: Sequence[dict[str, Any]], rates: Rates | None) -> str:
+    """Return all tables in Markdown."""
+    parts = []
+    for case in cases:
+        own = [one for one in records if one["case"]["name"] == case.name]
+        if not own:
+            continue
+        parts += [f"### {title(case)}", "", _line(HEADER)]
+        parts += ["|---|" + "---:|" * (len(HEADER) - 2) + "---|"]
+        parts += [_line(row) for row in rows(own)]
+        remarks = targets(case, own)
+        if rates:
+            remarks.append(bound_line(case, own, rates))
+        parts += ["", "; ".join(remarks) + ".", ""]
+    if rates:
+        parts += [rates_table(rates), ""]
+    return "\n".join(parts)
+
+
+def rates_table(rates: Rates) -> str:
+    """Return the measured rates in Markdown."""
+    lines = [_line(("rate", "dtype", "by", "per second")), "|---|---|---|---:|"]
+    for name, rate in rates.items():
+        kind, dtype, library = name.split()
+        unit = "GFLOP" if kind == "gemm" else "billion"
+        lines.append(_line((kind, dtype, library, f"{rate / 1e9:.3g} {unit}")))
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

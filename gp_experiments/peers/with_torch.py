@@ -1,0 +1,102 @@
+"""PyTorch, eager: its fused attention, `cdist` and `topk`, kernel products in chunks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from gp_experiments.peers.cases import Case
+from gp_experiments.peers.data import VARIANCE, Array, lengthscales, softplus_slope
+from gp_experiments.peers.program import Build, Program
+
+ROWS = 1_000
+
+
+def _matvec(case: Case, data: Mapping[str, Array]) -> Program:
+    X, v = torch.tensor(data["X"]), torch.tensor(data["v"])
+    scale = torch.tensor(lengthscales(case), dtype=X.dtype)
+
+    def call() -> Mapping[str, Any]:
+        z = X / scale
+        norms = -0.5 * z.square().sum(1)
+        rows = [
+            torch.addmm(norms, part, z.T).add_(norm[:, None]).exp_() @ v
+            for part, norm in zip(z.split(ROWS), norms.split(ROWS), strict=True)
+        ]
+        return {"product": VARIANCE * torch.cat(rows)}
+
+    return Program(torch.inference_mode()(call))
+
+
+def _quadratic(case: Case, data: Mapping[str, Array]) -> Program:
+    X, v = torch.tensor(data["X"]), torch.tensor(data["v"])
+    scale, variance = torch.tensor(lengthscales(case)), torch.tensor(VARIANCE, dtype=X.dtype)
+    inputs = [one.requires_grad_() for one in (X, v, scale, variance)]
+    slopes = [softplus_slope(lengthscales(case)), softplus_slope(VARIANCE)]
+
+    def call() -> Mapping[str, Any]:
+        z = X / scale
+        norms = -0.5 * z.square().sum(1)
+        K = torch.exp(torch.addmm(norms, z, z.T) + norms[:, None])
+        value = (v * variance * (K @ v)).sum()
+        by_X, by_v, by_scale, by_variance = torch.autograd.grad(value, inputs)
+        return {
+            "value": value.detach(),
+            "X": by_X,
+            "v": by_v,
+            "lengthscales": by_scale.numpy() * slopes[0],
+            "variance": by_variance.numpy() * slopes[1],
+        }
+
+    return Program(call)
+
+
+def _knn(case: Case, data: Mapping[str, Array]) -> Program:
+    queries, points = torch.tensor(data["queries"]), torch.tensor(data["data"])
+    distance, k = _DISTANCES[case.metric], case.sizes["k"]
+
+    def call() -> Mapping[str, Any]:
+        return {"indices": distance(queries, points).topk(k, largest=False).indices}
+
+    return Program(torch.inference_mode()(call))
+
+
+def _cosine(x: Any, y: Any) -> Any:
+    normalize = torch.nn.functional.normalize
+    return -normalize(x) @ normalize(y).T
+
+
+_DISTANCES: dict[str, Callable[[Any, Any], Any]] = {
+    "l2": torch.cdist,
+    "l1": lambda x, y: torch.cdist(x, y, p=1),
+    "cosine": _cosine,
+}
+
+
+def _attention(case: Case, data: Mapping[str, Array]) -> Program:
+    arguments = [torch.tensor(data[name]) for name in ("q", "k", "v")]
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return Program(torch.inference_mode()(lambda: {"output": attend(*arguments)}))
+
+
+def _attention_gradients(case: Case, data: Mapping[str, Array]) -> Program:
+    arguments = [torch.tensor(data[name]).requires_grad_() for name in ("q", "k", "v")]
+    upstream = torch.tensor(data["upstream"])
+
+    def call() -> Mapping[str, Any]:
+        output = torch.nn.functional.scaled_dot_product_attention(*arguments)
+        slopes = torch.autograd.grad(output, arguments, upstream)
+        return {"output": output.detach(), **dict(zip("qkv", slopes, strict=True))}
+
+    return Program(call)
+
+
+WORKS: dict[str, Build] = {
+    "matvec": _matvec,
+    "quadratic": _quadratic,
+    "knn": _knn,
+    "attention": _attention,
+    "attention-gradients": _attention_gradients,
+}
