@@ -46,7 +46,8 @@ def _check_loop(loop: Loop) -> None:
         raise GraphError(f"chunk {loop.chunk} of extent {loop.extent} in {loop}")
     if (loop.extent % loop.chunk == 0) != (loop.remainder is None):
         raise GraphError(f"the remainder does not fit the chunk in {loop}")
-    if not len(loop.inputs) == len(loop.slots) == len(loop.body.inputs):
+    folds = loop.folds
+    if not len(loop.inputs) == len(loop.slots) == len(loop.body.inputs) - len(folds):
         raise GraphError(f"inputs, slots and the body's inputs differ in number in {loop}")
     if not len(loop.outputs) == len(loop.results) == len(loop.body.outputs):
         raise GraphError(f"outputs, results and the body's outputs differ in number in {loop}")
@@ -54,8 +55,10 @@ def _check_loop(loop: Loop) -> None:
     if loop.remainder is not None:
         bodies.append((loop.remainder, loop.extent % loop.chunk))
     for body, size in bodies:
-        for whole, slot, inner in zip(loop.inputs, loop.slots, body.inputs, strict=True):
+        for whole, slot, inner in zip(loop.inputs, loop.slots, body.inputs, strict=False):
             _check_chunk(loop, whole, slot, inner, size)
+        for k, inner in zip(folds, body.inputs[len(loop.inputs) :], strict=True):
+            _check_chunk(loop, loop.outputs[k], None, inner, size)
         for whole, result, inner in zip(loop.outputs, loop.results, body.outputs, strict=True):
             if result.combine != "top_k" or size == loop.chunk:
                 _check_chunk(loop, whole, result.slot, inner, size)

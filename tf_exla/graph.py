@@ -153,14 +153,18 @@ class Result:
 
     Results of `PAIRED` combiners come in pairs: the values, then their positions along the axis, of
     which one index of the loop has `block`.
+    `fold`: the body reads what the chunks before left and combines its own part with it.
     """
 
     combine: Combine
     slot: Slot | None = None  # of a concat
     block: int = 1
+    fold: bool = False
 
     def __str__(self) -> str:
-        return f"concat axis {self.slot.axis}" if self.slot else self.combine
+        if self.slot:
+            return f"concat axis {self.slot.axis}"
+        return f"running {self.combine}" if self.fold else self.combine
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +172,8 @@ class Loop(Node):
     """A loop over chunks of one axis class.
 
     `body.inputs[i]` is a chunk of `inputs[i]` where `slots[i]` says so, else all of it.
-    `body.outputs[i]` is combined over the chunks into `outputs[i]` as `results[i]` says.
+    `body.outputs[i]` is combined over the chunks into `outputs[i]` as `results[i]` says. After the
+    inputs the body has one more for each result that it folds: what the chunks before left.
     The loop runs `extent // chunk` times; `remainder` is the body for the last `extent % chunk`
     indices, with its own static shapes, and runs once after the loop.
     `parallel`: iterations that may be in flight together. `least`: the smallest chunk: a full one
@@ -196,6 +201,16 @@ class Loop(Node):
     def iterations(self) -> int:
         """Number of full chunks and the remainder."""
         return -(-self.extent // self.chunk)
+
+    @property
+    def folds(self) -> tuple[int, ...]:
+        """Positions of the results that the body folds, in the order of its last inputs."""
+        return tuple(k for k, result in enumerate(self.results) if result.fold)
+
+    def sliced(self, body: Graph) -> frozenset[Tensor]:
+        """Return the inputs of a body that are chunks."""
+        pairs = zip(body.inputs, self.slots, strict=False)
+        return frozenset(tensor for tensor, slot in pairs if slot is not None)
 
     @property
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:

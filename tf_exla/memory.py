@@ -85,8 +85,7 @@ class Projector:
 
     def project_body(self, loop: Loop, body: Graph) -> Projection:
         """Project one iteration of a loop, or its remainder."""
-        pairs = zip(body.inputs, loop.slots, strict=True)
-        return self.project(body, frozenset(tensor for tensor, slot in pairs if slot is not None))
+        return self.project(body, loop.sliced(body))
 
     def working_set(self, graph: Graph) -> int:
         """Return the largest working set of a whole program, with the runtime's own share."""
@@ -156,9 +155,10 @@ def _accumulator_copy(loop: Loop) -> int:
     """The sum of two accumulators may live beside both for a moment.
 
     To merge two top_k, both are joined, and the largest of them taken; argmax and argmin compare.
+    What a body folds, it makes itself.
     """
     pairs = zip(loop.outputs, loop.results, strict=True)
-    combined = [(tensor.nbytes, result.combine) for tensor, result in pairs]
+    combined = [(tensor.nbytes, result.combine) for tensor, result in pairs if not result.fold]
     sums = [nbytes for nbytes, combine in combined if combine not in ("concat", *PAIRED)]
     merged = [nbytes for nbytes, combine in combined if combine in PAIRED]
     return max(sums, default=0) + 6 * sum(merged)

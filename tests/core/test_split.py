@@ -50,6 +50,16 @@ def softmax(n: int = 301) -> Graph:
     return b.graph(b.op("MatMul", weights, v))
 
 
+def weighted(n: int = 3) -> Graph:
+    """Softmax of few long rows times v: the largest number and the sum along the long axis."""
+    b = Builder()
+    q, k, v = b.input(n, 8), b.input(20011, 8), b.input(20011, 5)
+    s = b.op("MatMul", q, b.op("Transpose", k))
+    e = b.op("Exp", b.op("Sub", s, b.op("Column", b.op("Max", s, axis=1))))
+    weights = b.op("RealDiv", e, b.op("Column", b.op("Sum", e, axis=1)))
+    return b.graph(b.op("MatMul", weights, v))
+
+
 def same_twice(n: int = 600) -> Graph:
     """K(x, x) v with one x under two letters."""
     b = Builder()
@@ -92,7 +102,7 @@ def neighbours(n: int = 3) -> Graph:
 
 
 PROGRAMS: list[Callable[..., Graph]] = [
-    matvec, gram, softmax, same_twice, twice_applied, filled, merged, neighbours,
+    matvec, gram, softmax, same_twice, twice_applied, filled, merged, neighbours, weighted,
 ]  # fmt: skip
 
 
@@ -135,3 +145,12 @@ def test_stages() -> None:
 def test_row_statistics_are_no_new_stage() -> None:
     plan = optimize_graph(softmax(), ToyOps(), limit=1_400_000, options=OPTIONS)
     assert [loop.stage for loop in loops_of(plan.graph)] == [0]
+
+
+def test_a_softmax_streams() -> None:
+    """The largest number, the sum and the product need one pass, not three."""
+    graph = weighted()
+    limit = resident_bytes(graph) + Projector(ToyOps()).working_set(graph) - 1_300_000
+    plan = optimize_graph(graph, ToyOps(), limit=limit, options=OPTIONS)
+    (loop,) = loops_of(plan.graph)
+    assert [str(result) for result in loop.results] == ["running max", "running add", "running add"]

@@ -44,6 +44,13 @@ RULES: Mapping[str, str | Callable[[Node], str]] = {
     "Fill": "=, -> i j",
     "Merge": "b N, = -> (b N)",
     "Inverse": "M M -> M M",
+    "AddV2": "..., ... -> ...",
+    "RealDiv": "..., ... -> ...",
+    "Maximum": "..., ... -> ...",
+    "Equal": "..., ... -> ...",
+    "SelectV2": "..., ..., ... -> ...",
+    "IsFinite": "... -> ...",
+    "Reshape": lambda node: "i, _ -> i 1" if len(node.output.dims) == 2 else "i 1, _ -> i",
 }
 
 KERNELS: Mapping[str, Kernel] = {
@@ -58,6 +65,13 @@ KERNELS: Mapping[str, Kernel] = {
     "Merge": lambda x, shape: x.reshape(shape),
     "Inverse": np.linalg.inv,
     "Opaque": lambda x: x * 2.0,
+    "AddV2": np.add,
+    "RealDiv": np.divide,
+    "Maximum": np.maximum,
+    "Equal": np.equal,
+    "SelectV2": np.where,
+    "IsFinite": np.isfinite,
+    "Reshape": np.reshape,
 }
 
 
@@ -122,7 +136,13 @@ class ToyOps:
     def make(
         self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
     ) -> Node | None:
-        return None
+        if op not in KERNELS:
+            return None
+        values = [np.zeros(t.dims) if t.value is None else t.value for t in inputs]
+        with np.errstate(all="ignore"):
+            made = np.asarray(KERNELS[op](*values))
+        dtype = "bool" if made.dtype == bool else "float64"
+        return Node(op, tuple(inputs), (Tensor(made.shape, dtype, name),), attrs, name=name)
 
 
 class Builder:
@@ -199,6 +219,8 @@ def _top_k(values: np.ndarray, k: int) -> list[np.ndarray]:
 
 def _run_loop(loop: Loop, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
     parts: list[list[np.ndarray]] = []
+    neutral = {"max": -np.inf, "add": 0.0}
+    before = [np.full(loop.outputs[k].dims, neutral[loop.results[k].combine]) for k in loop.folds]
     for start in range(0, loop.extent, loop.chunk):
         size = min(loop.chunk, loop.extent - start)
         body = loop.body if size == loop.chunk else loop.remainder
@@ -209,11 +231,14 @@ def _run_loop(loop: Loop, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
                 rows = np.arange(start * slot.block, (start + size) * slot.block)
                 value = value.take(rows, axis=slot.axis)
             chunks.append(value)
-        parts.append(run(body, *chunks))
+        parts.append(run(body, *chunks, *before))
+        before = [parts[-1][k] for k in loop.folds]
     combined: list[np.ndarray] = []
     places = iter([])  # of the top_k whose values came before
     for result, *pieces in zip(loop.results, *parts, strict=True):
-        if result.slot is not None:
+        if result.fold:
+            combined.append(pieces[-1])
+        elif result.slot is not None:
             combined.append(np.concatenate(pieces, axis=result.slot.axis))
         elif result.combine == "top_k" and (order := next(places, None)) is not None:
             starts = range(0, loop.extent * result.block, loop.chunk * result.block)

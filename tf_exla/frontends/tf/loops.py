@@ -2,7 +2,8 @@
 
 The chunk of a sliced input is cut right before its first use, and a result is put into its
 accumulator as soon as it is made. Accumulators are loop variables: sums start from zeros and are
-added to, concatenated results are written in place (a TensorArray would hold them twice).
+added to, concatenated results are written in place (a TensorArray would hold them twice). A body
+that folds a result reads its accumulator and returns the new one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _INT32_MAX = 2**31 - 1
 def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
     """Emit `loop` on `inputs`; return its outputs."""
     full = loop.extent // loop.chunk
-    if full == 1 and loop.remainder is None:
+    if full == 1 and loop.remainder is None and not loop.folds:
         with emitter.scope():
             return _Chunk(emitter, loop, loop.body, inputs, None, None).run()
     made: list[tf.Tensor | None] = [
@@ -145,11 +146,16 @@ class _Chunk:
         self.start = start
         self.results = list(accumulators) if accumulators is not None else []
         self.sliced: dict[Tensor, tuple[tf.Tensor, Slot]] = {}
-        for tensor, value, slot in zip(body.inputs, inputs, loop.slots, strict=True):
+        count = len(loop.inputs)
+        for tensor, value, slot in zip(body.inputs[:count], inputs, loop.slots, strict=True):
             if slot is None or start is None:
                 emitter.set(tensor, value)
             else:
                 self.sliced[tensor] = (value, slot)
+        for tensor, position in zip(body.inputs[count:], loop.folds, strict=True):
+            before = self.results[position]
+            assert before is not None
+            emitter.set(tensor, before)
 
     def run(self) -> list[tf.Tensor]:
         """Emit the body; return the accumulators after it."""
@@ -197,7 +203,9 @@ class _Chunk:
             if result.combine in PAIRED:
                 self._merge_pair(position, result.combine)
                 continue
-            if result.slot is not None:
+            if result.fold:
+                made = part
+            elif result.slot is not None:
                 made = self._write(self.results[position], part, tensor, result.slot)
             else:
                 kind = _COMBINE[result.combine]

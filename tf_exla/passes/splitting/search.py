@@ -165,9 +165,12 @@ def _evaluate(
     options: Options,
 ) -> _Candidate:
     guess = max(1, min(stages.region.extent, 64))
-    graph = fit_loops(projector, rewrite(index, stages, guess), budget, options)
-    seconds = graph_seconds(projector.ops, graph)
-    peak = projector.working_set(graph)
+    made = []
+    for graph in rewrite(index, stages, guess):
+        fitted = fit_loops(projector, graph, budget, options)
+        peak, seconds = projector.working_set(fitted), graph_seconds(projector.ops, fitted)
+        made.append((peak > budget, seconds if peak <= budget else peak, seconds, peak, fitted))
+    _, _, seconds, peak, graph = min(made, key=lambda one: one[:3])
     concatenated = max(
         (
             tensor.nbytes
@@ -224,8 +227,7 @@ def _tile(
     wide = resize_loop(projector.ops, loop, min(loop.extent, _tile_rows(loop, options)), 1)
 
     def tile(body: Graph) -> Graph:
-        chunks = zip(body.inputs, wide.slots, strict=True)
-        sliced = sum(tensor.nbytes for tensor, slot in chunks if slot is not None)
+        sliced = sum(tensor.nbytes for tensor in wide.sliced(body))
         return split(projector, body, max(room - sliced, 0), options, depth + 1).graph
 
     rest = wide.remainder

@@ -9,7 +9,7 @@ it recomputes from the sources, reads from kept tensors, or slices from small co
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -18,6 +18,7 @@ from tf_exla.graph import PAIRED, Graph, Loop, Node, Result, Slot, Tensor, topol
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import Refusal, Region
 from tf_exla.passes.splitting.resize import cut
+from tf_exla.passes.splitting.streaming import stream
 
 Operand = tuple[Tensor, Slot | None]
 
@@ -160,18 +161,25 @@ def _completed(index: Index, region: Region) -> Iterable[Tensor]:
                 yield tensor
 
 
-def rewrite(index: Index, stages: Stages, chunk: int) -> Graph:
-    """Replace the members of a region by one loop per stage."""
+def rewrite(index: Index, stages: Stages, chunk: int) -> Iterator[Graph]:
+    """Replace the members of a region by one loop per stage; yield it with merged stages, too."""
     region = stages.region
-    loops: list[Node] = []
-    priority: dict[Node, float] = {}
-    for stage in stages.stages:
-        loop = build_loop(index, region, stage, min(chunk, region.extent))
-        loops.append(loop)
-        priority[loop] = max(index.position[index.producer[tensor]] for tensor in stage.results)
+    loops = [build_loop(index, region, stage, min(chunk, region.extent)) for stage in stages.stages]
+    yield _replaced(index, region, loops)
+    streams = stream(index, loops)
+    if streams is not None:
+        yield _replaced(index, region, (*streams.loops, *streams.after))
+
+
+def _replaced(index: Index, region: Region, nodes: Sequence[Node]) -> Graph:
+    """Put nodes in the place of a region, each as late as the last tensor of the graph it makes."""
+    position = {tensor: index.position[node] for tensor, node in index.producer.items()}
+    priority: dict[Node, int] = {}
+    for node in nodes:
+        priority[node] = max((position.get(tensor, 0) for tensor in node.outputs), default=0)
     outside = [node for node in index.graph.nodes if node not in region.members]
     merged = sorted(
-        [*outside, *loops],
+        [*outside, *nodes],
         key=lambda node: priority[node] if node in priority else index.position[node],
     )
     order = {node: float(i) for i, node in enumerate(merged)}
