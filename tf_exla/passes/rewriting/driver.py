@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_exla.byte_size import format_bytes
-from tf_exla.graph import Graph, Loop, Node, Tensor
+from tf_exla.graph import Graph, Loop, Node, Tensor, topological
 from tf_exla.op_set import OpSet
 from tf_exla.passes.clean import clean
-from tf_exla.passes.rewriting.rewrite import Application, Refusal, Refused, Rewrite
+from tf_exla.passes.rewriting.rewrite import (
+    Application,
+    Refusal,
+    Refused,
+    Rewrite,
+    Together,
+)
 from tf_exla.passes.rewriting.site import CannotMake, Site, largest
 
 SWEEPS = 8
@@ -105,11 +111,15 @@ class _Run:
     def _refuse(self, rewrite: Rewrite, node: Node, reason: str) -> None:
         self.refusals.append(Refusal(rewrite.family, rewrite.name, node.name, reason))
 
-    def _judge(self, site: Site, node: Node, rewrite: Rewrite, proposal: Tensor) -> Graph | Refused:
-        old = node.outputs[0]
-        if (proposal.shape, proposal.dtype) != (old.shape, old.dtype):
-            return Refused(f"{proposal} would stand for {old}")
-        gone = site.removed(proposal)
+    def _judge(
+        self, site: Site, node: Node, rewrite: Rewrite, proposal: Tensor | Together
+    ) -> Graph | Refused:
+        together = proposal if isinstance(proposal, Together) else Together({node: proposal})
+        for each, new in together.replacements.items():
+            old = each.outputs[0]
+            if (new.shape, new.dtype) != (old.shape, old.dtype):
+                return Refused(f"{new} would stand for {old}")
+        gone = site.removed(together.replacements)
         if not rewrite.normal:
             before, after = site.seconds(gone), site.seconds(site.made)
             if after > before * (1 - GAIN):
@@ -135,7 +145,7 @@ class _Run:
                 site.bytes(site.made),
             )
         )
-        return _replace(site, node, proposal, gone)
+        return _replace(site, node, together.replacements, gone)
 
 
 def _read(site: Site) -> int:
@@ -156,20 +166,30 @@ def _next(graph: Graph, done: set[Node]) -> Node | None:
     return next((node for node in reversed(graph.nodes) if node not in done), None)
 
 
-def _replace(site: Site, root: Node, proposal: Tensor, gone: list[Node]) -> Graph:
-    """Let `proposal` stand for the root's output."""
-    old = root.outputs[0]
+def _replace(
+    site: Site, root: Node, replacements: Mapping[Node, Tensor], gone: list[Node]
+) -> Graph:
+    """Let tensors stand for the outputs of nodes; what was made comes where the root was."""
+    stands = {node.outputs[0]: tensor for node, tensor in replacements.items()}
     dead = set(gone)
-    source = root.source
     nodes: list[Node] = []
     for node in site.graph.nodes:
         if node is root:
-            nodes += [dataclasses.replace(new, source=source) for new in site.made]
+            nodes += [dataclasses.replace(new, source=root.source) for new in site.made]
         if node in dead:
             continue
-        if old in node.inputs:
-            inputs = tuple(proposal if tensor is old else tensor for tensor in node.inputs)
+        if any(tensor in stands for tensor in node.inputs):
+            inputs = tuple(stands.get(tensor, tensor) for tensor in node.inputs)
             node = dataclasses.replace(node, inputs=inputs)
         nodes.append(node)
-    outputs = tuple(proposal if tensor is old else tensor for tensor in site.graph.outputs)
-    return site.graph.replace(nodes=tuple(nodes), outputs=outputs)
+    outputs = tuple(stands.get(tensor, tensor) for tensor in site.graph.outputs)
+    return site.graph.replace(nodes=_in_order(nodes), outputs=outputs)
+
+
+def _in_order(nodes: list[Node]) -> tuple[Node, ...]:
+    """Put nodes after what they read, where a replacement reads what came later."""
+    made = {tensor: at for at, node in enumerate(nodes) for tensor in node.outputs}
+    if all(made.get(tensor, -1) < at for at, node in enumerate(nodes) for tensor in node.inputs):
+        return tuple(nodes)
+    position = {node: float(at) for at, node in enumerate(nodes)}
+    return topological(nodes, position.__getitem__)

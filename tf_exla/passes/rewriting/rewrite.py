@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,14 @@ class Refused:
     reason: str
 
 
-Proposals = Iterator[Tensor | Refused]
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Tensors that stand for the outputs of several nodes at once, of which none reads another."""
+
+    replacements: Mapping[Node, Tensor]
+
+
+Proposals = Iterator[Tensor | Together | Refused]
 """Tensors that may stand for the node's only output, the best first, and refusals."""
 
 Propose = Callable[["Site", Node], Proposals]

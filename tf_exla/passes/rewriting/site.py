@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -96,19 +96,28 @@ class Site:
             twin = self._fresh.get(key) or self.known.get(key)
             if twin is None:
                 continue
-            if twin in self.position and self.position[twin] >= self.position[self.root]:
-                continue
-            return twin.output
+            if self._comes_early(twin):
+                return twin.output
         self.made.append(node)
         self._fresh[keys[0]] = node
         self._maker[node.output] = node
         return node.output
 
+    def _comes_early(self, twin: Node) -> bool:
+        """Return whether a node runs before the root, or can: all that it reads does."""
+        assert self.root is not None
+        root = self.position[self.root]
+        if self.position.get(twin, -1) < root:
+            return True
+        if twin is self.root:
+            return False
+        makers = (self.producer.get(tensor) for tensor in twin.inputs)
+        return all(maker is None or self.position[maker] < root for maker in makers)
+
     # What a proposal would change.
 
-    def removed(self, replacement: Tensor) -> list[Node]:
-        """Return the nodes that nobody reads once `replacement` stands for the root's output."""
-        assert self.root is not None
+    def removed(self, replacements: Mapping[Node, Tensor]) -> list[Node]:
+        """Return the nodes that nobody reads once tensors stand for the outputs of others."""
         counts: dict[Tensor, int] = {}
 
         def count(tensor: Tensor) -> int:
@@ -117,9 +126,10 @@ class Site:
         for node in self.made:
             for tensor in node.inputs:
                 counts[tensor] = count(tensor) + 1
-        counts[replacement] = count(replacement) + 1
+        for tensor in replacements.values():
+            counts[tensor] = count(tensor) + 1
         gone: list[Node] = []
-        work = [self.root]
+        work = list(replacements)
         while work:
             node = work.pop()
             gone.append(node)
