@@ -53,6 +53,14 @@ class Ones:
 Element = Factor | Diagonal | Ones
 
 
+def reverse(elements: tuple[Element, ...]) -> tuple[Element, ...]:
+    """Transpose a chain."""
+    return tuple(
+        element.flipped if isinstance(element, Factor) else element
+        for element in reversed(elements)
+    )
+
+
 @dataclass(frozen=True)
 class Step:
     """The best way to multiply the elements from `first` to `last`: `split` is the last of the

@@ -19,8 +19,9 @@ from tf_exla.passes.rewriting.chain import (
     Ones,
     best_order,
     multiply,
+    reverse,
 )
-from tf_exla.passes.rewriting.diagonal import as_diagonal
+from tf_exla.passes.rewriting.diagonal import as_diagonal, as_scaling
 from tf_exla.passes.rewriting.rewrite import Proposals, Refused, Rewrite
 from tf_exla.passes.rewriting.site import Site
 
@@ -52,7 +53,7 @@ def elements_of(
     diagonal = as_diagonal(site, tensor)
     if diagonal is not None:
         return scale, (Diagonal(diagonal),), 0
-    scaling = _as_scaling(site, tensor)
+    scaling = as_scaling(site, tensor)
     if scaling is not None:
         vector, rest, on_left = scaling
         under, found, most = elements_of(site, Factor(rest), shared, root=False)
@@ -62,33 +63,6 @@ def elements_of(
     if scale.is_one and inner == factor:
         return scale, (factor,), 0
     return scale, (inner,), 0
-
-
-def reverse(elements: tuple[Element, ...]) -> tuple[Element, ...]:
-    """Transpose a chain."""
-    return tuple(
-        element.flipped if isinstance(element, Factor) else element
-        for element in reversed(elements)
-    )
-
-
-def _as_scaling(site: Site, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
-    """Return d, A and whether d scales rows, of `A * d[:, None]` or `A * d`."""
-    node = site.maker(tensor, "Mul")
-    if node is None or not is_float(tensor) or len(tensor.dims) < 2:
-        return None
-    rows, columns = tensor.dims[-2:]
-    if rows == 1 or columns == 1:
-        return None
-    for vector, rest in (node.inputs, node.inputs[::-1]):
-        if rest.shape != tensor.shape or not vector.is_static:
-            continue
-        sizes = (1,) * (2 - len(vector.dims)) + vector.dims
-        if sizes[-2:] == (rows, 1):
-            return reshape(site, vector, (*sizes[:-2], rows)), rest, True
-        if sizes[-2:] == (1, columns):
-            return reshape(site, vector, (*sizes[:-2], columns)), rest, False
-    return None
 
 
 def matrix_chain(site: Site, node: Node) -> Proposals:

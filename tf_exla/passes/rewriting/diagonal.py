@@ -39,6 +39,41 @@ def as_diagonal(site: Site, tensor: Tensor) -> Tensor | None:
     return d if d.is_static and tensor.dims == (*d.dims, d.dims[-1]) else None
 
 
+def scaling_vector(site: Site, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
+    """Return d, A and whether d goes along the rows, of `A * d[:, None]`, `A * d`, `A / d`."""
+    node = site.maker(tensor, "Mul", "RealDiv")
+    if node is None or not is_float(tensor) or len(tensor.dims) < 2:
+        return None
+    rows, columns = tensor.dims[-2:]
+    if rows == 1 or columns == 1:
+        return None
+    left, right = node.inputs
+    pairs = [(right, left)] if node.op == "RealDiv" else [(left, right), (right, left)]
+    for vector, rest in pairs:
+        if rest.shape != tensor.shape or not vector.is_static:
+            continue
+        sizes = _padded(vector)
+        if sizes[-2:] in ((rows, 1), (1, columns)):
+            return vector, rest, sizes[-1] == 1
+    return None
+
+
+def _padded(vector: Tensor) -> tuple[int, ...]:
+    return (1,) * (2 - len(vector.dims)) + vector.dims
+
+
+def as_scaling(site: Site, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
+    """Return d, A and whether d is on the left, of a matrix diag(d) A or A diag(d)."""
+    found = scaling_vector(site, tensor)
+    if found is None:
+        return None
+    vector, rest, on_left = found
+    *batch, rows, columns = _padded(vector)
+    vector = reshape(site, vector, (*batch, rows if on_left else columns))
+    node = site.maker(tensor, "RealDiv")
+    return vector if node is None else site.emit("Reciprocal", vector), rest, on_left
+
+
 def diagonal_of_product(site: Site, node: Node) -> Proposals:
     """diag_part(a b) = sum(a * bᵀ, -1)"""
     if not _is_main(node, 3):

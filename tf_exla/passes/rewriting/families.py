@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tf_exla.passes.rewriting import chains, cleanup, diagonal, distance, rank_one, sums
+from tf_exla.passes.rewriting import (
+    chains,
+    cleanup,
+    diagonal,
+    distance,
+    one_pass,
+    rank_one,
+    scaling,
+    sums,
+)
 from tf_exla.passes.rewriting.rewrite import Rewrite
 
 FAMILIES: Mapping[str, tuple[Rewrite, ...]] = {
@@ -15,6 +24,8 @@ FAMILIES: Mapping[str, tuple[Rewrite, ...]] = {
     sums.FAMILY: sums.REWRITES,
     rank_one.FAMILY: rank_one.REWRITES,
     chains.FAMILY: chains.REWRITES,
+    scaling.FAMILY: scaling.REWRITES,
+    one_pass.FAMILY: one_pass.REWRITES,
 }
 
 DEFAULTS: Mapping[str, bool] = {name: name != distance.FAMILY for name in FAMILIES}

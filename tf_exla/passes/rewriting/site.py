@@ -39,6 +39,7 @@ class Site:
             key = self.keys[node]
             if key is not None:
                 self.known.setdefault(key, node)
+        self.absorbed: dict[Tensor, bool] = {}  # known to the rewrites of scalings
         self.root: Node | None = None
         self.made: list[Node] = []
         self._fresh: dict[Hashable, Node] = {}
@@ -84,7 +85,7 @@ class Site:
 
     def _name(self) -> str:
         assert self.root is not None
-        return self.root.name or self.root.op
+        return (self.root.name or self.root.op).removesuffix(f"/{self.root.op}")
 
     def _add(self, node: Node) -> Tensor:
         assert self.root is not None
