@@ -30,8 +30,9 @@ def applied(rewrites: Any) -> set[str]:
 def test_each_family_is_switched_by_name() -> None:
     assert applied(None) == {"cleanup", "rank-one-terms", "chains"}
     assert applied({}) == applied(None)
-    assert applied({"chains": False}) == {"cleanup", "rank-one-terms"}
+    assert applied({"chains": False}) == {"cleanup", "rank-one-terms", "scalings"}
     assert applied({"rank-one-terms": False, "cleanup": False}) == {"chains"}
+    assert applied({"chains": False, "scalings": False}) == {"cleanup", "rank-one-terms"}
     assert applied(False) == set()
     assert applied(True) == applied(None)
 

@@ -233,3 +233,16 @@ def sum_axes(node: Node) -> tuple[frozenset[int], bool] | None:
     count = len(node.inputs[0].dims)
     axes = frozenset(int(axis) % count for axis in node.inputs[1].value.ravel()) if count else ()
     return frozenset(axes), bool(node.attrs.get("keep_dims"))
+
+
+LONGEST_ROW = 1 << 16
+
+
+def adds_as_product(operand: Tensor, axes: frozenset[int]) -> bool:
+    """Return whether a sum may become a product with ones, as far as rounding goes.
+
+    Kernels add rows up in a tree, products one after the other: in float32 that is felt from some
+    100,000 numbers of one sign. Columns are added one after the other in any case.
+    """
+    last = len(operand.dims) - 1
+    return operand.dtype == "float64" or last not in axes or operand.dims[last] <= LONGEST_ROW

@@ -20,6 +20,7 @@ from tf_exla.graph import Node, Tensor
 from tf_exla.passes.rewriting.algebra import (
     PRODUCTS,
     Factor,
+    adds_as_product,
     as_product,
     dense,
     is_float,
@@ -64,9 +65,9 @@ def one_product(site: Site, node: Node) -> Proposals:
         if len(group) < 2 or max(site.position[one.node] for one in group) > site.position[node]:
             continue
         size = matrix.tensor.size
-        copied = sum(one.node.output.size for one in group) + matrix.shape[-2] * sum(
-            one.count for one in group
-        )
+        width = sum(one.count for one in group)
+        copied = sum(one.node.output.size for one in group)
+        copied += width * size // matrix.shape[-2] if size else 0
         if SMALL * copied > size:
             yield Refused(f"the columns and the results are not small beside {matrix.tensor}")
             continue
@@ -87,7 +88,7 @@ def _readings(site: Site, node: Node) -> Iterator[_Reading]:
     if node.op == "Sum":
         found = sum_axes(node)
         operand = node.inputs[0]
-        if found is None or len(operand.dims) < 2:
+        if found is None or len(operand.dims) < 2 or not adds_as_product(operand, found[0]):
             return
         for axis, flipped in ((-1, False), (-2, True)):
             if found[0] == {len(operand.dims) + axis}:

@@ -16,6 +16,7 @@ from tf_exla.passes.rewriting.algebra import (
     PRODUCTS,
     Factor,
     Scale,
+    adds_as_product,
     as_product,
     as_scaled,
     as_transpose,
@@ -64,6 +65,7 @@ def _absorbs(site: Site, reader: Node, tensor: Tensor) -> bool:
             and bool(found[0])
             and found[0] <= {count - 1, count - 2}
             and SMALL * out.size <= tensor.size
+            and adds_as_product(tensor, found[0])
         )
     if reader.op in PRODUCTS:
         if as_product(site, out) is None or SMALL * out.size > tensor.size:
