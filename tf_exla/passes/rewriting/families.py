@@ -10,6 +10,7 @@ from tf_exla.passes.rewriting import (
     cleanup,
     diagonal,
     distance,
+    einsum,
     one_pass,
     rank_one,
     scaling,
@@ -18,7 +19,7 @@ from tf_exla.passes.rewriting import (
 from tf_exla.passes.rewriting.rewrite import Rewrite
 
 FAMILIES: Mapping[str, tuple[Rewrite, ...]] = {
-    cleanup.FAMILY: cleanup.REWRITES,
+    cleanup.FAMILY: (*cleanup.REWRITES, *einsum.REWRITES),
     diagonal.FAMILY: diagonal.REWRITES,
     distance.FAMILY: distance.REWRITES,
     sums.FAMILY: sums.REWRITES,

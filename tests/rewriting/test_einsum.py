@@ -1,0 +1,124 @@
+"""Einsums that are products in disguise, and those that stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from rewriting.rewritten import check_numbers, only, random
+
+CLEANUP = only("cleanup")
+SIZES = {"b": 3, "c": 2, "i": 7, "j": 5, "k": 6, "l": 4}
+
+
+def arguments(equation: str, dots: tuple[int, ...] = (2, 3)) -> list[tf.Tensor]:
+    sizes = {**{letter: (size,) for letter, size in SIZES.items()}, ".": dots}
+    terms = equation.split("->")[0].replace("...", ".").split(",")
+    shapes = [[size for part in term for size in sizes[part]] for term in terms]
+    return [random(*shape, seed=i) for i, shape in enumerate(shapes)]
+
+
+@pytest.mark.parametrize(
+    ("equation", "op"),
+    [
+        ("ij,jk->ik", "MatMul"),
+        ("ij,kj->ik", "MatMul"),
+        ("ji,jk->ik", "MatMul"),
+        ("ji,kj->ik", "MatMul"),
+        ("ij,jk->ki", "MatMul"),
+        ("ij,j->i", "MatMul"),
+        ("j,ji->i", "MatMul"),
+        ("i,j->ij", "MatMul"),
+        ("i,j->ji", "MatMul"),
+        ("i,i->", "MatMul"),
+        ("bij,bjk->bik", "BatchMatMulV2"),
+        ("bij,bkj->bki", "BatchMatMulV2"),
+        ("bcij,bckj->bcik", "BatchMatMulV2"),
+        ("bij,jk->bik", "BatchMatMulV2"),
+        ("bij,j->bi", "BatchMatMulV2"),
+        ("ij,bj->bi", "MatMul"),
+        ("jk,bij->bik", "BatchMatMulV2"),
+        ("cij,bcjk->bcik", "BatchMatMulV2"),
+        ("bij,bcjk->bcik", "BatchMatMulV2"),
+        ("...ij,...jk->...ik", "BatchMatMulV2"),
+        ("...ij,jk->...ik", "BatchMatMulV2"),
+        ("...i,ij->...j", "BatchMatMulV2"),
+        ("ij,ij->ij", "Mul"),
+        ("i,ij->ij", "Mul"),
+        ("bi,bj->bij", "Mul"),
+        ("ij->i", "Sum"),
+        ("ij->", "Sum"),
+        ("ij->ji", "Transpose"),
+        ("bij->jb", "Transpose"),
+        ("...i->...", "Sum"),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_einsum(equation: str, op: str, dtype: str) -> None:
+    args = [tf.cast(each, dtype) for each in arguments(equation)]
+    outcome = check_numbers(lambda *args: tf.einsum(equation, *args), *args, families=CLEANUP)
+    assert outcome.ops.count(op) == 1
+    assert "Einsum" not in outcome.ops
+
+
+@pytest.mark.parametrize(
+    ("equation", "reason"),
+    [
+        ("ij,ij->", "2 axes at once"),
+        ("bij,bij->i", "2 axes at once"),
+        ("ij,jk->i", "of its own"),
+        ("bi,bi->b", "inner products"),
+        ("bilj,bklj->blik", "interleave|2 axes"),
+        ("ibj,bjk->bik", "interleave"),
+        ("ij,bkj->bik", "interleave|order|BatchMatMulV2"),
+        ("ii->i", "diagonal"),
+        ("ij,i->ji", "another order"),
+    ],
+)
+def test_einsum_stays(equation: str, reason: str) -> None:
+    outcome = check_numbers(
+        lambda *args: tf.einsum(equation, *args), *arguments(equation), families=CLEANUP
+    )
+    if "Einsum" in outcome.ops:
+        assert any(each in outcome.reasons for each in reason.split("|"))
+    else:
+        assert any(each in outcome.ops for each in reason.split("|"))
+
+
+def test_broadcast_axes_stay() -> None:
+    outcome = check_numbers(
+        lambda x, y: tf.einsum("...ij,...jk->...ik", x, y),
+        random(1, 3, 4, 5),
+        random(2, 3, 5, 6),
+        families=CLEANUP,
+    )
+    assert "is broadcast" in outcome.reasons
+
+
+@pytest.mark.parametrize("dtype", ["float16", "complex128", "int32"])
+def test_other_dtypes_stay(dtype: str) -> None:
+    args = [tf.cast(3 * each, dtype) for each in arguments("ij,jk->ik")]
+    outcome = check_numbers(lambda x, y: tf.einsum("ij,jk->ik", x, y), *args, families=CLEANUP)
+    assert "Einsum" in outcome.ops
+
+
+def test_einsums_are_elements_of_chains() -> None:
+    def fn(a: Any, b: Any, c: Any) -> Any:
+        return tf.einsum("ij,j->i", tf.einsum("ij,kj->ik", a, b), c)
+
+    outcome = check_numbers(fn, random(200, 3), random(150, 3), random(150))
+    assert "matrix-chain" in outcome.names
+    assert outcome.largest <= 200 * 3
+
+
+def test_gradients_of_einsums() -> None:
+    def fn(a: Any, b: Any, c: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([a, b])
+            loss = tf.reduce_sum(tf.einsum("bij,bkj,bk->bi", a, b, c) ** 2)
+        return tape.gradient(loss, [a, b])
+
+    outcome = check_numbers(fn, random(3, 40, 4), random(3, 50, 4), random(3, 50), families=None)
+    assert "Einsum" not in outcome.ops
