@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tf_exla.check import GraphError, check_graph
@@ -14,7 +15,7 @@ from tf_exla.options import Options
 from tf_exla.passes.clean import clean
 from tf_exla.passes.finishing import finish
 from tf_exla.passes.lowering import lower
-from tf_exla.passes.rewriting import chosen, rewrite_graph
+from tf_exla.passes.rewriting import Application, Rewrite, Rewritten, chosen, rewrite_graph
 from tf_exla.passes.sinking import sink
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.region import Refusal
@@ -45,16 +46,18 @@ def optimize_graph(
     projector = Projector(ops)
     check_graph(graph)
     cleaned = _checked("clean", clean(graph, ops), graph)
-    found = rewrite_graph(cleaned, ops, chosen(options.rewrites))
-    rewritten = _checked("rewrite", found.graph, graph)
-    held = resident_bytes(rewritten) if resident is None else resident
-    within = _within(projector, cleaned, rewritten, limit - held, options)
+    rules = chosen(options.rewrites)
+    rewritten = rewrite_graph(cleaned, ops, rules)
+    _checked("rewrite", rewritten.graph, graph)
+    held = resident_bytes(rewritten.graph) if resident is None else resident
+    forms = _forms(projector, cleaned, rewritten, rules)
+    within = _within(projector, forms, limit - held, options)
     split_graph = _checked("split", within.graph, graph)
     finished = finish(projector, split_graph, limit - held, options)
     final = _checked("finish", finished, graph)
     working_set = projector.working_set(final)
     if held + working_set > limit:
-        raise _limit_error(projector, rewritten, within.splitting, function, limit, held)
+        raise _limit_error(projector, rewritten.graph, within.splitting, function, limit, held)
     return Plan(
         graph=final,
         limit=limit,
@@ -66,7 +69,7 @@ def optimize_graph(
         projection_before=projector.project(graph),
         refusals=within.splitting.refusals,
         seconds=time.perf_counter() - started,
-        applications=found.applications if within.rewritten else (),
+        applications=within.applications,
     )
 
 
@@ -78,24 +81,25 @@ def _checked(name: str, graph: Graph, original: Graph) -> Graph:
     return graph
 
 
+_Form = tuple[Graph, tuple[Application, ...]]
+
+
 @dataclass(frozen=True)
 class _Found:
-    """A split program, and the search it came from; `rewritten`: whether rewrites were applied."""
+    """A split program, the search it came from, and the rewrites of the form that was split."""
 
     graph: Graph
     splitting: Splitting
-    rewritten: bool
+    applications: tuple[Application, ...]
 
 
-def _within(
-    projector: Projector, cleaned: Graph, rewritten: Graph, budget: int, options: Options
-) -> _Found:
+def _within(projector: Projector, forms: Iterator[_Form], budget: int, options: Options) -> _Found:
     """Return the first form of the program whose split holds the budget; else the smallest.
 
     With the split graph comes the smallest plan of that form: the one that no limit can improve.
     """
     found: list[_Found] = []
-    for form, applied in _forms(projector, cleaned, rewritten).items():
+    for form, applied in forms:
         smallest = split(projector, form, 0, options) if found else None
         # A search for a budget far out of reach is time lost.
         if smallest is None or projector.working_set(smallest.graph) <= 2 * budget:
@@ -110,18 +114,35 @@ def _within(
     return min(found, key=lambda one: projector.working_set(one.graph))
 
 
-def _forms(projector: Projector, cleaned: Graph, rewritten: Graph) -> dict[Graph, bool]:
-    """Return forms of the program, and whether they are rewritten; the cheapest to run first.
+def _forms(
+    projector: Projector, cleaned: Graph, rewritten: Rewritten, rules: Sequence[Rewrite]
+) -> Iterator[_Form]:
+    """Yield forms of the program, each once, with its rewrites; the cheapest to run first.
 
-    A rewrite can tie two axes together (G + transposed G); sinking and lowering cost more work.
+    A rewrite can tie two axes together (G + transposed G); sinking and lowering cost more work, and
+    make new chances: what is sunk meets the readers in the body, a lowered softmax has a divisor.
     """
     least = max(projector.working_set(cleaned) // FRACTION, LEAST)
-    forms = {rewritten: True}
-    forms.setdefault(cleaned, False)
-    forms.setdefault(sink(rewritten, least), True)
-    for form, applied in ((rewritten, True), (cleaned, False)):
-        forms.setdefault(lower(sink(form, least), projector.ops, least), applied)
-    return forms
+    seen: set[Graph] = set()
+
+    def again(graph: Graph) -> _Form:
+        if graph is rewritten.graph:
+            return graph, rewritten.applications
+        made = rewrite_graph(graph, projector.ops, rules)
+        return made.graph, (*rewritten.applications, *made.applications)
+
+    makers: tuple[Callable[[], _Form], ...] = (
+        lambda: (rewritten.graph, rewritten.applications),
+        lambda: (cleaned, ()),
+        lambda: again(sink(rewritten.graph, least)),
+        lambda: again(lower(sink(rewritten.graph, least), projector.ops, least)),
+        lambda: (lower(sink(cleaned, least), projector.ops, least), ()),
+    )
+    for make in makers:
+        form = make()
+        if form[0] not in seen:
+            seen.add(form[0])
+            yield form
 
 
 def _limit_error(

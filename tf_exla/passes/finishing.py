@@ -14,6 +14,7 @@ from tf_exla.memory import Projector
 from tf_exla.options import Options
 from tf_exla.passes.compiling import compile_loops
 from tf_exla.passes.expanding import expand
+from tf_exla.passes.rewriting import chosen, rewrite_graph
 from tf_exla.passes.splitting.chunks import fit_loops
 
 LatePass = Callable[[Projector, Graph, Options], Graph]
@@ -26,13 +27,30 @@ def _expand(projector: Projector, graph: Graph, _: Options) -> Graph:
     return _everywhere(graph, lambda sub: expand(sub, projector.ops))
 
 
+def _rewrite(projector: Projector, graph: Graph, options: Options) -> Graph:
+    """Rewrite the bodies of loops.
+
+    A body has fewer readers than the program has, and a program that was split without rewrites,
+    since one tied two axes together, gets those that stay within a chunk.
+    """
+    rules = chosen(options.rewrites)
+
+    def inside(sub: Graph) -> Graph:
+        return rewrite_graph(sub, projector.ops, rules).graph
+
+    nodes = tuple(_inside(node, inside) if isinstance(node, Loop) else node for node in graph.nodes)
+    if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
+        return graph
+    return graph.replace(nodes=nodes)
+
+
 def _compile(projector: Projector, graph: Graph, options: Options) -> Graph:
     if options.jit_compile is False:
         return graph
     return compile_loops(graph, projector.ops, forced=options.jit_compile is True)
 
 
-LATE_PASSES: tuple[LatePass, ...] = (_expand, _compile)
+LATE_PASSES: tuple[LatePass, ...] = (_rewrite, _expand, _compile)
 
 
 def finish(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:

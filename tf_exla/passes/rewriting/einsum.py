@@ -96,10 +96,10 @@ def _of_two(site: Site, node: Node, left: str, right: str, out: str) -> Tensor |
     only_left = [letter for letter in out if letter not in right]
     only_right = [letter for letter in out if letter not in left]
     if not summed and not (len(out) == 2 and only_left and only_right):
-        a, b = (_aligned(site, tensor, term, out) for tensor, term in ((x, left), (y, right)))
-        if a is None or b is None:
+        wide = [_aligned(site, tensor, term, out) for tensor, term in ((x, left), (y, right))]
+        if wide[0] is None or wide[1] is None:
             return Refused("its axes are in another order than those of the result")
-        return site.emit("Mul", a, b)
+        return site.emit("Mul", wide[0], wide[1])
     if out[-1:] in only_left and out[-2:-1] not in only_right:
         row, column = out[-1:], ""  # matrices times vectors
     elif out[-1:] in only_right and out[-2:-1] not in only_left:
