@@ -35,13 +35,18 @@ def _rewrite(projector: Projector, graph: Graph, options: Options) -> Graph:
     """
     rules = chosen(options.rewrites)
 
-    def inside(sub: Graph) -> Graph:
-        return rewrite_graph(sub, projector.ops, rules).graph
+    def inside(body: Graph) -> Graph:
+        return bodies(rewrite_graph(body, projector.ops, rules).graph)
 
-    nodes = tuple(_inside(node, inside) if isinstance(node, Loop) else node for node in graph.nodes)
-    if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
-        return graph
-    return graph.replace(nodes=nodes)
+    def bodies(sub: Graph) -> Graph:
+        nodes = tuple(
+            _inside(node, inside if isinstance(node, Loop) else bodies) for node in sub.nodes
+        )
+        if all(new is old for new, old in zip(nodes, sub.nodes, strict=True)):
+            return sub
+        return sub.replace(nodes=nodes)
+
+    return bodies(graph)
 
 
 def _compile(projector: Projector, graph: Graph, options: Options) -> Graph:
