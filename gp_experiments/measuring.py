@@ -1,5 +1,4 @@
-"""What the processes of experiments share: a program, stock or under a limit, its peak and its
-time."""
+"""What experiments share: a program, stock or under a limit, with its peak and its time."""
 
 from __future__ import annotations
 
@@ -15,6 +14,7 @@ from gp_experiments.arms import Arm
 from tf_exla.byte_size import parse_bytes
 
 STOCK, LIMIT = "stock", "limit"
+Program = Callable[..., Any]
 
 
 def warm_up() -> None:
@@ -35,14 +35,14 @@ def warm_up() -> None:
         program(tf.ones([400, 400]))
 
 
-def limit_device(cap: str, limit: int) -> None:
-    """Give TensorFlow `limit` bytes of the GPU where `cap` is "device"; call it before all else.
+def limit_device(cap: str, limit: str | int) -> None:
+    """Give TensorFlow `limit` of the GPU where `cap` is "device"; call it before all else.
 
     Without a GPU it does nothing.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if cap == "device" and gpus:
-        memory = tf.config.LogicalDeviceConfiguration(memory_limit=limit // 2**20)
+        memory = tf.config.LogicalDeviceConfiguration(memory_limit=parse_bytes(limit) // 2**20)
         tf.config.set_logical_device_configuration(gpus[0], [memory])
 
 
@@ -56,17 +56,17 @@ def device() -> str:
 
 
 def build(
-    function: Callable[..., Any], arguments: Sequence[Any], arm: str, limit: str | int
-) -> tuple[Callable[..., Any], dict[str, Any]]:
+    function: Program, arguments: Sequence[Any], kind: str, limit: str | int, jit_compile: bool
+) -> tuple[Program, dict[str, Any]]:
     """Return `function`, traced, for an arm, with what was projected of it.
 
-    `arm` is STOCK (a `tf.function`) or LIMIT. Raises `MemoryLimitError`.
+    `kind` is STOCK (a `tf.function`) or LIMIT. Raises `MemoryLimitError`.
     """
-    if arm == STOCK:
+    if kind == STOCK:
         stock = tf.function(function)
         stock.get_concrete_function(*arguments)
         return stock, {"projected_stock": stock_peak(function, arguments), "device": device()}
-    optimized = tf_exla.optimize(function, limit)
+    optimized = tf_exla.optimize(function, limit, jit_compile=jit_compile or None)
     optimized.prepare(*arguments)
     report = optimized.report(*arguments)
     return optimized, {
@@ -80,59 +80,67 @@ def build(
     }
 
 
-def stock_peak(function: Callable[..., Any], arguments: Sequence[Any]) -> int:
+def stock_peak(function: Program, arguments: Sequence[Any]) -> int:
     """Return the projected peak of the program as it is, in bytes."""
     # With a limit that everything holds, nothing is searched for.
     return tf_exla.explain(function, *arguments, limit="1000000TB").projected_peak_before
 
 
 def peak_of(
-    function: Callable[..., Any],
+    function: Program,
     arguments: Sequence[Any],
     kind: str,
     limit: str | int,
-    memory: str | int,
     arm: Arm,
+    *,
+    jit_compile: bool = False,
 ) -> dict[str, Any]:
-    """Measure the peak of a call, held to the limit, and stock to `memory`, by the arm's cap."""
-    program, result = build(function, arguments, kind, limit)
+    """Measure the peak of a call while the process is held to `limit`, by the arm's cap."""
+    program, result = build(function, arguments, kind, limit, jit_compile)
     arm.note(**result)
     warm_up()
-    arm.hold_to(parse_bytes(limit if kind == LIMIT else memory))
+    arm.hold_to(parse_bytes(limit))
     measured = tf_exla.measured_peak(program, *arguments)
-    result |= {"measured": int(measured), "measured_by": measured.method}
-    return result
+    return {"measured": int(measured), "measured_by": measured.method}
 
 
 def time_of(
-    function: Callable[..., Any],
+    function: Program,
     arguments: Sequence[Any],
     kind: str,
     limit: str | int,
     arm: Arm,
     *,
     repeats: int,
+    jit_compile: bool = False,
     patience: float = 20.0,
 ) -> dict[str, Any]:
-    """Time calls: `repeats` after a first one, fewer where a call takes long.
+    """Time `repeats` calls after a first one; also sum and norm of the first call's results."""
+    program, _ = build(function, arguments, kind, limit, jit_compile)
+    return time_calls(lambda: program(*arguments), arm, repeats=repeats, patience=patience)
+
+
+def time_calls(
+    call: Callable[[], Any], arm: Arm, *, repeats: int, patience: float = 20.0
+) -> dict[str, Any]:
+    """Return the seconds of `repeats` calls after a first one; fewer where a call takes long.
 
     `patience` [s]: no further call once this is spent. A first call that alone takes as long is
-    counted. Also returns the sum and the norm of the results, to compare the arms by.
+    counted. `sum` and `norm` of the first call's floating results are there to compare arms by.
     """
-    program, _ = build(function, arguments, kind, limit)
     seconds: list[float] = []
+    first: list[Any] = []
     begin = time.perf_counter()
     for number in range(repeats + 1):
         start = time.perf_counter()
-        results = [np.asarray(one) for one in tf.nest.flatten(program(*arguments))]
+        results = [np.asarray(one) for one in tf.nest.flatten(call())]
         seconds.append(time.perf_counter() - start)
+        first = first or [r.astype(np.float64) for r in results if r.dtype.kind == "f"]
         arm.progress(number + 1, repeats + 1, f"{seconds[-1]:.2f} s")
         if time.perf_counter() - begin > patience:
             break
-    counted = seconds[1:] or seconds
-    numbers = [r.astype(np.float64) for r in results if r.dtype.kind == "f"]
     return {
-        "call_seconds": counted,
-        "sum": float(sum(r.sum() for r in numbers)),
-        "norm": float(np.sqrt(sum(np.square(r).sum() for r in numbers))),
+        "call_seconds": seconds[1:] or seconds,
+        "sum": float(sum(r.sum() for r in first)),
+        "norm": float(np.sqrt(sum(np.square(r).sum() for r in first))),
     }
