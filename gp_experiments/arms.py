@@ -50,6 +50,7 @@ _WATCH_SECONDS = 0.005
 _ALLOCATION_FAILED = (
     "bad_alloc", "out of memory", "cannot allocate", "failed to allocate", "oom when allocating",
     "pthread_create", "resource_exhausted", "resource exhausted", "memoryerror",
+    "cannot parse tensor from proto",  # a constant for which there was no room
 )  # fmt: skip
 
 
@@ -78,10 +79,12 @@ class Arm:
     def __init__(self, stream: IO[str], cap: Cap = "none") -> None:
         self._stream = stream
         self._lock = threading.Lock()
+        self._resident: int | None = None
         self.cap: Cap = cap
 
     def step(self, **values: Any) -> None:
         """Record the values of one step: it is kept even where the process dies later."""
+        self.check()
         self._send("step", values)
 
     def note(self, **values: Any) -> None:
@@ -106,7 +109,13 @@ class Arm:
             self._send("cap", {"baseline": baseline})
         elif self.cap == "resident":
             baseline = _status_bytes(os.getpid(), "VmRSS")
-            self._send("cap", {"baseline": baseline, "resident": baseline + limit + ALLOWANCE})
+            self._resident = baseline + limit + ALLOWANCE
+            self._send("cap", {"baseline": baseline, "resident": self._resident})
+
+    def check(self) -> None:
+        """Raise MemoryError where the resident set was beyond its cap: a watcher may be late."""
+        if self._resident is not None and _status_bytes(os.getpid(), "VmHWM") > self._resident:
+            raise MemoryError(f"the resident set exceeded {self._resident} bytes")
 
     @contextlib.contextmanager
     def free(self) -> Iterator[None]:
@@ -233,10 +242,14 @@ def _ending(
         return "done", ""
     if stopped is not None:
         return stopped
+    out_of_memory = any(sign in said.lower() for sign in _ALLOCATION_FAILED)
     if heard.error is not None:
-        return heard.error
+        status, text = heard.error
+        capped = status == "failed" and heard.baseline is not None
+        signs = any(sign in text.lower() for sign in _ALLOCATION_FAILED)
+        return ("oom" if capped and signs else status), text
     text = said[-2000:]
-    if any(sign in said.lower() for sign in _ALLOCATION_FAILED):
+    if out_of_memory:
         return "oom", text
     if code < 0:
         name = signal.Signals(-code).name
@@ -274,6 +287,7 @@ def main(descriptor: int) -> None:
         try:
             module, _, name = request["function"].partition(":")
             result = getattr(importlib.import_module(module), name)(request["arguments"], arm)
+            arm.check()
             arm._send("result", result or {})
         except Exception as error:
             # Room to say so.

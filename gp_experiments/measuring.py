@@ -31,8 +31,11 @@ def warm_up() -> None:
             x += tf.cast(tf.reduce_sum(a), x.dtype)
         return x
 
+    compiled = tf.function(lambda x: tf.matmul(x, tf.exp(x)), jit_compile=True)
     for _ in range(2):
         program(tf.ones([400, 400]))
+        for dtype in (tf.float32, tf.float64):
+            compiled(tf.ones([100, 100], dtype))
 
 
 def limit_device(cap: str, limit: str | int) -> None:

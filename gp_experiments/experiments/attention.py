@@ -1,7 +1,7 @@
 """Transformer layers over long sequences: forward, and a step of training.
 
-Keras's MultiHeadAttention and Dense layers, float32, each with a LayerNormalization behind it. Stock
-TensorFlow holds the attention weights [batch, heads, length, length].
+Keras's MultiHeadAttention and Dense layers, float32, each with a LayerNormalization behind it.
+Stock TensorFlow holds the attention weights [batch, heads, length, length].
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Config:
     batch: int = 64
     stock: bool = True
     repeats: int = 3
-    cap: Cap = "address-space"
+    cap: Cap = "resident"
     timeout: float | None = None
 
 

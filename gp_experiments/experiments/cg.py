@@ -37,7 +37,7 @@ class Config:
     tolerance: float = 1e-3
     seed: int = 111
     stock: bool = True
-    cap: Cap = "address-space"
+    cap: Cap = "resident"
     timeout: float | None = None
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gp_experiments.arms import SPEED_ENVIRONMENT, Arm, Cap
-from gp_experiments.experiments import knn_peers
+from gp_experiments.peers.contenders import NAMED
 from gp_experiments.sweep import Phase, Task
 
+PEERS = ("keops", "faiss", "sklearn")  # as gp_experiments.peers knows them
 SUMMARY = "k nearest neighbours: queries per second and peak (Tables 1 and 3)"
 Distance = Literal["L2", "L1", "cosine"]
 
@@ -33,9 +34,9 @@ class Config:
     k: int = 10
     queries: int = 10_000
     stock: bool = True
-    peers: tuple[str, ...] = knn_peers.NAMES
+    peers: tuple[str, ...] = PEERS
     repeats: int = 3
-    cap: Cap = "address-space"
+    cap: Cap = "resident"
     jit_compile: bool = False
     timeout: float | None = None
 
@@ -61,7 +62,7 @@ def tasks(config: Config) -> Iterator[Task]:
         for distance in config.distances:
             arms = [("stock", config.memory)] if config.stock else []
             arms += [("limit", config.limit)]
-            arms += [(name, "") for name in config.peers if knn_peers.can(name, distance)]
+            arms += [(name, "") for name in config.peers if not NAMED[name].missing()]
             for arm, limit in arms:
                 run = Run(
                     vectors, distance, arm, limit, config.k, config.queries, config.repeats,
@@ -118,9 +119,8 @@ def peak(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
 def time(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
     """Time the calls, in the usual settings of the library."""
     run, data_dir = _run(arguments)
-    if run.arm in knn_peers.NAMES:
-        return knn_peers.time(run.arm, run.distance, run.vectors, run.queries, run.k, run.repeats,
-                              data_dir, arm)  # fmt: skip
+    if run.arm in PEERS:
+        return time_peer(run, data_dir, arm)
     from gp_experiments.measuring import limit_device, time_of
 
     limit_device(run.cap, run.limit)
@@ -130,3 +130,17 @@ def time(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
         search, [queries, data], run.arm, run.limit, arm,
         repeats=run.repeats, jit_compile=run.jit_compile,
     )  # fmt: skip
+
+
+def time_peer(run: Run, data_dir: Path, arm: Arm) -> dict[str, Any]:
+    """Time another library's search; building its index is not counted."""
+    from gp_experiments.measuring import time_calls
+    from gp_experiments.peers.cases import Case
+    from gp_experiments.vectors import load_vectors
+
+    data, queries = load_vectors(run.vectors, run.queries, data_dir)
+    sizes = {"n": len(data), "d": data.shape[1], "queries": len(queries), "k": run.k}
+    arm.note(n=sizes["n"], d=sizes["d"], m=sizes["queries"], device="CPU")
+    case = Case("knn", "knn", sizes, "", sizes, "", dtype="float32", metric=run.distance.lower())
+    program = NAMED[run.arm].build("knn")(case, {"data": data, "queries": queries})
+    return time_calls(program.call, arm, repeats=run.repeats)

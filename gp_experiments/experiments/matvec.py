@@ -28,7 +28,7 @@ class Config:
     rows: int | None = None
     stock: bool = True
     repeats: int = 3
-    cap: Cap = "address-space"
+    cap: Cap = "resident"
     jit_compile: bool = False
     timeout: float | None = None
 

@@ -42,7 +42,7 @@ class Config:
     candidates: int = 100_000
     fold: int | None = None
     jit_compile: bool = False
-    cap: Cap = "address-space"
+    cap: Cap = "resident"
     measure: bool = True
     timeout: float | None = None
 
@@ -173,6 +173,7 @@ def train(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
         "message": str(found.message), "train_seconds": sum(seconds),
         "evaluation_seconds": float(np.median(seconds[1:] or seconds)),
     }  # fmt: skip
+    arm.check()
     if run.measure:
         parameters = tf.constant(found.x)
         (function,) = optimizer.compile_cache.values()
