@@ -115,12 +115,12 @@ def _rates(add: Any, console: Console) -> None:
 
 
 def _show(console: Console, case: Case, found: Sequence[Record]) -> None:
-    from gp_experiments.peers.table import bound_line, rich_table, targets
+    from gp_experiments.peers.table import bound_line, quiet_line, rich_table, targets
 
     own = [one for one in found if one.get("case", {}).get("name") == case.name]
     rates = next(one["rates"] for one in found if RATES in one["config"])
     console.print(rich_table(case, own))
-    for line in (*targets(case, own), bound_line(case, own, rates)):
+    for line in (*targets(case, own), quiet_line(own), bound_line(case, own, rates)):
         console.print(f"  {line}")
 
 

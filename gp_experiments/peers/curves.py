@@ -75,8 +75,8 @@ def against_limit(case: Case, rounds: Rounds, say: Say) -> Iterator[dict[str, An
         workers["stock"] = stack.enter_context(Worker(stock, case))
         records["stock"] = {"curve": "limit", "contender": "stock"}
         times = in_turns(workers, least=rounds.least, most=rounds.most, seconds=rounds.seconds)
-    for name, seconds in times.items():
-        yield {**records[name], "seconds": seconds}
+    for name, laps in times.items():
+        yield {**records[name], **laps}
 
 
 def against_size(curves: Curves, rounds: Rounds, say: Say) -> Iterator[dict[str, Any]]:
@@ -102,8 +102,8 @@ def against_size(curves: Curves, rounds: Rounds, say: Say) -> Iterator[dict[str,
                     continue
                 records[name] = record
             times = in_turns(workers, least=rounds.least, most=rounds.most, seconds=rounds.seconds)
-        for name, seconds in times.items():
-            yield {**records[name], "seconds": seconds}
+        for name, laps in times.items():
+            yield {**records[name], **laps}
 
 
 # The tool's own time.

@@ -20,6 +20,7 @@ import numpy as np
 from gp_experiments.peers.cases import Case
 from gp_experiments.peers.contenders import Contender
 from gp_experiments.peers.data import Array
+from gp_experiments.peers.stopwatch import Lap
 
 
 class WorkerError(RuntimeError):
@@ -109,19 +110,22 @@ class Worker:
 
 def in_turns(
     workers: Mapping[str, Worker], *, least: int, most: int, seconds: float
-) -> dict[str, list[float]]:
-    """Return seconds of each, run round robin: at least `least` rounds, at most `most`.
+) -> dict[str, dict[str, list[Any]]]:
+    """Run all round robin: at least `least` rounds, at most `most`; between them, what has time.
 
-    Between them, as many as fit into `seconds`.
+    Returns for each the columns of its laps (`stopwatch.Lap`).
     """
-    times: dict[str, list[float]] = {name: [] for name in workers}
+    times: dict[str, dict[str, list[Any]]] = {
+        name: {column: [] for column in Lap._fields} for name in workers
+    }
     start = time.perf_counter()
     for round_ in range(most):
         if round_ >= least and time.perf_counter() - start > seconds:
             break
         for name, worker in workers.items():
             time.sleep(0.05)  # the threads of the one before fall asleep
-            times[name].append(worker.ask("run")["seconds"])
+            for column, value in worker.ask("run").items():
+                times[name][column].append(value)
     return times
 
 

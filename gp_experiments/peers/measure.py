@@ -86,16 +86,19 @@ def _times(
             ready, failed = gather(stack, [o for o in contenders if o.name in batch], case)
             for name, reason in failed.items():
                 records[name]["failed"] = reason
-            load = os.getloadavg()[0]
             times = in_turns(ready, least=rounds.least, most=rounds.most, seconds=rounds.seconds)
-            for name, seconds in times.items():
+            for name, laps in times.items():
                 # The anchor runs in every batch: each contender is compared with its own batch.
                 record = records[name]
-                record.setdefault("seconds", []).extend(seconds)
-                record.update(ready[name].ready, load_before=load, load_after=os.getloadavg()[0])
+                for column, values in laps.items():
+                    record.setdefault(column, []).extend(values)
+                record.update(ready[name].ready)
                 if ANCHOR in times:
                     record["over_anchor"] = median(
-                        theirs / ours for theirs, ours in zip(seconds, times[ANCHOR], strict=True)
+                        theirs / ours
+                        for theirs, ours in zip(
+                            laps["seconds"], times[ANCHOR]["seconds"], strict=True
+                        )
                     )
 
 

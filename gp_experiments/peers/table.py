@@ -80,6 +80,12 @@ def targets(case: Case, records: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def quiet_line(records: Sequence[dict[str, Any]]) -> str:
+    """Say how much of the machine others had meanwhile: times are right where that is little."""
+    shares = [share for one in records for share in one.get("others", ()) if share is not None]
+    return f"other processes had {median(shares):.0%} of the cores" if shares else "load unknown"
+
+
 def bound_line(case: Case, records: Sequence[dict[str, Any]], rates: Rates) -> str:
     """Say how near tf_exla is to the roofline."""
     least = bound(case, rates)
@@ -108,7 +114,7 @@ def markdown(cases: Sequence[Case], records: Sequence[dict[str, Any]], rates: Ra
         parts += [f"### {title(case)}", "", _line(HEADER)]
         parts += ["|---|" + "---:|" * (len(HEADER) - 2) + "---|"]
         parts += [_line(row) for row in rows(own)]
-        remarks = targets(case, own)
+        remarks = [*targets(case, own), quiet_line(own)]
         if rates:
             remarks.append(bound_line(case, own, rates))
         parts += ["", "; ".join(remarks) + ".", ""]

@@ -1,6 +1,6 @@
 """One contender in a process of its own: build, run once, then answer requests line by line.
 
-Requests: "run" -> {"seconds"}, "peak" -> {"peak"}, "about" -> facts, "save PATH" -> {}. End of
+Requests: "run" -> a `Lap`, "peak" -> {"peak"}, "about" -> facts, "save PATH" -> {}. End of
 input ends the process. Answers are lines of JSON on the standard output, which libraries do not
 get.
 """
@@ -20,6 +20,7 @@ from gp_experiments.peers.contenders import NAMED
 from gp_experiments.peers.data import arguments
 from gp_experiments.peers.peak import growth
 from gp_experiments.peers.program import Program
+from gp_experiments.peers.stopwatch import lap
 
 
 def main(contender: str, case: Case, answers: IO[str]) -> None:
@@ -40,9 +41,7 @@ def main(contender: str, case: Case, answers: IO[str]) -> None:
 
 def _serve(program: Program, request: str, operand: str) -> dict[str, Any]:
     if request == "run":
-        start = time.perf_counter()
-        program.call()
-        return {"seconds": time.perf_counter() - start}
+        return lap(program.call)._asdict()
     if request == "peak":
         return {"peak": growth(program.call)}
     if request == "about":

@@ -6,6 +6,7 @@ Nothing here asserts a speed.
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -21,6 +22,7 @@ from gp_experiments.peers.contenders import CONTENDERS, NAMED, Contender
 from gp_experiments.peers.data import arguments, compare, reference
 from gp_experiments.peers.interleave import Worker, WorkerError, batches, in_turns
 from gp_experiments.peers.plot import plot_cases
+from gp_experiments.peers.stopwatch import Lap, lap
 
 # Expanded squares and sums in another order; SGPR's central differences are good to nine digits,
 # and GPyTorch, which adds its own jitter to the solve of the bound, to four.
@@ -101,7 +103,7 @@ class Recorder:
 
     def ask(self, request: str) -> dict[str, Any]:
         self.log.append(self.name)
-        return {"seconds": float(len(self.log))}
+        return Lap(float(len(self.log)), 0.5, None)._asdict()
 
 
 def test_contenders_run_in_turns() -> None:
@@ -109,7 +111,18 @@ def test_contenders_run_in_turns() -> None:
     workers: Any = {name: Recorder(name, log) for name in "abc"}
     times = in_turns(workers, least=2, most=3, seconds=0.0)
     assert log == list("abcabc")
-    assert times == {"a": [1.0, 4.0], "b": [2.0, 5.0], "c": [3.0, 6.0]}
+    seconds = {name: laps["seconds"] for name, laps in times.items()}
+    assert seconds == {"a": [1.0, 4.0], "b": [2.0, 5.0], "c": [3.0, 6.0]}
+    assert times["b"]["cpu_seconds"] == [0.5, 0.5]
+
+
+def test_a_lap_counts_wall_and_processor_time() -> None:
+    waited = lap(lambda: time.sleep(0.2))
+    assert waited.seconds >= 0.2
+    assert waited.cpu_seconds < 0.1
+    worked = lap(lambda: sum(range(3_000_000)))
+    assert 0 < worked.cpu_seconds <= 1.5 * worked.seconds
+    assert worked.others is None or 0 <= worked.others <= 1
 
 
 def test_a_worker_answers_and_ends() -> None:
