@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
+from gp_experiments.peers import table
 from gp_experiments.peers.cases import CASES, Case
 from gp_experiments.peers.contenders import CONTENDERS, FORCED, Contender
+from gp_experiments.peers.interleave import KeptWorkers, Worker
 from gp_experiments.peers.measure import Rounds, measure
+from gp_experiments.peers.peak import FREED_BLOCKS_LEAVE
 from gp_experiments.records import Record, Records, config_key, surroundings
 
 QUICK, FULL = Rounds(least=2, most=2), Rounds()
@@ -20,7 +24,7 @@ CURVES, RATES = "curves", "rates"
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Small sizes, two rounds: less than two minutes.")
+@click.option("--quick", is_flag=True, help="Small sizes, two rounds; no curves unless asked for.")
 @click.option(
     "--only",
     multiple=True,
@@ -35,8 +39,18 @@ CURVES, RATES = "curves", "rates"
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
 )
+@click.option(
+    "--page",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A Markdown page whose generated part becomes the tables.",
+)
 def peers(
-    quick: bool, only: tuple[str, ...], forced: bool, names: tuple[str, ...], out: Path
+    quick: bool,
+    only: tuple[str, ...],
+    forced: bool,
+    names: tuple[str, ...],
+    out: Path,
+    page: Path | None,
 ) -> None:
     """Measure speed and memory beside other libraries and NumPy by hand, in turns."""
     console = Console()
@@ -53,30 +67,35 @@ def peers(
         found.append(record)
 
     cases = [case.small() if quick else case for case in CASES if not only or case.name in only]
-    if not only or cases:
+    if cases:
         _rates(add, console)
-    for case in cases:
-        with console.status(f"{case.name} ...") as status:
-            for result in measure(case, contenders, rounds, status.update):
-                add({"case": case.name, "contender": result["contender"], "quick": quick}, result)
-        _show(console, case, found)
-    if not only or CURVES in only:
+    with ExitStack() as stack:
+        start = KeptWorkers(stack, FREED_BLOCKS_LEAVE) if quick else Worker
+        for case in cases:
+            with console.status(f"{case.name} ...") as status:
+                say = status.update
+                for result in measure(case, contenders, rounds, start=start, say=say):
+                    config = {"case": case.name, "contender": result["contender"], "quick": quick}
+                    add(config, result)
+            _show(console, case, found)
+    if CURVES in only or not (only or quick):
         _curves(add, console, rounds, quick)
     write_figures(records.latest(), out)
+    if page is not None:
+        page.write_text(table.with_tables(page.read_text(), (out / "table.md").read_text()))
     console.print(f"records, tables and pictures are in {out}")
 
 
 def write_figures(records: Sequence[Record], out: Path) -> None:
     """Write table.md, peers.png and curves.png; of full size only, where there is any."""
     from gp_experiments.peers.plot import plot_cases, plot_curves
-    from gp_experiments.peers.table import markdown
 
     measured = [one for one in records if "case" in one["config"]]
     full = [one for one in measured if not one["config"]["quick"]]
     shown = full or measured
     cases = _cases(shown)
     rates = next((one["rates"] for one in records if RATES in one["config"]), None)
-    (out / "table.md").write_text(markdown(cases, shown, rates))
+    (out / "table.md").write_text(table.markdown(cases, shown, rates))
     plot_cases(out / "peers.png", cases, shown)
     curves = [one for one in records if CURVES in one["config"]]
     full_curves = [one for one in curves if not one["config"]["quick"]]
@@ -115,12 +134,11 @@ def _rates(add: Any, console: Console) -> None:
 
 
 def _show(console: Console, case: Case, found: Sequence[Record]) -> None:
-    from gp_experiments.peers.table import bound_line, quiet_line, rich_table, targets
 
     own = [one for one in found if one.get("case", {}).get("name") == case.name]
     rates = next(one["rates"] for one in found if RATES in one["config"])
-    console.print(rich_table(case, own))
-    for line in (*targets(case, own), quiet_line(own), bound_line(case, own, rates)):
+    console.print(table.rich_table(case, own))
+    for line in table.remarks(case, own, rates):
         console.print(f"  {line}")
 
 

@@ -56,7 +56,8 @@ def measure_curves(curves: Curves, rounds: Rounds, say: Say = print) -> Iterator
 def against_limit(case: Case, rounds: Rounds, say: Say) -> Iterator[dict[str, Any]]:
     """Time one program within shares of its stock peak, all in turns, and stock beside."""
     ours, stock = NAMED["tf_exla"], NAMED["stock"]
-    with Worker(ours, case, FREED_BLOCKS_LEAVE) as worker:
+    with Worker(ours, FREED_BLOCKS_LEAVE) as worker:
+        worker.load(case)
         whole = worker.ask("about")["projected_peak_before"]
     records: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
@@ -66,13 +67,16 @@ def against_limit(case: Case, rounds: Rounds, say: Say) -> Iterator[dict[str, An
             name = f"{share:.0%}"
             say(f"limit {name}: {format_bytes(share * whole)}")
             record = {"curve": "limit", "contender": "tf_exla", "share": share}
+            worker = stack.enter_context(Worker(ours))
             try:
-                workers[name] = stack.enter_context(Worker(ours, limited))
+                worker.load(limited)
             except WorkerError as error:
                 yield {**record, "failed": str(error)}
                 continue
-            records[name] = {**record, **workers[name].ask("about")}
-        workers["stock"] = stack.enter_context(Worker(stock, case))
+            workers[name] = worker
+            records[name] = {**record, **worker.ask("about")}
+        workers["stock"] = stack.enter_context(Worker(stock))
+        workers["stock"].load(case)
         records["stock"] = {"curve": "limit", "contender": "stock"}
         times = in_turns(workers, least=rounds.least, most=rounds.most, seconds=rounds.seconds)
     for name, laps in times.items():
@@ -93,10 +97,12 @@ def against_size(curves: Curves, rounds: Rounds, say: Say) -> Iterator[dict[str,
                     yield {**record, "failed": f"needs {format_bytes(whole)}"}
                     continue
                 try:
-                    with Worker(NAMED[name], case, FREED_BLOCKS_LEAVE) as worker:
-                        record |= worker.ask("about") | worker.ask("peak") | worker.ready
+                    with Worker(NAMED[name], FREED_BLOCKS_LEAVE) as worker:
+                        record |= worker.load(case) | worker.ask("about") | worker.ask("peak")
                     whole = whole or record["projected_peak_before"]
-                    workers[name] = stack.enter_context(Worker(NAMED[name], case))
+                    worker = stack.enter_context(Worker(NAMED[name]))
+                    worker.load(case)
+                    workers[name] = worker
                 except WorkerError as error:
                     yield {**record, "failed": str(error)}
                     continue

@@ -8,8 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -24,32 +24,22 @@ from gp_experiments.peers.stopwatch import Lap
 
 
 class WorkerError(RuntimeError):
-    """A contender's process ended; the message is the end of what it wrote."""
+    """A contender failed; the message is its error, or the end of what its process wrote."""
 
 
 class Worker:
     """A contender's process; see `worker.py` for requests and answers."""
 
-    def __init__(
-        self, contender: Contender, case: Case, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, contender: Contender, environment: Mapping[str, str] | None = None) -> None:
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115, closed in _end
         self.process = subprocess.Popen(
-            [
-                sys.executable, "-m", "gp_experiments.peers.worker",
-                contender.name, json.dumps(asdict(case)),
-            ],
+            [sys.executable, "-m", "gp_experiments.peers.worker", contender.name],
             env={**os.environ, **contender.environment, **(environment or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
-        )  # fmt: skip
-        try:
-            self.ready = self._read()
-        except BaseException:
-            self._end()
-            raise
+        )
 
     def __enter__(self) -> Worker:
         return self
@@ -62,8 +52,12 @@ class Worker:
     ) -> None:
         self._end()
 
+    def load(self, case: Case) -> dict[str, Any]:
+        """Build the program of a case and run it once; return what that took."""
+        return self.ask(f"case {json.dumps(asdict(case))}")
+
     def ask(self, request: str) -> dict[str, Any]:
-        """Send a request; return the answer. Raises WorkerError where the process ended."""
+        """Send a request; return the answer. Raises WorkerError where it failed."""
         assert self.process.stdin is not None
         try:
             print(request, file=self.process.stdin, flush=True)
@@ -85,6 +79,8 @@ class Worker:
         if not line:
             raise self._failure()
         answer: dict[str, Any] = json.loads(line)
+        if "failed" in answer:
+            raise WorkerError(answer["failed"])
         return answer
 
     def _failure(self) -> WorkerError:
@@ -106,6 +102,25 @@ class Worker:
             self.process.wait()
         self.process.stdout.close()
         self.errors.close()
+
+
+class KeptWorkers:
+    """A function that starts as `Worker` does, but keeps one process per contender for all cases.
+
+    For many small cases, where starting takes longer than computing. All have one environment.
+    """
+
+    def __init__(self, stack: ExitStack, environment: Mapping[str, str]) -> None:
+        self.stack, self.environment = stack, environment
+        self.workers: dict[str, Worker] = {}
+
+    def __call__(
+        self, contender: Contender, environment: Mapping[str, str] | None = None
+    ) -> AbstractContextManager[Worker]:
+        if contender.name not in self.workers:
+            worker = self.stack.enter_context(Worker(contender, self.environment))
+            self.workers[contender.name] = worker
+        return nullcontext(self.workers[contender.name])
 
 
 def in_turns(
@@ -148,17 +163,3 @@ def batches(sizes: Mapping[str, int], room: int, anchor: str) -> list[list[str]]
         free[at] -= sizes[name]
     start = [anchor] if anchor in sizes else []
     return [[*start, *group] for group in groups] or [start]
-
-
-def gather(
-    stack: ExitStack, contenders: Sequence[Contender], case: Case
-) -> tuple[dict[str, Worker], dict[str, str]]:
-    """Start contenders one after the other; return those that are ready, and errors of others."""
-    ready: dict[str, Worker] = {}
-    failed: dict[str, str] = {}
-    for contender in contenders:
-        try:
-            ready[contender.name] = stack.enter_context(Worker(contender, case))
-        except WorkerError as error:
-            failed[contender.name] = str(error)
-    return ready, failed

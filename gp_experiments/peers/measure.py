@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -13,7 +13,7 @@ from typing import Any
 from gp_experiments.peers.cases import Case
 from gp_experiments.peers.contenders import Contender
 from gp_experiments.peers.data import compare, reference
-from gp_experiments.peers.interleave import Worker, WorkerError, batches, gather, in_turns
+from gp_experiments.peers.interleave import Worker, WorkerError, batches, in_turns
 from gp_experiments.peers.peak import FREED_BLOCKS_LEAVE
 
 ANCHOR = "tf_exla"
@@ -22,6 +22,7 @@ POOLED = 1.5  # what an allocator with a pool may hold, over the peak
 ROOM = 0.8  # of the available memory, for processes that wait
 
 Say = Callable[[str], None]
+Start = Callable[[Contender, Mapping[str, str] | None], AbstractContextManager[Worker]]
 
 
 @dataclass(frozen=True)
@@ -34,19 +35,27 @@ class Rounds:
 
 
 def measure(
-    case: Case, contenders: Sequence[Contender], rounds: Rounds, say: Say = print
+    case: Case,
+    contenders: Sequence[Contender],
+    rounds: Rounds,
+    *,
+    start: Start = Worker,
+    say: Say = print,
 ) -> Iterator[dict[str, Any]]:
     """Yield one record per contender that has a program for this case.
 
     `contenders` start with tf_exla: its projection tells whether what holds everything at once
     would fit into this machine. A record has `seconds` [rounds], or `failed` with the reason.
+    `start` makes workers; by default each case and each measurement has fresh ones.
     """
-    records = {one.name: _record(case, one) for one in contenders if one.supports(case.work)}
+    chosen = [one for one in contenders if one.supports(case.work)]
+    records: dict[str, dict[str, Any]] = {
+        one.name: {"case": asdict(case), "contender": one.name, "packages": one.versions()}
+        for one in chosen
+    }
     right = reference(case)
-    running: list[Contender] = []
-    for contender in contenders:
-        if contender.name not in records:
-            continue
+    running = []
+    for contender in chosen:
         record = records[contender.name]
         whole = records.get(ANCHOR, {}).get("projected_peak_before", 0)
         if contender.holds_all(case.work) and whole > ROOM * available_memory():
@@ -54,7 +63,8 @@ def measure(
             continue
         say(f"{case.name}: {contender.name}")
         try:
-            with Worker(contender, case, FREED_BLOCKS_LEAVE) as worker:
+            with start(contender, FREED_BLOCKS_LEAVE) as worker:
+                record.update(worker.load(case))
                 record.update(worker.ask("about"))
                 record.update(worker.ask("peak"))
                 record["error"] = compare(case, worker.results(), right)
@@ -62,44 +72,43 @@ def measure(
             record["failed"] = str(error)
             continue
         running.append(contender)
-    _times(case, running, records, rounds, say)
+    sizes = {one.name: _holds(records[one.name]["peak"]) for one in running}
+    for batch in batches(sizes, int(ROOM * available_memory()), ANCHOR):
+        say(f"{case.name}: {', '.join(batch)} in turns")
+        _time(case, [one for one in running if one.name in batch], records, rounds, start)
     yield from records.values()
 
 
-def _record(case: Case, contender: Contender) -> dict[str, Any]:
-    return {"case": asdict(case), "contender": contender.name, "packages": contender.versions()}
+def _holds(peak: int | None) -> int:
+    return BASELINE + int(POOLED * (peak or 0))
 
 
-def _times(
+def _time(
     case: Case,
-    contenders: Sequence[Contender],
+    batch: Sequence[Contender],
     records: dict[str, dict[str, Any]],
     rounds: Rounds,
-    say: Say,
+    start: Start,
 ) -> None:
-    sizes = {
-        one.name: BASELINE + int(POOLED * (records[one.name]["peak"] or 0)) for one in contenders
-    }
-    for batch in batches(sizes, int(ROOM * available_memory()), ANCHOR):
-        say(f"{case.name}: {', '.join(batch)} in turns")
-        with ExitStack() as stack:
-            ready, failed = gather(stack, [o for o in contenders if o.name in batch], case)
-            for name, reason in failed.items():
-                records[name]["failed"] = reason
-            times = in_turns(ready, least=rounds.least, most=rounds.most, seconds=rounds.seconds)
-            for name, laps in times.items():
-                # The anchor runs in every batch: each contender is compared with its own batch.
-                record = records[name]
-                for column, values in laps.items():
-                    record.setdefault(column, []).extend(values)
-                record.update(ready[name].ready)
-                if ANCHOR in times:
-                    record["over_anchor"] = median(
-                        theirs / ours
-                        for theirs, ours in zip(
-                            laps["seconds"], times[ANCHOR]["seconds"], strict=True
-                        )
-                    )
+    with ExitStack() as stack:
+        workers = {}
+        for contender in batch:
+            try:
+                worker = stack.enter_context(start(contender, None))
+                records[contender.name].update(worker.load(case))
+            except WorkerError as error:
+                records[contender.name]["failed"] = str(error)
+                continue
+            workers[contender.name] = worker
+        times = in_turns(workers, least=rounds.least, most=rounds.most, seconds=rounds.seconds)
+    anchor = times.get(ANCHOR)
+    for name, laps in times.items():
+        # The anchor runs in every batch: each contender is compared with its own batch.
+        for column, values in laps.items():
+            records[name].setdefault(column, []).extend(values)
+        if anchor:
+            pairs = zip(laps["seconds"], anchor["seconds"], strict=True)
+            records[name]["over_anchor"] = median(theirs / ours for theirs, ours in pairs)
 
 
 def available_memory() -> int:

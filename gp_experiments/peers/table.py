@@ -13,7 +13,7 @@ from gp_experiments.peers.roofline import Rates, bound
 from tf_exla.byte_size import format_bytes
 
 HEADER = (
-    "contender", "median", "fastest", "over tf_exla", "peak", "first call", "error", "note",
+    "contender", "median", "fastest", "processor", "over tf_exla", "peak", "first call", "error", "note",
 )  # fmt: skip
 ANCHOR = "tf_exla"
 
@@ -32,6 +32,7 @@ def _row(record: dict[str, Any]) -> tuple[str, ...]:
         record["contender"],
         seconds_text(median(record["seconds"])),
         seconds_text(min(record["seconds"])),
+        seconds_text(median(record["cpu_seconds"])),
         f"{over:.2f}" if over else "",
         format_bytes(peak + record["data_bytes"]) if peak is not None else "",
         seconds_text(record["build_seconds"] + record["first_seconds"]),
@@ -41,7 +42,7 @@ def _row(record: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _failed_row(record: dict[str, Any]) -> tuple[str, ...]:
-    return (record["contender"], "∅", "", "", "", "", "", record.get("failed", "not run"))
+    return (record["contender"], "∅", "", "", "", "", "", "", record.get("failed", "not run"))
 
 
 def _note(record: dict[str, Any]) -> str:
@@ -86,6 +87,12 @@ def quiet_line(records: Sequence[dict[str, Any]]) -> str:
     return f"other processes had {median(shares):.0%} of the cores" if shares else "load unknown"
 
 
+def remarks(case: Case, records: Sequence[dict[str, Any]], rates: Rates | None) -> list[str]:
+    """Return what stands below a case's table."""
+    bounds = [bound_line(case, records, rates)] if rates else []
+    return [*targets(case, records), *bounds, quiet_line(records)]
+
+
 def bound_line(case: Case, records: Sequence[dict[str, Any]], rates: Rates) -> str:
     """Say how near tf_exla is to the roofline."""
     least = bound(case, rates)
@@ -114,13 +121,22 @@ def markdown(cases: Sequence[Case], records: Sequence[dict[str, Any]], rates: Ra
         parts += [f"### {title(case)}", "", _line(HEADER)]
         parts += ["|---|" + "---:|" * (len(HEADER) - 2) + "---|"]
         parts += [_line(row) for row in rows(own)]
-        remarks = [*targets(case, own), quiet_line(own)]
-        if rates:
-            remarks.append(bound_line(case, own, rates))
-        parts += ["", "; ".join(remarks) + ".", ""]
+        parts += ["", "; ".join(remarks(case, own, rates)) + ".", ""]
     if rates:
         parts += [rates_table(rates), ""]
     return "\n".join(parts)
+
+
+BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
+
+
+def with_tables(page: str, tables: str) -> str:
+    """Return a page with the tables between its marks. Raises ValueError where it has none."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"the page has no lines {BEGIN!r} and {END!r}")
+    return f"{before}{BEGIN}\n\n{tables.strip()}\n\n{END}{after}"
 
 
 def rates_table(rates: Rates) -> str:

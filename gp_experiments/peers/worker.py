@@ -1,8 +1,9 @@
-"""One contender in a process of its own: build, run once, then answer requests line by line.
+"""One contender in a process of its own: it answers requests line by line.
 
-Requests: "run" -> a `Lap`, "peak" -> {"peak"}, "about" -> facts, "save PATH" -> {}. End of
-input ends the process. Answers are lines of JSON on the standard output, which libraries do not
-get.
+"case JSON" builds the program of a case and runs it once; then "run" -> a `Lap`, "peak" -> bytes,
+"about" -> facts, "save PATH" -> {}. Each answer is a line of JSON on the standard output, which
+libraries do not get; {"failed": reason} where a case cannot be built or run. End of input ends the
+process.
 """
 
 from __future__ import annotations
@@ -23,8 +24,24 @@ from gp_experiments.peers.program import Program
 from gp_experiments.peers.stopwatch import lap
 
 
-def main(contender: str, case: Case, answers: IO[str]) -> None:
-    """Serve requests for one contender's program."""
+def main(contender: str, requests: IO[str], answers: IO[str]) -> None:
+    """Serve requests for one contender's programs."""
+    program: Program | None = None
+    for line in requests:
+        request, _, operand = line.strip().partition(" ")
+        try:
+            if request == "case":
+                program = None  # what it holds is freed before the next one
+                program, answer = _load(contender, Case(**json.loads(operand)))
+            else:
+                assert program is not None, "no case was loaded"
+                answer = _serve(program, request, operand)
+        except Exception as error:  # any library's: it is the contender's result
+            answer = {"failed": f"{type(error).__name__}: {_first_line(error)}"}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def _load(contender: str, case: Case) -> tuple[Program, dict[str, Any]]:
     data = arguments(case)
     build = NAMED[contender].build(case.work)
     start = time.perf_counter()
@@ -32,11 +49,11 @@ def main(contender: str, case: Case, answers: IO[str]) -> None:
     built = time.perf_counter()
     program.call()
     first = time.perf_counter()
-    size = sum(value.nbytes for value in data.values())
-    _answer(answers, build_seconds=built - start, first_seconds=first - built, data_bytes=size)
-    for line in sys.stdin:
-        request, _, operand = line.strip().partition(" ")
-        _answer(answers, **_serve(program, request, operand))
+    return program, {
+        "build_seconds": built - start,
+        "first_seconds": first - built,
+        "data_bytes": sum(value.nbytes for value in data.values()),
+    }
 
 
 def _serve(program: Program, request: str, operand: str) -> dict[str, Any]:
@@ -52,12 +69,12 @@ def _serve(program: Program, request: str, operand: str) -> dict[str, Any]:
     raise ValueError(f"no such request: {request!r}")
 
 
-def _answer(answers: IO[str], **values: Any) -> None:
-    print(json.dumps(values), file=answers, flush=True)
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
 
 
 if __name__ == "__main__":
     # Compilers and libraries print: what they print goes to the standard error.
     stream = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    main(sys.argv[1], Case(**json.loads(sys.argv[2])), stream)
+    main(sys.argv[1], sys.stdin, stream)
