@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -93,7 +93,7 @@ class Worker:
     def _end(self) -> None:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        if not self.process.stdin.closed:
+        with suppress(BrokenPipeError):  # it ended before, and what was asked last is lost
             self.process.stdin.close()
         try:
             self.process.wait(timeout=10)

@@ -13,7 +13,8 @@ from gp_experiments.peers.roofline import Rates, bound
 from tf_exla.byte_size import format_bytes
 
 HEADER = (
-    "contender", "median", "fastest", "processor", "over tf_exla", "peak", "first call", "error", "note",
+    "contender", "median", "fastest", "processor", "over tf_exla", "peak", "first call", "error",
+    "note",
 )  # fmt: skip
 ANCHOR = "tf_exla"
 

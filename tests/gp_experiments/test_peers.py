@@ -152,8 +152,9 @@ def test_a_worker_that_fails_says_why_and_goes_on() -> None:
 def record(case: Case, contender: str, seconds: list[float], over: float) -> dict[str, Any]:
     return {
         "case": {"name": case.name}, "contender": contender, "seconds": seconds,
-        "cpu_seconds": [2 * median(seconds)] * len(seconds), "over_anchor": over, "peak": 5_000_000, "data_bytes": 1_000_000, "build_seconds": 0.25,
-        "first_seconds": 1.0, "error": 3e-16,
+        "cpu_seconds": [2 * median(seconds)] * len(seconds), "over_anchor": over,
+        "peak": 5_000_000, "data_bytes": 1_000_000, "build_seconds": 0.25, "first_seconds": 1.0,
+        "error": 3e-16,
     }  # fmt: skip
 
 
