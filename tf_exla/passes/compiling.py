@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from tf_exla.cost import CACHED_BYTE, compile_seconds, compiled_seconds, node_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor, consumers
 from tf_exla.op_set import OpSet
+from tf_exla.passes.fusing import fusible
 
 CALLS = 5
 """How often a program is expected to run at least: compiling must have paid by then."""
@@ -54,18 +55,21 @@ def _compile_node(node: Node, ops: OpSet, forced: bool, runs: int) -> Node:
     return dataclasses.replace(node, body=body, remainder=rest)
 
 
-def _compile_body(body: Graph, ops: OpSet, forced: bool, runs: int) -> Graph:
+def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: int) -> Graph:
     made: list[Node] = []
     changed = False
+    nodes = [form for node in original.nodes for form in fusible(node, ops)]
+    body = original.replace(nodes=tuple(nodes))
     for run, compiles in _runs(body.nodes, ops, forced):
         cluster = _cluster(body, run) if compiles else None
         if cluster is not None and (forced or _pays(cluster, run, ops, runs)):
+            made.extend(node for node in run if node.op == "Const")
             made.append(cluster)
             changed = True
         else:
             made.extend(run)
     if not changed:
-        return body
+        return original
     return body.replace(nodes=_without_unused(made, body.outputs))
 
 

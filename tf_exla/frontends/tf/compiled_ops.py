@@ -1,7 +1,8 @@
 """Which ops XLA compiles, and where its code for a CPU is slower than TensorFlow's own kernels.
 
+Solves and decompositions are not compiled: XLA's are slower, and work on copies of the matrix.
 Measured on 8 MB chunks with two cores: products run at the same speed, pointwise ops between 0.9
-and 3 times as fast, and what is named in `SLOWER` down to a fifteenth.
+and 3 times as fast, and what `_slower` names down to a fifteenth.
 """
 
 from __future__ import annotations
@@ -10,30 +11,36 @@ from tf_exla.frontends.tf.rule_builders import words
 from tf_exla.graph import Node
 from tf_exla.op_set import Compiles
 
-# Ops that XLA compiles as well as TensorFlow runs them, or better.
+# Ops that XLA compiles as well as TensorFlow runs them, or better, with the same zeros, infinities
+# and NaNs. (Not: erf, and the gradients of relu, elu, selu, sqrt, rsqrt, 1/x and sigmoid.)
 WELL = frozenset(
     words("""
     Abs Add AddN AddV2 BatchMatMul BatchMatMulV2 BatchMatMulV3 BroadcastTo Cast Ceil ClipByValue
-    ConcatV2 Cosh Div DivNoNan Elu EluGrad Equal Erf Erfc Exp ExpandDims Expm1 Fill Floor FloorDiv
-    FloorMod Greater GreaterEqual Identity Inv InvGrad IsFinite IsInf IsNan LeakyRelu LeakyReluGrad
-    Less LessEqual Log Log1p LogicalAnd LogicalNot LogicalOr MatMul MatrixBandPart Max Maximum Mean
-    Min Minimum Mul MulNoNan Neg NotEqual OneHot OnesLike Pack Pad PadV2 Pow Prod RealDiv Reciprocal
-    ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape Rsqrt RsqrtGrad Select SelectV2 Selu
-    SeluGrad Sigmoid SigmoidGrad Sign Sinh Slice Softmax LogSoftmax Softplus SoftplusGrad Softsign
-    SoftsignGrad Sqrt SqrtGrad Square SquaredDifference Squeeze StopGradient StridedSlice Sub Sum
-    Tanh TanhGrad Tile Transpose ZerosLike Sin Cos
+    ConcatV2 Cos Cosh Div DivNoNan Elu Equal Exp ExpandDims Expm1 Fill Floor FloorDiv FloorMod
+    Greater GreaterEqual Identity Inv IsFinite IsInf IsNan LeakyRelu LeakyReluGrad Less
+    LessEqual Log Log1p LogSoftmax LogicalAnd LogicalNot LogicalOr MatMul MatrixBandPart Max
+    Maximum Mean Min Minimum Mul MulNoNan Neg NotEqual OneHot OnesLike Pack Pad PadV2 Pow Prod
+    RealDiv Reciprocal Relu Relu6 Relu6Grad Reshape Rsqrt Select SelectV2 Selu Sigmoid Sign Sin
+    Sinh Slice Softmax Softplus SoftplusGrad Softsign SoftsignGrad Sqrt Square SquaredDifference
+    Squeeze StopGradient StridedSlice Sub Sum Tanh TanhGrad Tile Transpose ZerosLike
 """)
 )
 
 # Ops that XLA compiles, to code that is slower or not known to be faster.
 POORLY = frozenset(
     words("""
-    Acos Acosh All Any ArgMax ArgMin Asin Asinh Atan Atan2 Atanh BiasAdd BiasAddGrad Cholesky Conj
+    Acos Acosh All Any ArgMax ArgMin Asin Asinh Atan Atan2 Atanh BiasAdd BiasAddGrad Conj
     ComplexAbs Complex Cumprod Cumsum Einsum Imag L2Loss MatrixDiag MatrixDiagPart
-    MatrixDiagPartV3 MatrixDiagV3 MatrixSetDiagV3 MatrixTriangularSolve Mod PreventGradient Real
+    MatrixDiagPartV3 MatrixDiagV3 MatrixSetDiagV3 Mod PreventGradient Real
     ReverseV2 Rint Roll Round Snapshot Split SplitV Tan Unpack Xdivy Xlog1py Xlogy
 """)
 )
+
+# XLA is built to lose NaNs in these.
+EXTREMES = frozenset(words("ClipByValue Max Maximum Min Minimum Relu6 Relu6Grad"))
+
+# With integers TensorFlow raises an error for a division by zero, XLA does not.
+CHECKED = frozenset(words("Div FloorDiv FloorMod Mod Pow RealDiv"))
 
 _REDUCTIONS = frozenset(words("Max Mean Min Prod Sum"))
 
@@ -44,12 +51,21 @@ def compiles(node: Node) -> Compiles:
         return ""
     if any(tensor.dtype in _NOT_COMPILED for tensor in (*node.inputs, *node.outputs)):
         return ""
+    real = [t.dtype.startswith(_REAL) for t in (node.inputs[:1] + node.outputs[:1])]
+    if node.op in EXTREMES and real[-1]:
+        return ""
+    if node.op in CHECKED and not real[-1]:
+        return ""
+    if node.op == "Cast" and real[0] and not real[-1]:
+        return ""  # NaNs, and numbers out of range, become other integers
     if node.op in POORLY:
         return "poorly"
     if node.op not in WELL:
         return ""
     return "poorly" if _slower(node) else "well"
 
+
+_REAL = ("float", "bfloat", "half", "complex")
 
 # float16 and bfloat16 are computed in float32 between roundings, which fusion leaves out.
 _NOT_COMPILED = frozenset({"string", "resource", "variant"})
@@ -63,8 +79,6 @@ def _slower(node: Node) -> bool:
     dtype = node.outputs[0].dtype
     if node.op in ("Sin", "Cos"):
         return dtype == "float32"  # 0.2
-    if node.op in ("Erf", "Erfc"):
-        return dtype == "float64"  # 0.4
     if node.op in _REDUCTIONS and dtype == "float64":
         return not _reduces_last(node)  # 0.07
     return False

@@ -1,0 +1,121 @@
+"""What XLA is said to compile it compiles, to the numbers of TensorFlow's kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from frontends.op_cases import Case
+from frontends.test_op_rules import CASES, build
+
+from tf_exla.check import check_graph
+from tf_exla.frontends.tf.compiled_ops import POORLY, WELL
+from tf_exla.frontends.tf.op_rules import POINTWISE
+from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.restore import restore
+from tf_exla.graph import Array, Graph, Node, Tensor, const
+from tf_exla.passes.fusing import fusible
+
+OPS = TensorFlowOps()
+COMPILED = [case for case in CASES if case.op in WELL | POORLY]
+RNG = np.random.default_rng(0)
+
+
+def cluster(nodes: Sequence[Node], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Graph:
+    """A graph that calls the nodes as one cluster."""
+    outer = tuple(Tensor(t.shape, t.dtype, t.name) for t in inputs)
+    made = tuple(Tensor(t.shape, t.dtype, t.name) for t in outputs)
+    inner = Graph(tuple(inputs), tuple(nodes), tuple(outputs))
+    return Graph(outer, (Node("Compiled", outer, made, {"cluster": inner}),), made)
+
+
+def run(graph: Graph, values: Sequence[Array]) -> list[Array]:
+    import tensorflow as tf
+
+    check_graph(graph)
+    return [tensor.numpy() for tensor in restore(graph)([tf.constant(v) for v in values])]
+
+
+@pytest.mark.parametrize("case", COMPILED, ids=str)
+def test_op_compiles(case: Case) -> None:
+    node, values, want = build(case)
+    if not OPS.compiles(node):
+        pytest.skip("not compiled with these dtypes")
+    constants = [const(t.value, t.name) for t in node.inputs if t.value is not None]
+    made = {one.name: one.output for one in constants}
+    inputs = tuple(made.get(t.name, t) for t in node.inputs)
+    node = Node(node.op, inputs, node.outputs, node.attrs, name=node.name)
+    free = [k for k, t in enumerate(inputs) if t.name not in made]
+    graph = cluster([*constants, node], [inputs[k] for k in free], node.outputs)
+    for position, got in enumerate(run(graph, [values[k] for k in free])):
+        if position in case.unset:
+            continue
+        assert got.dtype == want[position].dtype
+        if got.dtype.kind in "fc":
+            np.testing.assert_allclose(got, want[position], rtol=1e-10, atol=1e-12)
+        else:
+            np.testing.assert_array_equal(got, want[position])
+
+
+SPECIAL = np.array([[0.0, -0.0, np.nan, np.inf, -np.inf, 0.25, 1e300, -2.0]])
+
+
+NOT_OF_NUMBERS = ("BiasAdd", "Cast", "Complex", "Select")
+FLOATING = [case for case in COMPILED if case.op in POINTWISE and case.op not in NOT_OF_NUMBERS]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("case", FLOATING, ids=lambda case: case.op)
+def test_special_numbers(case: Case, dtype: str) -> None:
+    """NaNs, infinities and zeros of either sign go through a pointwise op as they did."""
+    node, values, _ = build(case)
+    if any(value.dtype != np.float64 for value in values) or len(values) > 2:
+        pytest.skip("not of real numbers alone")
+    with np.errstate(over="ignore"):
+        special = SPECIAL.astype(dtype)
+    pairs = np.meshgrid(special, special)
+    operands = [special] if len(values) == 1 else pairs
+    attrs = {key: dtype if value == "float64" else value for key, value in node.attrs.items()}
+    compare_special(case.op, operands, attrs)
+
+
+@pytest.mark.parametrize("op", ["Max", "Min", "Sum"])
+def test_special_numbers_reduced(op: str) -> None:
+    rows = np.concatenate([SPECIAL[:, :1] + SPECIAL.T, SPECIAL.T], axis=1)
+    compare_special(op, [rows], {"T": "float64", "Tidx": "int32", "keep_dims": False}, [1])
+
+
+def compare_special(
+    op: str, values: list[Array], attrs: dict[str, object], axes: list[int] | None = None
+) -> None:
+    from frontends.run_node import run_op
+
+    inputs = [Tensor(v.shape, str(v.dtype), f"x{k}") for k, v in enumerate(values)]
+    extra = [] if axes is None else [const(np.array(axes, np.int32), "axes")]
+    known = [np.array(axes, np.int32)] if axes is not None else []
+    (want,) = run_op(op, [*values, *known], attrs)
+    output = Tensor(want.shape, want.dtype.name, "y")
+    node = Node(op, (*inputs, *(one.output for one in extra)), (output,), attrs, name=op)
+    if not OPS.compiles(node):
+        pytest.skip("not compiled with these dtypes")
+    (got,) = run(cluster([*extra, node], inputs, [output]), values)
+    rtol = 1e-5 if want.dtype == np.float32 else 1e-13
+    np.testing.assert_allclose(got, want, rtol=rtol, atol=1e-300)
+
+
+def test_a_product_of_vectors_and_a_sum_of_rows_have_forms_that_fuse() -> None:
+    a, b = Tensor((5, 1), "float64", "a"), Tensor((1, 7), "float64", "b")
+    outer = OPS.make("MatMul", (a, b), {"transpose_a": False, "transpose_b": False}, "outer")
+    assert outer is not None
+    axes = const(np.array([0], np.int32), "axes")
+    total = OPS.make("Sum", (outer.output, axes.output), {"keep_dims": False}, "total")
+    assert total is not None
+    forms = [axes, *fusible(outer, OPS), *fusible(total, OPS)]
+    assert "Mul" in [node.op for node in forms]
+    assert "Sum" not in [node.op for node in forms]
+    x, y = RNG.normal(size=(5, 1)), RNG.normal(size=(1, 7))
+    x[2] = np.inf
+    got = run(cluster(forms, [a, b], [total.output, outer.output]), [x, y])
+    np.testing.assert_allclose(got[1], x * y, rtol=1e-15)
+    np.testing.assert_allclose(got[0], (x * y).sum(0), rtol=1e-13)
