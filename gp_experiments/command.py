@@ -13,7 +13,7 @@ from gp_experiments.configuration import ConfigError, load_config
 from gp_experiments.datasets import DEFAULT_DIR
 
 # In the order of the documentation; each is a module of gp_experiments.experiments.
-NAMES = ("sgpr", "matvec", "knn", "attention", "cg")
+NAMES = ("sgpr", "matvec", "knn", "attention", "cg", "graphs")
 
 
 def experiment(name: str) -> ModuleType:

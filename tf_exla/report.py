@@ -16,6 +16,7 @@ from tf_exla.op_set import OpSet
 from tf_exla.passes.rewriting import Application
 from tf_exla.passes.splitting.region import Refusal as RegionRefusal
 from tf_exla.plan import Plan
+from tf_exla.report_graph import GraphNode, graph_nodes
 
 LARGEST = 8
 
@@ -148,6 +149,8 @@ class MemoryReport:
     rewrite_seconds: float
     rewrites: tuple[RewriteEntry, ...] = ()
     costly: tuple[CostlyOp, ...] = ()
+    graph_before: tuple[GraphNode, ...] = ()
+    graph: tuple[GraphNode, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return every field as plain Python values."""
@@ -165,6 +168,16 @@ class MemoryReport:
         from tf_exla.report_plot import plot_report
 
         return plot_report(self, path)
+
+    def draw(self, path: str | Path | None = None, most: int = 40) -> object:
+        """Draw the graph before and after, tensors with their sizes; return the figure.
+
+        Of a graph with more than `most` nodes, those with the largest tensors are drawn. Needs
+        matplotlib and igraph; with `path` (*.svg, *.png, *.pdf) the figure is saved there.
+        """
+        from tf_exla.report_draw import draw_report
+
+        return draw_report(self, path, most)
 
     def __str__(self) -> str:
         from tf_exla.report_text import format_report
@@ -198,6 +211,8 @@ def make_report(
         rewrite_seconds=plan.seconds,
         rewrites=_rewrites(plan),
         costly=_costly(plan, ops),
+        graph_before=graph_nodes(plan.original),
+        graph=graph_nodes(plan.graph),
     )
 
 
