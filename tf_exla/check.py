@@ -44,7 +44,8 @@ def _check_definitions(graph: Graph) -> None:
 def _check_loop(loop: Loop) -> None:
     if not 0 < loop.chunk <= loop.extent:
         raise GraphError(f"chunk {loop.chunk} of extent {loop.extent} in {loop}")
-    if (loop.extent % loop.chunk == 0) != (loop.remainder is None):
+    even = loop.before or loop.extent % loop.chunk == 0
+    if even != (loop.remainder is None):
         raise GraphError(f"the remainder does not fit the chunk in {loop}")
     folds = loop.folds
     if not len(loop.inputs) == len(loop.slots) == len(loop.body.inputs) - len(folds):
@@ -65,6 +66,9 @@ def _check_loop(loop: Loop) -> None:
         for node in body.nodes:
             if node.stateful:
                 raise GraphError(f"the stateful {node} is inside {loop}")
+            own = (loop.extent, loop.chunk)
+            if isinstance(node, Loop) and node.before and (node.extent, node.chunk) != own:
+                raise GraphError(f"{node} follows {loop}, and has other chunks")
 
 
 def _check_cluster(node: Node) -> None:

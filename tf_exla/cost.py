@@ -35,7 +35,7 @@ def node_seconds(ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1) 
     if isinstance(node, Loop):
         full = ITERATION + graph_seconds(ops, node.body, CACHED_BYTE, node.parallel)
         rest = graph_seconds(ops, node.remainder, CACHED_BYTE) if node.remainder else 0.0
-        return node.extent // node.chunk * full + rest
+        return node.runs * full + rest
     if node.op == "Compiled":
         return sum(compiled_seconds(ops, sub, byte) for _, sub in node.subgraphs)
     if node.subgraphs:
@@ -105,7 +105,7 @@ def graph_flops(ops: OpSet, graph: Graph) -> int:
     total = 0
     for node in graph.nodes:
         if isinstance(node, Loop):
-            total += node.extent // node.chunk * graph_flops(ops, node.body)
+            total += int(node.runs * graph_flops(ops, node.body))
             total += graph_flops(ops, node.remainder) if node.remainder else 0
         elif node.subgraphs:
             total += sum(graph_flops(ops, sub) for _, sub in node.subgraphs)

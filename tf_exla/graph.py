@@ -180,6 +180,8 @@ class Loop(Node):
     holds as many elements as a top_k returns.
     `template`: the body for all indices at once, from which bodies for other chunks are cut;
     `carried`: where its tensors carry the loop's axis.
+    `before`: the loop is inside of a loop of the same extent and chunk, and runs over the full
+    chunks before that loop's own only; what it concatenates is zero elsewhere.
     """
 
     extent: int = 0
@@ -190,6 +192,7 @@ class Loop(Node):
     results: tuple[Result, ...] = ()
     parallel: int = 1
     least: int = 1
+    before: bool = False
     stage: int = 0
     template: Graph = field(default_factory=lambda: Graph((), (), ()))
     carried: Mapping[Tensor, Slot] = field(default_factory=lambda: MappingProxyType({}))
@@ -213,6 +216,12 @@ class Loop(Node):
         return frozenset(tensor for tensor, slot in pairs if slot is not None)
 
     @property
+    def runs(self) -> float:
+        """How often the body runs, on average."""
+        full = self.extent // self.chunk
+        return (full - 1) / 2 if self.before else full
+
+    @property
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
         rest = (("remainder", self.remainder),) if self.remainder is not None else ()
         return (("body", self.body), *rest)
@@ -224,8 +233,8 @@ class Loop(Node):
             for t, slot in zip(self.inputs, self.slots, strict=True)
         )
         return (
-            f"{outs} = Loop[{self.extent} by {self.chunk}, stage {self.stage}, "
-            f"parallel {self.parallel}]({ins})"
+            f"{outs} = Loop[{self.extent} by {self.chunk}{', before' if self.before else ''}, "
+            f"stage {self.stage}, parallel {self.parallel}]({ins})"
         )
 
 

@@ -28,6 +28,10 @@ class Options:
     chunk_bytes: int = 16 << 20
     cores: int = os.cpu_count() or 1
 
+    def uses(self, family: str) -> bool:
+        """Return whether a family outside of the rewrites proper is on; on unless switched off."""
+        return self.rewrites.get(family, True)
+
     @property
     def largest_chunk(self) -> int:
         """Bytes of the largest tensor of a chunk."""

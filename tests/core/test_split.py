@@ -9,6 +9,7 @@ import pytest
 
 from core.toy import Builder, ToyOps, run
 from tf_exla.check import check_graph
+from tf_exla.cost import graph_flops
 from tf_exla.graph import Graph, Loop, walk
 from tf_exla.memory import Projector, resident_bytes
 from tf_exla.options import Options
@@ -154,3 +155,15 @@ def test_a_softmax_streams() -> None:
     plan = optimize_graph(graph, ToyOps(), limit=limit, options=OPTIONS)
     (loop,) = loops_of(plan.graph)
     assert [str(result) for result in loop.results] == ["running max", "running add", "running add"]
+
+
+@pytest.mark.parametrize("symmetry", [True, False])
+def test_symmetric_tiles(symmetry: bool) -> None:
+    """K(x, x) v needs the tiles on and below the diagonal only, K(x, y) v all of them."""
+    options = Options(cores=2, rewrites={"symmetry": symmetry})
+    for program, halves in ((same_twice, symmetry), (matvec, False)):
+        graph = program(3000)
+        plan = optimize_graph(graph, ToyOps(), limit=20_000_000, options=options)
+        assert any(loop.before for loop in loops_of(plan.graph)) == halves
+        flops = graph_flops(ToyOps(), plan.graph) / graph_flops(ToyOps(), graph)
+        assert flops == pytest.approx(0.6 if halves else 1.0, abs=0.1)

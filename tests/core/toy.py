@@ -30,12 +30,23 @@ def _max_rule(node: Node) -> str:
     return _sum_rule(node).replace("; add", "; max")
 
 
+def _product_rule(node: Node) -> str:
+    left = "k i" if node.attrs.get("transpose_a") else "i k"
+    right = "j k" if node.attrs.get("transpose_b") else "k j"
+    return f"{left}, {right} -> i j ; add k"
+
+
+def _product(node_attrs: Mapping[str, object], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    left, right = (bool(node_attrs.get(f"transpose_{name}")) for name in "ab")
+    return np.matmul(a.T if left else a, b.T if right else b)
+
+
 RULES: Mapping[str, str | Callable[[Node], str]] = {
     "Add": "..., ... -> ...",
     "Sub": "..., ... -> ...",
     "Mul": "..., ... -> ...",
     "Exp": "... -> ...",
-    "MatMul": "i k, k j -> i j ; add k",
+    "MatMul": _product_rule,
     "Transpose": "i j -> j i",
     "Sum": _sum_rule,
     "Max": _max_rule,
@@ -119,7 +130,8 @@ class ToyOps:
 
     def flops(self, node: Node) -> int:
         if node.op == "MatMul":
-            return 2 * node.output.size * node.inputs[0].dims[1]
+            inner = node.inputs[0].dims[0 if node.attrs.get("transpose_a") else 1]
+            return 2 * node.output.size * inner
         if node.op == "Exp":
             return 20 * node.output.size
         return sum(t.size for t in node.outputs)
@@ -140,7 +152,13 @@ class ToyOps:
             return None
         values = [np.zeros(t.dims) if t.value is None else t.value for t in inputs]
         with np.errstate(all="ignore"):
-            made = np.asarray(KERNELS[op](*values))
+            if op == "MatMul":
+                made = _product(attrs, *values)
+            elif op == "Transpose":  # it knows one order only
+                made = values[0].T
+                inputs = inputs[:1]
+            else:
+                made = np.asarray(KERNELS[op](*values))
         dtype = "bool" if made.dtype == bool else "float64"
         return Node(op, tuple(inputs), (Tensor(made.shape, dtype, name),), attrs, name=name)
 
@@ -189,15 +207,17 @@ class Builder:
         return Graph(tuple(self.inputs), tuple(self.nodes), outputs)
 
 
-def run(graph: Graph, *values: np.ndarray) -> list[np.ndarray]:
-    """Run a graph, loops included, on NumPy arrays."""
+def run(graph: Graph, *values: np.ndarray, around: int = 0) -> list[np.ndarray]:
+    """Run a graph, loops included, on NumPy arrays; `around`: where the loop around it is."""
     known: dict[Tensor, np.ndarray] = dict(zip(graph.inputs, values, strict=True))
     for node in graph.nodes:
         operands = [known[tensor] for tensor in node.inputs]
         if isinstance(node, Loop):
-            results = _run_loop(node, operands)
+            results = _run_loop(node, operands, around)
         elif node.op == "Const":
             results = [np.asarray(node.attrs["value"])]
+        elif node.op == "MatMul":
+            results = [_product(node.attrs, *operands)]
         elif node.op == "Sum":
             results = [operands[0].sum(axis=_axis(node))]
         elif node.op == "TopK":
@@ -217,11 +237,11 @@ def _top_k(values: np.ndarray, k: int) -> list[np.ndarray]:
     return [np.take_along_axis(values, order, -1), order]
 
 
-def _run_loop(loop: Loop, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _run_loop(loop: Loop, operands: Sequence[np.ndarray], around: int) -> list[np.ndarray]:
     parts: list[list[np.ndarray]] = []
     neutral = {"max": -np.inf, "add": 0.0}
     before = [np.full(loop.outputs[k].dims, neutral[loop.results[k].combine]) for k in loop.folds]
-    for start in range(0, loop.extent, loop.chunk):
+    for start in range(0, around if loop.before else loop.extent, loop.chunk):
         size = min(loop.chunk, loop.extent - start)
         body = loop.body if size == loop.chunk else loop.remainder
         assert body is not None
@@ -231,8 +251,10 @@ def _run_loop(loop: Loop, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
                 rows = np.arange(start * slot.block, (start + size) * slot.block)
                 value = value.take(rows, axis=slot.axis)
             chunks.append(value)
-        parts.append(run(body, *chunks, *before))
+        parts.append(run(body, *chunks, *before, around=start))
         before = [parts[-1][k] for k in loop.folds]
+    if loop.before:
+        return _before(loop, parts)
     combined: list[np.ndarray] = []
     places = iter([])  # of the top_k whose values came before
     for result, *pieces in zip(loop.results, *parts, strict=True):
@@ -253,6 +275,21 @@ def _run_loop(loop: Loop, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
             combine = {"add": np.add, "max": np.maximum, "min": np.minimum, "mul": np.multiply}
             combined.append(combine[result.combine].reduce(pieces))
     return combined
+
+
+def _before(loop: Loop, parts: list[list[np.ndarray]]) -> list[np.ndarray]:
+    """Combine what the chunks before another one give: zero where no chunk was."""
+    totals = [np.zeros(tensor.dims) for tensor in loop.outputs]
+    for at, part in enumerate(parts):
+        for total, result, piece in zip(totals, loop.results, part, strict=True):
+            if result.slot is None:
+                total += piece
+            else:
+                rows = at * piece.shape[result.slot.axis] + np.arange(piece.shape[result.slot.axis])
+                np.moveaxis(total, result.slot.axis, 0)[rows] = np.moveaxis(
+                    piece, result.slot.axis, 0
+                )
+    return totals
 
 
 def peak_of(graph: Graph) -> int:

@@ -24,7 +24,7 @@ CALLS = 5
 """How often a program is expected to run at least: compiling must have paid by then."""
 
 
-def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: int = 1) -> Graph:
+def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 1) -> Graph:
     """Make clusters in the bodies of the innermost loops.
 
     `forced`: compile everything that XLA can, whether it pays or not. `runs`: how often the graph
@@ -35,7 +35,7 @@ def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: int = 1)
     return graph if same else graph.replace(nodes=nodes)
 
 
-def _compile_node(node: Node, ops: OpSet, forced: bool, runs: int) -> Node:
+def _compile_node(node: Node, ops: OpSet, forced: bool, runs: float) -> Node:
     if not isinstance(node, Loop):
         if node.op == "Compiled" or not node.subgraphs:
             return node
@@ -43,7 +43,7 @@ def _compile_node(node: Node, ops: OpSet, forced: bool, runs: int) -> Node:
         if all(subs[key] is sub for key, sub in node.subgraphs):
             return node
         return dataclasses.replace(node, attrs={**node.attrs, **subs})
-    full = node.extent // node.chunk
+    full = node.runs
     if any(isinstance(inner, Loop) for inner in node.body.nodes):
         body = compile_loops(node.body, ops, forced, runs * full)
         rest = node.remainder and compile_loops(node.remainder, ops, forced, runs)
@@ -55,7 +55,7 @@ def _compile_node(node: Node, ops: OpSet, forced: bool, runs: int) -> Node:
     return dataclasses.replace(node, body=body, remainder=rest)
 
 
-def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: int) -> Graph:
+def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: float) -> Graph:
     made: list[Node] = []
     changed = False
     nodes = [form for node in original.nodes for form in fusible(node, ops)]
@@ -142,7 +142,7 @@ def _cluster(body: Graph, run: list[Node]) -> Node | None:
     )
 
 
-def _pays(cluster: Node, run: list[Node], ops: OpSet, runs: int) -> bool:
+def _pays(cluster: Node, run: list[Node], ops: OpSet, runs: float) -> bool:
     (_, graph), *_ = cluster.subgraphs
     if not all(tensor.is_static for node in run for tensor in (*node.inputs, *node.outputs)):
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +22,9 @@ from tf_exla.frontends.tf.emit import (
 )
 from tf_exla.graph import Array, Graph, Loop, Node, Tensor
 from tf_exla.memory import CHAIN_BYTES
+
+if TYPE_CHECKING:
+    from tf_exla.frontends.tf.chunk_start import Start
 
 # A result of constants above it must not be folded by TensorFlow, which would keep it.
 FOLD_BYTES = 1024
@@ -41,6 +44,7 @@ class Emitter:
         self.graph = graph
         self.compiled = compiled
         self.effects: list[tf.Operation] = []
+        self.around: Start | None = None  # the chunk of the loop around what is emitted
         self._last_large: tf.Operation | None = None
         self._values: dict[Tensor, tf.Tensor] = {}
         self._constant: dict[Tensor, Array | None] = {}

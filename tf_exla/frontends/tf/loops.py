@@ -34,6 +34,8 @@ _INT32_MAX = 2**31 - 1
 def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
     """Emit `loop` on `inputs`; return its outputs."""
     full = loop.extent // loop.chunk
+    if loop.before:
+        return _emit_before(emitter, loop, inputs)
     if full == 1 and loop.remainder is None and not loop.folds:
         with emitter.scope():
             return _Chunk(emitter, loop, loop.body, inputs, None, None).run()
@@ -56,26 +58,43 @@ def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.
     return made
 
 
+def _emit_before(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Emit a loop over the chunks before that of the loop around it."""
+    made = [
+        _accumulator(emitter, tensor, "add" if result.slot else result.combine)
+        for tensor, result in zip(loop.outputs, loop.results, strict=True)
+    ]
+    around = emitter.around
+    if around is None:
+        return made
+    if around.counter is None:
+        return _emit_while(emitter, loop, inputs, (0, around.fixed // loop.chunk), made)
+    return _emit_while(emitter, loop, inputs, (0, around.counter), made)
+
+
 def _emit_while(
     emitter: Emitter,
     loop: Loop,
     inputs: list[tf.Tensor],
-    chunks: tuple[int, int],
+    chunks: tuple[int, Any],
     accumulators: Sequence[tf.Tensor],
 ) -> list[tf.Tensor]:
     index = _index_dtype(loop)
-    initial = [emit_const(emitter.graph, chunks[0], index), *accumulators, *inputs]
+    first, last = chunks
+    passed = [last] if isinstance(last, tf.Tensor) else []
+    initial = [emit_const(emitter.graph, first, index), *accumulators, *inputs, *passed]
     cond, body = emitter.child("cond"), emitter.child("body")
     variables = [
         [placeholder(child.graph, t.dtype.name, t.shape, t) for t in initial]
         for child in (cond, body)
     ]
-    limit = emit_const(cond.graph, chunks[1], index)
+    limit = variables[0][-1] if passed else emit_const(cond.graph, last, index)
     more = cond.op("Less", [variables[0][0], limit], {"T": index}).outputs[0]
     i, rest = variables[1][0], variables[1][1:]
     count = len(accumulators)
     start = Start(body, index, counter=i, step=loop.chunk)
-    combined = _Chunk(body, loop, loop.body, rest[count:], start, rest[:count]).run()
+    operands = rest[count : count + len(inputs)]
+    combined = _Chunk(body, loop, loop.body, operands, start, rest[:count]).run()
     after = body.op("AddV2", [i, emit_const(body.graph, 1, index)], on_host(index)).outputs[0]
     made = emitter.while_loop(
         initial,
@@ -159,7 +178,9 @@ class _Chunk:
 
     def run(self) -> list[tf.Tensor]:
         """Emit the body; return the accumulators after it."""
+        outer, self.emitter.around = self.emitter.around, self.start
         made = self._emit_nodes()
+        self.emitter.around = outer
         if self.start is None:
             return self.emitter.values(self.body.outputs)
         for tensor in dict.fromkeys(self.body.outputs):

@@ -18,6 +18,9 @@ from tf_exla.passes.rewriting import (
 )
 from tf_exla.passes.rewriting.rewrite import Rewrite
 
+SYMMETRY = "symmetry"
+"""No rewrite of nodes: whether splitting may compute symmetric tensors by their lower half."""
+
 FAMILIES: Mapping[str, tuple[Rewrite, ...]] = {
     cleanup.FAMILY: (*cleanup.REWRITES, *einsum.REWRITES),
     diagonal.FAMILY: diagonal.REWRITES,
@@ -27,6 +30,7 @@ FAMILIES: Mapping[str, tuple[Rewrite, ...]] = {
     chains.FAMILY: chains.REWRITES,
     scaling.FAMILY: scaling.REWRITES,
     one_pass.FAMILY: one_pass.REWRITES,
+    SYMMETRY: (),
 }
 
 DEFAULTS: Mapping[str, bool] = {name: name != distance.FAMILY for name in FAMILIES}

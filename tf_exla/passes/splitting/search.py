@@ -17,6 +17,7 @@ from tf_exla.memory import CHAIN_BYTES, Projector, carried_bytes
 from tf_exla.options import Options
 from tf_exla.passes.splitting.chunks import fastest_chunk, fit_loops, has_loops
 from tf_exla.passes.splitting.index import Index
+from tf_exla.passes.splitting.pairs import pair_graphs
 from tf_exla.passes.splitting.region import Refusal, grow
 from tf_exla.passes.splitting.resize import resize_loop
 from tf_exla.passes.splitting.stages import Stages, arrange, rewrite, unrepeatable
@@ -47,7 +48,7 @@ class _Candidate:
     seconds: float
     concatenated: int  # bytes of the largest tensor that its loops concatenate, outputs left out
     index: Index
-    stages: Stages
+    stages: Stages | None  # None where a pair of axes is split: nothing can be kept
     is_large: Callable[[Tensor], bool]
 
 
@@ -118,7 +119,8 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     index = Index(graph, projector.ops)
     tried: set[object] = set()
-    for seed in _seeds(projector, index, over):
+    seeds = _seeds(projector, index, over)
+    for seed in seeds:
         for axis, size in enumerate(seed.dims):
             if size <= 1:
                 continue
@@ -136,9 +138,13 @@ def _candidates(
                     refusals[again.tensor, again.axis, again.node] = again
                     continue
                 yield _evaluate(projector, index, stages, is_large, budget, options)
+    if options.uses("symmetry"):
+        for pair in pair_graphs(projector, index, seeds, budget, options):
+            peak, seconds = projector.working_set(pair), graph_seconds(projector.ops, pair)
+            yield _Candidate(pair, peak, seconds, 0, index, None, _larger_than(0, None))
 
 
-def _larger_than(small: int, seed: Tensor) -> Callable[[Tensor], bool]:
+def _larger_than(small: int, seed: Tensor | None) -> Callable[[Tensor], bool]:
     bound = max(small, CHAIN_BYTES)
     return lambda tensor: tensor is seed or tensor.nbytes > bound
 
@@ -185,13 +191,14 @@ def _evaluate(
 
 def _keep(projector: Projector, best: _Candidate, budget: int, options: Options) -> _Candidate:
     """Keep large tensors between stages where the budget has room and time is saved."""
-    if best.peak > budget:
+    if best.peak > budget or best.stages is None:
         return best
+    region, again = best.stages.region, best.stages.recomputed_large(best.is_large)
 
     def trial(tensors: frozenset[Tensor]) -> _Candidate | None:
         if sum(tensor.nbytes for tensor in tensors) > budget:
             return None
-        stages = arrange(best.index, best.stages.region, best.is_large, tensors)
+        stages = arrange(best.index, region, best.is_large, tensors)
         made = _evaluate(projector, best.index, stages, best.is_large, budget, options)
         return made if made.peak <= budget else None
 
@@ -199,7 +206,7 @@ def _keep(projector: Projector, best: _Candidate, budget: int, options: Options)
         return node_seconds(projector.ops, best.index.producer[tensor])
 
     # Alone, what is dear to make first; then together, what saves most first.
-    dear = sorted(best.stages.recomputed_large(best.is_large), key=seconds_to_make, reverse=True)
+    dear = sorted(again, key=seconds_to_make, reverse=True)
     alone = [(tensor, trial(frozenset({tensor}))) for tensor in dear[:KEEP_TRIALS]]
     saving = [(made.seconds, tensor) for tensor, made in alone if made is not None]
     kept: frozenset[Tensor] = frozenset()
