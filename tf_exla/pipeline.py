@@ -47,7 +47,8 @@ def optimize_graph(
     check_graph(graph)
     cleaned = _checked("clean", clean(graph, ops), graph)
     rules = chosen(options.rewrites)
-    rewritten = rewrite_graph(cleaned, ops, rules)
+    held = resident_bytes(cleaned) if resident is None else resident
+    rewritten = rewrite_graph(cleaned, ops, rules, limit - held)
     _checked("rewrite", rewritten.graph, graph)
     held = resident_bytes(rewritten.graph) if resident is None else resident
     forms = _forms(projector, cleaned, rewritten, rules)

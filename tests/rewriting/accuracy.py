@@ -83,6 +83,9 @@ INPUTS: dict[str, Inputs] = {
     "nearly equal points": _pairs(0, 1e-4),
     "points 1e-6 apart": _pairs(0, 1e-6),
     "points 1000 from the origin": _pairs(1e3, 1e-4),
+    "two clouds 10,000 apart": lambda rng: tuple(
+        rng.standard_normal((100, 3)) + 1e4 * rng.integers(2, size=(100, 1)) for _ in range(2)
+    ),
     "a column of 100,000 around 1e4": lambda rng: (rng.standard_normal((100_000, 2)) + 1e4,),
     "sizes from 1e-6 to 1e6": lambda rng: tuple(
         rng.standard_normal(shape) * 10.0 ** rng.integers(-6, 7, shape)
@@ -146,6 +149,16 @@ CASES = (
     *(
         Case("naive-distance", "sum((x - y)²)", inputs, _naive, _naive)
         for inputs in list(INPUTS)[:4]
+    ),
+    *(
+        Case(
+            "naive-distance",
+            "exp(-sum((x - y)²) / 2)",
+            inputs,
+            lambda x, y: tf.exp(-0.5 * _naive(x, y)),
+            lambda x, y: np.exp(-0.5 * _naive(x, y)),
+        )
+        for inputs in (*list(INPUTS)[:4], "two clouds 10,000 apart")
     ),
     Case(
         "cleanup",

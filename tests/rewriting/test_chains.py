@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rewriting.rewritten import check_numbers, only, random, rewritten
+from rewriting.rewritten import OPS, check_numbers, only, random, rewritten
+from tf_exla.frontends.tf.capture import capture
 from tf_exla.graph import Tensor
+from tf_exla.passes.clean import clean
+from tf_exla.passes.rewriting import chosen, rewrite_graph
 from tf_exla.passes.rewriting.algebra import Factor
-from tf_exla.passes.rewriting.chain import Diagonal, Ones, best_order
+from tf_exla.passes.rewriting.chain import Diagonal, Ones, best_order, order_within
 
 CHAINS = only("chains", "cleanup")
 
@@ -55,6 +58,36 @@ def test_equal_flops_take_less_memory() -> None:
     assert order is not None
     assert order[0, 3].largest <= 8
     assert best_order(elements, 3) is None  # no order stays below three elements
+
+
+def test_the_limit_chooses_among_orders_of_nearly_the_same_flops() -> None:
+    def order(room: int | None, *sizes: int) -> tuple[int, int | None]:
+        elements = tuple(Factor(Tensor(pair, "float64")) for pair in pairwise(sizes))
+        found = order_within(elements, 10**9, room)
+        assert found is not None
+        step = found[0, len(elements) - 1]
+        return step.flops, step.split
+
+    # (a b) c by way of 500 elements, a (b c) by way of 400.
+    near = 10, 20, 50, 20
+    assert order(None, *near) == order(500, *near) == (40_000, 1)
+    assert order(450, *near) == (48_000, 0)
+    assert order(300, *near) == (40_000, 1)  # neither holds it: splitting must
+    # The same results, but twice the flops: the larger one is split instead.
+    assert order(450, 5, 20, 100, 20) == (40_000, 1)
+
+
+def test_the_limit_reaches_the_chains() -> None:
+    args = random(100, 200), random(200, 500), random(500, 200), random(200, 300)
+    concrete = tf.function(lambda a, b, c, d: a @ (b @ (c @ d))).get_concrete_function(*args)
+    before = clean(capture(concrete).graph, OPS)
+
+    def largest(budget: int | None) -> int:
+        made = rewrite_graph(before, OPS, chosen(), budget).graph
+        return max(node.output.size for node in made.nodes if node.op == "MatMul")
+
+    assert largest(None) == 50_000
+    assert largest(8 * 45_000) == 40_000
 
 
 def test_scalings_and_sums_are_cheap() -> None:

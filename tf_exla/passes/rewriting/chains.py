@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tf_exla.graph import Node, Tensor
+from tf_exla.graph import Node, Tensor, item_bytes
 from tf_exla.passes.rewriting.algebra import (
     PRODUCTS,
     Factor,
@@ -17,8 +17,8 @@ from tf_exla.passes.rewriting.chain import (
     Diagonal,
     Element,
     Ones,
-    best_order,
     multiply,
+    order_within,
     reverse,
 )
 from tf_exla.passes.rewriting.diagonal import as_diagonal, as_scaling
@@ -116,6 +116,11 @@ def sum_of_product(site: Site, node: Node) -> Proposals:
         yield _in_order(site, node, scale, elements, max(most, operand.size), None)
 
 
+def _room(site: Site, node: Node) -> int | None:
+    """Return how many elements of the node's dtype the budget holds."""
+    return None if site.budget is None else max(site.budget, 0) // item_bytes(node.output.dtype)
+
+
 def _without_matrix(elements: tuple[Element, ...]) -> bool:
     return not any(isinstance(element, Factor) for element in elements)
 
@@ -132,7 +137,7 @@ def _in_order(
         return Refused(f"the chain has {len(elements)} elements; at most {MOST_ELEMENTS} are tried")
     if _without_matrix(elements):
         return Refused("it is a product of diagonals, which the diagonals' own rewrites keep")
-    order = best_order(elements, most)
+    order = order_within(elements, most, _room(site, node))
     if order is None:
         return Refused("every order makes a larger matrix than the program does")
     made = multiply(site, elements, order, scale)

@@ -10,6 +10,11 @@ a graph tells which they are. So it is off unless asked for. Where it is on:
   to float32's rounding for distances down to about 1e-4 of the cloud's radius;
 - the result is clamped at zero.
 
+Of float32 distances that only an exponential reads, the error is below the original's, even in a
+cloud 10,000 lengthscales wide (`docs/accuracy.md`): there an absolute error of the distance is all
+that counts. In float64 it is not, and in float32 there is nothing to win by it: chunks of
+differences in up to 24 dimensions took 0.6 to 1.2 times as long as the expanded form.
+
 It refuses where axes interleave, where the weights vary over the points, and where the product
 would be no smaller than the differences.
 """

@@ -35,21 +35,27 @@ class Rewritten:
     refusals: tuple[Refusal, ...]
 
 
-def rewrite_graph(graph: Graph, ops: OpSet, rewrites: Sequence[Rewrite]) -> Rewritten:
-    """Rewrite a graph and its sub-graphs; the same graph where nothing applies."""
+def rewrite_graph(
+    graph: Graph, ops: OpSet, rewrites: Sequence[Rewrite], budget: int | None = None
+) -> Rewritten:
+    """Rewrite a graph and its sub-graphs; the same graph where nothing applies.
+
+    `budget`: bytes that no result should exceed, where there is a choice.
+    """
     by_op: dict[str, list[Rewrite]] = {}
     for rewrite in rewrites:
         for op in rewrite.ops:
             by_op.setdefault(op, []).append(rewrite)
-    run = _Run(ops, by_op)
+    run = _Run(ops, by_op, budget)
     made = run.graph(graph)
     refusals = {(one.rewrite, one.node): one for one in run.refusals}
     return Rewritten(made, tuple(run.applications), tuple(refusals.values()))
 
 
 class _Run:
-    def __init__(self, ops: OpSet, by_op: dict[str, list[Rewrite]]) -> None:
+    def __init__(self, ops: OpSet, by_op: dict[str, list[Rewrite]], budget: int | None) -> None:
         self.ops = ops
+        self.budget = budget
         self.by_op = by_op
         self.applications: list[Application] = []
         self.refusals: list[Refusal] = []
@@ -60,14 +66,14 @@ class _Run:
         left = MOST_PER_NODE * len(graph.nodes) + 16
         for _ in range(SWEEPS):
             before = graph
-            site = Site(graph, self.ops, self.keys)
+            site = Site(graph, self.ops, self.keys, self.budget)
             done: set[Node] = set()
             while left and (node := _next(site.graph, done)) is not None:
                 done.add(node)
                 changed = self._at(site, node)
                 if changed is not None:
                     left -= 1
-                    site = Site(changed, self.ops, self.keys)
+                    site = Site(changed, self.ops, self.keys, self.budget)
             graph = site.graph
             if graph is before:
                 break

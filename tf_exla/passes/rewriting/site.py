@@ -23,10 +23,15 @@ class Site:
     """One graph, indexed. A proposal's nodes collect in `made` until it is taken or dropped."""
 
     def __init__(
-        self, graph: Graph, ops: OpSet, keys: dict[Node, Hashable | None] | None = None
+        self,
+        graph: Graph,
+        ops: OpSet,
+        keys: dict[Node, Hashable | None] | None = None,
+        budget: int | None = None,
     ) -> None:
         self.graph = graph
         self.ops = ops
+        self.budget = budget  # bytes that results should hold, where that is known
         self.keys = {} if keys is None else keys  # of nodes, shared by the sites of one run
         self.producer = producers(graph)
         self.readers = consumers(graph)
