@@ -11,6 +11,7 @@ from rich.console import Console
 
 from gp_experiments.configuration import ConfigError, load_config
 from gp_experiments.datasets import DEFAULT_DIR
+from gp_experiments.results.command import figures
 
 # In the order of the documentation; each is a module of gp_experiments.experiments.
 NAMES = ("sgpr", "matvec", "knn", "attention", "cg", "graphs")
@@ -90,4 +91,4 @@ def list_experiments() -> None:
 
 def commands() -> list[click.Command]:
     """Return all of them."""
-    return [*map(_command, NAMES), list_experiments]
+    return [*map(_command, NAMES), list_experiments, figures]

@@ -1,0 +1,1 @@
+"""Tables and pictures made from records alone: a module per experiment."""
