@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from tf_exla.machine import cache_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -16,8 +18,8 @@ class Options:
     `rewrites`: families of rewrites to switch on or off, beside their defaults.
     `tensor_size_threshold`: split every tensor above it that can be split, whatever the limit.
     `tensor_split_size`: no chunk of a split tensor is larger.
-    `chunk_bytes`: the size of a chunk's largest tensor that is fastest: on a CPU chunks should stay
-    in cache, on a GPU they must fill the device.
+    `chunk_bytes`, `body_bytes`: the sizes of a chunk's largest tensor, and of all that one
+    iteration holds, that are fastest: on a CPU they should stay in cache, on a GPU fill the device.
     `cores`: cores that run ops; iterations of a loop run side by side where an op uses one core.
     """
 
@@ -25,7 +27,8 @@ class Options:
     rewrites: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     tensor_size_threshold: int | None = None
     tensor_split_size: int | None = None
-    chunk_bytes: int = 16 << 20
+    chunk_bytes: int = field(default_factory=lambda: cache_bytes() // 2)
+    body_bytes: int = field(default_factory=lambda: cache_bytes() * 3 // 4)
     cores: int = os.cpu_count() or 1
 
     def uses(self, family: str) -> bool:

@@ -69,7 +69,9 @@ class Request:
             tensor_split_size=self.tensor_split_size,
         )
         if device() == "GPU":
-            made = dataclasses.replace(made, chunk_bytes=_GPU_CHUNK_BYTES)
+            made = dataclasses.replace(
+                made, chunk_bytes=_GPU_CHUNK_BYTES, body_bytes=4 * _GPU_CHUNK_BYTES
+            )
         return made
 
 

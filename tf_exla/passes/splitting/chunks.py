@@ -16,6 +16,10 @@ SMALLEST_PARALLEL_CHUNK = 1 << 18
 """Iterations run side by side only with chunks of so many bytes: else launching dominates."""
 
 
+LEAST_FRACTION = 4
+"""To keep a body in cache, its chunk becomes smaller by this at most."""
+
+
 def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
     """Give every loop of a graph the best chunk for which the working set holds `budget`.
 
@@ -79,9 +83,14 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
 
     side_by_side = min(options.cores, 4) if _single_core(ops, loop) else 1
     for parallel in sorted({side_by_side, min(2, side_by_side), 1}, reverse=True):
-        chunk = _largest(partial(needed, parallel=parallel), _even(loop.extent, fastest), room)
+        needs = partial(needed, parallel=parallel)
+        chunk = _largest(needs, _even(loop.extent, fastest), room)
         if chunk is None:
             continue
+        least = max(1, fastest // LEAST_FRACTION)
+        if chunk > least and options.body_bytes < room:  # all of a body should stay in cache
+            cached = _largest(needs, chunk, options.body_bytes)
+            chunk = max(cached or 0, least)
         small = chunk * _bytes_per_index(loop) < SMALLEST_PARALLEL_CHUNK
         if parallel == 1 or not small:
             return resize_loop(ops, loop, chunk, parallel)

@@ -1,0 +1,27 @@
+"""What of the machine decides about chunks: the cache that its cores share."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+DEFAULT = 32 << 20
+LARGEST = 128 << 20  # larger ones are shared by more cores than run one program
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@cache
+def cache_bytes(folder: Path = _CACHES) -> int:
+    """Return the bytes of the last-level cache, 32 MB where the system does not tell."""
+    sizes = [_bytes(path) for path in folder.glob("index*/size")]
+    return min(max(sizes, default=0) or DEFAULT, LARGEST)
+
+
+def _bytes(path: Path) -> int:
+    try:
+        found = re.fullmatch(r"(\d+)([KMG]?)", path.read_text().strip())
+    except OSError:
+        return 0
+    return int(found[1]) * _UNITS[found[2]] if found else 0
