@@ -179,7 +179,7 @@ def test_unknown_sizes_are_specialised_at_the_call() -> None:
         x = RNG.normal(size=n)
         np.testing.assert_allclose(f(x), np.exp(-np.abs(x[:, None] - x)).sum(1), rtol=1e-12)
     assert len(traces) == 1
-    assert sorted(len(report.loops) for report in f.reports()) == [0, 1]
+    assert sorted(bool(report.loops) for report in f.reports()) == [False, True]
 
 
 def test_specialisations_are_bounded_and_dropped_ones_are_freed(
@@ -314,7 +314,7 @@ def test_the_threshold_splits_below_the_limit() -> None:
         optimize(kernel_product, "1GB", tensor_size_threshold="1MB"),
     )
     np.testing.assert_allclose(split(x), whole(x), rtol=1e-12)
-    assert [len(f.report(x).loops) for f in (split, whole)] == [1, 0]
+    assert [bool(f.report(x).loops) for f in (split, whole)] == [True, False]
 
 
 def test_dispatch_is_quick() -> None:

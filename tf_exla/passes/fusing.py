@@ -40,6 +40,8 @@ def _outer(node: Node, ops: OpSet) -> list[Node] | None:
 
 
 def _rows(node: Node, ops: OpSet) -> list[Node] | None:
+    if len(node.inputs) != 2:
+        return None
     x, axes = node.inputs
     if x.dtype != "float64" or len(x.dims) != 2 or not x.size or axes.value is None:
         return None
