@@ -15,15 +15,14 @@ from tf_exla.cost import graph_seconds, node_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor
 from tf_exla.memory import CHAIN_BYTES, Projector, carried_bytes
 from tf_exla.options import Options
-from tf_exla.passes.splitting.chunks import fastest_chunk, fit_loops, has_loops
+from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.pairs import pair_graphs
 from tf_exla.passes.splitting.region import Refusal, grow
-from tf_exla.passes.splitting.resize import resize_loop
 from tf_exla.passes.splitting.stages import Stages, arrange, rewrite, unrepeatable
+from tf_exla.passes.splitting.tiles import tile_at_peak, tile_long_rows
 
 MAX_STEPS = 24
-MAX_DEPTH = 2
 SEEDS = 3
 KEEP_TRIALS = 10
 SMALL_FRACTIONS = (50, 2000)
@@ -60,18 +59,23 @@ def split(
     `depth`: loops around the graph; bodies are split as well up to `MAX_DEPTH` loops.
     """
     refusals: Refusals = {}
+
+    def split_body(body: Graph, budget: int) -> Graph:
+        return split(projector, body, budget, options, depth + 1).graph
+
     for _ in range(MAX_STEPS):
         graph = fit_loops(projector, graph, budget, options)
         peak = projector.working_set(graph)
         over = _over_threshold(graph, options)
         if peak <= budget and not over:
+            graph = tile_long_rows(projector, graph, budget, options, depth, split_body)
             break
         found = list(_candidates(projector, graph, budget, options, over, refusals))
         best = _choose(found, budget, peak, bool(over))
         if best is not None:
             graph = _keep(projector, best, budget, options).graph
             continue
-        inner = _tile(projector, graph, budget, options, depth)
+        inner = tile_at_peak(projector, graph, budget, options, depth, split_body)
         if inner is None:
             inner = _descend(projector, graph, budget, options, depth, refusals)
         if inner is None:
@@ -220,33 +224,6 @@ def _keep(projector: Projector, best: _Candidate, budget: int, options: Options)
     return chosen
 
 
-def _tile(
-    projector: Projector, graph: Graph, budget: int, options: Options, depth: int
-) -> Graph | None:
-    """Split the bodies of the loop at the peak along another axis: a loop in a loop."""
-    projection = projector.project(graph)
-    loop = projection.peak_node
-    if not isinstance(loop, Loop) or has_loops(loop) or depth + 1 >= MAX_DEPTH:
-        return None
-    step = projection.steps[projection.peak_step]
-    overhead = projector.working_set(graph) - projection.working_set
-    room = budget - overhead - (step.bytes - step.temporary)
-    wide = resize_loop(projector.ops, loop, min(loop.extent, _tile_rows(loop, options)), 1)
-
-    def tile(body: Graph) -> Graph:
-        sliced = sum(tensor.nbytes for tensor in wide.sliced(body))
-        return split(projector, body, max(room - sliced, 0), options, depth + 1).graph
-
-    rest = wide.remainder
-    tiled = dataclasses.replace(
-        wide, body=tile(wide.body), remainder=None if rest is None else tile(rest)
-    )
-    if projector.temporary(tiled) >= step.temporary:
-        return None
-    nodes = tuple(tiled if node is loop else node for node in graph.nodes)
-    return graph.replace(nodes=nodes)
-
-
 def _descend(
     projector: Projector,
     graph: Graph,
@@ -273,7 +250,3 @@ def _descend(
     if projector.temporary(made) >= step.temporary:
         return None
     return graph.replace(nodes=tuple(made if one is node else one for one in graph.nodes))
-
-
-def _tile_rows(loop: Loop, options: Options) -> int:
-    return max(1, min(64, fastest_chunk(loop, options) * 64))

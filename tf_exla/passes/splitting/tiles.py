@@ -1,0 +1,95 @@
+"""Tiles: a loop in a loop, where one index of the axis is too much, or too much for the cache.
+
+A chunk of few long rows is slow: each iteration reads all columns again for little work, and there
+are many iterations. So rows that are long beside the cache are split along another axis as well,
+where the estimate says that it is faster.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol
+
+from tf_exla.cost import node_seconds
+from tf_exla.graph import Graph, Loop
+from tf_exla.memory import Projector
+from tf_exla.options import Options
+from tf_exla.passes.splitting.chunks import fastest_chunk, has_loops
+from tf_exla.passes.splitting.resize import resize_loop
+
+MAX_DEPTH = 2
+FEW_ROWS = 32
+"""Chunks of fewer rows are worth a trial of tiles."""
+TILE_ROWS = (128, 1024)
+"""Rows of a tile to try."""
+
+
+class Split(Protocol):
+    """Splits a body until it holds a budget: `search.split`, less its refusals."""
+
+    def __call__(self, body: Graph, budget: int) -> Graph: ...
+
+
+def tile_at_peak(
+    projector: Projector, graph: Graph, budget: int, options: Options, depth: int, split: Split
+) -> Graph | None:
+    """Split the bodies of the loop at the peak along another axis; None where it is of no use."""
+    projection = projector.project(graph)
+    loop = projection.peak_node
+    if not isinstance(loop, Loop) or has_loops(loop) or depth + 1 >= MAX_DEPTH:
+        return None
+    step = projection.steps[projection.peak_step]
+    rows = max(1, min(64, fastest_chunk(loop, options) * 64))
+    room = _room(projector, graph, projection.peak_step, budget)
+    tiled = _tiled(projector, loop, rows, room, split)
+    if projector.temporary(tiled) >= step.temporary:
+        return None
+    return _replaced(graph, loop, tiled)
+
+
+def tile_long_rows(
+    projector: Projector, graph: Graph, budget: int, options: Options, depth: int, split: Split
+) -> Graph:
+    """Split the bodies of loops over few long rows, where that is faster and holds the budget."""
+    if depth + 1 >= MAX_DEPTH:
+        return graph
+    for position, node in enumerate(graph.nodes):
+        if not isinstance(node, Loop) or has_loops(node):
+            continue
+        if fastest_chunk(node, options) >= FEW_ROWS or node.extent < FEW_ROWS:
+            continue
+        best, least = graph, node_seconds(projector.ops, node)
+        room = min(_room(projector, graph, position, budget), options.body_bytes)
+        for rows in TILE_ROWS:
+            tiled = _tiled(projector, node, rows, room, split)
+            seconds = node_seconds(projector.ops, tiled)
+            made = _replaced(graph, node, tiled)
+            if seconds < least and projector.working_set(made) <= budget:
+                best, least = made, seconds
+        graph = best
+    return graph
+
+
+def _tiled(projector: Projector, loop: Loop, rows: int, room: int, split: Split) -> Loop:
+    wide = resize_loop(projector.ops, loop, min(loop.extent, rows), 1)
+
+    def tile(body: Graph) -> Graph:
+        sliced = sum(tensor.nbytes for tensor in wide.sliced(body))
+        return split(body, max(room - sliced, 0))
+
+    rest = wide.remainder
+    return dataclasses.replace(
+        wide, body=tile(wide.body), remainder=None if rest is None else tile(rest)
+    )
+
+
+def _room(projector: Projector, graph: Graph, position: int, budget: int) -> int:
+    """Return what the budget leaves for the temporary bytes of one node."""
+    projection = projector.project(graph)
+    step = projection.steps[position]
+    overhead = projector.working_set(graph) - projection.working_set
+    return budget - overhead - (step.bytes - step.temporary)
+
+
+def _replaced(graph: Graph, old: Loop, new: Loop) -> Graph:
+    return graph.replace(nodes=tuple(new if node is old else node for node in graph.nodes))
