@@ -31,7 +31,7 @@ from gp_experiments.peers.data import (
 from gp_experiments.peers.program import Build, Program
 
 _pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
-ROWS, TILE = 256, 1 << 20  # rows of a tile, and its bytes
+ROWS, TILE = 256, 1 << 19  # rows of a tile, and its bytes
 
 
 def _parts(total: int, size: int) -> Iterable[slice]:
@@ -207,13 +207,13 @@ def _blocked_solve(L: Array) -> Callable[[Array], Array]:
 
 # Nearest neighbours.
 
-QUERIES = 128
+QUERIES, POINTS = 128, 4_096
 
 
 def _knn(case: Case, data: Mapping[str, Array]) -> Program:
     """A running top-k: of a chunk, only what is nearer than the k-th so far is looked at."""
     k, distances = case.sizes["k"], _DISTANCES[case.metric]
-    queries, rows = data["queries"], TILE // (QUERIES * 4)
+    queries = data["queries"]
 
     def call() -> Mapping[str, Any]:
         within = distances(queries, data["data"])
@@ -221,7 +221,7 @@ def _knn(case: Case, data: Mapping[str, Array]) -> Program:
 
         def block(part: slice) -> None:
             best: tuple[Array, Array] | None = None
-            for across in _parts(len(data["data"]), rows):
+            for across in _parts(len(data["data"]), POINTS):
                 best = _nearer(within(part, across), across.start, best, k)
             assert best is not None
             indices[part] = best[1]
@@ -292,10 +292,10 @@ def _manhattan(queries: Array, data: Array) -> Distances:
 
 def _cosine(queries: Array, data: Array) -> Distances:
     """Minus the cosine; of the queries no norm is needed."""
-    norms = np.sqrt(np.einsum("nd,nd->n", data, data))
+    points = data / np.sqrt(np.einsum("nd,nd->n", data, data))[:, None]
 
     def within(part: slice, across: slice) -> Array:
-        D: Array = -queries[part] @ (data[across] / norms[across, None]).T
+        D: Array = -queries[part] @ points[across].T
         return D
 
     return within
