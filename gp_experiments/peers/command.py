@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.status import Status
 
 from gp_experiments.peers import table
 from gp_experiments.peers.cases import CASES, Case
 from gp_experiments.peers.contenders import CONTENDERS, FORCED, Contender
 from gp_experiments.peers.interleave import KeptWorkers, Worker
-from gp_experiments.peers.measure import Rounds, measure
+from gp_experiments.peers.measure import Rounds, Say, measure
 from gp_experiments.peers.peak import FREED_BLOCKS_LEAVE
 from gp_experiments.records import Record, Records, config_key, surroundings
 
@@ -73,7 +74,7 @@ def peers(
         start = KeptWorkers(stack, FREED_BLOCKS_LEAVE) if quick else Worker
         for case in cases:
             with console.status(f"{case.name} ...") as status:
-                say = status.update
+                say = _saying(console, status)
                 for result in measure(case, contenders, rounds, start=start, say=say):
                     config = {"case": case.name, "contender": result["contender"], "quick": quick}
                     add(config, result)
@@ -126,6 +127,11 @@ def _installed(console: Console, forced: bool, names: tuple[str, ...]) -> list[C
     return found
 
 
+def _saying(console: Console, status: Status) -> Say:
+    """Return how to tell what runs: beside the spinner, or, in a file, as lines."""
+    return status.update if console.is_terminal else console.print
+
+
 def _rates(add: Any, console: Console) -> None:
     from gp_experiments.peers.roofline import measure_rates
 
@@ -147,7 +153,7 @@ def _curves(add: Any, console: Console, rounds: Rounds, quick: bool) -> None:
 
     with console.status("curves ...") as status:
         chosen = curves.QUICK if quick else curves.FULL
-        for result in curves.measure_curves(chosen, rounds, status.update):
+        for result in curves.measure_curves(chosen, rounds, _saying(console, status)):
             point = {name: result.get(name) for name in ("share", "n", "kind", "asked")}
             config = {CURVES: result["curve"], "contender": result.get("contender"), **point}
             add({**config, "quick": quick}, result)
