@@ -55,26 +55,31 @@ def graph_seconds(ops: OpSet, graph: Graph, byte: float = BYTE, parallel: int = 
     return sum(node_seconds(ops, node, byte, parallel) for node in graph.nodes)
 
 
+def fused(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
+    """Return the tensors that never leave the registers of XLA's code."""
+    readers = consumers(graph)
+    outputs = frozenset(graph.outputs)
+
+    def once(tensor: Tensor) -> bool:
+        read = readers.get(tensor, ())
+        return tensor not in outputs and len(read) == 1 and ops.work(read[0][0]) != "product"
+
+    return frozenset(
+        tensor
+        for node in graph.nodes
+        if ops.work(node) == "pointwise"
+        for tensor in node.outputs
+        if once(tensor)
+    )
+
+
 def compiled_seconds(ops: OpSet, graph: Graph, byte: float = CACHED_BYTE) -> float:
     """Estimate one run of a graph that XLA compiles.
 
     What one pointwise node hands to another stays in registers.
     """
-    readers = consumers(graph)
-    outputs = frozenset(graph.outputs)
-
-    def fused(tensor: Tensor) -> bool:
-        read = readers.get(tensor, ())
-        return tensor not in outputs and len(read) == 1 and ops.work(read[0][0]) != "product"
-
+    hidden = fused(ops, graph)
     total = CALL
-    hidden = {
-        tensor
-        for node in graph.nodes
-        if ops.work(node) == "pointwise"
-        for tensor in node.outputs
-        if fused(tensor)
-    }
     for node in graph.nodes:
         if node.op == "Const" or ops.aliases(node):
             continue

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
+from tf_exla.cost import fused
 from tf_exla.graph import PAIRED, Graph, Loop, Node, Tensor, consumers, walk
 from tf_exla.op_set import OpSet
 
@@ -117,10 +118,22 @@ class Projector:
 
         Its buffer assignment decides: most intermediate results are fused away, but triangular
         solves and products work on copies. Measured on SGPR it needs up to 1.05 times what the
-        executor would; a quarter more is allowed for.
+        executor would; a quarter more is allowed for. And its order decides: what several nodes
+        read may all be alive at once.
         """
-        inner = max(self.project(sub).working_set for _, sub in node.subgraphs)
-        return max(0, inner * 5 // 4 - sum(tensor.nbytes for tensor in node.outputs))
+        ((_, graph),) = node.subgraphs
+        inner = max(self.project(graph).working_set * 5 // 4, self._not_fused(graph))
+        return max(0, inner - sum(tensor.nbytes for tensor in node.outputs))
+
+    def _not_fused(self, graph: Graph) -> int:
+        hidden = fused(self.ops, graph)
+        return sum(
+            tensor.nbytes
+            for node in graph.nodes
+            if node.op != "Const" and not self.ops.aliases(node)
+            for tensor in node.outputs
+            if tensor not in hidden
+        )
 
 
 def carried_bytes(node: Node) -> int:

@@ -15,7 +15,14 @@ from tf_exla.options import Options
 from tf_exla.passes.clean import clean
 from tf_exla.passes.finishing import finish
 from tf_exla.passes.lowering import lower
-from tf_exla.passes.rewriting import Application, Rewrite, Rewritten, chosen, rewrite_graph
+from tf_exla.passes.rewriting import (
+    Application,
+    GraphRewrite,
+    Rewrite,
+    Rewritten,
+    chosen,
+    rewrite_graph,
+)
 from tf_exla.passes.sinking import sink
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.region import Refusal
@@ -116,7 +123,10 @@ def _within(projector: Projector, forms: Iterator[_Form], budget: int, options: 
 
 
 def _forms(
-    projector: Projector, cleaned: Graph, rewritten: Rewritten, rules: Sequence[Rewrite]
+    projector: Projector,
+    cleaned: Graph,
+    rewritten: Rewritten,
+    rules: Sequence[Rewrite | GraphRewrite],
 ) -> Iterator[_Form]:
     """Yield forms of the program, each once, with its rewrites; the cheapest to run first.
 

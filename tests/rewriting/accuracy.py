@@ -86,6 +86,10 @@ INPUTS: dict[str, Inputs] = {
     "two clouds 10,000 apart": lambda rng: tuple(
         rng.standard_normal((100, 3)) + 1e4 * rng.integers(2, size=(100, 1)) for _ in range(2)
     ),
+    "clouds in 30 dimensions": lambda rng: (
+        rng.standard_normal((200, 30)),
+        rng.standard_normal((150, 30)),
+    ),
     "a column of 100,000 around 1e4": lambda rng: (rng.standard_normal((100_000, 2)) + 1e4,),
     "sizes from 1e-6 to 1e6": lambda rng: tuple(
         rng.standard_normal(shape) * 10.0 ** rng.integers(-6, 7, shape)
@@ -121,6 +125,10 @@ def _expanded(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 def _naive(x: Any, y: Any) -> Any:
     return _sum((x[:, None] - y[None]) ** 2, -1)
+
+
+def _absolute(x: Any, y: Any) -> Any:
+    return _sum(abs(x[:, None] - y[None]), -1)
 
 
 WIDE = "400 x 300, sizes from 1e-6 to 1e6"
@@ -159,6 +167,11 @@ CASES = (
             lambda x, y: np.exp(-0.5 * _naive(x, y)),
         )
         for inputs in (*list(INPUTS)[:4], "two clouds 10,000 apart")
+    ),
+    *(
+        Case("small-axes", what, inputs, program, program)
+        for what, program in (("sum((x - y)²)", _naive), ("sum(abs(x - y))", _absolute))
+        for inputs in (*list(INPUTS)[1:4], "clouds in 30 dimensions")
     ),
     Case(
         "cleanup",

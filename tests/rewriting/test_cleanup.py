@@ -39,6 +39,9 @@ def scalar(value: float, dtype: str = "float64") -> tf.Tensor:
         (lambda x: tf.reduce_sum(tf.reshape(x, [-1])), ["Sum"]),
         (lambda x: tf.reduce_sum(tf.transpose(x)), ["Sum"]),
         (lambda x: tf.reduce_sum(tf.transpose(x), keepdims=True), ["Sum"]),
+        (lambda x: tf.exp(tf.reduce_sum(tf.expand_dims(x, 1), 1)), ["Exp"]),
+        (lambda x: tf.exp(tf.reduce_max(tf.expand_dims(x, 0), 0, True)), ["Exp"]),
+        (lambda x: tf.exp(tf.reduce_mean(tf.reshape(x, [1, 12, 1, 20]), [0, 2])), ["Exp"]),
         (lambda x: x**2, ["Square"]),
         (lambda x: tf.exp(tf.pow(x, tf.constant([[1.0]], x.dtype))), ["Exp"]),
     ],
@@ -110,7 +113,12 @@ def test_near_misses_keep_their_numbers(fn: Callable[..., Any]) -> None:
 
 def test_signs_of_zero_stay() -> None:
     x = tf.constant([-0.0, 0.0, 1.0], tf.float64)
-    for fn in (lambda x: 1 / (x - 0.0), lambda x: 1 / (x + scalar(-0.0)), lambda x: 1 / (x * 1.0)):
+    for fn in (
+        lambda x: 1 / tf.reduce_sum(x[:, None], 1),
+        lambda x: 1 / (x - 0.0),
+        lambda x: 1 / (x + scalar(-0.0)),
+        lambda x: 1 / (x * 1.0),
+    ):
         check_numbers(fn, x, families=CLEANUP)
 
 

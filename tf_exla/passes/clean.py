@@ -47,7 +47,7 @@ def _merge(graph: Graph) -> Graph:
         node = old
         if any(new is not was for new, was in zip(inputs, old.inputs, strict=True)):
             node = dataclasses.replace(old, inputs=inputs)
-        if _is_identity(node):
+        if is_identity(node):
             stands_for.update(zip(node.outputs, node.inputs, strict=False))
             continue
         key = node_key(node)
@@ -62,7 +62,7 @@ def _merge(graph: Graph) -> Graph:
     return graph.replace(nodes=tuple(nodes), outputs=outputs)
 
 
-def _is_identity(node: Node) -> bool:
+def is_identity(node: Node) -> bool:
     if node.stateful or not node.outputs:
         return False
     if node.op in _IDENTITIES:

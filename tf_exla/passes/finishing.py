@@ -71,10 +71,10 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
             finished = split
             for late in LATE_PASSES[:count]:
                 finished = late(projector, finished, options)
-            over = projector.working_set(finished) - budget
-            if over <= 0:
+            needed = projector.working_set(finished)
+            if needed <= budget:
                 return finished
-            target -= over
+            target = int(target * budget / needed)
             split = fit_loops(projector, graph, target, options)
     return graph
 

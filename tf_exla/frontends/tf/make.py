@@ -158,6 +158,7 @@ MAKERS: Mapping[str, Maker] = {
     "LessEqual": Maker(_broadcast),
     "Log": Maker(_same),
     "LogicalAnd": Maker(_broadcast, types={}),
+    "LogicalOr": Maker(_broadcast, types={}),
     "MatMul": Maker(
         _product("transpose_a", "transpose_b"),
         {"transpose_a": False, "transpose_b": False, "grad_a": False, "grad_b": False},
@@ -168,6 +169,7 @@ MAKERS: Mapping[str, Maker] = {
     "Max": _REDUCE,
     "Maximum": Maker(_broadcast),
     "Min": _REDUCE,
+    "Minimum": Maker(_broadcast),
     "Mul": Maker(_broadcast),
     "Neg": Maker(_same),
     "NotEqual": _COMPARE,

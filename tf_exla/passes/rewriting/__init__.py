@@ -5,14 +5,22 @@ identity. A proposal is taken where what it adds costs less than what nobody rea
 stands: so shared intermediates are never computed twice unless that is cheaper.
 """
 
-from tf_exla.passes.rewriting.driver import Rewritten, rewrite_graph
+from tf_exla.passes.rewriting.driver import rewrite_graph
 from tf_exla.passes.rewriting.families import DEFAULTS, FAMILIES, chosen
-from tf_exla.passes.rewriting.rewrite import Application, Refusal, Refused, Rewrite
+from tf_exla.passes.rewriting.rewrite import (
+    Application,
+    GraphRewrite,
+    Refusal,
+    Refused,
+    Rewrite,
+    Rewritten,
+)
 
 __all__ = [
     "DEFAULTS",
     "FAMILIES",
     "Application",
+    "GraphRewrite",
     "Refusal",
     "Refused",
     "Rewrite",

@@ -187,6 +187,15 @@ def reduce_of_reshape(site: Site, node: Node) -> Proposals:
     yield reshape(site, total, node.output.dims)
 
 
+def reduce_of_one(site: Site, node: Node) -> Proposals:
+    """sum(x) = reshape(x) over axes of one element, and so for maxima, products, means"""
+    if len(node.inputs) != 2 or node.inputs[1].value is None or not node.inputs[0].is_static:
+        return
+    x = node.inputs[0]
+    if x.size and x.size == node.output.size:
+        yield reshape(site, x, node.output.dims)
+
+
 def square_of_power(site: Site, node: Node) -> Proposals:
     """x ** 2 = square(x), x ** 1 = x
 
@@ -209,6 +218,7 @@ def _rewrite(propose: Propose, ops: str, normal: bool = True) -> Rewrite:
 
 
 REWRITES = (
+    _rewrite(reduce_of_one, "All Any Max Mean Min Prod Sum"),
     _rewrite(mean_is_sum, "Mean"),
     _rewrite(identity_transpose, "Transpose"),
     _rewrite(transpose_of_transpose, "Transpose", normal=False),

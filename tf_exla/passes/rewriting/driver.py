@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.graph import Graph, Loop, Node, Tensor, topological
@@ -12,9 +11,11 @@ from tf_exla.op_set import OpSet
 from tf_exla.passes.clean import clean
 from tf_exla.passes.rewriting.rewrite import (
     Application,
+    GraphRewrite,
     Refusal,
     Refused,
     Rewrite,
+    Rewritten,
     Together,
 )
 from tf_exla.passes.rewriting.site import CannotMake, Site, largest
@@ -26,17 +27,11 @@ GAIN = 1e-3
 """The part of the time of the removed nodes that a replacement must save."""
 
 
-@dataclass(frozen=True)
-class Rewritten:
-    """The graph with what was applied to it, and what was not, for a reason."""
-
-    graph: Graph
-    applications: tuple[Application, ...]
-    refusals: tuple[Refusal, ...]
-
-
 def rewrite_graph(
-    graph: Graph, ops: OpSet, rewrites: Sequence[Rewrite], budget: int | None = None
+    graph: Graph,
+    ops: OpSet,
+    rewrites: Sequence[Rewrite | GraphRewrite],
+    budget: int | None = None,
 ) -> Rewritten:
     """Rewrite a graph and its sub-graphs; the same graph where nothing applies.
 
@@ -44,10 +39,18 @@ def rewrite_graph(
     """
     by_op: dict[str, list[Rewrite]] = {}
     for rewrite in rewrites:
-        for op in rewrite.ops:
-            by_op.setdefault(op, []).append(rewrite)
+        if isinstance(rewrite, Rewrite):
+            for op in rewrite.ops:
+                by_op.setdefault(op, []).append(rewrite)
     run = _Run(ops, by_op, budget)
     made = run.graph(graph)
+    for rewrite in rewrites:
+        if isinstance(rewrite, GraphRewrite):
+            found = rewrite.apply(made, ops)
+            run.refusals += found.refusals
+            if found.graph is not made:
+                run.applications += found.applications
+                made = run.graph(found.graph)
     refusals = {(one.rewrite, one.node): one for one in run.refusals}
     return Rewritten(made, tuple(run.applications), tuple(refusals.values()))
 

@@ -14,14 +14,15 @@ from tf_exla.passes.rewriting import (
     one_pass,
     rank_one,
     scaling,
+    small_axes,
     sums,
 )
-from tf_exla.passes.rewriting.rewrite import Rewrite
+from tf_exla.passes.rewriting.rewrite import GraphRewrite, Rewrite
 
 SYMMETRY = "symmetry"
 """No rewrite of nodes: whether splitting may compute symmetric tensors by their lower half."""
 
-FAMILIES: Mapping[str, tuple[Rewrite, ...]] = {
+FAMILIES: Mapping[str, tuple[Rewrite | GraphRewrite, ...]] = {
     cleanup.FAMILY: (*cleanup.REWRITES, *einsum.REWRITES),
     diagonal.FAMILY: diagonal.REWRITES,
     distance.FAMILY: distance.REWRITES,
@@ -30,6 +31,7 @@ FAMILIES: Mapping[str, tuple[Rewrite, ...]] = {
     chains.FAMILY: chains.REWRITES,
     scaling.FAMILY: scaling.REWRITES,
     one_pass.FAMILY: one_pass.REWRITES,
+    small_axes.FAMILY: small_axes.REWRITES,
     SYMMETRY: (),
 }
 
@@ -54,7 +56,7 @@ def switches(asked: Mapping[str, bool] | bool | None) -> Mapping[str, bool]:
     return MappingProxyType({name: bool(on) for name, on in asked.items()})
 
 
-def chosen(asked: Mapping[str, bool] | bool | None = None) -> tuple[Rewrite, ...]:
+def chosen(asked: Mapping[str, bool] | bool | None = None) -> tuple[Rewrite | GraphRewrite, ...]:
     """Return the rewrites that are on."""
     wanted = {**DEFAULTS, **switches(asked)}
     return tuple(one for name, family in FAMILIES.items() if wanted[name] for one in family)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tf_exla.graph import Node, Tensor
+from tf_exla.graph import Graph, Node, Tensor
+from tf_exla.op_set import OpSet
 
 if TYPE_CHECKING:
     from tf_exla.passes.rewriting.site import Site
@@ -80,3 +81,28 @@ class Refusal:
     rewrite: str
     node: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The graph with what was applied to it, and what was not, for a reason."""
+
+    graph: Graph
+    applications: tuple[Application, ...]
+    refusals: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True)
+class GraphRewrite:
+    """A rewrite of many nodes at once, for which `Rewrite` has no root; applied after the others.
+
+    `apply` returns the same graph where nothing applies; its docstring begins with the identity.
+    """
+
+    family: str
+    apply: Callable[[Graph, OpSet], Rewritten]
+
+    @property
+    def identity(self) -> str:
+        """The first line of the docstring."""
+        return (self.apply.__doc__ or "").strip().splitlines()[0].rstrip(".")
