@@ -47,7 +47,8 @@ def graph_nodes(graph: Graph) -> tuple[GraphNode, ...]:
         return tuple(dict.fromkeys(place[tensor] for tensor in node.inputs if tensor in place))
 
     def enter(body: Graph, node: Node, loop: int | None) -> None:
-        for inner, outer in zip(body.inputs, node.inputs, strict=True):
+        # A loop's body may have more inputs: what the chunks before left.
+        for inner, outer in zip(body.inputs, node.inputs, strict=False):
             if outer in place:
                 place[inner] = place[outer]
         visit(body.nodes, loop)

@@ -10,9 +10,10 @@ import pytest
 from core.toy import Builder, ToyOps, run
 from tf_exla.check import check_graph
 from tf_exla.cost import graph_flops
-from tf_exla.graph import Graph, Loop, walk
+from tf_exla.graph import Graph, Loop, Slot, Tensor, walk
 from tf_exla.memory import Projector, resident_bytes
 from tf_exla.options import Options
+from tf_exla.passes.splitting.resize import cut
 from tf_exla.pipeline import optimize_graph
 
 OPTIONS = Options(cores=2)
@@ -133,6 +134,16 @@ def test_generous_limit_leaves_the_graph_as_it_is() -> None:
     graph = matvec()
     plan = optimize_graph(graph, ToyOps(), limit=10**9, options=OPTIONS)
     assert plan.graph is graph
+
+
+def test_a_chunk_of_a_constant_has_no_static_value() -> None:
+    whole = Tensor((4, 2), "float64", "x", value=np.arange(8.0).reshape(4, 2))
+    same = Tensor((2,), "float64", "y", value=np.arange(2.0))
+    template = Graph((whole, same), (), (whole, same))
+    body = cut(ToyOps(), template, {whole: Slot(0)}, 1)
+    assert body.inputs[0].shape == (1, 2)
+    assert body.inputs[0].value is None  # which part of it depends on the iteration
+    assert body.inputs[1].value is same.value
 
 
 def test_stages() -> None:

@@ -16,8 +16,10 @@ def cut(ops: OpSet, template: Graph, carried: Mapping[Tensor, Slot], size: int) 
     """
     mirror: dict[Tensor, Tensor] = {}
     for tensor in template.inputs:
-        shape = _shape(tensor, carried.get(tensor), size)
-        mirror[tensor] = Tensor(shape, tensor.dtype, tensor.name, tensor.value, tensor.held)
+        slot = carried.get(tensor)
+        shape = _shape(tensor, slot, size)
+        value = tensor.value if slot is None else None  # each chunk has another part of it
+        mirror[tensor] = Tensor(shape, tensor.dtype, tensor.name, value, tensor.held)
     nodes: list[Node] = []
     for node in template.nodes:
         if node.op == "Const":
