@@ -15,6 +15,7 @@ from tf_exla.options import Options
 from tf_exla.passes.clean import clean
 from tf_exla.passes.finishing import finish
 from tf_exla.passes.lowering import lower
+from tf_exla.passes.mirroring import mirror
 from tf_exla.passes.rewriting import (
     Application,
     GraphRewrite,
@@ -53,6 +54,8 @@ def optimize_graph(
     projector = Projector(ops)
     check_graph(graph)
     cleaned = _checked("clean", clean(graph, ops), graph)
+    if options.uses("symmetry"):
+        cleaned = _checked("mirror", clean(mirror(cleaned, ops), ops), graph)
     rules = chosen(options.rewrites)
     held = resident_bytes(cleaned) if resident is None else resident
     rewritten = rewrite_graph(cleaned, ops, rules, limit - held)

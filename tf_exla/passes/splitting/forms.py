@@ -9,6 +9,7 @@ reshapes and broadcasts vanish, since axes are named. What is not understood is 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -24,6 +25,9 @@ Labels = tuple[int | None, ...]
 
 DEEPEST = 100
 """Nodes on one path that a form looks through; what is behind is a leaf."""
+MOST = 20
+"""Forms that are looked for, for each node of the graph; what is more is a leaf."""
+_BOUND = 1000
 
 _SIGNED = frozenset(
     {"bfloat16", "float16", "half", "float32", "float64", "int16", "int32", "int64"}
@@ -170,6 +174,8 @@ class Forms:
         node = self.index.producer.get(tensor)
         if node is None or self._depth > DEEPEST or len(node.outputs) != 1:
             return None
+        if len(self._known) > MOST * (len(self.index.graph.nodes) + DEEPEST):
+            return None
         if node.stateful or isinstance(node, Loop) or tensor.dtype.startswith("complex"):
             return None
         if node.op == "Const" or not all(one.is_static for one in node.inputs):
@@ -208,10 +214,10 @@ class Forms:
     def _bound(
         self, rule: AxisRule, names: dict[str, int], labels: Labels
     ) -> tuple[tuple[int, int], ...]:
-        """Name what is added over; the same names wherever it stands."""
-        first = max((label for label in labels if label is not None), default=0) + 1000
+        """Name what is added over by the first letters that are free, wherever it stands."""
         reduced = [label for label in rule.sizes if label not in names]
-        return tuple((first + at, rule.sizes[label]) for at, label in enumerate(reduced))
+        free = (letter for letter in itertools.count(_BOUND) if letter not in labels)
+        return tuple((next(free), rule.sizes[label]) for label in reduced)
 
     def _reduced(
         self, node: Node, rule: AxisRule, names: dict[str, int], labels: Labels, position: int

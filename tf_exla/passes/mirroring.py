@@ -1,0 +1,90 @@
+"""Mirroring: what a symmetric tensor gives in two ways is computed once.
+
+`Sᵀ = S`, `Sᵀ v = S v`, and the sums of its columns are those of its rows. Gradients are full of
+such pairs: of `x xᵀ` they have `G x` and `Gᵀ x`, of a distance the sums of both axes. Whatever has
+the same *form* (`splitting/forms.py`) as a tensor before it is that tensor, in another shape.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+from tf_exla.graph import Graph, Node, Tensor, const, with_subgraphs
+from tf_exla.op_set import OpSet
+from tf_exla.passes.splitting.forms import Form, Forms
+from tf_exla.passes.splitting.index import Index
+
+LEAST = 64
+"""Rows of a square tensor that is worth a look."""
+
+Key = tuple[Form, tuple[int, ...], str]
+
+
+def mirror(graph: Graph, ops: OpSet) -> Graph:
+    """Merge nodes that make or read square tensors, where their results have the same form."""
+    nodes = tuple(with_subgraphs(node, lambda sub: mirror(sub, ops)) for node in graph.nodes)
+    if any(new is not old for new, old in zip(nodes, graph.nodes, strict=True)):
+        graph = graph.replace(nodes=nodes)
+    forms = Forms(Index(graph, ops))
+    stands_for: dict[Tensor, Tensor] = {}
+    known: dict[Key, Tensor] = {}
+    merged: list[Node] = []
+    for old in graph.nodes:
+        node = old
+        if any(tensor in stands_for for tensor in node.inputs):
+            inputs = tuple(stands_for.get(tensor, tensor) for tensor in node.inputs)
+            node = dataclasses.replace(node, inputs=inputs)
+        if not _is_square(old):
+            merged.append(node)
+            continue
+        tensor = old.output
+        twin = known.setdefault(_key(forms, tensor), tensor)
+        if twin is tensor:
+            merged.append(node)
+            continue
+        made = _reshaped(twin, tensor, ops)
+        if made is None:
+            merged.append(node)
+            continue
+        merged += made
+        stands_for[tensor] = made[-1].output if made else twin
+    if not stands_for:
+        return graph
+    outputs = tuple(stands_for.get(tensor, tensor) for tensor in graph.outputs)
+    return graph.replace(nodes=tuple(merged), outputs=outputs)
+
+
+def _is_square(node: Node) -> bool:
+    """Return whether a node makes or reads a tensor with two equal axes of some size."""
+    if node.stateful or node.subgraphs or node.op == "Const" or len(node.outputs) != 1:
+        return False
+    if not node.output.is_static:
+        return False
+    return any(_has_equal_axes(tensor) for tensor in (node.output, *node.inputs))
+
+
+def _has_equal_axes(tensor: Tensor) -> bool:
+    if not tensor.is_static:
+        return False
+    large = [size for size in tensor.dims if size >= LEAST]
+    return len(set(large)) < len(large)
+
+
+def _key(forms: Forms, tensor: Tensor) -> Key:
+    """Name the axes in order, those of size one left out."""
+    letters = itertools.count(1)
+    labels = [None if size == 1 else next(letters) for size in tensor.dims]
+    sizes = tuple(size for size in tensor.dims if size != 1)
+    return forms.of(tensor, labels), sizes, tensor.dtype
+
+
+def _reshaped(twin: Tensor, tensor: Tensor, ops: OpSet) -> list[Node] | None:
+    """Return the nodes that give `twin` the shape of `tensor`; None where there are none."""
+    if twin.shape == tensor.shape:
+        return []
+    shape = const(np.asarray(tensor.dims, np.int32), f"{tensor.name}/shape")
+    made = ops.make("Reshape", (twin, shape.output), {}, f"{tensor.name}/mirrored")
+    return None if made is None else [shape, made]
