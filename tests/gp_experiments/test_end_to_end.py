@@ -24,7 +24,9 @@ SMALLEST = {
         "lengths=[400]", 'limits=["4MB"]', 'memory="1GB"', 'modes=["train"]', "layers=1",
         "d_model=16", "heads=2", "dff=32", "batch=2", "repeats=1", "stock=false",
     ],
-    "cg": ['datasets=["synthetic-3000x2"]', 'limits=["5MB"]', 'memory="1GB"', "rank=20"],
+    "cg": [
+        'datasets=["synthetic-3000x2"]', "noise=0.1", 'limits=["5MB"]', 'memory="1GB"', "rank=20",
+    ],
     "graphs": ['programs=["matvec"]', "size=3000", 'limit="10MB"'],
 }  # fmt: skip
 
@@ -70,9 +72,10 @@ def test_smallest(name: str, tmp_path: Path) -> None:
 def test_cg_gives_both_arms_the_same_mean(tmp_path: Path) -> None:
     stock, limit = (record["result"] for record in run("cg", tmp_path))
     assert stock["residual"] < 1e-3
-    assert limit["residual"] < 1e-3 and limit["iterations"] > 1
-    # Rounding differs by chunks, and the iteration stops at 1e-3.
-    assert limit["rmse"] == pytest.approx(stock["rmse"], rel=1e-5)
+    assert limit["residual"] < 1e-3
+    assert limit["iterations"] > 1
+    # Both stop at 1e-3; rounding differs by chunks, and with it the number of iterations.
+    assert limit["rmse"] == pytest.approx(stock["rmse"], rel=1e-3)
     assert limit["rmse"] < 0.6
 
 
