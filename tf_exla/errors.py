@@ -76,3 +76,22 @@ class MemoryLimitError(RuntimeError):
         if blocker.op is not None and blocker.axis is not None:
             return f"{what}; axis {blocker.axis} reaches {blocker.op}: {blocker.reason}."
         return f"{what}; {blocker.reason}."
+
+
+class UnboundedMemoryError(RuntimeError):
+    """No limit can be held: a loop keeps much of each iteration, and may run any number of times.
+
+    `bytes`: what it keeps of one iteration.
+    """
+
+    def __init__(self, function: str, *, loop: str, source: str, bytes: int) -> None:
+        self.function = function
+        self.loop = loop
+        self.source = source
+        self.bytes = bytes
+        where = f" ({source})" if source else ""
+        super().__init__(
+            f"{function}: the loop {loop}{where} keeps {format_bytes(bytes)} of each iteration, "
+            "for gradients or in an array, and how often it runs is not known before. Bound it: "
+            "maximum_iterations of tf.while_loop, or a counter in its condition."
+        )

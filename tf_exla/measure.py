@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -116,6 +117,7 @@ def _on_cpu(call: Callable[[], Any]) -> tuple[int, str]:
         call()
         gc.collect()
         _malloc_trim()
+        _wait_until_steady()
         if _reset_high_water_mark():
             before = _status_bytes("VmRSS")
             result = call()
@@ -161,6 +163,24 @@ def _malloc_trim() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def _wait_until_steady(seconds: float = 2.0) -> None:
+    """Wait till the threads of earlier calls have freed what they still hold.
+
+    Blocks that are freed between the reset of the mark and the reading beside it would count as
+    allocated, those that are freed later would hide allocations. On a busy machine that happens.
+    """
+    end = time.monotonic() + seconds
+    steady, last = 0, _resident_set()
+    while steady < _STEADY_READINGS and time.monotonic() < end:
+        time.sleep(_STEADY_SECONDS)
+        now = _resident_set()
+        steady = steady + 1 if abs(now - last) <= _STEADY_BYTES else 0
+        last = now
+
+
+_STEADY_READINGS, _STEADY_SECONDS, _STEADY_BYTES = 4, 0.005, 2**16
 
 
 def _reset_high_water_mark() -> bool:

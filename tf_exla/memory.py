@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from tf_exla.cost import fused
 from tf_exla.graph import PAIRED, Graph, Loop, Node, Tensor, consumers, walk
+from tf_exla.lists import Lists, is_list
 from tf_exla.op_set import OpSet
 
 CHAIN_BYTES = 4096
@@ -72,6 +73,9 @@ class Projector:
     _known: WeakKeyDictionary[Graph, dict[frozenset[Tensor], Projection]] = field(
         default_factory=WeakKeyDictionary
     )
+
+    def __post_init__(self) -> None:
+        self.lists = Lists(self.ops)
 
     def project(self, graph: Graph, sliced: frozenset[Tensor] = frozenset()) -> Projection:
         """Project the working set of one run of `graph`, without resident bytes.
@@ -188,6 +192,7 @@ class _Walk:
         self.uses = {tensor: len(readers) for tensor, readers in consumers(graph).items()}
         for tensor in graph.outputs:
             self.uses[tensor] = self.uses.get(tensor, 0) + 1
+        self.lists = projector.lists.held(graph)
         self.buffers: dict[Tensor, _Buffer] = {}
         self.alive: dict[int, _Buffer] = {}
         self.bytes = 0
@@ -232,6 +237,8 @@ class _Walk:
             if position in shared:
                 shared[position].pending += self.uses.get(tensor, 0)
                 self.buffers[tensor] = shared[position]
+            elif tensor in self.lists:
+                self._extend(node, position, tensor)
             else:
                 self._allocate(tensor)
         if self.ops.may_alias(node) and node.inputs:
@@ -247,13 +254,31 @@ class _Walk:
                 buffer.parent = parent
                 parent.pending += 1
 
+    def _extend(self, node: Node, position: int, tensor: Tensor) -> None:
+        """A list with more in it: it keeps what was in it before."""
+        source = position if node.subgraphs and "body" in node.attrs else 0
+        before = node.inputs[source] if source < len(node.inputs) else None
+        parent = self.buffers[before] if before is not None and is_list(before) else None
+        growth = self.lists[tensor].growth
+        if parent is not None and not growth:
+            parent.pending += self.uses.get(tensor, 0)
+            self.buffers[tensor] = parent
+            return
+        buffer = self._hold(tensor, growth)
+        if parent is not None and parent.owned and growth:
+            buffer.parent = parent
+            parent.pending += 1
+
     def _allocate(self, tensor: Tensor) -> None:
-        size = tensor.nbytes if tensor.nbytes >= CHAIN_BYTES else 0
+        self._hold(tensor, tensor.nbytes if tensor.nbytes >= CHAIN_BYTES else 0)
+
+    def _hold(self, tensor: Tensor, size: int) -> _Buffer:
         buffer = _Buffer(tensor, size, owned=True, pending=self.uses.get(tensor, 0))
         self.buffers[tensor] = buffer
         if size:
             self.bytes += size
             self.alive[id(buffer)] = buffer
+        return buffer
 
     def _shared_buffer(self, node: Node) -> _Buffer | None:
         """Return the buffer that the first output shares with an input, if this is certain."""

@@ -63,6 +63,18 @@ class OpSet(Protocol):
     def resizable(self, node: Node) -> bool:
         """Return whether `resized` can make the node for other shapes."""
 
+    def keeps(self, node: Node) -> tuple[tuple[int, ...], int | None]:
+        """Return the operands that the list a node makes keeps alive, and how many it may hold."""
+
+    def iterations(self, node: Node, bounds: Mapping[Tensor, int]) -> int | None:
+        """Return an upper bound of a While's iterations; None where it is not known.
+
+        `bounds`: upper bounds of numbers that the While reads.
+        """
+
+    def counted(self, node: Node, times: int) -> Mapping[Tensor, int]:
+        """Return upper bounds of what a While that runs so often has counted."""
+
     def make(
         self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
     ) -> Node | None:

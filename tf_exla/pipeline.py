@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tf_exla.check import GraphError, check_graph
-from tf_exla.errors import Blocker, MemoryLimitError
+from tf_exla.errors import Blocker, MemoryLimitError, UnboundedMemoryError
 from tf_exla.graph import Graph, Node, Tensor, producers
 from tf_exla.memory import Projector, resident_bytes
 from tf_exla.op_set import OpSet
@@ -47,13 +47,15 @@ def optimize_graph(
     """Rewrite `graph` so that its projected peak is at most `limit` bytes.
 
     `resident`: bytes that exist before a call; by default the graph's inputs and constants.
-    Raises `MemoryLimitError` where no plan holds the limit.
+    Raises `MemoryLimitError` where no plan holds the limit, `UnboundedMemoryError` where none can
+    tell.
     """
     started = time.perf_counter()
     options = options or Options()
     projector = Projector(ops)
     check_graph(graph)
     cleaned = _checked("clean", clean(graph, ops), graph)
+    _check_bounded(projector, cleaned, function)
     if options.uses("symmetry"):
         cleaned = _checked("mirror", clean(mirror(cleaned, ops), ops), graph)
     rules = chosen(options.rewrites)
@@ -82,6 +84,13 @@ def optimize_graph(
         seconds=time.perf_counter() - started,
         applications=within.applications,
     )
+
+
+def _check_bounded(projector: Projector, graph: Graph, function: str) -> None:
+    found = projector.lists.unbounded(graph)
+    if found is not None:
+        node, kept = found
+        raise UnboundedMemoryError(function, loop=node.name, source=node.source, bytes=kept)
 
 
 def _checked(name: str, graph: Graph, original: Graph) -> Graph:

@@ -145,6 +145,15 @@ class ToyOps:
     def resizable(self, node: Node) -> bool:
         return node.op in RULES
 
+    def keeps(self, node: Node) -> tuple[tuple[int, ...], int | None]:
+        return (), None
+
+    def iterations(self, node: Node, bounds: Mapping[Tensor, int]) -> int | None:
+        return None
+
+    def counted(self, node: Node, times: int) -> Mapping[Tensor, int]:
+        return {}
+
     def make(
         self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
     ) -> Node | None:

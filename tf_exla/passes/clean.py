@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Hashable
 
 import numpy as np
 
 from tf_exla.graph import Graph, Loop, Node, Tensor, with_subgraphs
 from tf_exla.op_set import OpSet
+from tf_exla.passes.idle_variables import without_idle_variables
 
 _IDENTITIES = frozenset({"Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot"})
 _SHAPE_IDENTITIES = frozenset({"Reshape", "BroadcastTo", "ExpandDims", "Squeeze"})
@@ -21,6 +23,7 @@ def clean(graph: Graph, ops: OpSet) -> Graph:
     - `Reshape(x, shape(x)) -> x`, `BroadcastTo(x, shape(x)) -> x`
     - two pure nodes with the same op, attributes and inputs -> one
     - pure nodes that nobody reads -> none
+    - variables of a While that only their own next value reads -> none
 
     In sub-graphs too: what a loop passes on unchanged is then one tensor.
     """
@@ -89,8 +92,11 @@ def _drop_dead(graph: Graph) -> Graph:
     kept: list[Node] = []
     for node in reversed(graph.nodes):
         if node.stateful or any(tensor in wanted for tensor in node.outputs):
+            if "body" in node.attrs:
+                node = without_idle_variables(node, wanted)
             kept.append(node)
             wanted.update(node.inputs)
-    if len(kept) == len(graph.nodes):
+    kept.reverse()
+    if len(kept) == len(graph.nodes) and all(map(operator.is_, kept, graph.nodes)):
         return graph
-    return graph.replace(nodes=tuple(reversed(kept)))
+    return graph.replace(nodes=tuple(kept))

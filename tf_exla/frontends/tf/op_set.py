@@ -9,7 +9,7 @@ from typing import cast
 from weakref import WeakKeyDictionary
 
 from tf_exla.axis_rule import AxisRule, AxisRuleError, bind
-from tf_exla.frontends.tf import compiled_ops, flops
+from tf_exla.frontends.tf import compiled_ops, flops, list_ops
 from tf_exla.frontends.tf.kernel_memory import (
     ALIASES,
     FORWARDS,
@@ -102,6 +102,18 @@ class TensorFlowOps:
     def compiles(self, node: Node) -> Compiles:
         """Return how well XLA compiles the node on a CPU."""
         return compiled_ops.compiles(node)
+
+    def keeps(self, node: Node) -> tuple[tuple[int, ...], int | None]:
+        """Return the operands that the list a node makes keeps alive, and how many it may hold."""
+        return list_ops.list_keeps(node)
+
+    def iterations(self, node: Node, bounds: Mapping[Tensor, int]) -> int | None:
+        """Return an upper bound of a While's iterations; None where it is not known."""
+        return list_ops.iterations(node, bounds)
+
+    def counted(self, node: Node, times: int) -> Mapping[Tensor, int]:
+        """Return upper bounds of what a While that runs so often has counted."""
+        return list_ops.counted(node, times)
 
     def make(
         self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str

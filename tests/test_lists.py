@@ -1,0 +1,112 @@
+"""The promise for loops that keep tensors of each iteration: see `list_programs.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from fresh_process import run_fresh
+from list_programs import PROGRAMS, rarely_ends, repeat
+from programs import normal
+from programs_check import difference
+
+import tf_exla
+from tf_exla.frontends.tf.capture import capture
+from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.graph import walk
+from tf_exla.passes.clean import clean
+
+
+def check_lists(names: list[str]) -> list[dict[str, Any]]:
+    """Hold each program to the smallest limit that it can run with, and to one with room."""
+    found = []
+    for name in names:
+        function, arguments = PROGRAMS[name]()
+        stock = tf.function(function, autograph=False)
+        with pytest.raises(tf_exla.MemoryLimitError) as info:
+            tf_exla.explain(stock, *arguments, limit=1)
+        smallest = info.value.smallest_limit
+        for limit in (smallest, 2 * smallest):
+            optimized = tf_exla.optimize(stock, limit)
+            found.append({
+                "name": name,
+                "limit": limit,
+                "projected": optimized.report(*arguments).projected_peak,
+                "measured": int(tf_exla.measured_peak(optimized, *arguments)),
+                "worst": difference(stock(*arguments), optimized(*arguments), 1e-7),
+            })  # fmt: skip
+    return found
+
+
+def test_lists() -> None:
+    for one in run_fresh(check_lists, list(PROGRAMS)):
+        assert one["measured"] <= one["projected"] <= one["limit"], one
+        assert one["worst"] <= 1, one
+
+
+def test_unknown_number_of_iterations_is_refused() -> None:
+    function, arguments = rarely_ends()
+    with pytest.raises(tf_exla.UnboundedMemoryError, match="maximum_iterations") as info:
+        tf_exla.explain(function, *arguments, limit=10**12)
+    assert info.value.bytes > 901 * 901 * 8
+    assert "list_programs.py" in str(info.value)
+
+
+def loop(**changes: Any) -> Any:
+    """A loop over i, made of a start, a step and a condition."""
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        start = (tf.constant(changes.get("start", 0)), tf.constant(changes.get("end", 10)), x)
+        step = changes.get("step", lambda i, n, x: (i + 1, n, x + 1.0))
+        more = changes.get("more", lambda i, n, x: i < n)
+        return tf.while_loop(more, step, start, maximum_iterations=changes.get("most"))[2]
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("function", "count"),
+    [
+        (loop(), 10),
+        (loop(start=3), 7),
+        (loop(start=12), 0),
+        (loop(most=4), 4),
+        (loop(step=lambda i, n, x: (3 + i, n, x + 1.0)), 4),
+        (loop(more=lambda i, n, x: i <= n), 11),
+        (loop(more=lambda i, n, x: n > i), 10),
+        (loop(more=lambda i, n, x: n >= i), 11),
+        (loop(start=9, step=lambda i, n, x: (i - 2, n, x + 1.0), more=lambda i, n, x: i > 0), 5),
+        (loop(step=lambda i, n, x: (i + 1, n - 1, x + 1.0)), 5),
+        (loop(more=lambda i, n, x: tf.logical_and(x[0] < 9.0, i < n)), 10),
+        (loop(more=lambda i, n, x: tf.logical_or(x[0] < 9.0, i < n)), None),
+        (loop(more=lambda i, n, x: x[0] < 5.0), None),
+        (loop(step=lambda i, n, x: (i - 1, n, x + 1.0)), None),
+        (loop(step=lambda i, n, x: (i * 2, n, x + 1.0)), None),
+        (loop(step=lambda i, n, x: (i + tf.cast(x[0], i.dtype), n, x + 1.0)), None),
+    ],
+)  # fmt: skip
+def test_iterations(function: Any, count: int | None) -> None:
+    concrete = tf.function(function, autograph=False).get_concrete_function(normal(3))
+    ops = TensorFlowOps()
+    nodes = [node for node in walk(capture(concrete).graph) if node.op == "While"]
+    assert [ops.iterations(node, {}) for node in nodes] == [count]
+
+
+def test_idle_variables_are_dropped() -> None:
+    """What the gradient keeps and does not read is not kept."""
+
+    def function(v: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(v)
+            value = repeat(3, lambda i, w: (i + 1, 2.0 * tf.tanh(3.0 * w)), v)
+        return tape.gradient(value, v)
+
+    concrete = tf.function(function, autograph=False).get_concrete_function(normal(7))
+    graph = capture(concrete).graph
+    kept = [
+        sum(node.op == "TensorListPushBack" for node in walk(one))
+        for one in (graph, clean(graph, TensorFlowOps()))
+    ]
+    assert kept == [2, 1]
+    tf.debugging.assert_near(tf_exla.optimize(function, 10**9)(normal(7)), function(normal(7)))

@@ -1,0 +1,127 @@
+"""Lists of tensors, and how often a loop runs: what bounds the memory that a loop keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tf_exla.graph import Graph, Node, Tensor, producers
+
+# Operands that the list in the result keeps.
+_KEPT: Mapping[str, tuple[int, ...]] = {
+    "TensorListFromTensor": (0,),
+    "TensorListPushBack": (1,),
+    "TensorListPushBackBatch": (1,),
+    "TensorListScatter": (0,),
+    "TensorListScatterIntoExistingList": (1,),
+    "TensorListScatterV2": (0,),
+    "TensorListSetItem": (2,),
+    "TensorListSplit": (0,),
+    "TensorListConcatLists": (1,),
+}
+# The operand that says how many tensors a list may hold.
+_MOST: Mapping[str, int] = {"EmptyTensorList": 1, "TensorListReserve": 1}
+
+
+def list_keeps(node: Node) -> tuple[tuple[int, ...], int | None]:
+    """Return the operands that a list keeps alive, and how many it may hold, where it is known."""
+    most = None
+    if node.op in _MOST:
+        most = _integer(node.inputs[_MOST[node.op]])
+    kept = range(len(node.inputs)) if node.op == "OptionalFromValue" else _KEPT.get(node.op, ())
+    return tuple(kept), most if most is not None and most >= 0 else None
+
+
+def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
+    """Return how often a While runs at most, from a counter that its condition compares.
+
+    `bounds`: upper bounds of tensors, as of the number of iterations that another loop counted.
+    """
+    cond, body = node.attrs["cond"], node.attrs["body"]
+    assert isinstance(cond, Graph)
+    assert isinstance(body, Graph)
+    made, stepped = producers(cond), producers(body)
+
+    def bound(test: Tensor) -> int | None:
+        maker = made.get(test)
+        if maker is None:
+            return None
+        if maker.op == "Identity":
+            return bound(maker.inputs[0])
+        if maker.op == "LogicalAnd":
+            found = [one for one in map(bound, maker.inputs) if one is not None]
+            return min(found, default=None)
+        if maker.op not in _COMPARISONS:
+            return None
+        left, right = maker.inputs
+        if maker.op.startswith("Greater"):
+            left, right = right, left
+        return count(left, right, maker.op.endswith("Equal"))
+
+    def count(counter: Tensor, limit: Tensor, inclusive: bool) -> int | None:
+        """Count the steps of a rising counter below a limit, or of a limit that falls to it."""
+        low, high = progress(counter, {}), progress(limit, bounds)
+        if low is None or high is None:
+            return None
+        closer = low[1] - high[1]
+        gap = high[0] - low[0] + (1 if inclusive else 0)
+        return max(0, -(-gap // closer)) if closer > 0 else None
+
+    def progress(tensor: Tensor, most: Mapping[Tensor, int]) -> tuple[int, int] | None:
+        """Return the first value of a number in the condition, and by how much it changes."""
+        if (known := _integer(tensor)) is not None:
+            return known, 0
+        if tensor not in cond.inputs:
+            return None
+        k = cond.inputs.index(tensor)
+        first = _integer(node.inputs[k])
+        if first is None:
+            first = most.get(node.inputs[k])
+        step = step_of(body, stepped, k)
+        return None if first is None or step is None else (first, step)
+
+    return bound(cond.outputs[0])
+
+
+def counted(node: Node, times: int) -> dict[Tensor, int]:
+    """Return upper bounds of what a While that runs so often has counted."""
+    body = node.attrs["body"]
+    assert isinstance(body, Graph)
+    stepped = producers(body)
+    found = {}
+    for k, tensor in enumerate(node.outputs):
+        first, step = _integer(node.inputs[k]), step_of(body, stepped, k)
+        if first is not None and step is not None:
+            found[tensor] = first + times * max(step, 0)
+    return found
+
+
+def step_of(body: Graph, made: Mapping[Tensor, Node], k: int) -> int | None:
+    """Return by how much an iteration changes variable `k`; None where it is not constant."""
+
+    def plain(tensor: Tensor) -> Tensor:
+        while tensor in made and made[tensor].op == "Identity":
+            tensor = made[tensor].inputs[0]
+        return tensor
+
+    before, after = body.inputs[k], plain(body.outputs[k])
+    if after is before:
+        return 0
+    maker = made.get(after)
+    if maker is None or maker.op not in ("Add", "AddV2", "Sub"):
+        return None
+    left, right = map(plain, maker.inputs)
+    if right is before and maker.op != "Sub":
+        left, right = right, left
+    step = _integer(right)
+    if left is not before or step is None:
+        return None
+    return -step if maker.op == "Sub" else step
+
+
+_COMPARISONS = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual"})
+
+
+def _integer(tensor: Tensor) -> int | None:
+    if tensor.value is None or tensor.value.size != 1 or "int" not in tensor.dtype:
+        return None
+    return int(tensor.value)
