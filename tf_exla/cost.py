@@ -34,6 +34,9 @@ def node_seconds(ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1) 
     """Estimate one run of a node; `parallel`: how many of it run side by side."""
     if isinstance(node, Loop):
         full = ITERATION + graph_seconds(ops, node.body, CACHED_BYTE, node.parallel)
+        full += sum(
+            LAUNCH + chunk.nbytes * (BYTE + CACHED_BYTE) for chunk in node.sliced(node.body)
+        )
         rest = graph_seconds(ops, node.remainder, CACHED_BYTE) if node.remainder else 0.0
         return node.runs * full + rest
     if node.op == "Compiled":

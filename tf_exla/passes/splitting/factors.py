@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from tf_exla.axis_rule import AxisRule
 from tf_exla.graph import Node, Tensor
 from tf_exla.passes.lowering import Writer
@@ -126,6 +128,13 @@ def spread(w: Writer, tensor: Tensor, axes: Axes) -> Tensor:
 def finite(w: Writer, tensor: Tensor) -> Tensor:
     """The shift that a maximum stands for: zero where it is not finite."""
     return w.op("SelectV2", w.op("IsFinite", tensor), tensor, w.const(0, tensor.dtype))
+
+
+def largest_finite(dtype: str) -> float:
+    """Return the largest finite number of a floating-point dtype."""
+    if dtype == "bfloat16":
+        return (2 - 2.0**-7) * 2.0**127
+    return float(np.finfo(dtype).max)
 
 
 def wide(dtype: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,10 +26,24 @@ from tf_exla.passes.splitting.factors import (
     finite,
     follow,
     keeps_precision,
+    largest_finite,
     spread,
     wide,
 )
 from tf_exla.passes.splitting.remake import makers
+
+
+@dataclass
+class Shared:
+    """What merges into one loop have in common, in its body.
+
+    `running`: for a result, the largest number so far and the shift made of it. `fadings`: what
+    the sums before are multiplied by, by result and dtype. `precise`: what stands for short floats.
+    """
+
+    running: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    fadings: dict[tuple[int, str], Tensor] = field(default_factory=dict)
+    precise: dict[Tensor, Tensor] = field(default_factory=dict)
 
 
 class Streamed:
@@ -37,7 +52,6 @@ class Streamed:
     `completed`: what is there only after `loop`, or after others. `operands`: what the body reads,
     with its stand-ins; `folds`: stand-ins of what the chunks before left, by result. `new`: nodes
     of the later loop as they are in the body; `inner.nodes`: those that they need beside.
-    `precise`: what stands in the body for short floating-point numbers.
     """
 
     def __init__(
@@ -46,13 +60,14 @@ class Streamed:
         loop: Loop,
         later: Loop,
         completed: frozenset[Tensor],
-        precise: dict[Tensor, Tensor],
+        shared: Shared,
     ) -> None:
         self.ops = ops
         self.loop = loop
         self.later = later
         self.completed = completed
-        self.precise = precise
+        self.shared = shared
+        self.precise: dict[Tensor, Tensor] = {}
         self.inner = Writer(loop, ops)
         count = len(loop.inputs)
         keys = zip(loop.inputs, loop.slots, strict=True)
@@ -65,6 +80,7 @@ class Streamed:
         self.new: dict[Tensor, Node] = {}
         self.largest: dict[Tensor, tuple[int, Axes]] = {}
         self.running: dict[int, tuple[Tensor, Tensor]] = {}
+        self.fadings: dict[tuple[int, str], Tensor] = {}
         self.values: dict[Tensor, Value] = {}
 
     def sums(self) -> dict[int, Scaled]:
@@ -150,16 +166,21 @@ class Streamed:
     def _widened(self, tensor: Tensor) -> Tensor:
         """Short floats do not hold the sums of what is not yet divided."""
         dtype = wide(tensor.dtype)
-        if tensor.dtype == dtype or self.precise.get(tensor) in self.made:
-            return self.precise.get(tensor, tensor)
-        return self._stands_for(tensor, self.inner.op("Cast", tensor, DstT=dtype))
+        if tensor.dtype == dtype:
+            return tensor
+        known = self._known(tensor)
+        return known or self._stands_for(tensor, self.inner.op("Cast", tensor, DstT=dtype))
 
     def _like(self, tensor: Tensor) -> Tensor:
         """Return the same tensor, or one of wider numbers."""
         dtype = wide(tensor.dtype)
-        if tensor.dtype == dtype or self.precise.get(tensor) in self.made:
-            return self.precise.get(tensor, tensor)
-        return self._stands_for(tensor, Tensor(tensor.shape, dtype, tensor.name))
+        if tensor.dtype == dtype:
+            return tensor
+        known = self._known(tensor)
+        return known or self._stands_for(tensor, Tensor(tensor.shape, dtype, tensor.name))
+
+    def _known(self, tensor: Tensor) -> Tensor | None:
+        return self.precise.get(tensor) or self.shared.precise.get(tensor)
 
     def _stands_for(self, tensor: Tensor, made: Tensor) -> Tensor:
         self.precise[tensor] = made
@@ -251,23 +272,31 @@ class Streamed:
     def _running(self, position: int, layout: Axes) -> Tensor:
         """Return the shift inside the loop, along the axes of x: the largest x so far."""
         if position not in self.running:
-            part = self.loop.template.outputs[position]
-            if position in self.folds:
-                before, now = self.folds[position], part
-            else:
-                before = self.folds[position] = Tensor(
-                    part.shape, part.dtype, f"{part.name}/before"
-                )
-                now = self.inner.op("Maximum", before, part)
-            shift = finite(self.inner, now)
-            self.running[position] = (now, shift)
+            self.running[position] = self.shared.running.get(position) or self._largest(position)
         return spread(self.inner, self.running[position][1], layout)
 
+    def _largest(self, position: int) -> tuple[Tensor, Tensor]:
+        part = self.loop.template.outputs[position]
+        before = Tensor(part.shape, part.dtype, f"{part.name}/before")
+        self.folds[position] = before
+        now = self.inner.op("Maximum", before, part)
+        return now, finite(self.inner, now)
+
     def fading(self, shift: Shift, axes: Axes, dtype: str) -> Tensor:
-        """exp(m before - m), for sums of the chunks before; 0 where there were none."""
+        """exp(m before - m), for sums of the chunks before: 0 where these were minus infinity."""
         w, before = self.inner, self.folds[shift.largest]
-        _, after = self.running[shift.largest]
-        gap = w.op("Sub", cast(w, finite(w, before), dtype), cast(w, after, dtype))
-        none = w.op("Equal", before, w.const(-np.inf, before.dtype))
-        fading = w.op("SelectV2", none, w.const(0, dtype), w.op("Exp", gap))
-        return spread(w, spread(w, fading, shift.layout), axes)
+        key = shift.largest, dtype
+        made = self.fadings.get(key) or self.shared.fadings.get(key)
+        if made is None:
+            _, after = self.running[shift.largest]
+            below = w.op("LessEqual", before, w.const(largest_finite(before.dtype), before.dtype))
+            start = w.op("SelectV2", below, before, w.const(0, before.dtype))
+            made = w.op("Exp", w.op("Sub", cast(w, start, dtype), cast(w, after, dtype)))
+        self.fadings[key] = made
+        return spread(w, spread(w, made, shift.layout), axes)
+
+    def share(self) -> None:
+        """Let merges that follow use what the body now has."""
+        self.shared.running.update(self.running)
+        self.shared.fadings.update(self.fadings)
+        self.shared.precise.update(self.precise)

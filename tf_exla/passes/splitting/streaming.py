@@ -28,7 +28,7 @@ from tf_exla.passes.lowering import Writer
 from tf_exla.passes.splitting.factors import Axes, Factor, Scaled, Shift, cast, finite, spread
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.remake import makers, postponed, remade
-from tf_exla.passes.splitting.streamed import Streamed
+from tf_exla.passes.splitting.streamed import Shared, Streamed
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def stream(index: Index, loops: Sequence[Loop]) -> Streams | None:
     while first < len(left):
         stages = (loop for loop in loops if loop.stage >= left[first].stage)
         completed = _downstream(index, [tensor for loop in stages for tensor in loop.outputs])
-        inside: dict[Tensor, Tensor] = {}
+        inside = Shared()
         second = first + 1
         while second < len(left):
             streamed = Streamed(index.ops, left[first], left[second], completed, inside)
@@ -81,6 +81,7 @@ def _merged(
         loop, nodes = _with_sums(streamed, sums, precise)
     except ValueError:  # the op set cannot make a node that this needs
         return None
+    streamed.share()
     return loop, hosts, nodes
 
 
