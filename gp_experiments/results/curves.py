@@ -82,6 +82,8 @@ def figure(title: str, label: str, key: str, records: Sequence[Record], path: Pa
     for axes, what in ((peaks, "measured peak [MB]"), (times, "time of a call [s]")):
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.minorticks_off()
         axes.set_xlabel(label)
         axes.set_ylabel(what)
         axes.grid(alpha=0.3)

@@ -80,7 +80,7 @@ def figures(records: Sequence[Record], folder: Path) -> list[Path]:
                 if rate is not None:
                     points.append((rate, place))
                 elif record["status"] in ("oom", "killed"):
-                    axes.text(0.01, place, f"{TITLES[arm]} {NO_MEMORY}", va="center", fontsize=8,
+                    axes.text(1.01, place, f"{TITLES[arm]} {NO_MEMORY}", va="center", fontsize=8,
                               color=f"C{number}", transform=axes.get_yaxis_transform())  # fmt: skip
         xs, ys = [x for x, _ in points], [y for _, y in points]
         axes.plot(xs, ys, "ox^sD"[number], color=f"C{number}", label=TITLES[arm])

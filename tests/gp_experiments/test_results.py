@@ -1,0 +1,89 @@
+"""Tables and pictures from records: what ended without memory, means, the values of the paper."""
+
+from pathlib import Path
+from typing import Any
+
+from gp_experiments.records import Record, Records, config_key
+from gp_experiments.results import knn, sgpr
+from gp_experiments.results.command import read, replaced, tables
+
+
+def record(experiment: str, config: dict[str, Any], status: str, **result: Any) -> Record:
+    return {
+        "key": config_key(experiment, config), "experiment": experiment, "config": config,
+        "label": "a label", "status": status, "result": result, "steps": [], "error": "",
+        "machine": {"cores": 2, "processor": "a processor"}, "versions": {"tensorflow": "2.21.0"},
+        "commit": "abc",
+    }  # fmt: skip
+
+
+def training(arm: str, num: int, seed: int, status: str = "done", **result: Any) -> Record:
+    config = {
+        "dataset": "3droad", "limit": "1GB", "num_inducing": num, "seed": seed, "arm": arm,
+        "iterations": 9,
+    }  # fmt: skip
+    return record("sgpr", config, status, **result)
+
+
+TRAININGS = [
+    training("stock", 1000, 1, "oom", projected_stock=5 * 10**9),
+    training("stock", 1000, 2, "killed", projected_stock=5 * 10**9),
+    training("limit", 1000, 1, rmse=0.25, nlpd=-0.1, evaluation_seconds=2.0,
+             projected=9 * 10**8, measured=8 * 10**8, projected_stock=5 * 10**9),
+    training("limit", 1000, 2, rmse=0.35, nlpd=-0.3, evaluation_seconds=4.0),
+]  # fmt: skip
+
+
+def test_sgpr_table() -> None:
+    (table,) = sgpr.tables(TRAININGS)
+    (row,) = table.rows
+    assert dict(zip(table.header[:4], row[:4], strict=True)) == {
+        "M": "1,000", "stock RMSE": "∅", "NLPD": "∅", "evaluation": "∅",
+    }  # fmt: skip
+    assert row[4:7] == ["0.300 ± 0.071", "-0.200 ± 0.141", "3 s ± 1.41 s"]
+    assert row[7:10] == ["5.00 GB", "900 MB", "800 MB"]
+    assert row[10:] == ["0.285", "-0.173"]  # the paper's
+    assert "seed 1, 2" in table.caption
+    lines = table.markdown().splitlines()
+    assert {line.count("|") for line in lines[2:]} == {len(row) + 1}
+
+
+def test_sgpr_pictures(tmp_path: Path) -> None:
+    paths = sgpr.figures(TRAININGS, tmp_path)
+    assert [path.name for path in paths] == [
+        "sgpr-3droad-inducing.png", "sgpr-3droad-training.png",
+    ]  # fmt: skip
+    assert all(path.stat().st_size > 10_000 for path in paths)
+
+
+def test_queries_per_second() -> None:
+    def search(arm: str, status: str, **result: Any) -> Record:
+        config = {"vectors": "mnist", "distance": "L2", "arm": arm, "limit": "1GB", "k": 10}
+        return record("knn", config, status, **result)
+
+    sizes = {"n": 60_000, "d": 784, "m": 10_000}
+    found = [
+        search("stock", "oom", **sizes),
+        search("limit", "done", **sizes, call_seconds=[5.0, 4.0, 9.0]),
+        search("sklearn", "timeout"),
+    ]
+    (table,) = knn.tables(found)
+    assert table.rows[0][:5] == ["mnist L2", "60,000, 784, 10,000", "∅", "2,000", "timeout"]
+
+
+def test_the_last_record_of_a_run_counts(tmp_path: Path) -> None:
+    records = Records(tmp_path / "a" / "records.jsonl")
+    records.append(training("limit", 10, 1, "failed"))
+    records.append(training("limit", 10, 1, rmse=0.5))
+    records.append(record("of somebody else", {}, "done"))
+    found = read(tmp_path)
+    assert list(found) == ["sgpr"]
+    assert [r["result"] for r in found["sgpr"]] == [{"rmse": 0.5}]
+    assert "On 2 cores of a processor, TensorFlow 2.21.0; commit abc." in tables("sgpr", TRAININGS)
+
+
+def test_a_page_keeps_what_is_written_by_hand() -> None:
+    page = "# A\n<!-- knn -->\nold\n<!-- end -->\nread\n<!-- cg -->\nkept\n<!-- end -->\n"
+    once = replaced(page, {"knn": "new"})
+    assert once == "# A\n<!-- knn -->\n\nnew\n<!-- end -->\nread\n<!-- cg -->\nkept\n<!-- end -->\n"
+    assert replaced(once, {"knn": "new"}) == once
