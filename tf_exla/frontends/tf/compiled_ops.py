@@ -7,6 +7,8 @@ and 3 times as fast, and what `_slower` names down to a fifteenth.
 
 from __future__ import annotations
 
+import math
+
 from tf_exla.frontends.tf.rule_builders import words
 from tf_exla.graph import Node
 from tf_exla.op_set import Compiles
@@ -77,6 +79,10 @@ def _slower(node: Node) -> bool:
     if any(tensor.dtype in _ROUNDED or tensor.dtype.startswith("complex") for tensor in tensors):
         return True
     dtype = node.outputs[0].dtype
+    if node.op.startswith("BatchMatMul"):
+        return math.prod(node.output.dims[:-2]) > 1  # 0.6: one product after the other
+    if node.op in ("Softmax", "LogSoftmax"):
+        return True  # 0.7
     if node.op in ("Sin", "Cos"):
         return dtype == "float32"  # 0.2
     if node.op in _REDUCTIONS and dtype == "float64":

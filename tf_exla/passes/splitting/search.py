@@ -20,7 +20,7 @@ from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.pairs import pair_graphs
 from tf_exla.passes.splitting.region import Refusal, grow
 from tf_exla.passes.splitting.stages import Stages, arrange, rewrite, unrepeatable
-from tf_exla.passes.splitting.tiles import tile_at_peak, tile_long_rows
+from tf_exla.passes.splitting.tiles import FEW_MATRICES, tile_at_peak, tile_for_speed
 
 MAX_STEPS = 24
 SEEDS = 3
@@ -63,19 +63,22 @@ def split(
     def split_body(body: Graph, budget: int) -> Graph:
         return split(projector, body, budget, options, depth + 1).graph
 
+    def tile(graph: Graph) -> Graph | None:
+        return tile_at_peak(projector, graph, budget, options, depth, split_body)
+
     for _ in range(MAX_STEPS):
         graph = fit_loops(projector, graph, budget, options)
         peak = projector.working_set(graph)
         over = _over_threshold(graph, options)
         if peak <= budget and not over:
-            graph = tile_long_rows(projector, graph, budget, options, depth, split_body)
+            graph = tile_for_speed(projector, graph, budget, options, depth, split_body)
             break
-        found = list(_candidates(projector, graph, budget, options, over, refusals))
+        found = list(_candidates(projector, graph, budget, options, over, refusals, tile))
         best = _choose(found, budget, peak, bool(over))
         if best is not None:
             graph = _keep(projector, best, budget, options).graph
             continue
-        inner = tile_at_peak(projector, graph, budget, options, depth, split_body)
+        inner = tile(graph)
         if inner is None:
             inner = _descend(projector, graph, budget, options, depth, refusals)
         if inner is None:
@@ -120,6 +123,7 @@ def _candidates(
     options: Options,
     over: list[Tensor],
     refusals: Refusals,
+    tile: Callable[[Graph], Graph | None],
 ) -> Iterator[_Candidate]:
     index = Index(graph, projector.ops)
     tried: set[object] = set()
@@ -141,11 +145,25 @@ def _candidates(
                 if again is not None:
                     refusals[again.tensor, again.axis, again.node] = again
                     continue
-                yield _evaluate(projector, index, stages, is_large, budget, options)
+                made = _evaluate(projector, index, stages, is_large, budget, options)
+                if made.peak > budget and region.extent <= FEW_MATRICES:
+                    made = _tiled(projector, made, tile)
+                yield made
     if options.uses("symmetry"):
         for pair in pair_graphs(projector, index, seeds, budget, options):
             peak, seconds = projector.working_set(pair), graph_seconds(projector.ops, pair)
             yield _Candidate(pair, peak, seconds, 0, index, None, _larger_than(0, None))
+
+
+def _tiled(
+    projector: Projector, one: _Candidate, tile: Callable[[Graph], Graph | None]
+) -> _Candidate:
+    """Split the matrices of a batch as well, where one of them is too large."""
+    graph = tile(one.graph)
+    if graph is None:
+        return one
+    peak, seconds = projector.working_set(graph), graph_seconds(projector.ops, graph)
+    return dataclasses.replace(one, graph=graph, peak=peak, seconds=seconds)
 
 
 def _larger_than(small: int, seed: Tensor | None) -> Callable[[Tensor], bool]:

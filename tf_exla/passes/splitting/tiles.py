@@ -1,8 +1,9 @@
 """Tiles: a loop in a loop, where one index of the axis is too much, or too much for the cache.
 
 A chunk of few long rows is slow: each iteration reads all columns again for little work, and there
-are many iterations. So rows that are long beside the cache are split along another axis as well,
-where the estimate says that it is faster.
+are many iterations. So is a chunk of a few rows of each of many matrices. So where rows are long
+beside the cache, or where an iteration reads much that is not its own, more of them are taken and
+split along another axis as well, if the estimate says that it is faster.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from tf_exla.passes.splitting.resize import resize_loop
 MAX_DEPTH = 2
 FEW_ROWS = 32
 """Chunks of fewer rows are worth a trial of tiles."""
-TILE_ROWS = (128, 1024)
+MUCH = 2
+FEW_MATRICES = 256
+"""An axis of so few indices is one of a batch: its matrices are worked on one by one."""
+TILE_ROWS = (128, 256, 512, 1024)
 """Rows of a tile to try."""
 
 
@@ -39,7 +43,8 @@ def tile_at_peak(
     if not isinstance(loop, Loop) or has_loops(loop) or depth + 1 >= MAX_DEPTH:
         return None
     step = projection.steps[projection.peak_step]
-    rows = max(1, min(64, fastest_chunk(loop, options) * 64))
+    few = loop.extent <= FEW_MATRICES
+    rows = 1 if few else max(1, min(64, fastest_chunk(loop, options) * 64))
     room = _room(projector, graph, projection.peak_step, budget)
     tiled = _tiled(projector, loop, rows, room, split)
     if projector.temporary(tiled) >= step.temporary:
@@ -47,19 +52,19 @@ def tile_at_peak(
     return _replaced(graph, loop, tiled)
 
 
-def tile_long_rows(
+def tile_for_speed(
     projector: Projector, graph: Graph, budget: int, options: Options, depth: int, split: Split
 ) -> Graph:
-    """Split the bodies of loops over few long rows, where that is faster and holds the budget."""
+    """Split the bodies of loops along another axis, where that is faster and holds the budget."""
     if depth + 1 >= MAX_DEPTH:
         return graph
     for position, node in enumerate(graph.nodes):
         if not isinstance(node, Loop) or has_loops(node):
             continue
-        if fastest_chunk(node, options) >= FEW_ROWS or node.extent < FEW_ROWS:
+        if node.extent < FEW_ROWS or not (_rows_are_long(node, options) or _reads_much(node)):
             continue
         best, least = graph, node_seconds(projector.ops, node)
-        room = min(_room(projector, graph, position, budget), options.body_bytes)
+        room = min(_room(projector, graph, position, budget), 2 * options.body_bytes)
         for rows in TILE_ROWS:
             tiled = _tiled(projector, node, rows, room, split)
             seconds = node_seconds(projector.ops, tiled)
@@ -68,6 +73,17 @@ def tile_long_rows(
                 best, least = made, seconds
         graph = best
     return graph
+
+
+def _rows_are_long(loop: Loop, options: Options) -> bool:
+    return fastest_chunk(loop, options) < FEW_ROWS
+
+
+def _reads_much(loop: Loop) -> bool:
+    """Return whether what an iteration reads whole is large beside what it makes."""
+    own = max((t.nbytes for node in loop.body.nodes for t in node.outputs), default=0)
+    pairs = zip(loop.body.inputs, loop.slots, strict=True)
+    return sum(tensor.nbytes for tensor, slot in pairs if slot is None) > own // MUCH
 
 
 def _tiled(projector: Projector, loop: Loop, rows: int, room: int, split: Split) -> Loop:
