@@ -82,8 +82,8 @@ def _rows_are_long(loop: Loop, options: Options) -> bool:
 def _reads_much(loop: Loop) -> bool:
     """Return whether what an iteration reads whole is large beside what it makes."""
     own = max((t.nbytes for node in loop.body.nodes for t in node.outputs), default=0)
-    pairs = zip(loop.body.inputs, loop.slots, strict=True)
-    return sum(tensor.nbytes for tensor, slot in pairs if slot is None) > own // MUCH
+    sliced = frozenset(loop.sliced(loop.body))
+    return sum(t.nbytes for t in loop.body.inputs if t not in sliced) > own // MUCH
 
 
 def _tiled(projector: Projector, loop: Loop, rows: int, room: int, split: Split) -> Loop:
