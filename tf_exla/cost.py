@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from tf_exla.graph import Graph, Loop, Node, Tensor, consumers, item_bytes
 from tf_exla.op_set import OpSet
-from tf_exla.top_k import top_k_seconds
+from tf_exla.top_k import merge_seconds, top_k_seconds
 
 BYTE = 1e-10  # reading or writing main memory
 CACHED_BYTE = 3e-11  # the same in a chunk that stays in cache
@@ -37,6 +37,10 @@ def node_seconds(ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1) 
         full += sum(
             LAUNCH + chunk.nbytes * (BYTE + CACHED_BYTE) for chunk in node.sliced(node.body)
         )
+        merged = [
+            t for t, r in zip(node.outputs, node.results, strict=True) if r.combine == "top_k"
+        ]
+        full += sum(merge_seconds(values.dims) for values in merged[::2])
         rest = graph_seconds(ops, node.remainder, CACHED_BYTE) if node.remainder else 0.0
         return node.runs * full + rest
     if node.op == "Compiled":

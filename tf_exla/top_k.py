@@ -15,6 +15,10 @@ from tf_exla.graph import Node
 
 ELEMENT = 2e-9
 """Seconds that the kernel takes for one element; rows are shared out between two cores."""
+KEPT = 2.5e-7
+"""Seconds that it takes beside, for each of the k of a row: the heap and its sorting."""
+GATHERED = 1e-7
+"""Seconds to gather a group."""
 MAXIMUM = 1e-10
 """Seconds of one element of a maximum over groups."""
 COPY = 3e-10
@@ -34,13 +38,19 @@ class Groups:
     def seconds(self, rows: int, k: int) -> float:
         """Estimate the time of a top-k by way of these groups."""
         whole = self.size * self.count
-        each = whole * (MAXIMUM + (COPY if self.tail else 0.0))
-        looked_at = self.count + k * self.size + self.tail
-        return FIXED + rows * each + _kernel_seconds(rows, looked_at)
+        each = whole * (MAXIMUM + (COPY if self.tail else 0.0)) + k * GATHERED
+        kernels = (
+            kernel_seconds(rows, self.count, k),
+            kernel_seconds(rows, k, k),  # the groups in order
+            kernel_seconds(rows, k * self.size + self.tail, k),
+        )
+        return FIXED + rows * each + sum(kernels)
 
 
-def _kernel_seconds(rows: int, n: int) -> float:
-    return rows * n * ELEMENT / min(max(rows, 1), 2)
+def kernel_seconds(rows: int, n: int, k: int) -> float:
+    """Estimate one run of the kernel itself."""
+    kept = k * KEPT if k > 1 else 0.0
+    return rows * (n * ELEMENT + kept) / min(max(rows, 1), 2)
 
 
 def find_groups(shape: Sequence[int], k: int) -> Groups | None:
@@ -58,7 +68,7 @@ def find_groups(shape: Sequence[int], k: int) -> Groups | None:
     choices += [Groups(size, n // size, n % size) for size in {best, *sizes[:1]} if size > 1]
     fitting = [one for one in choices if one.count > k]
     found = min(fitting, key=lambda one: one.seconds(rows, k), default=None)
-    if found is None or found.seconds(rows, k) >= _kernel_seconds(rows, n):
+    if found is None or found.seconds(rows, k) >= kernel_seconds(rows, n, k):
         return None
     return found
 
@@ -68,4 +78,13 @@ def top_k_seconds(node: Node) -> float:
     shape, k = node.inputs[0].dims, node.outputs[0].dims[-1]
     rows = math.prod(shape[:-1])
     groups = find_groups(shape, k)
-    return _kernel_seconds(rows, shape[-1]) if groups is None else groups.seconds(rows, k)
+    if groups is None:
+        return kernel_seconds(rows, shape[-1], k)
+    return groups.seconds(rows, k)
+
+
+def merge_seconds(shape: Sequence[int]) -> float:
+    """Estimate the time to merge the top k of one chunk with those of the chunks before."""
+    *batch, k = shape
+    rows = math.prod(batch)
+    return kernel_seconds(rows, 2 * k, k) + rows * k * GATHERED
