@@ -24,6 +24,7 @@ from tf_exla.passes.rewriting import (
     chosen,
     rewrite_graph,
 )
+from tf_exla.passes.rewriting.families import SYMMETRY
 from tf_exla.passes.sinking import sink
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.region import Refusal
@@ -56,8 +57,11 @@ def optimize_graph(
     check_graph(graph)
     cleaned = _checked("clean", clean(graph, ops), graph)
     _check_bounded(projector, cleaned, function)
-    if options.uses("symmetry"):
-        cleaned = _checked("mirror", clean(mirror(cleaned, ops), ops), graph)
+    mirrored: tuple[Application, ...] = ()
+    if options.uses(SYMMETRY):
+        merged = mirror(cleaned, ops)
+        mirrored = merged.applications
+        cleaned = _checked("mirror", clean(merged.graph, ops), graph)
     rules = chosen(options.rewrites)
     held = resident_bytes(cleaned) if resident is None else resident
     rewritten = rewrite_graph(cleaned, ops, rules, limit - held)
@@ -82,7 +86,7 @@ def optimize_graph(
         projection_before=projector.project(graph),
         refusals=within.splitting.refusals,
         seconds=time.perf_counter() - started,
-        applications=within.applications,
+        applications=(*mirrored, *within.applications),
     )
 
 

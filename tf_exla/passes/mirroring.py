@@ -14,6 +14,8 @@ import numpy as np
 
 from tf_exla.graph import Graph, Node, Tensor, const, with_subgraphs
 from tf_exla.op_set import OpSet
+from tf_exla.passes.rewriting.families import SYMMETRY
+from tf_exla.passes.rewriting.rewrite import Application, Rewritten
 from tf_exla.passes.splitting.forms import Form, Forms
 from tf_exla.passes.splitting.index import Index
 
@@ -23,9 +25,20 @@ LEAST = 64
 Key = tuple[Form, tuple[int, ...], str]
 
 
-def mirror(graph: Graph, ops: OpSet) -> Graph:
-    """Merge nodes that make or read square tensors, where their results have the same form."""
-    nodes = tuple(with_subgraphs(node, lambda sub: mirror(sub, ops)) for node in graph.nodes)
+def mirror(graph: Graph, ops: OpSet) -> Rewritten:
+    """sᵀ = s, sᵀ v = s v, sums of columns = sums of rows, of a symmetric s
+
+    Nodes that make or read square tensors are merged where their results have the same form.
+    """
+    applications: list[Application] = []
+    return Rewritten(_mirror(graph, ops, applications), tuple(applications), ())
+
+
+def _mirror(graph: Graph, ops: OpSet, applications: list[Application]) -> Graph:
+    def inside(sub: Graph) -> Graph:
+        return _mirror(sub, ops, applications)
+
+    nodes = tuple(with_subgraphs(node, inside) for node in graph.nodes)
     if any(new is not old for new, old in zip(nodes, graph.nodes, strict=True)):
         graph = graph.replace(nodes=nodes)
     forms = Forms(Index(graph, ops))
@@ -50,11 +63,29 @@ def mirror(graph: Graph, ops: OpSet) -> Graph:
             merged.append(node)
             continue
         merged += made
+        applications.append(_application(old, made, ops))
         stands_for[tensor] = made[-1].output if made else twin
     if not stands_for:
         return graph
     outputs = tuple(stands_for.get(tensor, tensor) for tensor in graph.outputs)
     return graph.replace(nodes=tuple(merged), outputs=outputs)
+
+
+def _application(node: Node, made: list[Node], ops: OpSet) -> Application:
+    identity = (mirror.__doc__ or "").splitlines()[0]
+    moved = sum(tensor.nbytes for tensor in (*node.inputs, *node.outputs))
+    again = sum(tensor.nbytes for each in made for tensor in (*each.inputs, *each.outputs))
+    return Application(
+        SYMMETRY,
+        "mirror",
+        identity,
+        node.name,
+        node.source,
+        ops.flops(node),
+        0,
+        moved,
+        again if made and not ops.aliases(made[-1]) else 0,
+    )
 
 
 def _is_square(node: Node) -> bool:

@@ -20,7 +20,7 @@ from tf_exla.passes.rewriting import (
 from tf_exla.passes.rewriting.rewrite import GraphRewrite, Rewrite
 
 SYMMETRY = "symmetry"
-"""No rewrite of nodes: whether splitting may compute symmetric tensors by their lower half."""
+"""No rewrite of single nodes: `passes/mirroring.py`, and pairs of chunks in the splitting."""
 
 FAMILIES: Mapping[str, tuple[Rewrite | GraphRewrite, ...]] = {
     cleanup.FAMILY: (*cleanup.REWRITES, *einsum.REWRITES),
