@@ -37,7 +37,6 @@ def _arms(records: Sequence[Record]) -> list[str]:
 def tables(records: Sequence[Record]) -> list[Table]:
     """Return queries per second of each arm, and peaks."""
     arms = _arms(records)
-    limits = ", ".join(distinct(choose(records, arm=LIMIT), "limit"))
     rows = []
     for vectors in distinct(records, "vectors"):
         for distance in distinct(choose(records, vectors=vectors), "distance"):
@@ -47,16 +46,16 @@ def tables(records: Sequence[Record]) -> list[Table]:
                 rates = [rate for r in choose(own, arm=arm) if (rate := _rate(r)) is not None]
                 row.append(f"{max(rates):,.0f}" if rates else ended(choose(own, arm=arm)))
             row += [
+                ", ".join(distinct(choose(own, arm=STOCK), "limit")),
                 cell(own[:1], "projected_stock", memory),
+                ", ".join(distinct(choose(own, arm=LIMIT), "limit")),
                 cell(choose(own, arm=LIMIT), "projected", memory),
                 cell(choose(own, arm=LIMIT), "measured", memory),
             ]
             rows.append(row)
     header = ["", "n, d, queries", *(TITLES[arm] for arm in arms)]
-    header += ["stock projected", "projected", "measured"]
-    caption = (
-        f"Queries per second, k = {records[0]['config']['k']}, float32; tf_exla's limit {limits}"
-    )
+    header += ["stock held to", "projected", "tf_exla's limit", "projected", "measured"]
+    caption = f"Queries per second, k = {records[0]['config']['k']}, float32"
     return [Table(caption, header, rows)]
 
 
