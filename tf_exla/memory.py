@@ -25,7 +25,7 @@ CHAIN_BYTES = 4096
 """Nodes that touch a tensor of at least so many bytes are run in the order of the plan."""
 
 RUNTIME_BYTES = 1 << 20
-"""What a call allocates beside tensors: the executor's state, thread-local buffers."""
+"""What a call allocates beside tensors: the executor's state, thread-local buffers; XLA as much."""
 
 NODE_BYTES = 128
 """What the executor keeps for each node while a graph runs."""
@@ -94,7 +94,8 @@ class Projector:
 
     def working_set(self, graph: Graph) -> int:
         """Return the largest working set of a whole program, with the runtime's own share."""
-        overhead = RUNTIME_BYTES + NODE_BYTES * _node_count(graph)
+        runtimes = 2 if any(node.op == "Compiled" for node in walk(graph)) else 1
+        overhead = runtimes * RUNTIME_BYTES + NODE_BYTES * _node_count(graph)
         return self.project(graph).working_set + overhead
 
     def temporary(self, node: Node) -> int:
@@ -118,16 +119,13 @@ class Projector:
         return self.project_body(loop, body).working_set
 
     def _cluster_temporary(self, node: Node) -> int:
-        """XLA's buffers beside the results.
+        """XLA's buffers beside the results, a quarter more allowed for.
 
-        Its buffer assignment decides: most intermediate results are fused away, but triangular
-        solves and products work on copies. Measured on SGPR it needs up to 1.05 times what the
-        executor would; a quarter more is allowed for. And its order decides: what several nodes
-        read may all be alive at once.
+        The executor's order says nothing: XLA orders nodes for concurrency, so that whatever is not
+        fused or overwritten may be alive together.
         """
-        ((_, graph),) = node.subgraphs
-        inner = max(self.project(graph).working_set * 5 // 4, self._not_fused(graph))
-        return max(0, inner - sum(tensor.nbytes for tensor in node.outputs))
+        bytes_ = max(_cluster_bytes(self.ops, sub) for _, sub in node.subgraphs)
+        return max(0, bytes_ * 5 // 4 - sum(tensor.nbytes for tensor in node.outputs))
 
     def _not_fused(self, graph: Graph) -> int:
         hidden = fused(self.ops, graph)
@@ -138,6 +136,37 @@ class Projector:
             for tensor in node.outputs
             if tensor not in hidden
         )
+
+
+def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
+    """Return the bytes of all results of a cluster that XLA neither fuses nor overwrites.
+
+    A pointwise result that one pointwise node reads is fused into it. A pointwise node overwrites
+    an operand that nobody else reads.
+    """
+    readers = consumers(graph)
+    outputs = frozenset(graph.outputs)
+    pointwise = {node: bool(ops.forwards(node)) for node in graph.nodes}
+    own: set[Tensor] = set()  # buffers that one node reads, at most: it may overwrite them
+    total = 0
+    for node in graph.nodes:
+        if node.op == "Const":
+            continue
+        total += ops.scratch(node)
+        for tensor in node.outputs:
+            read = readers.get(tensor, ())
+            once = len(read) <= 1 and tensor not in outputs
+            if once and pointwise[node] and read and pointwise[read[0][0]]:
+                # What the fused nodes may overwrite passes to the last of them.
+                own.update([tensor] if any(t in own for t in node.inputs) else [])
+                continue
+            reused = pointwise[node] and any(
+                operand in own and operand.nbytes == tensor.nbytes for operand in node.inputs
+            )
+            total += 0 if reused else tensor.nbytes
+            if once:
+                own.add(tensor)
+    return total
 
 
 def carried_bytes(node: Node) -> int:

@@ -6,8 +6,7 @@ with the run as its sub-graph; what XLA cannot compile stays between clusters. U
 a cluster is made only where XLA's code is known not to be slower, and where `CALLS` calls of the
 program save the time that it takes to compile.
 
-Memory: XLA's buffers for a cluster are at most those of the executor, a quarter more allowed for
-(`memory.py`).
+Memory: XLA orders a cluster's nodes as it likes; `memory.py` counts all that is not fused.
 """
 
 from __future__ import annotations
