@@ -88,6 +88,12 @@ SYMMETRIC: dict[str, Function] = {
     "both ways": lambda x, y: tf.matmul(x, y, transpose_b=True) + tf.matmul(y, x, transpose_b=True),
     "equal": lambda x, y: tf.cast(tf.equal(squares(x), squares(x)[None, :, 0]), x.dtype),
     "einsum": lambda x, y: tf.einsum("ik,jk->ij", x, x),
+    "unrolled": lambda x, y: tf.add_n(
+        [
+            tf.abs(tf.slice(x, [0, k], [-1, 1]) - tf.slice(tf.transpose(x), [k, 0], [1, -1]))
+            for k in range(3)
+        ]
+    ),
     "constant": lambda x, y: tf.fill([x.shape[0], x.shape[0]], x[0, 0]),
 }
 ASYMMETRIC: dict[str, Function] = {
@@ -118,6 +124,10 @@ ASYMMETRIC: dict[str, Function] = {
     "concatenated apart": lambda x, y: tf.matmul(
         tf.concat([x, y], 1), tf.concat([x, x], 1), transpose_b=True
     ),
+    "other columns": lambda x, y: tf.slice(x, [0, 0], [-1, 1])
+    * tf.slice(tf.transpose(x), [1, 0], [1, -1]),
+    "column of a part": lambda x, y: tf.slice(tf.slice(x, [0, 1], [-1, 2]), [0, 0], [-1, 1])
+    * tf.slice(tf.transpose(x), [0, 0], [1, -1]),
     "select": lambda x, y: tf.where(squares(x) > 1.0, squares(x), tf.transpose(squares(x))),
 }  # fmt: skip
 

@@ -21,7 +21,11 @@ from tf_exla.op_set import NoRule
 from tf_exla.passes.splitting.index import Index
 
 Labels = tuple[int | None, ...]
-"""A letter for each axis of a tensor; None for an axis of size one, where there is no choice."""
+"""A letter for each axis of a tensor; None for an axis of size one, where there is no choice.
+
+The negative number -1 - k stands for the index k itself: the form of `x[p, 0]` is that of any slice
+that takes it.
+"""
 
 DEEPEST = 100
 """Nodes on one path that a form looks through; what is behind is a leaf."""
@@ -182,6 +186,8 @@ class Forms:
             return None
         if node.op == "ConcatV2":
             return self._concat(node, labels)
+        if node.op == "Slice":
+            return self._slice(node, labels)
         rule = self.index.rule(node)
         if isinstance(rule, NoRule):
             return None
@@ -263,6 +269,8 @@ class Forms:
             return self._product([difference, difference])
         if signed and op == "RealDiv":
             return self._product([forms[0], self._function("1/", forms[1:])])
+        if signed and op in ("Inv", "Reciprocal"):
+            return self._function("1/", forms)
         if signed and op in _EVEN:
             return self._function(op, [Form(1, forms[0].key)])
         if signed and op in _ODD:
@@ -271,6 +279,25 @@ class Forms:
         if op in _COMMUTE:
             return self._function((op, _attrs(node)), sorted(forms))
         return self._function((op, _attrs(node)), forms)
+
+    def _slice(self, node: Node, labels: Labels) -> Form | None:
+        """Read a slice whose axes are whole or one index long."""
+        begin = node.inputs[1].value
+        if begin is None:
+            return None
+        found: list[int | None] = []
+        for first, label, part, full in zip(
+            begin.ravel().tolist(), labels, node.output.dims, node.inputs[0].dims, strict=True
+        ):
+            if part == full:
+                found.append(label)
+            elif part == 1:
+                found.append(-1 - int(first))
+            elif label is not None and label < 0:
+                found.append(label - int(first))
+            else:
+                return None
+        return self.of(node.inputs[0], found)
 
     def _concat(self, node: Node, labels: Labels) -> Form | None:
         where = node.inputs[-1].value
