@@ -391,6 +391,8 @@ KERNELS: dict[str, Callable[[], Any]] = {
 def test_kernels(name: str) -> None:
     """The numbers of GPflow's kernels, at tiles of some size and by the public API."""
     kernel = KERNELS[name]()
+    # On the diagonal it has acos(1), which makes of one unit in the last place its square root.
+    tolerance = 1e-8 if name == "ArcCosine" else 1e-12
     x, v = random(301, 3), random(301, 2)
 
     def fn(x: tf.Tensor, v: tf.Tensor) -> Any:
@@ -405,8 +407,8 @@ def test_kernels(name: str) -> None:
     assert saving(index, region, forms) > 0.2
     want = stock(x, v).numpy()
     scale = np.abs(want).max()
-    np.testing.assert_allclose(optimized(x, v), want, rtol=0, atol=1e-12 * scale)
-    check_pairs(fn, (x, v), 64)
+    np.testing.assert_allclose(optimized(x, v), want, rtol=0, atol=tolerance * scale)
+    check_pairs(fn, (x, v), 64, tolerance=tolerance)
 
 
 def kernel_product(n: int, limit: str, symmetry: bool, jit_compile: bool) -> dict[str, Any]:
