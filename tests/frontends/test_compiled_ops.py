@@ -119,3 +119,13 @@ def test_a_product_of_vectors_and_a_sum_of_rows_have_forms_that_fuse() -> None:
     got = run(cluster(forms, [a, b], [total.output, outer.output]), [x, y])
     np.testing.assert_allclose(got[1], x * y, rtol=1e-15)
     np.testing.assert_allclose(got[0], (x * y).sum(0), rtol=1e-13)
+
+
+def test_long_sums_of_float32_stay_with_tensorflow() -> None:
+    """XLA adds one number after the other, and loses digits that pairwise sums keep."""
+    axes = const(np.array([1], np.int32), "axes")
+    for size, dtype, expected in ((100, "float32", "well"), (200_000, "float32", "")):
+        x = Tensor((4, size), dtype, "x")
+        total = OPS.make("Sum", (x, axes.output), {"keep_dims": False}, "total")
+        assert total is not None
+        assert OPS.compiles(total) == expected
