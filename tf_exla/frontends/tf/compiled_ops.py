@@ -42,7 +42,7 @@ EXTREMES = frozenset(words("ClipByValue Max Maximum Min Minimum Relu6 Relu6Grad"
 # With integers TensorFlow raises an error for a division by zero, XLA does not.
 CHECKED = frozenset(words("Div FloorDiv FloorMod Mod Pow RealDiv"))
 
-# XLA adds float32 one after the other, TensorFlow pairwise: ten times the error for 200,000 numbers.
+# XLA adds float32 one by one, TensorFlow pairwise: for 200,000 numbers ten times the error.
 LONGEST_SUM = 1 << 14
 _SUMS = frozenset(words("Mean Prod Sum"))
 _REDUCTIONS = frozenset(words("Max Mean Min Prod Sum"))
