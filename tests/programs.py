@@ -336,7 +336,7 @@ def gpflow_loss(build: Build, n: int, x_dims: int = 2) -> Callable[[], Made]:
     return make
 
 
-def gpflow_predict(build: Build, n: int, method: str) -> Callable[[], Made]:
+def gpflow_predict(build: Build, n: int, method: str, **options: bool) -> Callable[[], Made]:
     def make() -> Made:
         import gpflow
 
@@ -346,7 +346,7 @@ def gpflow_predict(build: Build, n: int, method: str) -> Callable[[], Made]:
         model, _ = build(gpflow, X[:400], Y[:400])
         if method == "predict_log_density":
             return lambda x, y: model.predict_log_density((x, y)), (tf.constant(X), tf.constant(Y))
-        return getattr(model, method), (tf.constant(X),)
+        return lambda x: getattr(model, method)(x, **options), (tf.constant(X),)
 
     return make
 
@@ -456,12 +456,20 @@ GPFLOW_CASES: Sequence[Case] = (
     Case("GPR loss and gradients", gpflow_loss(gpr, 1200), 1.2),
     Case("GPR predict_f", gpflow_predict(gpr, 20_011, "predict_f"), 8),
     Case("SGPR predict_y", gpflow_predict(sgpr, 50_021, "predict_y")),
+    Case("SGPR predict_f, full covariance",
+         gpflow_predict(sgpr, 1201, "predict_f", full_cov=True), 1.5),
     Case("SVGP predict_log_density",
          gpflow_predict(svgp("StudentT"), 30_011, "predict_log_density")),
 )  # fmt: skip
 
+# Minutes, and gigabytes for what is compared with.
+LARGE_CASES: Sequence[Case] = (
+    Case("SGPR predict_y at a million points", gpflow_predict(sgpr, 1_000_000, "predict_y"), 5),
+    Case("SVGP predict_log_density at a million points",
+         gpflow_predict(svgp("Gaussian"), 1_000_000, "predict_log_density"), 5),
+)  # fmt: skip
 
-ALL = {case.name: case for case in (*CASES, *GPFLOW_CASES)}
+ALL = {case.name: case for case in (*CASES, *GPFLOW_CASES, *LARGE_CASES)}
 
 
 if __name__ == "__main__":

@@ -12,10 +12,14 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from found_programs import FOUND_CASES
 from fresh_process import run_fresh
-from programs import ALL, Case
+from programs import ALL as OWN
+from programs import LARGE_CASES, Case
 
 import tf_exla
+
+ALL = {**OWN, **{case.name: case for case in FOUND_CASES}}
 
 
 def check_cases(names: list[str], repeat: int = 0) -> list[dict[str, Any]]:
@@ -137,7 +141,12 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--table", type=Path)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args(arguments)
-    chosen = [name for name in ALL if not options.names or any(n in name for n in options.names)]
+    large = {case.name for case in LARGE_CASES}
+    chosen = [
+        name
+        for name in ALL
+        if any(part in name for part in options.names) or (not options.names and name not in large)
+    ]
     if options.table is not None:
         write_table(options.table, chosen)
     else:

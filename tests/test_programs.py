@@ -6,24 +6,37 @@ what the program needs on its own (less where a matrix must exist whole, as a Ch
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from found_programs import FOUND_CASES
 from fresh_process import run_fresh
-from programs import ALL, CASES, GPFLOW_CASES
-from programs_check import check_cases
+from programs import CASES, GPFLOW_CASES, LARGE_CASES
+from programs_check import ALL, check_cases
 
 SIZE = 14
 BATCHES = [
     [case.name for case in cases[first : first + SIZE]]
-    for cases in (CASES, GPFLOW_CASES)
+    for cases in (CASES, GPFLOW_CASES, FOUND_CASES)
     for first in range(0, len(cases), SIZE)
 ]
 
 
 @pytest.mark.parametrize("names", BATCHES, ids=lambda names: f"{names[0]} to {names[-1]}")
 def test_programs(names: list[str]) -> None:
-    found = run_fresh(check_cases, names)
+    check(names)
+
+
+def check(names: list[str], timeout: float = 300) -> None:
+    found = run_fresh(check_cases, names, timeout=timeout)
     assert [one["name"] for one in found] == names
     for one in found:
         assert one["measured"] <= one["projected"] <= one["limit"], one
         assert one["worst"] <= 1, one
         assert one["loops"] or ALL[one["name"]].rewritten, one
+
+
+@pytest.mark.skipif("TF_EXLA_FULL" not in os.environ, reason="TF_EXLA_FULL=1: several minutes")
+@pytest.mark.parametrize("name", [case.name for case in LARGE_CASES])
+def test_large_programs(name: str) -> None:
+    check([name], timeout=3600)

@@ -29,6 +29,11 @@ def holes(*shape: int) -> Array:
 
 PROGRAMS: dict[str, tuple[Callable[..., tf.Tensor], Array]] = {
     "softmax": (tf.nn.softmax, reals(3, 5, 7)),
+    "cross entropy": (
+        lambda x: tf.nn.sparse_softmax_cross_entropy_with_logits([0, 6, 3], x), reals(3, 7)),
+    "cross entropy, far": (
+        lambda x: tf.nn.sparse_softmax_cross_entropy_with_logits(
+            tf.constant([0, 6, 3], tf.int64), x), 900 * reals(3, 7)),
     "log_softmax": (tf.nn.log_softmax, 900 * reals(5, 7)),
     "mean": (lambda x: tf.reduce_mean(x, [0, 2]), reals(3, 5, 7)),
     "mean of all": (tf.reduce_mean, reals(5, 7)),
@@ -122,3 +127,20 @@ def test_top_k_of_chunks(dtype: str, k: int) -> None:
     assert {result.combine for loop in report.loops for result in loop.results} == {"top_k"}
     for found, expected in zip(optimized(*arguments), function(*arguments), strict=True):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_gradient_of_cross_entropy() -> None:
+    """Its second result; and a label that there is not is no number."""
+    x, labels = tf.constant(reals(4, 7)), tf.constant([2, 0, 6, 9])
+
+    def function(x: tf.Tensor, labels: tf.Tensor) -> list[tf.Tensor]:
+        made = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=labels)
+        return [made.loss, made.backprop]
+
+    concrete = tf.function(function).get_concrete_function(x, labels)
+    graph = lower(capture(concrete).graph, TensorFlowOps(), 0)
+    loss, gradient = restore(graph)([x, labels])
+    expected = function(x[:3], labels[:3])
+    np.testing.assert_allclose(loss[:3], expected[0], rtol=1e-14)
+    np.testing.assert_allclose(gradient[:3], expected[1], rtol=1e-13)
+    assert np.isnan(loss[3])

@@ -41,12 +41,21 @@ def _lowered(node: Node, ops: OpSet, least: int) -> list[Node] | None:
     if max(tensor.nbytes for tensor in tensors) <= least:
         return None
     writer = Writer(node, ops)
-    result = how(writer, node)
-    if result is None or result.dtype != node.output.dtype or result.shape != node.output.shape:
-        return None
-    last = writer.nodes[-1]
-    outputs = tuple(node.output if one is result else one for one in last.outputs)
-    return [*writer.nodes[:-1], dataclasses.replace(last, outputs=outputs)]
+    made = how(writer, node)
+    results = made if isinstance(made, tuple) else (made,)
+    replaced = {}
+    for result, output in zip(results, node.outputs, strict=True):
+        if result is None or (result.dtype, result.shape) != (output.dtype, output.shape):
+            return None
+        replaced[result] = output
+    return [
+        dataclasses.replace(
+            one,
+            inputs=tuple(replaced.get(tensor, tensor) for tensor in one.inputs),
+            outputs=tuple(replaced.get(tensor, tensor) for tensor in one.outputs),
+        )
+        for one in writer.nodes
+    ]
 
 
 class Writer:
@@ -113,6 +122,28 @@ def _log_softmax(w: Writer, node: Node) -> Tensor:
     shifted = _shifted(w, node.inputs[0])
     total = w.op("Sum", w.op("Exp", shifted), w.const([-1]), keep_dims=True)
     return w.op("Sub", shifted, w.op("Log", total))
+
+
+def _sparse_cross_entropy(w: Writer, node: Node) -> tuple[Tensor, Tensor]:
+    """-log softmax(x) at the label, and softmax(x) - one_hot(label)
+
+    The op fails where there is no such label; here the loss is no number then, 0 / 0.
+    """
+    x, labels = node.inputs
+    rows, classes = x.dims
+    bounds = [w.const(value, labels.dtype) for value in (0, classes, 1)]
+    places = w.op("Reshape", w.op("Range", *bounds), w.const([1, classes]))
+    own = w.op("Equal", places, w.op("Reshape", labels, w.const([rows, 1])))
+    last = w.const([-1])
+    largest = w.op("Max", x, last, keep_dims=True)
+    e = w.op("Exp", w.op("Sub", x, largest))
+    total = w.op("Sum", e, last, keep_dims=True)
+    one = w.op("SelectV2", own, w.const(1, x.dtype), w.zeros(x))
+    picked = w.op("Sum", w.op("SelectV2", own, x, w.zeros(x)), last, keep_dims=True)
+    picked = w.op("RealDiv", picked, w.op("Sum", one, last, keep_dims=True))
+    loss = w.op("Sub", w.op("Log", total), w.op("Sub", picked, largest))
+    gradient = w.op("Sub", w.op("RealDiv", e, total), one)
+    return w.op("Reshape", loss, w.const([rows])), gradient
 
 
 def _shifted(w: Writer, x: Tensor) -> Tensor:
@@ -211,7 +242,9 @@ def _diag_part(w: Writer, node: Node) -> Tensor | None:
     return w.op("Sum", kept, w.const([-1]))
 
 
-LOWERINGS: Mapping[str, Callable[[Writer, Node], Tensor | None]] = {
+Lowering = Callable[[Writer, Node], Tensor | tuple[Tensor, ...] | None]
+
+LOWERINGS: Mapping[str, Lowering] = {
     "ArgMax": _arg_reduction("MaxWithPosition"),
     "ArgMin": _arg_reduction("MinWithPosition"),
     "LogSoftmax": _log_softmax,
@@ -224,4 +257,5 @@ LOWERINGS: Mapping[str, Callable[[Writer, Node], Tensor | None]] = {
     "MatrixSetDiagV3": _set_diag,
     "Mean": _mean,
     "Softmax": _softmax,
+    "SparseSoftmaxCrossEntropyWithLogits": _sparse_cross_entropy,
 }

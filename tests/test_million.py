@@ -1,0 +1,75 @@
+"""K(X, X) v at n = 1,000,000 in float64: a matrix of 8 TB that never exists.
+
+It is planned whole and run for a slice of its rows. TF_EXLA_FULL=1 runs all of it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from fresh_process import run_fresh
+from programs import normal, rbf
+
+import tf_exla
+
+N, LIMIT = 1_000_000, 300_000_000
+
+
+def matvec(x: tf.Tensor, data: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(rbf(x, data), v)
+
+
+def run_rows(rows: int) -> dict[str, Any]:
+    """Run the first rows below the limit; compare some of them with NumPy."""
+    data, v = normal(N, 3), normal(N, 1, seed=1)
+    x = data[:rows] if rows < N else data
+    optimized = tf_exla.optimize(matvec, LIMIT)
+    report = optimized.report(x, data, v)
+    measured = int(tf_exla.measured_peak(optimized, x, data, v)) if rows < N else 0
+    found = optimized(x, data, v).numpy()
+    worst = 0.0
+    for row in (0, rows // 2, rows - 1):
+        difference = data.numpy() - x[row].numpy()
+        exact = np.exp(-0.5 * np.square(difference).sum(1)) @ v.numpy()[:, 0]
+        worst = max(worst, abs(float(found[row, 0] - exact)))
+    return {
+        "shape": found.shape,
+        "finite": bool(np.isfinite(found).all()),
+        "projected": report.projected_peak,
+        "measured": measured,
+        "worst": worst,
+    }
+
+
+def test_plan() -> None:
+    """Tiles of both axes, or rows: each of the trillion numbers is made once, in one iteration."""
+    data, v = tf.TensorSpec((N, 3), tf.float64), tf.TensorSpec((N, 1), tf.float64)
+    report = tf_exla.explain(matvec, data, data, v, limit=LIMIT)
+    assert report.projected_peak_before > 8 * N**2
+    assert report.projected_peak <= LIMIT
+    assert report.rewrite_seconds < 30
+    *_, outer = (loop for loop in report.loops if loop.depth == 0)
+    inner = [loop for loop in report.loops if loop.depth == 1]
+    assert outer.extent == N
+    made = outer.chunk * outer.iterations * max((x.chunk * x.iterations for x in inner), default=N)
+    assert N**2 <= made < 1.01 * N**2
+
+
+def test_slice() -> None:
+    found = run_fresh(run_rows, 331)
+    assert found["shape"] == [331, 1]
+    assert found["finite"]
+    assert found["measured"] <= found["projected"] <= LIMIT
+    assert found["worst"] < 1e-6  # sums of a million terms near one
+
+
+@pytest.mark.skipif("TF_EXLA_FULL" not in os.environ, reason="TF_EXLA_FULL=1: about an hour")
+def test_all_of_it() -> None:
+    found = run_fresh(run_rows, N, timeout=6 * 3600)
+    assert found["finite"]
+    assert found["projected"] <= LIMIT
+    assert found["worst"] < 1e-6
