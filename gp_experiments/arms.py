@@ -29,8 +29,8 @@ from gp_experiments.records import plain
 # Freed memory goes back to the system at once, so that the process is as large as its tensors.
 MEMORY_ENVIRONMENT = {
     "TF_ENABLE_ONEDNN_OPTS": "0",
-    "MALLOC_MMAP_THRESHOLD_": "65536",
-    "MALLOC_TRIM_THRESHOLD_": "65536",
+    "MALLOC_MMAP_THRESHOLD_": "16384",
+    "MALLOC_TRIM_THRESHOLD_": "16384",
     # Each further arena reserves 64 MB of addresses, for blocks that are small here.
     "MALLOC_ARENA_MAX": "2",
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ENVIRONMENT = {
-    "MALLOC_MMAP_THRESHOLD_": "65536",  # from this size on, a block is a mapping of its own
+    "MALLOC_MMAP_THRESHOLD_": "16384",  # from this size on, a block is a mapping of its own
     "TF_ENABLE_ONEDNN_OPTS": "0",  # else TensorFlow's CPU allocator is a pool that only grows
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }

@@ -46,8 +46,8 @@ def run_fresh(
         "TF_ENABLE_ONEDNN_OPTS": "0",
         "TF_CPP_MIN_LOG_LEVEL": "3",
         # Every freed block of a tensor's size goes back to the system at once, from the start.
-        "MALLOC_MMAP_THRESHOLD_": "65536",
-        "MALLOC_TRIM_THRESHOLD_": "65536",
+        "MALLOC_MMAP_THRESHOLD_": "16384",
+        "MALLOC_TRIM_THRESHOLD_": "16384",
         "CUDA_VISIBLE_DEVICES": "-1",
         "PYTHONPATH": os.pathsep.join(
             [str(_TESTS.parent), str(_TESTS), os.environ.get("PYTHONPATH", "")]

@@ -19,8 +19,9 @@ _AUTO_SHARE = 0.9
 _SAMPLE_SECONDS = 0.001
 # <malloc.h>: the numbers of glibc's malloc parameters.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-# Blocks from this size on are mapped alone, so that a freed one leaves the process at once.
-_MEASURING_THRESHOLD = 64 * 2**10
+# Blocks from this size on are mapped alone, so that a freed one leaves the process at once. Of
+# smaller ones each thread's heap keeps some that are free: with 64 kB up to 2 MB, measured.
+_MEASURING_THRESHOLD = 16 * 2**10
 # Where glibc's own moving threshold ends up once large blocks were freed.
 _USUAL_THRESHOLD = 32 * 2**20
 
@@ -60,7 +61,7 @@ def measured_peak(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Measured
     of the process's resident set at its high-water mark, with freed blocks returned to the system
     at once. That is right where nothing large ran before: blocks that the heap kept from earlier
     calls come back to life. So measure in a fresh process, or one that was started with
-    MALLOC_MMAP_THRESHOLD_=65536 and MALLOC_TRIM_THRESHOLD_=65536. In a fresh process with
+    MALLOC_MMAP_THRESHOLD_=16384 and MALLOC_TRIM_THRESHOLD_=16384. In a fresh process with
     TF_ENABLE_ONEDNN_OPTS=0 this was within 0.6 MB of memray's heap
     peak for single kernels (pointwise, reductions, copies, 50 to 400 MB) and sequential loops.
     Memory that a kernel allocates and never touches is not in it (packing buffers of products, for

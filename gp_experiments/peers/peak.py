@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 FREED_BLOCKS_LEAVE = {
-    "MALLOC_MMAP_THRESHOLD_": "65536",
-    "MALLOC_TRIM_THRESHOLD_": "65536",
+    "MALLOC_MMAP_THRESHOLD_": "16384",
+    "MALLOC_TRIM_THRESHOLD_": "16384",
     "TF_ENABLE_ONEDNN_OPTS": "0",
 }
 
