@@ -75,6 +75,20 @@ def _pairs(offset: float, gap: float) -> Inputs:
     return make
 
 
+def _sparse(dimensions: int) -> Inputs:
+    """Return L, B⁻¹, L⁻¹ Kuf and vectors of a sparse Gaussian process with a jitter of 1e-6."""
+
+    def make(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+        x, y = (rng.standard_normal((count, dimensions)) for count in (60, 400))
+        cholesky = np.linalg.cholesky(np.exp(-0.5 * _naive(x, x)) + 1e-6 * np.eye(60))
+        a = np.linalg.solve(cholesky, np.exp(-0.5 * _naive(x, y)) / 0.3)
+        inner = np.linalg.inv(a @ a.T + np.eye(60))
+        e = rng.standard_normal((400, 1))
+        return cholesky, inner, a, inner @ (a @ e), e
+
+    return make
+
+
 INPUTS: dict[str, Inputs] = {
     "points around the origin": lambda rng: (
         rng.standard_normal((100, 3)),
@@ -107,6 +121,8 @@ INPUTS: dict[str, Inputs] = {
         (g := rng.standard_normal((40, 40))) - g.T + 1e-5 * rng.standard_normal((40, 40)),
         rng.standard_normal((40, 300)),
     ),
+    "a kernel in 1 dimension": _sparse(1),
+    "a kernel in 3 dimensions": _sparse(3),
 }  # fmt: skip
 
 
@@ -235,6 +251,32 @@ SCALINGS = (
     ),
 )
 CASES += SCALINGS
+
+
+def _solved(matrix: Any, right: Any) -> Any:
+    """Solve matrixᵀ x = right, matrix a lower triangle."""
+    if not isinstance(matrix, np.ndarray):
+        return tf.linalg.triangular_solve(matrix, right, adjoint=True)
+    x = np.array(right)
+    for row in reversed(range(len(x))):
+        x[row] = (right[row] - matrix[row + 1 :, row] @ x[row + 1 :]) / matrix[row, row]
+    return x
+
+
+SOLVES = (
+    *(
+        _same("solves", what, inputs, program)
+        for inputs in ("a kernel in 1 dimension", "a kernel in 3 dimensions")
+        for what, program in (
+            ("l⁻ᵀ (s a + b eᵀ)", lambda k, s, a, b, e: _solved(k, s @ a + b @ _t(e))),
+            (
+                "(l⁻ᵀ (s a + b eᵀ)) aᵀ",
+                lambda k, s, a, b, e: _solved(k, s @ a + b @ _t(e)) @ _t(a),
+            ),
+        )
+    ),
+)  # fmt: skip
+CASES += SOLVES
 
 
 def rows() -> Iterator[Row]:

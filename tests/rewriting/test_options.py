@@ -38,7 +38,7 @@ def test_each_family_is_switched_by_name() -> None:
 
 
 def test_only_what_loses_no_accuracy_is_on() -> None:
-    assert {name for name in FAMILIES if not DEFAULTS[name]} == {"naive-distance"}
+    assert {name for name in FAMILIES if not DEFAULTS[name]} == {"naive-distance", "solves"}
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,13 @@ def _values(tensor: Tensor) -> list[int]:
     return [int(value) for value in np.ravel(tensor.value)]
 
 
+def _solved(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    (*batch, rows, again), (*other, inner, columns) = inputs[0].dims, inputs[1].dims
+    if not rows == again == inner:
+        raise ValueError(f"{inputs[0]} and {inputs[1]} are no system")
+    return (*np.broadcast_shapes(tuple(batch), tuple(other)), rows, columns)
+
+
 def _reduced(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     dims = inputs[0].dims
     axes = {axis % len(dims) for axis in _values(inputs[1])}
@@ -166,6 +173,7 @@ MAKERS: Mapping[str, Maker] = {
     "MatrixDiagPartV3": Maker(_diagonal, {"align": "RIGHT_LEFT"}),
     "MatrixDiagV3": Maker(_dense, {"align": "RIGHT_LEFT"}),
     "MatrixSetDiagV3": Maker(_same, {"align": "RIGHT_LEFT"}),
+    "MatrixTriangularSolve": Maker(_solved, {"lower": True, "adjoint": False}),
     "Max": _REDUCE,
     "Maximum": Maker(_broadcast),
     "Min": _REDUCE,

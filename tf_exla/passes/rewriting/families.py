@@ -15,6 +15,7 @@ from tf_exla.passes.rewriting import (
     rank_one,
     scaling,
     small_axes,
+    solves,
     sums,
 )
 from tf_exla.passes.rewriting.rewrite import GraphRewrite, Rewrite
@@ -29,13 +30,17 @@ FAMILIES: Mapping[str, tuple[Rewrite | GraphRewrite, ...]] = {
     sums.FAMILY: sums.REWRITES,
     rank_one.FAMILY: rank_one.REWRITES,
     chains.FAMILY: chains.REWRITES,
+    solves.FAMILY: solves.REWRITES,
     scaling.FAMILY: scaling.REWRITES,
     one_pass.FAMILY: one_pass.REWRITES,
     small_axes.FAMILY: small_axes.REWRITES,
     SYMMETRY: (),
 }
 
-DEFAULTS: Mapping[str, bool] = {name: name != distance.FAMILY for name in FAMILIES}
+INACCURATE = frozenset({distance.FAMILY, solves.FAMILY})
+"""Families with a measured error above four times the original's, on hard inputs."""
+
+DEFAULTS: Mapping[str, bool] = {name: name not in INACCURATE for name in FAMILIES}
 """Which families are on unless the user says otherwise: all that lose no accuracy."""
 
 
