@@ -12,7 +12,7 @@ TABLE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 
 def test_errors_are_those_of_the_original() -> None:
     found = list(rows())
-    assert {row.case.family for row in found} == set(FAMILIES)
+    assert {row.case.family for row in found} == {name for name, rules in FAMILIES.items() if rules}
     worse = [row for row in found if row.ratio > MOST]
     assert {row.case.family for row in worse} == {"naive-distance", "solves"}, worse
     assert not any(DEFAULTS[row.case.family] for row in worse)
