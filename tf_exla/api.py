@@ -49,10 +49,11 @@ def optimize(
 
     `fn`: a Python function or a `tf.function`; without it, a decorator. `limit`: bytes, a string
     such as "500MB", or "auto": TF_EXLA_LIMIT where it is set, else 90 % of what the device has free
-    when a plan is made. `jit_compile`: XLA compiles the bodies of loops. `tensor_size_threshold`:
-    every tensor above it is split where it can be, whatever the limit; `tensor_split_size`: no
-    chunk is larger; both default to the flags in TF_EXLA_FLAGS. `rewrites`: families of rewrites to
-    switch, as {"chains": False}; True or False for all of them.
+    when a plan is made. `jit_compile`: whether XLA compiles the bodies of loops; None: where it is
+    known to be faster, on a CPU; what it leaves to TensorFlow the report names.
+    `tensor_size_threshold`: every tensor above it is split where it can be, whatever the limit;
+    `tensor_split_size`: no chunk is larger; both default to the flags in TF_EXLA_FLAGS. `rewrites`:
+    families of rewrites to switch, as {"chains": False}; True or False for all of them.
 
     Calls raise `MemoryLimitError` at tracing where no plan holds the limit. Raises ValueError or
     TypeError for what is no limit.

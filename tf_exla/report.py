@@ -13,6 +13,7 @@ from tf_exla.cost import graph_flops
 from tf_exla.graph import Graph, Loop, Node, Tensor, producers, walk
 from tf_exla.memory import Projector, largest_tensors
 from tf_exla.op_set import OpSet
+from tf_exla.passes.compiling import uncompiled
 from tf_exla.passes.rewriting import Application
 from tf_exla.passes.splitting.region import Refusal as RegionRefusal
 from tf_exla.plan import Plan
@@ -205,7 +206,7 @@ def make_report(
         largest=_largest(plan),
         loops=tuple(_loops(plan, ops)),
         refusals=_refusals(plan.refusals, plan.graph),
-        notes=(*notes, *_unknown_shapes(plan.graph)),
+        notes=(*notes, *_unknown_shapes(plan.graph), *_compiled(plan.graph, ops)),
         timeline_before=_timeline(plan, before=True),
         timeline=_timeline(plan, before=False),
         rewrite_seconds=plan.seconds,
@@ -335,6 +336,16 @@ def _refusals(found: Sequence[RegionRefusal], graph: Graph) -> tuple[Refusal, ..
         )
         for one in ranked
     )
+
+
+def _compiled(graph: Graph, ops: OpSet) -> list[str]:
+    """Say what XLA compiles, and which ops of the loops it does not."""
+    clusters = sum(1 for node in walk(graph) if node.op == "Compiled")
+    if not clusters:
+        return []
+    left = ", ".join(f"{op} ({count})" for op, count in sorted(uncompiled(graph, ops).items()))
+    rest = f"; it leaves to TensorFlow: {left}" if left else ""
+    return [f"XLA compiles parts of the bodies of loops, {clusters} in all{rest}"]
 
 
 def _unknown_shapes(graph: Graph) -> list[str]:
