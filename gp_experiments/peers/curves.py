@@ -140,7 +140,7 @@ def by_nodes(curves: Curves, say: Say) -> Iterator[dict[str, Any]]:
             yield {**record, **json.loads(done.stdout.splitlines()[-1])}
 
 
-ROWS, WIDTH = 2_000, 8
+ROWS, WIDTH = 4_000, 8
 PER_LAYER = 9  # nodes of a layer and its gradient
 
 
@@ -166,7 +166,7 @@ def synthetic(nodes: int) -> tuple[Callable[..., Any], Sequence[Any]]:
 def tool_times(kind: str, nodes: int) -> dict[str, Any]:
     """Return the seconds of the tool's parts for one synthetic graph.
 
-    "fits": the limit is far above the peak. "split": it is a fifth of the working set.
+    "fits": the limit is far above the peak. "split": it is half of the peak.
     """
     import tensorflow as tf
 
@@ -178,7 +178,7 @@ def tool_times(kind: str, nodes: int) -> dict[str, Any]:
     tracing = time.perf_counter() - start
     limit = "1TB"
     if kind == "split":
-        limit = str(tf_exla.explain(function, *arguments, limit="1TB").projected_peak_before // 5)
+        limit = str(tf_exla.explain(function, *arguments, limit="1TB").projected_peak_before // 2)
         limit += "B"
     optimized = tf_exla.optimize(function, limit)
     start = time.perf_counter()

@@ -65,9 +65,10 @@ def plot_curves(path: Path, records: Sequence[dict[str, Any]]) -> None:
     """Draw the curves of `curves.py`: time against limit, against N, and of the tool by nodes."""
     figure = Figure(figsize=(13, 4), layout="constrained")
     limit_axes, size_axes, node_axes = figure.subplots(1, 3)
-    _limits(limit_axes, [one for one in records if one["curve"] == "limit"])
-    _sizes(size_axes, [one for one in records if one["curve"] == "size"])
-    _nodes(node_axes, [one for one in records if one["curve"] == "nodes"])
+    run = [one for one in records if not one.get("failed")]
+    _limits(limit_axes, [one for one in run if one["curve"] == "limit"])
+    _sizes(size_axes, [one for one in run if one["curve"] == "size"])
+    _nodes(node_axes, [one for one in run if one["curve"] == "nodes"])
     for axes in (limit_axes, size_axes, node_axes):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.3)
@@ -93,7 +94,7 @@ def _limits(axes: Axes, records: Sequence[dict[str, Any]]) -> None:
 def _sizes(axes: Axes, records: Sequence[dict[str, Any]]) -> None:
     memory = axes.twinx()
     for name in ("tf_exla", "stock"):
-        own = [one for one in records if one["contender"] == name and one.get("seconds")]
+        own = [one for one in records if one["contender"] == name]
         n = [one["n"] for one in own]
         axes.plot(n, [median(one["seconds"]) for one in own], "o-", color=COLOURS[name], label=name)
         held = [one for one in own if one.get("peak") is not None]
@@ -110,7 +111,7 @@ def _sizes(axes: Axes, records: Sequence[dict[str, Any]]) -> None:
 def _nodes(axes: Axes, records: Sequence[dict[str, Any]]) -> None:
     styles = {"passes": "-", "capture and restore": "--", "tracing, as tf.function's": ":"}
     for kind, colour in (("fits", "#1f77b4"), ("split", "#d62728")):
-        own = [one for one in records if one["kind"] == kind and not one.get("failed")]
+        own = [one for one in records if one["kind"] == kind]
         for part, style in styles.items():
             axes.plot(
                 [one["nodes"] for one in own], [one["parts"][part] for one in own],
