@@ -144,8 +144,8 @@ def _show(console: Console, case: Case, found: Sequence[Record]) -> None:
     own = [one for one in found if one.get("case", {}).get("name") == case.name]
     rates = next(one["rates"] for one in found if RATES in one["config"])
     console.print(table.rich_table(case, own))
-    for line in table.remarks(case, own, rates):
-        console.print(f"  {line}")
+    for line in (*table.notes(own), *table.remarks(case, own, rates)):
+        console.print(f"  {line}", soft_wrap=True)
 
 
 def _curves(add: Any, console: Console, rounds: Rounds, quick: bool) -> None:

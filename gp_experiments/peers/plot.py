@@ -9,6 +9,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from gp_experiments.peers.cases import Case
 
@@ -87,6 +88,9 @@ def _limits(axes: Axes, records: Sequence[dict[str, Any]]) -> None:
         axes.axhline(median(one["seconds"]), color=COLOURS["stock"], label="stock")
     axes.set(xlabel="limit, % of the stock peak", ylabel="seconds of one call", xscale="log")
     axes.set_ylim(bottom=0)
+    axes.set_xticks([100 * one["share"] for one in ours])
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_locator(NullLocator())
     axes.set_title("Time against limit: SGPR", fontsize=10)
     axes.legend()
 
@@ -104,6 +108,10 @@ def _sizes(axes: Axes, records: Sequence[dict[str, Any]]) -> None:
         )  # fmt: skip
     axes.set(xlabel="N", ylabel="seconds of one call (circles)", xscale="log", yscale="log")
     memory.set(ylabel="peak, MB (squares)", yscale="log")
+    axes.set_xticks(sorted({one["n"] for one in records}))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.tick_params(axis="x", labelsize=7)
     axes.set_title("Time and peak against N: SGPR", fontsize=10)
     axes.legend()
 

@@ -105,11 +105,16 @@ def bound_line(case: Case, records: Sequence[dict[str, Any]], rates: Rates) -> s
 def rich_table(case: Case, records: Sequence[dict[str, Any]]) -> Table:
     """Return the table of one case for a terminal."""
     table = Table(title=title(case), title_justify="left")
-    for name in HEADER:
-        table.add_column(name, justify="left" if name in ("contender", "note") else "right")
+    for name in HEADER[:-1]:
+        table.add_column(name, justify="left" if name == "contender" else "right", no_wrap=True)
     for row in rows(records):
-        table.add_row(*row)
+        table.add_row(*row[:-1])
     return table
+
+
+def notes(records: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the notes of the rows, which are too long for a terminal's table."""
+    return [f"{row[0]}: {row[-1]}" for row in rows(records) if row[-1]]
 
 
 def markdown(cases: Sequence[Case], records: Sequence[dict[str, Any]], rates: Rates | None) -> str:

@@ -22,7 +22,7 @@ from gp_experiments.peers.command import peers
 from gp_experiments.peers.contenders import CONTENDERS, NAMED, Contender
 from gp_experiments.peers.data import arguments, compare, reference
 from gp_experiments.peers.interleave import Worker, WorkerError, batches, in_turns
-from gp_experiments.peers.plot import plot_cases
+from gp_experiments.peers.plot import plot_cases, plot_curves
 from gp_experiments.peers.stopwatch import Lap, lap
 
 # Expanded squares and sums in another order; SGPR's central differences are good to nine digits,
@@ -189,6 +189,23 @@ def test_picture(tmp_path: Any) -> None:
     case = CASES[0]
     plot_cases(tmp_path / "peers.png", [case], [record(case, "stock", [2.0], 5.0)])
     assert (tmp_path / "peers.png").stat().st_size > 5_000
+
+
+def test_curves_leave_out_what_failed(tmp_path: Any) -> None:
+    laps = {"seconds": [0.2, 0.3]}
+    parts = {"tracing, as tf.function's": 0.1, "passes": 0.2, "capture and restore": 0.1}
+    failed = {"failed": "MemoryLimitError"}
+    records = [
+        {"curve": "limit", "contender": "tf_exla", "share": 0.05, **failed},
+        {"curve": "limit", "contender": "tf_exla", "share": 0.5, **laps},
+        {"curve": "limit", "contender": "stock", **laps},
+        {"curve": "size", "contender": "tf_exla", "n": 10, "peak": 5, "data_bytes": 2, **laps},
+        {"curve": "size", "contender": "stock", "n": 10, **failed},
+        {"curve": "nodes", "kind": "fits", "nodes": 90, "parts": parts},
+        {"curve": "nodes", "kind": "split", **failed},
+    ]
+    plot_curves(tmp_path / "curves.png", records)
+    assert (tmp_path / "curves.png").stat().st_size > 5_000
 
 
 def test_bounds_grow_with_the_work() -> None:
