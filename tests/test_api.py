@@ -26,6 +26,7 @@ def test_the_package_exports_exactly_its_api() -> None:
         "MemoryLimitError",
         "MemoryReport",
         "OptimizedFunction",
+        "UnboundedMemoryError",
         "explain",
         "measured_peak",
         "optimize",

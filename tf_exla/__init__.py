@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tf_exla.api import OptimizedFunction, explain, optimize
-    from tf_exla.errors import MemoryLimitError
+    from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
     from tf_exla.measure import measured_peak
     from tf_exla.report import MemoryReport
 
