@@ -15,7 +15,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from tf_exla.cost import CACHED_BYTE, compile_seconds, compiled_seconds, node_seconds
-from tf_exla.graph import Graph, Loop, Node, Tensor, consumers
+from tf_exla.graph import Graph, Loop, Node, Tensor, consumers, with_subgraphs
 from tf_exla.op_set import OpSet
 from tf_exla.passes.fusing import fusible
 
@@ -36,12 +36,9 @@ def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 
 
 def _compile_node(node: Node, ops: OpSet, forced: bool, runs: float) -> Node:
     if not isinstance(node, Loop):
-        if node.op == "Compiled" or not node.subgraphs:
+        if node.op == "Compiled":
             return node
-        subs = {key: compile_loops(sub, ops, forced, runs) for key, sub in node.subgraphs}
-        if all(subs[key] is sub for key, sub in node.subgraphs):
-            return node
-        return dataclasses.replace(node, attrs={**node.attrs, **subs})
+        return with_subgraphs(node, lambda sub: compile_loops(sub, ops, forced, runs))
     full = node.runs
     if any(isinstance(inner, Loop) for inner in node.body.nodes):
         body = compile_loops(node.body, ops, forced, runs * full)

@@ -69,6 +69,14 @@ def _fit_subgraphs(projector: Projector, node: Node, room: int, options: Options
     return dataclasses.replace(node, attrs={**node.attrs, **subs})
 
 
+def room_at(projector: Projector, graph: Graph, position: int, budget: int) -> int:
+    """Return what the budget leaves for the temporary bytes of one node."""
+    projection = projector.project(graph)
+    step = projection.steps[position]
+    overhead = projector.working_set(graph) - projection.working_set
+    return budget - overhead - (step.bytes - step.temporary)
+
+
 def has_loops(loop: Loop) -> bool:
     """Return whether a loop's body is split itself: its chunk is fixed then."""
     return any(isinstance(node, Loop) for node in loop.body.nodes)

@@ -15,7 +15,7 @@ from tf_exla.cost import graph_seconds, node_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor
 from tf_exla.memory import CHAIN_BYTES, Projector, carried_bytes
 from tf_exla.options import Options
-from tf_exla.passes.splitting.chunks import fit_loops
+from tf_exla.passes.splitting.chunks import fit_loops, room_at
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.pairs import pair_graphs
 from tf_exla.passes.splitting.region import Refusal, grow
@@ -256,8 +256,7 @@ def _descend(
     if node is None or isinstance(node, Loop) or not node.subgraphs:
         return None
     step = projection.steps[projection.peak_step]
-    overhead = projector.working_set(graph) - projection.working_set
-    room = budget - overhead - (step.bytes - step.temporary) - carried_bytes(node)
+    room = room_at(projector, graph, projection.peak_step, budget) - carried_bytes(node)
     subs = {}
     for key, sub in node.subgraphs:
         own = projector.working_set(sub) - projector.project(sub).working_set

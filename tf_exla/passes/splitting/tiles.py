@@ -15,7 +15,7 @@ from tf_exla.cost import node_seconds
 from tf_exla.graph import Graph, Loop
 from tf_exla.memory import Projector
 from tf_exla.options import Options
-from tf_exla.passes.splitting.chunks import fastest_chunk, has_loops
+from tf_exla.passes.splitting.chunks import fastest_chunk, has_loops, room_at
 from tf_exla.passes.splitting.resize import resize_loop
 
 MAX_DEPTH = 2
@@ -45,7 +45,7 @@ def tile_at_peak(
     step = projection.steps[projection.peak_step]
     few = loop.extent <= FEW_MATRICES
     rows = 1 if few else max(1, min(64, fastest_chunk(loop, options) * 64))
-    room = _room(projector, graph, projection.peak_step, budget)
+    room = room_at(projector, graph, projection.peak_step, budget)
     tiled = _tiled(projector, loop, rows, room, split)
     if projector.temporary(tiled) >= step.temporary:
         return None
@@ -64,7 +64,7 @@ def tile_for_speed(
         if node.extent < FEW_ROWS or not (_rows_are_long(node, options) or _reads_much(node)):
             continue
         best, least = graph, node_seconds(projector.ops, node)
-        room = min(_room(projector, graph, position, budget), 2 * options.body_bytes)
+        room = min(room_at(projector, graph, position, budget), 2 * options.body_bytes)
         for rows in TILE_ROWS:
             tiled = _tiled(projector, node, rows, room, split)
             seconds = node_seconds(projector.ops, tiled)
@@ -97,14 +97,6 @@ def _tiled(projector: Projector, loop: Loop, rows: int, room: int, split: Split)
     return dataclasses.replace(
         wide, body=tile(wide.body), remainder=None if rest is None else tile(rest)
     )
-
-
-def _room(projector: Projector, graph: Graph, position: int, budget: int) -> int:
-    """Return what the budget leaves for the temporary bytes of one node."""
-    projection = projector.project(graph)
-    step = projection.steps[position]
-    overhead = projector.working_set(graph) - projection.working_set
-    return budget - overhead - (step.bytes - step.temporary)
 
 
 def _replaced(graph: Graph, old: Loop, new: Loop) -> Graph:
