@@ -161,9 +161,9 @@ def _forms(
     makers: tuple[Callable[[], _Form], ...] = (
         lambda: (rewritten.graph, rewritten.applications),
         lambda: (cleaned, ()),
-        lambda: again(sink(rewritten.graph, least)),
-        lambda: again(lower(sink(rewritten.graph, least), projector.ops, least)),
-        lambda: (lower(sink(cleaned, least), projector.ops, least), ()),
+        lambda: again(sink(rewritten.graph, projector.ops, least)),
+        lambda: again(lower(sink(rewritten.graph, projector.ops, least), projector.ops, least)),
+        lambda: (lower(sink(cleaned, projector.ops, least), projector.ops, least), ()),
     )
     for make in makers:
         form = make()

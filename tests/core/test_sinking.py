@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from core.toy import Builder, ToyOps
 from tf_exla.check import check_graph
 from tf_exla.graph import Graph, Node, Tensor, const
 from tf_exla.memory import Projector
+from tf_exla.passes import sinking
 from tf_exla.passes.sinking import sink
 
 N = 300
@@ -50,9 +52,9 @@ def ops_in_body(graph: Graph) -> list[str]:
 
 def test_producers_move_and_later_readers_read_what_went_in() -> None:
     graph, _ = program()
-    sunk = sink(graph, LARGE)
+    sunk = sink(graph, ToyOps(), LARGE)
     check_graph(sunk, graph)
-    assert ops_in_body(sunk) == ["MatMul", "Exp", "MatMul"]
+    assert ops_in_body(sunk) == ["Transpose", "MatMul", "Exp", "MatMul"]
     # The column sums need K once more, outside.
     assert [node.op for node in sunk.nodes] == ["Transpose", "MatMul", "Exp", "While", "Sum"]
     assert sunk.nodes[-1].inputs == sunk.nodes[2].outputs
@@ -60,9 +62,17 @@ def test_producers_move_and_later_readers_read_what_went_in() -> None:
 
 def test_what_stays() -> None:
     for graph in (program(stateful=True)[0], program(reads_in_condition=True)[0]):
-        assert sink(graph, LARGE) is graph
+        assert sink(graph, ToyOps(), LARGE) is graph
     graph, _ = program()
-    assert sink(graph, 10**9) is graph
+    assert sink(graph, ToyOps(), 10**9) is graph
+
+
+def test_small_tensors_move_where_that_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, _ = program()
+    monkeypatch.setattr(sinking, "LIGHT", 0)
+    sunk = sink(graph, ToyOps(), LARGE)
+    check_graph(sunk, graph)
+    assert ops_in_body(sunk) == ["MatMul", "Exp", "MatMul"]
 
 
 def test_what_no_iteration_changes_is_held_once() -> None:

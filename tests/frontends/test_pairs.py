@@ -454,3 +454,19 @@ def test_switched_off() -> None:
     made = run_fresh(kernel_product, 1000, "4MB", False, False)
     assert "by pairs of chunks" not in made["text"]
     assert made["worst"] < 1e-12
+
+
+def test_pairs_in_a_loop_of_the_program() -> None:
+    """A kernel matrix that moves into a While is seen to be symmetric there."""
+    kernel = gpflow.kernels.Matern32()
+
+    def powers(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+        K = kernel(x)
+        return tf.while_loop(
+            lambda i, _: i < 3, lambda i, v: (i + 1, tf.linalg.l2_normalize(K @ v)), (0, v)
+        )[1]
+
+    x, v = random(1500, 3), random(1500, 1)
+    fn = tf_exla.optimize(powers, "5MB")
+    np.testing.assert_allclose(fn(x, v), powers(x, v), rtol=1e-10)
+    assert any("symmetric" in loop.axis for loop in fn.report(x, v).loops)

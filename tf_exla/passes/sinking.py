@@ -2,7 +2,8 @@
 
 `K = kernel(X); while ...: y = K p` holds all of K while the loop runs. With the nodes that produce
 K moved into the body, from X, the body can be split: K is computed again in every iteration, in
-chunks.
+chunks. Small tensors that K is made of move along where that is cheap: the body then shows what K
+is made of, and that it is symmetric.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from collections.abc import Callable
 
 from tf_exla.graph import Graph, Node, Tensor, producers, with_subgraphs
 from tf_exla.memory import passed_on
+from tf_exla.op_set import OpSet
+
+LIGHT = 1 / 100
+"""The part of the work on large tensors that small ones may add to each iteration."""
 
 
-def sink(graph: Graph, least: int) -> Graph:
+def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
     """Move the producers of loop-invariant tensors of more than `least` bytes into Whiles.
 
     Their sources are the program's inputs, results of stateful nodes and of other Whiles, and
-    small tensors. A tensor that the condition reads stays outside.
+    small tensors that take work to make. A tensor that the condition reads stays outside.
     """
     renamed: dict[Tensor, Tensor] = {}
     nodes: list[Node] = []
@@ -28,8 +33,8 @@ def sink(graph: Graph, least: int) -> Graph:
             inputs = tuple(renamed.get(tensor, tensor) for tensor in node.inputs)
             node = dataclasses.replace(node, inputs=inputs)
         if isinstance(node.attrs.get("body"), Graph):
-            node = _sink_into(node, graph, renamed, lambda tensor: tensor.nbytes > least)
-        node = with_subgraphs(node, lambda sub: sink(sub, least))
+            node = _sink_into(node, graph, ops, renamed, lambda tensor: tensor.nbytes > least)
+        node = with_subgraphs(node, lambda sub: sink(sub, ops, least))
         nodes.append(node)
     if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
         return graph
@@ -40,6 +45,7 @@ def sink(graph: Graph, least: int) -> Graph:
 def _sink_into(
     node: Node,
     graph: Graph,
+    ops: OpSet,
     renamed: dict[Tensor, Tensor],
     is_large: Callable[[Tensor], bool],
 ) -> Node:
@@ -58,7 +64,7 @@ def _sink_into(
     ]
     if not sunk:
         return node
-    moved, sources = _producers_of([node.inputs[k] for k in sunk], graph, is_large)
+    moved, sources = _producers_of([node.inputs[k] for k in sunk], graph, ops, is_large)
     # Whoever reads these variables after the loop reads what went into it.
     renamed.update({node.outputs[k]: node.inputs[k] for k in sunk})
     kept = [k for k in range(len(node.inputs)) if k not in sunk]
@@ -102,16 +108,24 @@ def _movable(node: Node) -> bool:
 
 
 def _producers_of(
-    tensors: list[Tensor], before: Graph, is_large: Callable[[Tensor], bool]
+    tensors: list[Tensor], before: Graph, ops: OpSet, is_large: Callable[[Tensor], bool]
 ) -> tuple[list[Node], list[Tensor]]:
     """Return the nodes that make `tensors`, in order, and what these read from outside."""
-    constants = {node.output for node in before.nodes if node.op == "Const"}
     wanted = set(tensors)
     moved: list[Node] = []
+    heavy = light = 0.0
     for node in reversed(before.nodes):
-        if _movable(node) and any(tensor in wanted for tensor in node.outputs):
-            moved.append(node)
-            wanted.update(t for t in node.inputs if t in constants or is_large(t))
+        if not _movable(node) or all(tensor not in wanted for tensor in node.outputs):
+            continue
+        work = ops.flops(node) + sum(tensor.size for tensor in node.outputs)
+        if any(is_large(tensor) for tensor in (*node.inputs, *node.outputs)):
+            heavy += work
+        elif node.op != "Const":
+            if light + work > LIGHT * heavy:
+                continue
+            light += work
+        moved.append(node)
+        wanted.update(node.inputs)
     made = {tensor for node in moved for tensor in node.outputs}
     sources = dict.fromkeys(t for node in reversed(moved) for t in node.inputs if t not in made)
     return moved[::-1], list(sources)
