@@ -6,6 +6,7 @@ They have one large tensor of pairs, or several, between small ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,42 @@ def chamfer() -> Made:
     return function, (normal(2, 801, 3), normal(2, 703, 3, seed=1))
 
 
+def chamfer_gradients() -> Made:
+    """The same by products; github.com/tensorflow/graphics, nn/loss/chamfer_distance.py."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        square = tf.reduce_sum(tf.square(x), -1)[:, None] + tf.reduce_sum(tf.square(y), -1)
+        distances = square - 2 * tf.matmul(x, y, transpose_b=True)
+        nearest = [tf.reduce_mean(tf.reduce_min(distances, axis)) for axis in (0, 1)]
+        return nearest[0] + nearest[1]
+
+    return with_gradients(function), (normal(2003, 3), normal(1901, 3, seed=1))
+
+
+def hausdorff() -> Made:
+    """The Hausdorff distance of two point sets; scipy.spatial.distance.directed_hausdorff."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        distances = tf.norm(x[:, None] - y[None], axis=-1)
+        there, back = (tf.reduce_max(tf.reduce_min(distances, axis)) for axis in (0, 1))
+        return tf.maximum(there, back)
+
+    return with_gradients(function), (normal(1203, 3), normal(1101, 3, seed=1))
+
+
+def point_net() -> Made:
+    """A network of points, and its maximum over all of them; github.com/charlesq34/pointnet."""
+
+    def function(x: tf.Tensor, *weights: tf.Tensor) -> tf.Tensor:
+        for w in weights:
+            x = tf.nn.relu(tf.matmul(x, w))
+        return tf.reduce_sum(tf.square(tf.reduce_max(x, 0)))
+
+    sizes = [3, 64, 64, 128]
+    weights = [0.3 * normal(a, b, seed=a + b) for a, b in pairwise(sizes)]
+    return with_gradients(function), (normal(20_011, 3), *weights)
+
+
 def neighbour_graph() -> Made:
     """Neighbours in a batch of point clouds, and their differences; github.com/WangYueFt/dgcnn."""
 
@@ -179,6 +216,9 @@ FOUND_CASES: Sequence[Case] = (
     Case("hardest triplets", triplets, 10),
     Case("MMD of many bandwidths and gradients", many_bandwidths, 10),
     Case("Chamfer distance", chamfer, 10),
+    Case("Chamfer distance and gradients", chamfer_gradients, 10),
+    Case("Hausdorff distance and gradients", hausdorff, 10),
+    Case("PointNet's maximum and gradients", point_net, 8),
     Case("graph of neighbours", neighbour_graph, 8),
     Case("t-SNE's loss and gradients", embedding, 8),
     Case("style loss", style, 5),

@@ -180,6 +180,8 @@ class Loop(Node):
     holds as many elements as a top_k returns.
     `template`: the body for all indices at once, from which bodies for other chunks are cut;
     `carried`: where its tensors carry the loop's axis.
+    `exact`: the region's loops have one chunk, and their bodies stay as they are cut: numbers that
+    one of them completes are looked for among those that another one computes again.
     `before`: the loop is inside of a loop of the same extent and chunk, and runs over the full
     chunks before that loop's own only; what it concatenates is zero elsewhere.
     """
@@ -199,6 +201,7 @@ class Loop(Node):
     recomputed: tuple[str, ...] = ()  # nodes that an earlier stage computes as well
     recomputed_flops: int = 0  # of these nodes, over all chunks
     axis: str = ""  # the split axis, in words for the report
+    exact: Tensor | None = None  # the same in all loops of the region
 
     @property
     def iterations(self) -> int:

@@ -57,6 +57,9 @@ class OpSet(Protocol):
     def work(self, node: Node) -> Work:
         """Return the kind of the node's operations, which decides how long they take."""
 
+    def repeats(self, node: Node) -> bool:
+        """Return whether the kernel makes the same numbers of the same operands each time."""
+
     def compiles(self, node: Node) -> Compiles:
         """Return how well XLA compiles the node on this device."""
 

@@ -139,6 +139,9 @@ class ToyOps:
     def work(self, node: Node) -> Work:
         return "product" if node.op == "MatMul" else "pointwise"
 
+    def repeats(self, node: Node) -> bool:
+        return True
+
     def compiles(self, node: Node) -> Compiles:
         return "well" if node.op in RULES else ""
 

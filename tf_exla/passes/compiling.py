@@ -39,6 +39,8 @@ def _compile_node(node: Node, ops: OpSet, forced: bool, runs: float) -> Node:
         if node.op == "Compiled":
             return node
         return with_subgraphs(node, lambda sub: compile_loops(sub, ops, forced, runs))
+    if node.exact is not None:
+        return node
     full = node.runs
     if any(isinstance(inner, Loop) for inner in node.body.nodes):
         body = compile_loops(node.body, ops, forced, runs * full)

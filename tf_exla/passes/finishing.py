@@ -94,6 +94,8 @@ def _everywhere(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
 def _inside(node: Node, change: Callable[[Graph], Graph]) -> Node:
     if not isinstance(node, Loop):
         return with_subgraphs(node, change)
+    if node.exact is not None:
+        return node
     body = change(node.body)
     rest = None if node.remainder is None else change(node.remainder)
     if body is node.body and rest is node.remainder:

@@ -20,7 +20,7 @@ from tf_exla.frontends.tf.kernel_memory import (
 from tf_exla.frontends.tf.make import make
 from tf_exla.frontends.tf.op_rules import REASONS, TABLE
 from tf_exla.frontends.tf.resize import resize
-from tf_exla.frontends.tf.rule_builders import Unruled
+from tf_exla.frontends.tf.rule_builders import Unruled, words
 from tf_exla.graph import Node, Shape, Tensor
 from tf_exla.op_set import Compiles, NoRule, Work
 
@@ -99,6 +99,10 @@ class TensorFlowOps:
             return "serial"
         return "product" if node.op in flops.PRODUCTS else "pointwise"
 
+    def repeats(self, node: Node) -> bool:
+        """Return whether the kernel makes the same numbers of the same operands each time."""
+        return node.op not in _ANY_ORDER
+
     def compiles(self, node: Node) -> Compiles:
         """Return how well XLA compiles the node on a CPU."""
         return compiled_ops.compiles(node)
@@ -122,6 +126,15 @@ class TensorFlowOps:
         return make(op, inputs, attrs, name)
 
 
+# On a GPU they add in the order in which threads come.
+_ANY_ORDER = frozenset(
+    words("""
+    BiasAddGrad Conv2DBackpropFilter Conv2DBackpropInput Conv3DBackpropFilterV2
+    Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput
+    MaxPoolGrad MaxPool3DGrad ScatterNd SparseTensorDenseMatMul TensorScatterAdd TensorScatterSub
+    UnsortedSegmentProd UnsortedSegmentSum
+""")
+)
 _VIEWS = frozenset({"Slice", "Split", "SplitV", "StridedSlice", "Unpack"})
 
 

@@ -22,7 +22,8 @@ from tf_exla.passes.rewriting.site import CannotMake
 from tf_exla.passes.rewriting.unrolling import COMBINE, Unroller
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import Region, grow
-from tf_exla.passes.splitting.stages import Stages, arrange, rewrite, unrepeatable
+from tf_exla.passes.splitting.repeating import compared_again
+from tf_exla.passes.splitting.stages import Stages, arrange, rewrite
 
 FAMILY = "small-axes"
 
@@ -154,7 +155,7 @@ def _unrolled(index: Index, stages: Stages) -> tuple[Graph, list[Node]]:
     ops = index.ops
     again = [node for stage in stages.stages for node in stage.recomputed]
     dear = any(ops.flops(node) > CHEAP * max(t.size for t in node.outputs) for node in again)
-    unroller = Unroller(ops, share=dear or unrepeatable(index, stages) is not None)
+    unroller = Unroller(ops, share=dear or bool(compared_again(index, stages)))
     new: list[Node] = []
     nodes: list[Node] = []
     known = set(index.graph.nodes)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from functools import partial
 
-from tf_exla.graph import Graph, Loop, Node
+from tf_exla.graph import Graph, Loop, Node, Tensor
 from tf_exla.memory import Projector, carried_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.options import Options
@@ -55,7 +55,25 @@ def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options)
             new = node
         changed |= new is not node
         fitted.append(new)
-    return graph.replace(nodes=tuple(fitted)) if changed else graph
+    return _same_chunks(projector.ops, graph.replace(nodes=tuple(fitted))) if changed else graph
+
+
+def _same_chunks(ops: OpSet, graph: Graph) -> Graph:
+    """Give the loops of an exact region the smallest of their chunks, all of them."""
+    chunks: dict[Tensor, list[tuple[int, int]]] = {}
+    for node in graph.nodes:
+        if isinstance(node, Loop) and node.exact is not None:
+            chunks.setdefault(node.exact, []).append((node.chunk, node.least))
+    if not chunks:
+        return graph
+
+    def common(node: Node) -> Node:
+        if not isinstance(node, Loop) or node.exact is None:
+            return node
+        sizes, least = zip(*chunks[node.exact], strict=True)
+        return resize_loop(ops, node, max(min(sizes), *least), node.parallel)
+
+    return graph.replace(nodes=tuple(map(common, graph.nodes)))
 
 
 def _fit_subgraphs(projector: Projector, node: Node, room: int, options: Options) -> Node:

@@ -13,7 +13,7 @@ from tf_exla.axis_rule import Axes, AxisRule
 from tf_exla.graph import Node, Tensor
 from tf_exla.op_set import NoRule
 from tf_exla.passes.splitting.index import Index
-from tf_exla.passes.splitting.stages import EQUALITY
+from tf_exla.passes.splitting.repeating import EQUALITY
 
 Pair = tuple[int, int]
 """Two axes of a tensor, in ascending order."""

@@ -19,7 +19,8 @@ from tf_exla.passes.splitting.chunks import fit_loops, room_at
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.pairs import pair_graphs
 from tf_exla.passes.splitting.region import Refusal, grow
-from tf_exla.passes.splitting.stages import Stages, arrange, rewrite, unrepeatable
+from tf_exla.passes.splitting.repeating import compared_again, unrepeatable
+from tf_exla.passes.splitting.stages import Stages, arrange, rewrite
 from tf_exla.passes.splitting.tiles import FEW_MATRICES, tile_at_peak, tile_for_speed
 
 MAX_STEPS = 24
@@ -145,6 +146,7 @@ def _candidates(
                 if again is not None:
                     refusals[again.tensor, again.axis, again.node] = again
                     continue
+                stages = dataclasses.replace(stages, exact=bool(compared_again(index, stages)))
                 made = _evaluate(projector, index, stages, is_large, budget, options)
                 if made.peak > budget and region.extent <= FEW_MATRICES:
                     made = _tiled(projector, made, tile)
@@ -221,6 +223,7 @@ def _keep(projector: Projector, best: _Candidate, budget: int, options: Options)
         if sum(tensor.nbytes for tensor in tensors) > budget:
             return None
         stages = arrange(best.index, region, best.is_large, tensors)
+        stages = dataclasses.replace(stages, exact=bool(compared_again(best.index, stages)))
         made = _evaluate(projector, best.index, stages, best.is_large, budget, options)
         return made if made.peak <= budget else None
 

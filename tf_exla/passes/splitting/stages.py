@@ -16,7 +16,7 @@ from types import MappingProxyType
 from tf_exla.axis_rule import AxisRule
 from tf_exla.graph import PAIRED, Graph, Loop, Node, Result, Slot, Tensor, topological
 from tf_exla.passes.splitting.index import Index
-from tf_exla.passes.splitting.region import Refusal, Region
+from tf_exla.passes.splitting.region import Region
 from tf_exla.passes.splitting.resize import cut
 from tf_exla.passes.splitting.streaming import stream
 
@@ -35,10 +35,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Stages:
-    """All stages of a region, the first first."""
+    """All stages of a region, the first first.
+
+    `exact`: what they compute again must be the same to the last bit.
+    """
 
     region: Region
     stages: tuple[Stage, ...]
+    exact: bool = False
 
     def recomputed_large(self, is_large: Callable[[Tensor], bool]) -> list[Tensor]:
         """Return the large tensors that later stages compute again, the earliest first."""
@@ -49,32 +53,6 @@ class Stages:
                     if tensor in self.region.slots and is_large(tensor):
                         found[tensor] = None
         return list(found)
-
-
-EQUALITY = frozenset({"Equal", "NotEqual"})
-
-
-def unrepeatable(index: Index, stages: Stages) -> Refusal | None:
-    """Refuse a region that tests for equality what it computes again.
-
-    The gradient of a maximum looks for the numbers that are equal to it. A number that is computed
-    again in a chunk of another size may differ in the last place, and would not be found.
-    """
-    region = stages.region
-    for stage in stages.stages:
-        again: set[Tensor] = set()
-        recomputed = set(stage.recomputed)
-        for node in stage.nodes:
-            inside = [tensor for k, tensor in enumerate(node.inputs) if region.inside(node, k)]
-            affected = [tensor for tensor in inside if tensor in again]
-            if node in recomputed or affected:
-                again.update(node.outputs)
-            mixed = affected and len(inside) < len(node.inputs)
-            if node.op in EQUALITY and mixed and affected[0].dtype.startswith(("float", "bfloat")):
-                axis = region.slots[affected[0]].axis
-                reason = "it is compared for equality there, and would be computed again"
-                return Refusal(affected[0], axis, node, reason)
-    return None
 
 
 def arrange(
@@ -164,7 +142,8 @@ def _completed(index: Index, region: Region) -> Iterable[Tensor]:
 def rewrite(index: Index, stages: Stages, chunk: int) -> Iterator[Graph]:
     """Replace the members of a region by one loop per stage; yield it with merged stages, too."""
     region = stages.region
-    loops = [build_loop(index, region, stage, min(chunk, region.extent)) for stage in stages.stages]
+    chunk = min(chunk, region.extent)
+    loops = [build_loop(index, region, stage, chunk, stages.exact) for stage in stages.stages]
     yield _replaced(index, region, loops)
     streams = stream(index, loops)
     if streams is not None:
@@ -186,7 +165,7 @@ def _replaced(index: Index, region: Region, nodes: Sequence[Node]) -> Graph:
     return index.graph.replace(nodes=topological(merged, order.__getitem__))
 
 
-def build_loop(index: Index, region: Region, stage: Stage, chunk: int) -> Loop:
+def build_loop(index: Index, region: Region, stage: Stage, chunk: int, exact: bool = False) -> Loop:
     """Make the loop of one stage."""
     made = {tensor for node in stage.nodes for tensor in node.outputs}
     operands: dict[Operand, Tensor] = {}
@@ -232,6 +211,7 @@ def build_loop(index: Index, region: Region, stage: Stage, chunk: int) -> Loop:
         recomputed=tuple(node.name or node.op for node in stage.recomputed),
         recomputed_flops=sum(map(index.ops.flops, stage.recomputed)),
         axis=f"axis {region.axis} of {region.seed}",
+        exact=region.seed if exact else None,
     )
 
 

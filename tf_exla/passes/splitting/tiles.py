@@ -40,7 +40,7 @@ def tile_at_peak(
     """Split the bodies of the loop at the peak along another axis; None where it is of no use."""
     projection = projector.project(graph)
     loop = projection.peak_node
-    if not isinstance(loop, Loop) or has_loops(loop) or depth + 1 >= MAX_DEPTH:
+    if not isinstance(loop, Loop) or has_loops(loop) or loop.exact or depth + 1 >= MAX_DEPTH:
         return None
     step = projection.steps[projection.peak_step]
     few = loop.extent <= FEW_MATRICES
@@ -59,7 +59,7 @@ def tile_for_speed(
     if depth + 1 >= MAX_DEPTH:
         return graph
     for position, node in enumerate(graph.nodes):
-        if not isinstance(node, Loop) or has_loops(node):
+        if not isinstance(node, Loop) or has_loops(node) or node.exact:
             continue
         if node.extent < FEW_ROWS or not (_rows_are_long(node, options) or _reads_much(node)):
             continue

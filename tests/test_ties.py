@@ -1,0 +1,90 @@
+"""Gradients of maxima and minima: what is the extreme one is found again, ties too."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from programs import l2_naive, normal, square_distance, with_gradients
+from programs_check import difference
+
+import tf_exla
+
+
+def points(count: int, seed: int, dtype: str = "float64") -> tf.Tensor:
+    """Points of which some are there two or three times."""
+    x = normal(count, 3, seed=seed, dtype=dtype)
+    return tf.concat([x, x[: count // 7], x[: count // 9]], 0)
+
+
+def chamfer(distance: Callable[..., Any]) -> Callable[..., Any]:
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        d = distance(x, y)
+        return tf.reduce_sum(tf.reduce_min(d, 1)) + tf.reduce_sum(tf.reduce_min(d, 0))
+
+    return function
+
+
+def hausdorff(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    d = tf.sqrt(tf.maximum(square_distance(x, y), 1e-12))
+    return tf.maximum(
+        tf.reduce_max(tf.reduce_min(d, 1)), tf.reduce_max(tf.reduce_min(d, 0))
+    ) + tf.reduce_max(d)
+
+
+def largest_share(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Keep what is at least the third largest of its column, as sparse attention does."""
+    scores = tf.matmul(y, x, transpose_b=True)
+    least = tf.math.top_k(scores, 3).values[:, -1:]
+    return tf.reduce_sum(tf.where(scores >= least, tf.square(scores), 0))
+
+
+def pooled(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """A network of points, and the maximum over them: zeros of relu are ties."""
+    x = tf.concat([x, 0.9 * x, 1.1 * x, x, 0.8 * x], 0)
+    w = tf.matmul(y[:50], y[50:100], transpose_b=True)
+    h = tf.nn.relu(tf.matmul(x, y[:50], transpose_b=True))
+    return tf.reduce_sum(tf.square(tf.reduce_max(tf.nn.relu(tf.matmul(h, w) - 9.0), 0)))
+
+
+FUNCTIONS = {
+    "chamfer": chamfer(square_distance),
+    "chamfer of differences": chamfer(l2_naive),
+    "hausdorff": hausdorff,
+    "largest share": largest_share,
+    "pooled": pooled,
+}
+
+
+@pytest.mark.parametrize("jit", [None, True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_ties(name: str, dtype: str, jit: bool | None) -> None:
+    """Limits of several sizes give chunks of several, and remainders, with kernels of their own."""
+    stock = tf.function(with_gradients(FUNCTIONS[name]), autograph=False)
+    x, y = points(821, 0, dtype), points(793, 1, dtype)
+    expected = stock(x, y)
+    before = tf_exla.explain(stock, x, y, limit=10**13).projected_peak_before
+    chunks = set()
+    for factor in (1.5, 2, 3) if name == "pooled" else (2, 3, 5):
+        optimized = tf_exla.optimize(stock, int(before / factor), jit_compile=jit)
+        report = optimized.report(x, y)
+        assert report.projected_peak <= before / factor
+        assert report.loops
+        chunks.update(loop.chunk for loop in report.loops)
+        assert difference(expected, optimized(x, y), 1e-9 if dtype == "float64" else 1e-4) <= 1
+    assert len(chunks) > 1
+
+
+def test_repeated_products_are_the_same() -> None:
+    """What the comparison relies on: a kernel gives the same bits for the same shapes."""
+    rng = np.random.default_rng(0)
+    for rows, columns, inner in itertools.product((1, 7, 224), (1, 297, 1400), (3, 64)):
+        for dtype in ("float32", "float64"):
+            a, b = (tf.constant(rng.standard_normal((n, inner)), dtype) for n in (rows, columns))
+            made = {square_distance(a, b).numpy().tobytes() for _ in range(5)}
+            assert len(made) == 1
