@@ -12,6 +12,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
 
@@ -123,7 +124,7 @@ class Node:
         (tensor,) = self.outputs
         return tensor
 
-    @property
+    @cached_property
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
         return tuple((key, value) for key, value in self.attrs.items() if isinstance(value, Graph))
 
@@ -224,7 +225,7 @@ class Loop(Node):
         full = self.extent // self.chunk
         return (full - 1) / 2 if self.before else full
 
-    @property
+    @cached_property
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
         rest = (("remainder", self.remainder),) if self.remainder is not None else ()
         return (("body", self.body), *rest)

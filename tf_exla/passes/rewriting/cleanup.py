@@ -154,9 +154,10 @@ def transposed_operand(site: Site, node: Node) -> Proposals:
     factors = as_product(site, node.output)
     if factors is None:
         return
+    inner = [as_transpose(site, factor.tensor) for factor in factors]
     inner = [
-        as_transpose(site, factor.tensor) if _only_products_read(site, factor.tensor) else None
-        for factor in factors
+        under if under is not None and _only_products_read(site, factor.tensor) else None
+        for under, factor in zip(inner, factors, strict=True)
     ]
     if inner == [None, None]:
         return

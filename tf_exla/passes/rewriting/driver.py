@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 
 from tf_exla.byte_size import format_bytes
-from tf_exla.graph import Graph, Loop, Node, Tensor, topological
+from tf_exla.graph import Graph, Loop, Node, Tensor
 from tf_exla.op_set import OpSet
 from tf_exla.passes.clean import clean
+from tf_exla.passes.rewriting.agenda import Agenda
 from tf_exla.passes.rewriting.rewrite import (
     Application,
     GraphRewrite,
@@ -70,13 +71,12 @@ class _Run:
         for _ in range(SWEEPS):
             before = graph
             site = Site(graph, self.ops, self.keys, self.budget)
-            done: set[Node] = set()
-            while left and (node := _next(site.graph, done)) is not None:
-                done.add(node)
-                changed = self._at(site, node)
-                if changed is not None:
+            agenda = Agenda(site)
+            while left and (node := agenda.next()) is not None:
+                new = self._at(site, node)
+                if new is not None:
                     left -= 1
-                    site = Site(changed, self.ops, self.keys, self.budget)
+                    agenda.add(new)
             graph = site.graph
             if graph is before:
                 break
@@ -96,8 +96,8 @@ class _Run:
             return graph
         return graph.replace(nodes=tuple(nodes))
 
-    def _at(self, site: Site, node: Node) -> Graph | None:
-        """Try the rewrites of one node; return the graph with the first that applies."""
+    def _at(self, site: Site, node: Node) -> list[Node] | None:
+        """Try the rewrites of one node, apply the first that is taken, and return what is new."""
         if node.stateful or isinstance(node, Loop) or len(node.outputs) != 1:
             return None
         for rewrite in self.by_op.get(node.op, ()):
@@ -109,7 +109,7 @@ class _Run:
                         if isinstance(proposal, Refused)
                         else self._judge(site, node, rewrite, proposal)
                     )
-                    if isinstance(verdict, Graph):
+                    if isinstance(verdict, list):
                         return verdict
                     self._refuse(rewrite, node, verdict.reason)
                     site.begin(node)
@@ -122,7 +122,7 @@ class _Run:
 
     def _judge(
         self, site: Site, node: Node, rewrite: Rewrite, proposal: Tensor | Together
-    ) -> Graph | Refused:
+    ) -> list[Node] | Refused:
         together = proposal if isinstance(proposal, Together) else Together({node: proposal})
         for each, new in together.replacements.items():
             old = each.outputs[0]
@@ -154,7 +154,7 @@ class _Run:
                 site.bytes(site.made),
             )
         )
-        return _replace(site, node, together.replacements, gone)
+        return site.replace(together.replacements, gone)
 
 
 def _read(site: Site) -> int:
@@ -164,41 +164,7 @@ def _read(site: Site) -> int:
             t.nbytes
             for node in site.made
             for t in node.inputs
-            if t in site.producer or t in site.graph.inputs
+            if t in site.producer or t in site.inputs
         ),
         default=0,
     )
-
-
-def _next(graph: Graph, done: set[Node]) -> Node | None:
-    """Return the last node not looked at yet: readers come before what they read."""
-    return next((node for node in reversed(graph.nodes) if node not in done), None)
-
-
-def _replace(
-    site: Site, root: Node, replacements: Mapping[Node, Tensor], gone: list[Node]
-) -> Graph:
-    """Let tensors stand for the outputs of nodes; what was made comes where the root was."""
-    stands = {node.outputs[0]: tensor for node, tensor in replacements.items()}
-    dead = set(gone)
-    nodes: list[Node] = []
-    for node in site.graph.nodes:
-        if node is root:
-            nodes += [dataclasses.replace(new, source=root.source) for new in site.made]
-        if node in dead:
-            continue
-        if any(tensor in stands for tensor in node.inputs):
-            inputs = tuple(stands.get(tensor, tensor) for tensor in node.inputs)
-            node = dataclasses.replace(node, inputs=inputs)
-        nodes.append(node)
-    outputs = tuple(stands.get(tensor, tensor) for tensor in site.graph.outputs)
-    return site.graph.replace(nodes=_in_order(nodes), outputs=outputs)
-
-
-def _in_order(nodes: list[Node]) -> tuple[Node, ...]:
-    """Put nodes after what they read, where a replacement reads what came later."""
-    made = {tensor: at for at, node in enumerate(nodes) for tensor in node.outputs}
-    if all(made.get(tensor, -1) < at for at, node in enumerate(nodes) for tensor in node.inputs):
-        return tuple(nodes)
-    position = {node: float(at) for at, node in enumerate(nodes)}
-    return topological(nodes, position.__getitem__)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from tf_exla.cost import BYTE, LAUNCH
 from tf_exla.graph import Node, Tensor
@@ -55,6 +56,8 @@ def one_product(site: Site, node: Node) -> Proposals:
     """[a b, a c, sum(a, 1)] = a [b, c, 1], for all that read a large matrix"""
     for reading in list(_readings(site, node)):
         matrix = reading.matrix
+        if _read_later(site, matrix, node):
+            continue
         others = {
             found.node: found
             for reader, _ in site.readers.get(matrix.tensor, ())
@@ -62,7 +65,7 @@ def one_product(site: Site, node: Node) -> Proposals:
             if found.matrix == matrix
         }
         group = list(others.values())
-        if len(group) < 2 or max(site.position[one.node] for one in group) > site.position[node]:
+        if len(group) < 2:
             continue
         size = matrix.tensor.size
         width = sum(one.count for one in group)
@@ -80,6 +83,15 @@ def one_product(site: Site, node: Node) -> Proposals:
             yield Refused("one of the products waits for the result of another")
             continue
         yield _joined(site, same)
+
+
+def _read_later(site: Site, matrix: Factor, node: Node) -> bool:
+    """Return whether a reading of `matrix` comes after a node: the last one looks at them all."""
+    return any(
+        found.matrix == matrix
+        for reader in site.readers_after(matrix.tensor, node)
+        for found in _readings(site, reader)
+    )
 
 
 def _readings(site: Site, node: Node) -> Iterator[_Reading]:
@@ -107,7 +119,7 @@ def _readings(site: Site, node: Node) -> Iterator[_Reading]:
 def _levels(site: Site, matrix: Tensor, last: Node) -> dict[Tensor, int]:
     """Count the reductions of tensors as large as `matrix` on the way to each tensor."""
     levels: dict[Tensor, int] = {}
-    for node in site.graph.nodes[: site.position[last]]:
+    for node in takewhile(lambda each: each is not last, site.nodes):
         level = max((levels.get(tensor, 0) for tensor in node.inputs), default=0)
         read = max((tensor.size for tensor in node.inputs), default=0)
         made = max((tensor.size for tensor in node.outputs), default=0)

@@ -1,18 +1,29 @@
-"""A graph under rewriting: what patterns ask of it, and the nodes that a replacement makes."""
+"""A graph under rewriting: what patterns ask of it, and the nodes that a replacement makes.
+
+A replacement changes the site in place, around the nodes that it touches: the time grows with what
+changes, not with the graph.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+import dataclasses
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from tf_exla.cost import BYTE, FLOP
-from tf_exla.graph import Graph, Loop, Node, Tensor, const, consumers, producers
+from tf_exla.graph import Graph, Loop, Node, Tensor, const, consumers, producers, topological
 from tf_exla.op_set import OpSet
 from tf_exla.passes.clean import node_key
 
 COMMUTATIVE = frozenset({"AddV2", "Mul", "Maximum", "Minimum"})
+
+
+Place = tuple[int, ...]
+"""Where a node is in the order. What replaces a node at `p` is at `(*p, 0)`, `(*p, 1)`, ..."""
 
 
 class CannotMake(Exception):
@@ -29,21 +40,19 @@ class Site:
         keys: dict[Node, Hashable | None] | None = None,
         budget: int | None = None,
     ) -> None:
-        self.graph = graph
         self.ops = ops
         self.budget = budget  # bytes that results should hold, where that is known
         self.keys = {} if keys is None else keys  # of nodes, shared by the sites of one run
+        self.inputs = frozenset(graph.inputs)
+        self.outputs = Counter(graph.outputs)
         self.producer = producers(graph)
-        self.readers = consumers(graph)
-        self.outputs = frozenset(graph.outputs)
-        self.position = {node: i for i, node in enumerate(graph.nodes)}
-        self.known: dict[Hashable, Node] = {}
+        self.readers = consumers(graph)  # in the order of the nodes
+        self.position: dict[Node, Place] = {node: (i,) for i, node in enumerate(graph.nodes)}
+        self.known: dict[Hashable, list[Node]] = {}  # in the order of the nodes
         for node in graph.nodes:
-            if node not in self.keys:
-                self.keys[node] = node_key(node)
-            key = self.keys[node]
-            if key is not None:
-                self.known.setdefault(key, node)
+            self._know(node)
+        self._graph = graph
+        self._changed = False
         self.absorbed: dict[Tensor, bool] = {}  # known to the rewrites of scalings
         self.root: Node | None = None
         self.made: list[Node] = []
@@ -68,7 +77,27 @@ class Site:
 
     def uses(self, tensor: Tensor) -> int:
         """Return how often a tensor is read, by outputs of the graph too."""
-        return len(self.readers.get(tensor, ())) + self.graph.outputs.count(tensor)
+        return len(self.readers.get(tensor, ())) + self.outputs.get(tensor, 0)
+
+    def readers_after(self, tensor: Tensor, node: Node) -> Iterator[Node]:
+        """Yield the readers of a tensor that come after a node, in order."""
+        readers = self.readers.get(tensor, [])
+        place = self.position[node]
+        first = bisect_right(readers, place, key=lambda reading: self.position[reading[0]])
+        return (readers[at][0] for at in range(first, len(readers)))
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes in order."""
+        return sorted(self.position, key=self.position.__getitem__)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph as it is now; the one that was given where nothing was replaced."""
+        if self._changed:
+            self._graph = self._graph.replace(nodes=tuple(self.nodes))
+            self._changed = False
+        return self._graph
 
     # What a replacement makes.
 
@@ -99,7 +128,7 @@ class Site:
             attrs = keys[0][2] if isinstance(keys[0], tuple) else None
             keys.append((node.op, node.inputs[::-1], attrs))
         for key in keys:
-            twin = self._fresh.get(key) or self.known.get(key)
+            twin = self._fresh.get(key) or next(iter(self.known.get(key, ())), None)
             if twin is None:
                 continue
             if self._comes_early(twin):
@@ -113,7 +142,7 @@ class Site:
         """Return whether a node runs before the root, or can: all that it reads does."""
         assert self.root is not None
         root = self.position[self.root]
-        if self.position.get(twin, -1) < root:
+        if twin not in self.position or self.position[twin] < root:
             return True
         if twin is self.root:
             return False
@@ -147,6 +176,93 @@ class Site:
                 if all(not count(out) for out in maker.outputs):
                     work.append(maker)
         return gone
+
+    # A replacement.
+
+    def replace(self, replacements: Mapping[Node, Tensor], gone: Iterable[Node]) -> list[Node]:
+        """Let tensors stand for the outputs of nodes, without those `gone`; return the new nodes.
+
+        What was made comes where the root was. Where that is before something that it reads, or
+        after a reader of another node, all nodes are put in order.
+        """
+        root = self.root
+        assert root is not None
+        place = self.position[root]
+        stands = {node.outputs[0]: tensor for node, tensor in replacements.items()}
+        for node in gone:
+            self._remove(node)
+        new: list[Node] = []
+        for count, made in enumerate(self.made):
+            node = dataclasses.replace(made, source=root.source)
+            self._insert(node, (*place, count))
+            new.append(node)
+        old = {reader: None for tensor in stands for reader, _ in self.readers.get(tensor, ())}
+        fresh = set(new)
+        for reader in old:
+            if reader in fresh:
+                continue
+            inputs = tuple(stands.get(tensor, tensor) for tensor in reader.inputs)
+            node, at = dataclasses.replace(reader, inputs=inputs), self.position[reader]
+            self._remove(reader)
+            self._insert(node, at)
+            new.append(node)
+        if any(tensor in stands for tensor in self.outputs):
+            outputs = tuple(stands.get(tensor, tensor) for tensor in self._graph.outputs)
+            self._graph = self._graph.replace(outputs=outputs)
+            self.outputs = Counter(outputs)
+        self.absorbed = {}
+        self._changed = True
+        self._put_in_order(new)
+        return new
+
+    def _insert(self, node: Node, place: Place) -> None:
+        self.position[node] = place
+        for position, tensor in enumerate(node.inputs):
+            insort(self.readers.setdefault(tensor, []), (node, position), key=self._reading_place)
+        self.producer.update(dict.fromkeys(node.outputs, node))
+        self._know(node)
+
+    def _remove(self, node: Node) -> None:
+        for position, tensor in enumerate(node.inputs):
+            readers = self.readers[tensor]
+            reading = (node, position)
+            del readers[bisect_left(readers, self._reading_place(reading), key=self._reading_place)]
+        for tensor in node.outputs:
+            if self.producer.get(tensor) is node:
+                del self.producer[tensor]
+        key = self.keys[node]
+        if key is not None:
+            self.known[key].remove(node)
+        del self.position[node]
+
+    def _know(self, node: Node) -> None:
+        """Note a node under what it shares with those that compute the same."""
+        if node not in self.keys:
+            self.keys[node] = node_key(node)
+        key = self.keys[node]
+        if key is not None:
+            insort(self.known.setdefault(key, []), node, key=self.position.__getitem__)
+
+    def _reading_place(self, reading: tuple[Node, int]) -> tuple[Place, int]:
+        return self.position[reading[0]], reading[1]
+
+    def _put_in_order(self, new: Iterable[Node]) -> None:
+        """Put nodes after what they read, where a new one reads what came later."""
+        if all(
+            self.position[self.producer[tensor]] < self.position[node]
+            for node in new
+            for tensor in node.inputs
+            if tensor in self.producer
+        ):
+            return
+        nodes = self.nodes
+        order = {node: float(at) for at, node in enumerate(nodes)}
+        nodes = list(topological(nodes, order.__getitem__))
+        self.position = {node: (i,) for i, node in enumerate(nodes)}
+        for readers in self.readers.values():
+            readers.sort(key=self._reading_place)
+        for twins in self.known.values():
+            twins.sort(key=self.position.__getitem__)
 
     def flops(self, nodes: Iterable[Node]) -> int:
         return sum(self.ops.flops(node) for node in nodes if node.op != "Const")
