@@ -113,6 +113,9 @@ INPUTS: dict[str, Inputs] = {
         rng.standard_normal(shape) * 10.0 ** rng.integers(-6, 7, shape)
         for shape in ((400, 300), (300, 2))
     ),
+    "200 x 500, sizes from 1e-6 to 1e6": lambda rng: tuple(
+        rng.standard_normal((200, 500)) * 10.0 ** rng.integers(-6, 7, (200, 500)) for _ in range(2)
+    ),
     "rows of 50,000 around 1": lambda rng: (
         1 + 0.1 * rng.standard_normal((20, 50_000)),
         rng.standard_normal((50_000, 2)),
@@ -251,6 +254,20 @@ SCALINGS = (
     ),
 )
 CASES += SCALINGS
+
+
+LONG = "200 x 500, sizes from 1e-6 to 1e6"
+TRIANGLES = (
+    _same("triangles", "a aᵀ", LONG, lambda a, b: a @ _t(a)),
+    Case(
+        "triangles",
+        "tril(a bᵀ)",
+        LONG,
+        lambda a, b: tf.linalg.band_part(a @ _t(b), -1, 0),
+        lambda a, b: np.tril(a @ b.T),
+    ),
+)
+CASES += TRIANGLES
 
 
 def _solved(matrix: Any, right: Any) -> Any:

@@ -170,6 +170,7 @@ MAKERS: Mapping[str, Maker] = {
         _product("transpose_a", "transpose_b"),
         {"transpose_a": False, "transpose_b": False, "grad_a": False, "grad_b": False},
     ),
+    "MatrixBandPart": Maker(_same, types={"T": 0, "Tindex": 1}),
     "MatrixDiagPartV3": Maker(_diagonal, {"align": "RIGHT_LEFT"}),
     "MatrixDiagV3": Maker(_dense, {"align": "RIGHT_LEFT"}),
     "MatrixSetDiagV3": Maker(_same, {"align": "RIGHT_LEFT"}),

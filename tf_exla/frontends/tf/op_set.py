@@ -70,7 +70,7 @@ class TensorFlowOps:
 
     def aliases(self, node: Node) -> bool:
         """Return whether the first output always shares the buffer of the first input."""
-        return node.op in ALIASES
+        return node.op in ALIASES or _is_view(node)
 
     def may_alias(self, node: Node) -> bool:
         """Return whether outputs may share a part of the first input's buffer, or be copies.
@@ -135,6 +135,20 @@ _ANY_ORDER = frozenset(
     UnsortedSegmentProd UnsortedSegmentSum
 """)
 )
+_ALIGNMENT = 64  # bytes; EIGEN_MAX_ALIGN_BYTES is at most that
+
+
+def _is_view(node: Node) -> bool:
+    """Return whether a Slice takes whole, aligned rows: then its kernel copies nothing."""
+    if node.op != "Slice" or not (node.inputs[0].is_static and node.output.is_static):
+        return False
+    whole, part, begin = node.inputs[0].dims, node.output.dims, node.inputs[1].value
+    if len(whole) < 2 or whole[1:] != part[1:] or begin is None or begin[1:].any():
+        return False
+    row = node.inputs[0].nbytes // whole[0] if whole[0] else 0
+    return row > 0 and row % _ALIGNMENT == 0
+
+
 _VIEWS = frozenset({"Slice", "Split", "SplitV", "StridedSlice", "Unpack"})
 
 

@@ -17,6 +17,7 @@ from tf_exla.passes.rewriting import (
     small_axes,
     solves,
     sums,
+    triangles,
 )
 from tf_exla.passes.rewriting.rewrite import GraphRewrite, Rewrite
 
@@ -33,6 +34,7 @@ FAMILIES: Mapping[str, tuple[Rewrite | GraphRewrite, ...]] = {
     solves.FAMILY: solves.REWRITES,
     scaling.FAMILY: scaling.REWRITES,
     one_pass.FAMILY: one_pass.REWRITES,
+    triangles.FAMILY: triangles.REWRITES,
     small_axes.FAMILY: small_axes.REWRITES,
     SYMMETRY: (),
 }

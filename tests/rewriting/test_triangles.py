@@ -1,0 +1,154 @@
+"""Products of which one half is known or masked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_exla
+from rewriting.rewritten import Outcome, check_numbers, only, random, rewritten, run
+
+TRIANGLES = only("triangles", "cleanup")
+M, N = 250, 500
+Program = Callable[..., Any]
+
+
+def t(x: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.matrix_transpose(x)
+
+
+def tril(x: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.band_part(x, -1, 0)
+
+
+def triu(x: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.band_part(x, 0, -1)
+
+
+def names(outcome: Outcome) -> list[str]:
+    return [one.rewrite for one in outcome.result.applications if one.family == "triangles"]
+
+
+def flops(outcome: Outcome) -> tuple[int, int]:
+    """Of the products, before and after: rows x columns x summed."""
+
+    def count(graph: Any) -> int:
+        return sum(
+            node.output.size * node.inputs[0].size // max(node.output.dims[-2], 1)
+            for node in graph.nodes
+            if "MatMul" in node.op
+        )
+
+    return count(outcome.before), count(outcome.result.graph)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a, b: a @ t(a),
+        lambda a, b: tf.matmul(a, a, transpose_b=True) + 1.0,
+        lambda a, b: tril(a @ t(b)),
+        lambda a, b: tril(-(2.0 * tf.matmul(a, b, transpose_b=True))),
+        lambda a, b: triu(a @ t(b)),
+        lambda a, b: tril(t(a @ t(b))),
+        lambda a, b: triu(t(-(a @ t(b)))),
+    ],
+    ids=["gram", "gram, read", "lower", "scaled", "upper", "transposed", "transposed, upper"],
+)
+def test_a_half_is_computed(fn: Program, dtype: str) -> None:
+    args = random(M, N, dtype=dtype), random(M, N, dtype=dtype)
+    outcome = check_numbers(fn, *args, families=TRIANGLES)
+    assert names(outcome) in (["gram"], ["masked"])
+    before, after = flops(outcome)
+    assert after < 0.8 * before
+
+
+@pytest.mark.parametrize("shape", [(192, 384), (331, 662), (1000, 2001), (1130, 2300)])
+def test_odd_sizes(shape: tuple[int, int]) -> None:
+    args = random(*shape), random(*shape)
+    for fn in (lambda a, b: a @ t(a), lambda a, b: tril(a @ t(b)), lambda a, b: triu(a @ t(b))):
+        outcome = check_numbers(fn, *args, families=TRIANGLES)
+        assert names(outcome)
+
+
+def test_the_tall_matrix() -> None:
+    """aᵀ a: blocks of columns."""
+    args = (random(N, M),)
+    outcome = check_numbers(lambda a: tf.matmul(a, a, transpose_a=True), *args, families=TRIANGLES)
+    assert names(outcome) == ["gram"]
+
+
+def test_batches() -> None:
+    args = random(3, M, N), random(3, M, N)
+    for fn in (lambda a, b: a @ t(a), lambda a, b: tril(a @ t(b)), lambda a, b: triu(b @ t(a))):
+        outcome = check_numbers(fn, *args, families=TRIANGLES)
+        assert len(names(outcome)) == 1
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_what_is_not_finite_stays_in_its_place(bad: float) -> None:
+    a = random(M, N).numpy()
+    a[7, 3] = bad
+    args = tf.constant(a), random(M, N, seed=1)
+    for fn in (lambda a, b: a @ t(a), lambda a, b: tril(a @ t(b)), lambda a, b: triu(b @ t(a))):
+        outcome = rewritten(fn, *args, families=TRIANGLES)
+        assert names(outcome)
+        (want,), (made,) = (run(outcome, g, args) for g in (outcome.before, outcome.result.graph))
+        np.testing.assert_array_equal(np.isnan(want), np.isnan(made))
+        np.testing.assert_allclose(made, want, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("fn", "shapes"),
+    [
+        (lambda a, b: a @ t(a), [(100, 500), (1, 1)]),  # few rows
+        (lambda a, b: a @ t(a), [(400, 500), (1, 1)]),  # a short sum
+        (lambda a, b: a @ t(b), [(M, N), (M, N)]),  # not masked
+        (lambda a, b: tf.linalg.band_part(a @ t(b), -1, 3), [(M, N), (M, N)]),
+        (lambda a, b: tf.linalg.band_part(a @ t(b), 0, 0), [(M, N), (M, N)]),
+        (lambda a, b: tril(a @ t(b)), [(M, N), (M + 50, N)]),  # not square
+        (lambda a, b: tril(a @ t(b)), [(2, M, N), (1, M, N)]),  # a broadcast batch
+    ],
+)
+def test_refusals(fn: Program, shapes: list[tuple[int, ...]]) -> None:
+    outcome = check_numbers(fn, *(random(*shape) for shape in shapes), families=TRIANGLES)
+    assert not names(outcome)
+
+
+def test_a_product_that_is_read_elsewhere_stays() -> None:
+    def fn(a: tf.Tensor, b: tf.Tensor) -> Any:
+        product = a @ t(b)
+        return tril(product), tf.reduce_max(product)
+
+    outcome = check_numbers(fn, random(M, N), random(M, N), families=TRIANGLES)
+    assert not names(outcome)
+    assert "read elsewhere" in outcome.reasons
+
+
+def test_blocks_are_summed_over_chunks() -> None:
+    """Nothing of [m, n] is left, and the numbers stay."""
+
+    def fn(x: tf.Tensor, z: tf.Tensor, l: tf.Tensor) -> Any:  # noqa: E741
+        with tf.GradientTape() as tape:
+            tape.watch(l)
+            a = tf.linalg.triangular_solve(l, tf.sin(tf.matmul(z, x, transpose_b=True)))
+            value = tf.reduce_sum(tf.linalg.slogdet(a @ t(a) + 1e3 * tf.eye(M, dtype=a.dtype))[1])
+        return value, tape.gradient(value, l)
+
+    l = tril(0.1 * random(M, M)) + 3.0 * tf.eye(M, dtype=tf.float64)  # noqa: E741
+    args = random(40_000, 3), random(M, 3), l
+    limit = 30_000_000
+    optimized = tf_exla.optimize(fn, limit)
+    for made, want in zip(
+        tf.nest.flatten(optimized(*args)), tf.nest.flatten(fn(*args)), strict=True
+    ):
+        scale = float(tf.reduce_max(tf.abs(want)))
+        np.testing.assert_allclose(made, want, rtol=1e-9, atol=1e-11 * scale)
+    report = optimized.report(*args)
+    assert {"gram", "masked"} <= {one.name for one in report.rewrites}
+    assert report.projected_peak <= limit
