@@ -34,7 +34,7 @@ def nt_xent() -> Made:
     return with_gradients(function), (normal(801, 16), normal(801, 16, seed=1))
 
 
-def info_nce() -> Made:
+def info_nce(dtype: str = "float64", size: int = 1201) -> Made:
     """CLIP's symmetric loss: cross entropy along both axes of one matrix; arXiv 2103.00020."""
 
     def function(images: tf.Tensor, texts: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
@@ -45,8 +45,8 @@ def info_nce() -> Made:
         columns = tf.nn.sparse_softmax_cross_entropy_with_logits(own, tf.transpose(logits))
         return tf.reduce_mean(rows + columns) / 2
 
-    scale = tf.constant(1.0, tf.float64)
-    return with_gradients(function), (normal(1201, 16), normal(1201, 16, seed=1), scale)
+    both = (normal(size, 16, seed=seed, dtype=dtype) for seed in range(2))
+    return with_gradients(function), (*both, tf.constant(1.0, dtype))
 
 
 def triplets() -> Made:
@@ -211,8 +211,8 @@ def masked_attention() -> Made:
 
 FOUND_CASES: Sequence[Case] = (
     Case("SimCLR's loss and gradients", nt_xent, 8),
-    # The mask of the labels is one tensor for rows and for columns, and stays whole.
-    Case("CLIP's loss and gradients", info_nce, 3),
+    Case("CLIP's loss and gradients", info_nce, 10),
+    Case("CLIP's loss in float32", lambda: info_nce("float32", 1801), 8, rtol=1e-4),
     Case("hardest triplets", triplets, 10),
     Case("MMD of many bandwidths and gradients", many_bandwidths, 10),
     Case("Chamfer distance", chamfer, 10),

@@ -463,10 +463,25 @@ GPFLOW_CASES: Sequence[Case] = (
 )  # fmt: skip
 
 # Minutes, and gigabytes for what is compared with.
+MILLION: Sequence[tuple[str, Build, str]] = (
+    ("SGPR", sgpr, "predict_f"),
+    ("SGPR", sgpr, "predict_y"),
+    ("SGPR", sgpr, "predict_log_density"),
+    ("SVGP", svgp("Gaussian"), "predict_f"),
+    ("SVGP", svgp("StudentT"), "predict_y"),
+    ("SVGP", svgp("Gaussian"), "predict_log_density"),
+)
+
 LARGE_CASES: Sequence[Case] = (
-    Case("SGPR predict_y at a million points", gpflow_predict(sgpr, 1_000_000, "predict_y"), 5),
-    Case("SVGP predict_log_density at a million points",
-         gpflow_predict(svgp("Gaussian"), 1_000_000, "predict_log_density"), 5),
+    *(
+        Case(f"{model} {method} at a million points", gpflow_predict(build, 1_000_000, method), 12)
+        for model, build, method in MILLION
+    ),
+    *(
+        Case(f"{model} predict_f, full covariance of 5,000 points",
+             gpflow_predict(build, 5_000, "predict_f", full_cov=True), 1.5)
+        for model, build in (("SGPR", sgpr), ("SVGP", svgp("Gaussian")))
+    ),
 )  # fmt: skip
 
 ALL = {case.name: case for case in (*CASES, *GPFLOW_CASES, *LARGE_CASES)}

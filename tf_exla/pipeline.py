@@ -29,6 +29,7 @@ from tf_exla.passes.sinking import sink
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.region import Refusal
 from tf_exla.passes.splitting.search import Splitting, split
+from tf_exla.passes.unsharing import unshare
 from tf_exla.plan import Plan
 
 LEAST = 1 << 16
@@ -148,6 +149,7 @@ def _forms(
 
     A rewrite can tie two axes together (G + transposed G); sinking and lowering cost more work, and
     make new chances: what is sunk meets the readers in the body, a lowered softmax has a divisor.
+    Last, what is shared along two axes is made twice.
     """
     least = max(projector.working_set(cleaned) // FRACTION, LEAST)
     seen: set[Graph] = set()
@@ -158,12 +160,19 @@ def _forms(
         made = rewrite_graph(graph, projector.ops, rules)
         return made.graph, (*rewritten.applications, *made.applications)
 
+    def lowered() -> _Form:
+        return again(lower(sink(rewritten.graph, projector.ops, least), projector.ops, least))
+
+    def apart(form: _Form) -> _Form:
+        return unshare(form[0], projector.ops, least), form[1]
+
     makers: tuple[Callable[[], _Form], ...] = (
         lambda: (rewritten.graph, rewritten.applications),
         lambda: (cleaned, ()),
         lambda: again(sink(rewritten.graph, projector.ops, least)),
-        lambda: again(lower(sink(rewritten.graph, projector.ops, least), projector.ops, least)),
+        lowered,
         lambda: (lower(sink(cleaned, projector.ops, least), projector.ops, least), ()),
+        lambda: apart(lowered()),
     )
     for make in makers:
         form = make()

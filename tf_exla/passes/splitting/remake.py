@@ -19,9 +19,12 @@ def postponed(
 ) -> list[Loop] | None:
     """Let one of the loops that follow make some results of a loop; None where each needs them."""
     reached = {loop.outputs[k] for k in positions}
-    for node in index.graph.nodes:
-        if not reached.isdisjoint(node.inputs):
-            reached.update(node.outputs)
+    before = 0
+    while len(reached) > before:  # a loop waits for all that it reads, whatever it needs it for
+        before = len(reached)
+        for node in (*index.graph.nodes, *following):
+            if not reached.isdisjoint(node.inputs):
+                reached.update(node.outputs)
     hosts = (k for k, one in enumerate(following) if reached.isdisjoint(one.inputs))
     k = next(hosts, None)
     if k is None:

@@ -1,0 +1,64 @@
+"""Unsharing: each reader of a large tensor that is cheap to make gets its own.
+
+A mask, or the like, is made of small tensors by a few pointwise nodes. Where it is read along its
+rows by one node and along its columns by another, as the labels of a symmetric cross entropy are,
+no loop can hold it: a node takes part along one axis. Two copies can each follow their readers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tf_exla.axis_rule import AxisRule
+from tf_exla.graph import Graph, Node, Tensor, consumers
+from tf_exla.op_set import OpSet
+
+DEPTH = 4
+"""Nodes in a row that may be made again."""
+
+
+def unshare(graph: Graph, ops: OpSet, least: int) -> Graph:
+    """Copy what makes tensors of more than `least` bytes of small ones, for each reader."""
+    depth: dict[Tensor, int] = {}
+    cheap: set[Node] = set()
+    for node in graph.nodes:
+        large = [tensor for tensor in node.inputs if tensor.nbytes > least]
+        level = 1 + max((depth.get(tensor, DEPTH) for tensor in large), default=0)
+        if level <= DEPTH and _is_cheap(node, ops) and node.output.nbytes > least:
+            depth[node.output] = level
+            cheap.add(node)
+    readers = consumers(graph)
+    if not any(len(readers.get(node.output, ())) > 1 for node in cheap):
+        return graph
+    by_output = {node.output: node for node in cheap}
+    outputs = frozenset(graph.outputs)
+    nodes: list[Node] = []
+
+    def copied(node: Node) -> Tensor:
+        inputs = tuple(copied(by_output[t]) if t in by_output else t for t in node.inputs)
+        made = node.output
+        again = Tensor(made.shape, made.dtype, made.name, made.value, made.held)
+        nodes.append(dataclasses.replace(node, inputs=inputs, outputs=(again,)))
+        return again
+
+    for node in graph.nodes:
+        if node in cheap:
+            if node.output in outputs:
+                nodes.append(node)
+            continue
+        own: dict[Tensor, Tensor] = {}  # one for all operands of a node
+        for tensor in node.inputs:
+            if tensor in by_output and tensor not in outputs and tensor not in own:
+                own[tensor] = copied(by_output[tensor])
+        inputs = tuple(own.get(tensor, tensor) for tensor in node.inputs)
+        nodes.append(dataclasses.replace(node, inputs=inputs) if own else node)
+    return graph.replace(nodes=tuple(nodes))
+
+
+def _is_cheap(node: Node, ops: OpSet) -> bool:
+    if node.stateful or len(node.outputs) != 1 or node.op == "Const" or not node.inputs:
+        return False
+    if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
+        return False
+    rule = ops.rule(node)
+    return isinstance(rule, AxisRule) and not rule.combine and ops.work(node) == "pointwise"
