@@ -1,8 +1,11 @@
-"""The commands of the experiments: one per name, `list`, and `figures`."""
+"""The commands of the experiments: one per name, `all`, `list`, and `figures`."""
 
 from __future__ import annotations
 
 import importlib
+import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -22,6 +25,52 @@ def experiment(name: str) -> ModuleType:
     return importlib.import_module(f"gp_experiments.experiments.{name}")
 
 
+_DATA_DIR = click.option(
+    "--data-dir",
+    default=DEFAULT_DIR,
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the data sets; what is not there is downloaded into it.",
+)
+_FORCE = click.option("--force", is_flag=True, help="Repeat runs that have a record.")
+
+
+def run(
+    name: str,
+    config: Path | None,
+    overrides: Sequence[str],
+    out: Path,
+    data_dir: Path,
+    force: bool,
+    console: Console,
+) -> Counter[str]:
+    """Run an experiment; return how many of its runs ended how. Ctrl-C ends the program."""
+    from gp_experiments.sweep import sweep
+
+    module = experiment(name)
+    try:
+        chosen = load_config(module.Config, config, overrides)
+        tasks = list(module.tasks(chosen))
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    try:
+        counts = sweep(
+            name,
+            tasks,
+            out=out,
+            data_dir=data_dir,
+            force=force,
+            timeout=chosen.timeout,
+            console=console,
+        )
+    except KeyboardInterrupt:
+        console.print(f"interrupted; the same command goes on. Records are in {out}")
+        raise SystemExit(130) from None
+    ended = ", ".join(f"{count} {status}" for status, count in counts.items())
+    console.print(f"{len(tasks)} runs: {ended}. Records are in {out}", soft_wrap=True)
+    return counts
+
+
 def _command(name: str) -> click.Command:
     @click.command(name, short_help=experiment(name).SUMMARY)
     @click.option(
@@ -35,14 +84,8 @@ def _command(name: str) -> click.Command:
         type=click.Path(file_okay=False, path_type=Path),
         help=f"Folder of the records; default results/{name}.",
     )
-    @click.option(
-        "--data-dir",
-        default=DEFAULT_DIR,
-        show_default=True,
-        type=click.Path(file_okay=False, path_type=Path),
-        help="Folder of the data sets; what is not there is downloaded into it.",
-    )
-    @click.option("--force", is_flag=True, help="Repeat runs that have a record.")
+    @_DATA_DIR
+    @_FORCE
     def command(
         config: Path | None,
         overrides: tuple[str, ...],
@@ -50,36 +93,47 @@ def _command(name: str) -> click.Command:
         data_dir: Path,
         force: bool,
     ) -> None:
-        from gp_experiments.sweep import sweep
-
-        module = experiment(name)
-        try:
-            chosen = load_config(module.Config, config, overrides)
-            tasks = list(module.tasks(chosen))
-        except ConfigError as error:
-            raise click.ClickException(str(error)) from error
-        console = Console()
         folder = out or Path("results") / name
-        try:
-            counts = sweep(
-                name,
-                tasks,
-                out=folder,
-                data_dir=data_dir,
-                force=force,
-                timeout=chosen.timeout,
-                console=console,
-            )
-        except KeyboardInterrupt:
-            console.print(f"interrupted; the same command goes on. Records are in {folder}")
-            raise SystemExit(130) from None
-        ended = ", ".join(f"{count} {status}" for status, count in counts.items())
-        console.print(f"{len(tasks)} runs: {ended}. Records are in {folder}", soft_wrap=True)
-        if counts["failed"]:
+        if run(name, config, overrides, folder, data_dir, force, Console())["failed"]:
             raise SystemExit(1)
 
     command.help = experiment(name).__doc__
     return command
+
+
+@click.command("all")
+@click.option(
+    "--configs",
+    default="configs",
+    show_default=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder of the configs; NAME-small.toml of each experiment is run.",
+)
+@click.option(
+    "--out",
+    default="results",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the records, in a folder NAME each.",
+)
+@_DATA_DIR
+@_FORCE
+@click.pass_context
+def run_all(context: click.Context, configs: Path, out: Path, data_dir: Path, force: bool) -> None:
+    """Run the small config of every experiment in turn, then make tables and pictures."""
+    console = Console()
+    seconds: dict[str, float] = {}
+    failed = 0
+    for name in NAMES:
+        start = time.perf_counter()
+        config = configs / f"{name}-small.toml"
+        failed += run(name, config, (), out / name, data_dir, force, console)["failed"]
+        seconds[name] = time.perf_counter() - start
+    context.invoke(figures, folder=out)
+    for name, spent in {**seconds, "all": sum(seconds.values())}.items():
+        console.print(f"{name:10} {spent:6.0f} s")
+    if failed:
+        raise SystemExit(1)
 
 
 @click.command("list")
@@ -91,4 +145,4 @@ def list_experiments() -> None:
 
 def commands() -> list[click.Command]:
     """Return all of them."""
-    return [*map(_command, NAMES), list_experiments, figures]
+    return [*map(_command, NAMES), run_all, list_experiments, figures]

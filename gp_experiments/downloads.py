@@ -31,7 +31,8 @@ class Source:
 def fetch(source: Source, data_dir: Path) -> Path:
     """Return the path of the source's file in `data_dir`, downloaded if it is not there.
 
-    Raises DataError where it cannot be downloaded, or is not what it was at its first use.
+    A download that breaks off leaves nothing behind, and starts anew the next time. Raises
+    DataError where it cannot be downloaded, or is not what it was at its first use.
     """
     path = data_dir / source.filename
     if not path.exists():
@@ -42,7 +43,7 @@ def fetch(source: Source, data_dir: Path) -> Path:
             )
         except Exception as error:  # pooch raises what its HTTP library does
             raise DataError(
-                f"{source.url} cannot be downloaded ({type(error).__name__}). Without a "
+                f"{source.url} cannot be downloaded ({type(error).__name__}: {error}). Without a "
                 f"connection: download it elsewhere, save it as {path} and run the same command "
                 "again; or name the folder that has it by --data-dir."
             ) from error
@@ -74,10 +75,25 @@ def check(path: Path) -> None:
 
 
 def _unpacked(archive: Path, member: str) -> Path:
+    """Return the path of the archive's file, whole or not there at all."""
+    import shutil
     import zipfile
 
     path = archive.parent / member
     if not path.exists():
-        with zipfile.ZipFile(archive) as opened:
-            opened.extract(member, archive.parent)
+        partial = path.with_name(path.name + ".partial")
+        try:
+            with (
+                zipfile.ZipFile(archive) as opened,
+                opened.open(member) as packed,
+                partial.open("wb") as file,
+            ):
+                shutil.copyfileobj(packed, file)
+        except (zipfile.BadZipFile, KeyError, EOFError) as error:
+            raise DataError(
+                f"{archive} is no archive with {member} in it ({error}). Delete it and its line "
+                f"in {archive.parent / CHECKSUMS}, and run the same command again."
+            ) from error
+        partial.replace(path)
+    check(path)
     return path

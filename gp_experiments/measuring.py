@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_exla
 from gp_experiments.arms import Arm
 from tf_exla.byte_size import parse_bytes
+from tf_exla.report import MemoryReport
 
 STOCK, LIMIT = "stock", "limit"
 Program = Callable[..., Any]
@@ -71,9 +72,24 @@ def build(
         return stock, {"projected_stock": stock_peak(function, arguments), "device": device()}
     optimized = tf_exla.optimize(function, limit, jit_compile=jit_compile or None)
     optimized.prepare(*arguments)
-    report = optimized.report(*arguments)
-    return optimized, {
-        "device": device(),
+    return optimized, {"device": device(), **_of(optimized.report(*arguments))}
+
+
+def projected(
+    function: Program, arguments: Sequence[Any], kind: str, limit: str | int, jit_compile: bool
+) -> dict[str, Any]:
+    """Return what is projected of `function` for an arm, without running it.
+
+    `arguments` may be specs. Raises `MemoryLimitError`.
+    """
+    if kind == STOCK:
+        return {"projected_stock": stock_peak(function, arguments)}
+    optimized = tf_exla.optimize(function, limit, jit_compile=jit_compile or None)
+    return _of(optimized.report(*arguments))
+
+
+def _of(report: MemoryReport) -> dict[str, Any]:
+    return {
         "limit": report.limit,
         "projected": report.projected_peak,
         "projected_stock": report.projected_peak_before,

@@ -7,70 +7,57 @@ Stock TensorFlow holds the attention weights [batch, heads, length, length].
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from gp_experiments.arms import SPEED_ENVIRONMENT, Arm, Cap
-from gp_experiments.sweep import Phase, Task
+from gp_experiments.arms import Arm
+from gp_experiments.experiments import runs
+from gp_experiments.sweep import Task
 
 SUMMARY = "attention over long sequences: forward, and the train step"
 Mode = Literal["forward", "train"]
 
 
-@dataclass(frozen=True)
-class Config:
-    """`memory` is what stock is held to. `timeout` [s] of one process."""
+@dataclass(frozen=True, kw_only=True)
+class Config(runs.Settings):
+    """Sizes of the layers, and lengths of the sequences."""
 
     lengths: tuple[int, ...]
     limits: tuple[str, ...]
-    memory: str
     modes: tuple[Mode, ...] = ("forward", "train")
     layers: int = 2
     d_model: int = 512
     heads: int = 8
     dff: int = 2048
     batch: int = 64
-    stock: bool = True
-    repeats: int = 3
-    cap: Cap = "resident"
-    timeout: float | None = None
 
 
-@dataclass(frozen=True)
-class Run:
-    """One program; `limit` is the limit, or the memory that stock is held to."""
+@dataclass(frozen=True, kw_only=True)
+class Run(runs.Run):
+    """One program."""
 
     mode: str
     length: int
-    arm: str
-    limit: str
     layers: int
     d_model: int
     heads: int
     dff: int
     batch: int
-    repeats: int
-    cap: Cap
 
 
 def tasks(config: Config) -> Iterator[Task]:
     """Yield a task for each mode, length, stock and each limit."""
     for mode in config.modes:
         for length in config.lengths:
-            arms = [("stock", config.memory)] if config.stock else []
-            for arm, limit in [*arms, *(("limit", limit) for limit in config.limits)]:
+            for arm in runs.arms(config, config.limits):
                 run = Run(
-                    mode, length, arm, limit, config.layers, config.d_model, config.heads,
-                    config.dff, config.batch, config.repeats, config.cap,
+                    mode=mode, length=length, layers=config.layers, d_model=config.d_model,
+                    heads=config.heads, dff=config.dff, batch=config.batch, **arm,
                 )  # fmt: skip
-                phases = (
-                    Phase("peak", f"{__name__}:peak", cap=config.cap),
-                    Phase("time", f"{__name__}:time", SPEED_ENVIRONMENT),
-                )
-                yield Task(f"{mode} length {length:,} {arm} {limit}", asdict(run), phases)
+                yield runs.task(__name__, f"{mode} length {length:,}", run)
 
 
-def program(run: Run) -> tuple[Any, list[Any]]:
+def program(run: Run) -> runs.Program:
     """Return the layers, or their train step, as a function of x [batch, length, d_model]."""
     import keras
     import numpy as np
@@ -104,23 +91,13 @@ def program(run: Run) -> tuple[Any, list[Any]]:
     return (forward, made[:1]) if run.mode == "forward" else (step, made)
 
 
-def _run(arguments: dict[str, Any]) -> Run:
-    return Run(**{k: v for k, v in arguments.items() if k not in ("data_dir", "work_dir")})
-
-
 def peak(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
     """Measure the peak, held to the limit."""
-    from gp_experiments.measuring import limit_device, peak_of
-
-    run = _run(arguments)
-    limit_device(run.cap, run.limit)
-    return peak_of(*program(run), run.arm, run.limit, arm)
+    run, _ = runs.parse(Run, arguments)
+    return runs.peak_of(run, lambda: program(run), arm)
 
 
 def time(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
     """Time the calls, in TensorFlow's usual settings."""
-    from gp_experiments.measuring import limit_device, time_of
-
-    run = _run(arguments)
-    limit_device(run.cap, run.limit)
-    return time_of(*program(run), run.arm, run.limit, arm, repeats=run.repeats)
+    run, _ = runs.parse(Run, arguments)
+    return runs.time_of(run, lambda: program(run), arm)

@@ -9,65 +9,55 @@ al. 2018, "GPyTorch", take a pivoted Cholesky decomposition for it).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gp_experiments.arms import MEMORY_ENVIRONMENT, Arm, Cap
-from gp_experiments.sweep import Phase, Task
+from gp_experiments.arms import Arm
+from gp_experiments.experiments import runs
+from gp_experiments.sweep import Task
 
 SUMMARY = "a GP's mean by preconditioned conjugate gradients, where K does not fit"
 
 
-@dataclass(frozen=True)
-class Config:
-    """`limits` and `memory` (what stock is held to) hold for all data sets.
-
-    `tolerance` is relative, of the residual's norm. `rank`: points of the preconditioner. `timeout`
-    [s] of one process.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Config(runs.Settings):
+    """`tolerance` is relative, of the residual's norm. `rank`: points of the preconditioner."""
 
     datasets: tuple[str, ...]
     limits: tuple[str, ...]
-    memory: str
     lengthscale: float = 1.0
     noise: float = 0.01
     rank: int = 100
     iterations: int = 200
     tolerance: float = 1e-3
     seed: int = 111
-    stock: bool = True
-    cap: Cap = "resident"
-    timeout: float | None = None
+    repeats: int = 1
 
 
-@dataclass(frozen=True)
-class Run:
-    """One solve; `limit` is the limit, or the memory that stock is held to."""
+@dataclass(frozen=True, kw_only=True)
+class Run(runs.Run):
+    """One solve."""
 
     dataset: str
-    arm: str
-    limit: str
     lengthscale: float
     noise: float
     rank: int
     iterations: int
     tolerance: float
     seed: int
-    cap: Cap
 
 
 def tasks(config: Config) -> Iterator[Task]:
     """Yield a task for each data set, stock and each limit."""
     for dataset in config.datasets:
-        arms = [("stock", config.memory)] if config.stock else []
-        for arm, limit in [*arms, *(("limit", limit) for limit in config.limits)]:
+        for arm in runs.arms(config, config.limits):
             run = Run(
-                dataset, arm, limit, config.lengthscale, config.noise, config.rank,
-                config.iterations, config.tolerance, config.seed, config.cap,
+                dataset=dataset, lengthscale=config.lengthscale, noise=config.noise,
+                rank=config.rank, iterations=config.iterations, tolerance=config.tolerance,
+                seed=config.seed, **arm,
             )  # fmt: skip
-            phase = Phase("solve", f"{__name__}:solve", MEMORY_ENVIRONMENT, config.cap)
-            yield Task(f"{dataset} {arm} {limit}", asdict(run), (phase,))
+            yield runs.task(__name__, dataset, run)
 
 
 def solver(kernel: Any, run: Run) -> Any:
@@ -105,21 +95,14 @@ def solver(kernel: Any, run: Run) -> Any:
     return conjugate_gradients
 
 
-def solve(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
-    """Solve, predict the test rows, and measure; the process is held to the limit."""
+def problem(run: Run, data_dir: Path) -> tuple[Any, Any, Any]:
+    """Return the kernel, the split of the data, and [X [N, D], y [N], B [N, R]]."""
     import gpflow
     import numpy as np
     import tensorflow as tf
 
-    import tf_exla
-    from gp_experiments import datasets, evaluate, models
-    from gp_experiments.measuring import build, limit_device, time_calls, warm_up
-    from tf_exla.byte_size import parse_bytes
+    from gp_experiments import datasets, models
 
-    arguments.pop("work_dir")
-    data_dir = Path(arguments.pop("data_dir"))
-    run = Run(**arguments)
-    limit_device(run.cap, run.limit)
     split = datasets.load(run.dataset, data_dir).split(run.seed)
     X, y = map(tf.constant, split.train)
     kernel = gpflow.kernels.Matern32(lengthscales=run.lengthscale)
@@ -129,31 +112,50 @@ def solve(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
     )  # fmt: skip
     factor = tf.linalg.cholesky(kernel(Z) + 1e-6 * tf.eye(len(Z), dtype=tf.float64))
     B = tf.transpose(tf.linalg.triangular_solve(factor, kernel(Z, X)))  # [N, R]
+    return kernel, split, [X, y[:, 0], B]
+
+
+def peak(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
+    """Measure the peak of the solver, held to the limit."""
+    run, data_dir = runs.parse(Run, arguments)
+
+    def make() -> runs.Program:
+        kernel, split, inputs = problem(run, data_dir)
+        num_train, dims = split.train[0].shape
+        arm.note(num_train=num_train, num_test=len(split.test[0]), dims=dims)
+        return solver(kernel, run), inputs
+
+    return runs.peak_of(run, make, arm)
+
+
+def time(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
+    """Time the solver, and predict the test rows."""
+    import tensorflow as tf
+
+    from gp_experiments import evaluate
+    from gp_experiments.measuring import build, limit_device, time_calls
+
+    run, data_dir = runs.parse(Run, arguments)
+    limit_device(run.cap, run.limit)
+    kernel, split, inputs = problem(run, data_dir)
 
     def mean(X_test: tf.Tensor, X: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         return tf.linalg.matvec(kernel(X_test, X), weights)[:, None]  # [N_test, 1]
 
-    inputs = [X, y[:, 0], B]
-    program, result = build(solver(kernel, run), inputs, run.arm, run.limit, False)
+    X, y, _ = inputs
+    program, _ = build(solver(kernel, run), inputs, run.arm, run.limit, run.jit_compile)
     X_test = tf.constant(split.test[0])
-    predict, _ = build(mean, [X_test, X, y[:, 0]], run.arm, run.limit, False)
-    arm.note(**result, num_train=len(split.train[0]), num_test=len(split.test[0]), dims=X.shape[1])
-    warm_up()
-    arm.hold_to(parse_bytes(run.limit))
-
+    predict, _ = build(mean, [X_test, X, y], run.arm, run.limit, run.jit_compile)
     solved: list[Any] = []
 
     def call() -> Any:
         solved[:] = program(*inputs)
         return solved[:1]
 
-    times = time_calls(call, arm, repeats=0)
+    times = time_calls(call, arm, repeats=run.repeats)
     weights, iterations, residual = solved
-    arm.note(
-        **times,
-        iterations=int(iterations),
-        residual=float(residual),
-        rmse=evaluate.rmse(split.test[1], predict(X_test, X, weights).numpy()),
-    )
-    measured = tf_exla.measured_peak(program, *inputs)
-    return {"measured": int(measured), "measured_by": measured.method}
+    return times | {
+        "iterations": int(iterations),
+        "residual": float(residual),
+        "rmse": evaluate.rmse(split.test[1], predict(X_test, X, weights).numpy()),
+    }

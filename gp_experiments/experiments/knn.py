@@ -7,71 +7,57 @@ same under a limit, and peers where they are installed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gp_experiments.arms import SPEED_ENVIRONMENT, Arm, Cap
+from gp_experiments.arms import Arm
+from gp_experiments.experiments import runs
 from gp_experiments.peers.contenders import NAMED
-from gp_experiments.sweep import Phase, Task
+from gp_experiments.sweep import Task
 
 PEERS = ("keops", "faiss", "sklearn")  # as gp_experiments.peers knows them
 SUMMARY = "k nearest neighbours: queries per second and peak (Tables 1 and 3)"
 Distance = Literal["L2", "L1", "cosine"]
 
 
-@dataclass(frozen=True)
-class Config:
-    """`memory` is what stock is held to. Peers that are not installed are passed over.
+@dataclass(frozen=True, kw_only=True)
+class Config(runs.Settings):
+    """`vectors`: names as in gp_experiments.vectors; `queries`: at most so many of them.
 
-    `vectors`: names as in gp_experiments.vectors. `timeout` [s] of one process.
+    `peers`: of these the ones that are installed.
     """
 
     vectors: tuple[str, ...]
-    memory: str
     distances: tuple[Distance, ...] = ("L2", "L1", "cosine")
     limit: str = "100MB"
     k: int = 10
     queries: int = 10_000
-    stock: bool = True
     peers: tuple[str, ...] = PEERS
-    repeats: int = 3
-    cap: Cap = "resident"
-    jit_compile: bool = False
-    timeout: float | None = None
 
 
-@dataclass(frozen=True)
-class Run:
-    """One search; `limit` is the limit, or the memory that stock is held to."""
+@dataclass(frozen=True, kw_only=True)
+class Run(runs.Run):
+    """One search."""
 
     vectors: str
     distance: str
-    arm: str
-    limit: str
     k: int
     queries: int
-    repeats: int
-    cap: Cap
-    jit_compile: bool
 
 
 def tasks(config: Config) -> Iterator[Task]:
     """Yield a task for each set of vectors, distance, and arm."""
+    peers = [name for name in config.peers if not NAMED[name].missing()]
     for vectors in config.vectors:
         for distance in config.distances:
-            arms = [("stock", config.memory)] if config.stock else []
-            arms += [("limit", config.limit)]
-            arms += [(name, "") for name in config.peers if not NAMED[name].missing()]
-            for arm, limit in arms:
+            arms = [*runs.arms(config, [config.limit])]
+            arms += [runs.fields_of(config, name, "") for name in peers]
+            for arm in arms:
                 run = Run(
-                    vectors, distance, arm, limit, config.k, config.queries, config.repeats,
-                    config.cap, config.jit_compile and arm == "limit",
-                )  # fmt: skip
-                phases = [Phase("time", f"{__name__}:time", SPEED_ENVIRONMENT)]
-                if limit:
-                    phases.insert(0, Phase("peak", f"{__name__}:peak", cap=config.cap))
-                yield Task(f"{vectors} {distance} {arm} {limit}", asdict(run), tuple(phases))
+                    vectors=vectors, distance=distance, k=config.k, queries=config.queries, **arm
+                )
+                yield runs.task(__name__, f"{vectors} {distance}", run, held=bool(run.limit))
 
 
 def distances(kind: str, x: Any, y: Any) -> Any:
@@ -87,7 +73,7 @@ def distances(kind: str, x: Any, y: Any) -> Any:
     return xx[:, None] + yy[None] - 2 * tf.matmul(x, y, transpose_b=True)
 
 
-def program(run: Run, data_dir: Path) -> tuple[Any, list[Any]]:
+def program(run: Run, data_dir: Path) -> runs.Program:
     """Return the search as a function of queries [m, d] and data [n, d]; its results are [m, k]."""
     import tensorflow as tf
 
@@ -101,35 +87,24 @@ def program(run: Run, data_dir: Path) -> tuple[Any, list[Any]]:
     return search, [tf.constant(queries), tf.constant(data)]
 
 
-def _run(arguments: dict[str, Any]) -> tuple[Run, Path]:
-    arguments.pop("work_dir")
-    data_dir = Path(arguments.pop("data_dir"))
-    return Run(**arguments), data_dir
-
-
 def peak(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
     """Measure the peak, held to the limit."""
-    from gp_experiments.measuring import limit_device, peak_of
-
-    run, data_dir = _run(arguments)
-    limit_device(run.cap, run.limit)
-    return peak_of(*program(run, data_dir), run.arm, run.limit, arm, jit_compile=run.jit_compile)
+    run, data_dir = runs.parse(Run, arguments)
+    return runs.peak_of(run, lambda: program(run, data_dir), arm)
 
 
 def time(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
     """Time the calls, in the usual settings of the library."""
-    run, data_dir = _run(arguments)
+    run, data_dir = runs.parse(Run, arguments)
     if run.arm in PEERS:
         return time_peer(run, data_dir, arm)
-    from gp_experiments.measuring import limit_device, time_of
 
-    limit_device(run.cap, run.limit)
-    search, (queries, data) = program(run, data_dir)
-    arm.note(n=int(data.shape[0]), d=int(data.shape[1]), m=int(queries.shape[0]))
-    return time_of(
-        search, [queries, data], run.arm, run.limit, arm,
-        repeats=run.repeats, jit_compile=run.jit_compile,
-    )  # fmt: skip
+    def make() -> runs.Program:
+        search, (queries, data) = program(run, data_dir)
+        arm.note(n=int(data.shape[0]), d=int(data.shape[1]), m=int(queries.shape[0]))
+        return search, [queries, data]
+
+    return runs.time_of(run, make, arm)
 
 
 def time_peer(run: Run, data_dir: Path, arm: Arm) -> dict[str, Any]:

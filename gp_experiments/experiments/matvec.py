@@ -1,105 +1,107 @@
 """A kernel matrix times a vector as in the paper's Figure 2: peak and time against N, per limit.
 
 GPflow's SquaredExponential on inputs [N, 1], float64. Stock TensorFlow holds the [N, N] matrix.
+
+Where all rows of the product take too long, a slice of them is computed, K(X[:rows], X) v. All rows
+are planned then all the same, and their time is extrapolated from that of a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from gp_experiments.arms import SPEED_ENVIRONMENT, Arm, Cap
-from gp_experiments.sweep import Phase, Task
+from gp_experiments.arms import Arm
+from gp_experiments.experiments import runs
+from gp_experiments.sweep import Task
 
 SUMMARY = "kernel matrix times vector: peak and time against N, per limit (Figure 2)"
 
 
-@dataclass(frozen=True)
-class Config:
-    """`memory` is what stock is held to. `rows`: how many of the N rows of the result, at most.
-
-    `repeats`: calls that are timed, fewer where a call takes long. `timeout` [s] of one process.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Config(runs.Settings):
+    """`sizes`: N of which all rows are computed; `sliced`: N of which `rows` rows are."""
 
     sizes: tuple[int, ...]
+    sliced: tuple[int, ...] = ()
+    rows: int = 4000
     limits: tuple[str, ...]
-    memory: str
-    rows: int | None = None
-    stock: bool = True
-    repeats: int = 3
-    cap: Cap = "resident"
-    jit_compile: bool = False
-    timeout: float | None = None
 
 
-@dataclass(frozen=True)
-class Run:
-    """One program; `limit` is the limit, or the memory that stock is held to."""
+@dataclass(frozen=True, kw_only=True)
+class Run(runs.Run):
+    """One program: the first `rows` rows of the product."""
 
     size: int
     rows: int
-    arm: str
-    limit: str
-    repeats: int
-    cap: Cap
-    jit_compile: bool
 
 
 def tasks(config: Config) -> Iterator[Task]:
     """Yield a task for each N, stock and each limit."""
-    for size in config.sizes:
-        rows = min(size, config.rows or size)
-        arms = [("stock", config.memory)] if config.stock else []
-        for arm, limit in [*arms, *(("limit", limit) for limit in config.limits)]:
-            jit = config.jit_compile and arm == "limit"
-            run = Run(size, rows, arm, limit, config.repeats, config.cap, jit)
-            yield Task(
-                f"N={size:,} {arm} {limit}",
-                asdict(run),
-                (
-                    Phase("peak", f"{__name__}:peak", cap=config.cap),
-                    Phase("time", f"{__name__}:time", SPEED_ENVIRONMENT),
-                ),
-            )
+    wanted = [(size, size) for size in config.sizes]
+    wanted += [(size, config.rows) for size in config.sliced]
+    for size, rows in wanted:
+        label = f"N={size:,}" if rows == size else f"N={size:,}, {rows:,} rows,"
+        for arm in runs.arms(config, config.limits):
+            yield runs.task(__name__, label, Run(size=size, rows=rows, **arm))
 
 
-def program(run: Run) -> tuple[Any, list[Any]]:
-    """Return K(X[:rows], X) v as a function, with X [N, 1], v [N, 1]."""
+def product(run: Run) -> Any:
+    """Return (X [N, 1], v [N, 1]) -> K(X[:rows], X) v as a function."""
     import gpflow
-    import numpy as np
     import tensorflow as tf
 
-    rng = np.random.default_rng(0)
-    X, v = rng.standard_normal((2, run.size, 1))
     kernel = gpflow.kernels.SquaredExponential()
 
     def matvec(X: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
         K = kernel(X) if run.rows == run.size else kernel(X[: run.rows], X)
         return tf.matmul(K, v)  # [rows, 1]
 
-    return matvec, [tf.constant(X), tf.constant(v)]
+    return matvec
 
 
-def _run(arguments: dict[str, Any]) -> Run:
-    return Run(**{k: v for k, v in arguments.items() if k not in ("data_dir", "work_dir")})
+def program(run: Run) -> runs.Program:
+    """Return the product and its arguments."""
+    import numpy as np
+    import tensorflow as tf
+
+    X, v = np.random.default_rng(0).standard_normal((2, run.size, 1))
+    return product(run), [tf.constant(X), tf.constant(v)]
 
 
 def peak(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
-    """Measure the peak, held to the limit."""
-    from gp_experiments.measuring import limit_device, peak_of
+    """Measure the peak, held to the limit; of a slice, project that of all rows as well."""
+    run, _ = runs.parse(Run, arguments)
+    if run.rows < run.size:
+        arm.note(all_rows=planned(run))
+    return runs.peak_of(run, lambda: program(run), arm)
 
-    run = _run(arguments)
-    limit_device(run.cap, run.limit)
-    return peak_of(*program(run), run.arm, run.limit, arm, jit_compile=run.jit_compile)
+
+def planned(run: Run) -> dict[str, Any]:
+    """Plan the product of all rows, without running it; bytes and flops."""
+    import dataclasses
+
+    import tensorflow as tf
+
+    from gp_experiments.measuring import projected
+
+    whole = product(dataclasses.replace(run, rows=run.size))
+    column = tf.TensorSpec([run.size, 1], tf.float64)
+    return projected(whole, [column, column], run.arm, run.limit, run.jit_compile)
 
 
 def time(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
-    """Time the calls, in TensorFlow's usual settings."""
-    from gp_experiments.measuring import limit_device, time_of
+    """Time the calls, in TensorFlow's usual settings.
 
-    run = _run(arguments)
-    limit_device(run.cap, run.limit)
-    return time_of(
-        *program(run), run.arm, run.limit, arm, repeats=run.repeats, jit_compile=run.jit_compile
-    )
+    Of a slice also `row_seconds`, and from it `extrapolated_seconds` of all rows. A slice has no
+    symmetry to use: all rows together should take less than that.
+    """
+    from statistics import median
+
+    run, _ = runs.parse(Run, arguments)
+    result = runs.time_of(run, lambda: program(run), arm)
+    if run.rows < run.size:
+        row = median(result["call_seconds"]) / run.rows
+        result |= {"row_seconds": row, "extrapolated_seconds": row * run.size}
+    return result

@@ -9,7 +9,7 @@ import numpy as np
 from pykeops.numpy import LazyTensor
 
 from gp_experiments.peers.cases import Case
-from gp_experiments.peers.data import VARIANCE, Array, lengthscales, softplus_slope
+from gp_experiments.peers.data import VARIANCE, Array, lengthscales
 from gp_experiments.peers.program import Build, Program
 
 
@@ -26,28 +26,14 @@ def _matvec(case: Case, data: Mapping[str, Array]) -> Program:
 
 def _quadratic(case: Case, data: Mapping[str, Array]) -> Program:
     """Gradients by KeOps's own differentiation, through PyTorch."""
-    import torch
     from pykeops.torch import LazyTensor
 
-    X, v = torch.tensor(data["X"]), torch.tensor(data["v"])
-    scale, variance = torch.tensor(lengthscales(case)), torch.tensor(VARIANCE, dtype=X.dtype)
-    inputs = [one.requires_grad_() for one in (X, v, scale, variance)]
-    slopes = [softplus_slope(lengthscales(case)), softplus_slope(VARIANCE)]
+    from gp_experiments.peers.torch_gradients import quadratic
 
-    def call() -> Mapping[str, Any]:
-        z = X / scale
-        K = (-LazyTensor(z[:, None]).sqdist(LazyTensor(z[None])) / 2).exp()
-        value = (v * variance * (K @ v)).sum()
-        by_X, by_v, by_scale, by_variance = torch.autograd.grad(value, inputs)
-        return {
-            "value": value.detach(),
-            "X": by_X,
-            "v": by_v,
-            "lengthscales": by_scale.numpy() * slopes[0],
-            "variance": by_variance.numpy() * slopes[1],
-        }
+    def product(z: Any, v: Any) -> Any:
+        return (-LazyTensor(z[:, None]).sqdist(LazyTensor(z[None])) / 2).exp() @ v
 
-    return Program(call)
+    return quadratic(case, data, product)
 
 
 def _knn(case: Case, data: Mapping[str, Array]) -> Program:

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from gp_experiments.peers.cases import Case
-from gp_experiments.peers.data import VARIANCE, Array, lengthscales, softplus_slope
+from gp_experiments.peers.data import VARIANCE, Array, lengthscales
 from gp_experiments.peers.program import Build, Program
+from gp_experiments.peers.torch_gradients import quadratic
 
 ROWS = 1_000
 
@@ -31,26 +32,11 @@ def _matvec(case: Case, data: Mapping[str, Array]) -> Program:
 
 
 def _quadratic(case: Case, data: Mapping[str, Array]) -> Program:
-    X, v = torch.tensor(data["X"]), torch.tensor(data["v"])
-    scale, variance = torch.tensor(lengthscales(case)), torch.tensor(VARIANCE, dtype=X.dtype)
-    inputs = [one.requires_grad_() for one in (X, v, scale, variance)]
-    slopes = [softplus_slope(lengthscales(case)), softplus_slope(VARIANCE)]
-
-    def call() -> Mapping[str, Any]:
-        z = X / scale
+    def product(z: Any, v: Any) -> Any:
         norms = -0.5 * z.square().sum(1)
-        K = torch.exp(torch.addmm(norms, z, z.T) + norms[:, None])
-        value = (v * variance * (K @ v)).sum()
-        by_X, by_v, by_scale, by_variance = torch.autograd.grad(value, inputs)
-        return {
-            "value": value.detach(),
-            "X": by_X,
-            "v": by_v,
-            "lengthscales": by_scale.numpy() * slopes[0],
-            "variance": by_variance.numpy() * slopes[1],
-        }
+        return torch.exp(torch.addmm(norms, z, z.T) + norms[:, None]) @ v
 
-    return Program(call)
+    return quadratic(case, data, product)
 
 
 def _knn(case: Case, data: Mapping[str, Array]) -> Program:

@@ -13,14 +13,19 @@ from gp_experiments.records import Record, Records
 EXPERIMENTS = ("sgpr", "matvec", "knn", "attention", "cg", "graphs")
 
 
+PICTURE_BYTES = 100_000
+"""The size of a picture beside a page, at most."""
+
+
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--update",
+    "--page",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A Markdown page: tables between <!-- NAME --> and <!-- end --> are replaced.",
+    help="A Markdown page: what is between <!-- NAME --> and <!-- end --> is replaced by tables "
+    "and pictures, which go into the folder figures beside it.",
 )
-def figures(folder: Path, update: Path | None) -> None:
+def figures(folder: Path, page: Path | None = None) -> None:
     """Make all tables and pictures from the records in FOLDER and below, into FOLDER/figures."""
     found = read(folder)
     if not found:
@@ -30,14 +35,39 @@ def figures(folder: Path, update: Path | None) -> None:
     texts = {name: tables(name, records) for name, records in found.items()}
     (target / "tables.md").write_text("\n".join(f"## {n}\n\n{t}" for n, t in texts.items()))
     click.echo(target / "tables.md")
-    for name, records in found.items():
-        for path in importlib.import_module(f"gp_experiments.results.{name}").figures(
-            records, target
-        ):
-            click.echo(path)
-    if update is not None:
-        update.write_text(replaced(update.read_text(), texts))
-        click.echo(update)
+    drawn = {name: pictures(name, records, target) for name, records in found.items()}
+    for path in (path for paths in drawn.values() for path in paths):
+        click.echo(path)
+    if page is not None:
+        texts = {name: text + shown(drawn[name], page) for name, text in texts.items()}
+        page.write_text(replaced(page.read_text(), texts))
+        click.echo(page)
+
+
+def pictures(name: str, records: list[Record], target: Path) -> list[Path]:
+    """Draw the pictures of an experiment; return their paths."""
+    module = importlib.import_module(f"gp_experiments.results.{name}")
+    paths: list[Path] = module.figures(records, target)
+    return paths
+
+
+def shown(paths: list[Path], page: Path) -> str:
+    """Put small copies of PNG pictures beside a page; return Markdown that shows them."""
+    from PIL import Image
+
+    folder = page.parent / "figures"
+    links = []
+    for path in (path for path in paths if path.suffix == ".png"):
+        folder.mkdir(exist_ok=True)
+        copy = folder / path.name
+        with Image.open(path) as picture:
+            few = picture.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+            few.save(copy, optimize=True)
+        if copy.stat().st_size > PICTURE_BYTES:
+            copy.unlink()  # a graph of hundreds of nodes: to be looked at, not to be shown
+            continue
+        links.append(f"![{path.stem.replace('-', ' ')}]({folder.name}/{copy.name})\n")
+    return "".join(f"\n{link}" for link in links)
 
 
 def read(folder: Path) -> dict[str, list[Record]]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from statistics import mean, median, stdev
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from gp_experiments.arms import OUT_OF_MEMORY
 from gp_experiments.records import Record
@@ -86,6 +88,15 @@ def new_figure(columns: int, *, width: float = 8.0, height: float = 3.4) -> tupl
     """Return a figure at the width of a page with panels side by side."""
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots(1, columns, squeeze=False)[0]
+
+
+def size_axis(axes: Axes, sizes: Sequence[int], label: str) -> None:
+    """Make the x axis logarithmic, with the sizes that there are as ticks."""
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel(label)
+    axes.grid(alpha=0.3)
 
 
 def machine(records: Sequence[Record]) -> str:

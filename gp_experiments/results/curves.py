@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
+from gp_experiments.arms import OUT_OF_MEMORY
 from gp_experiments.records import Record
 from gp_experiments.results.common import (
     LIMIT,
@@ -19,6 +21,7 @@ from gp_experiments.results.common import (
     new_figure,
     seconds_cell,
     seconds_of,
+    size_axis,
 )
 from tf_exla.byte_size import parse_bytes
 
@@ -44,53 +47,87 @@ def table(caption: str, name: str, key: str, records: Sequence[Record]) -> Table
     return Table(caption, header, rows)
 
 
-def figure(title: str, label: str, key: str, records: Sequence[Record], path: Path) -> Path:
-    """Draw measured peak and time against the size, both axes logarithmic."""
+def figure(
+    title: str,
+    label: str,
+    key: str,
+    records: Sequence[Record],
+    path: Path,
+    *,
+    beyond: Sequence[Record] = (),
+) -> Path:
+    """Draw measured peak and time against the size, both axes logarithmic.
+
+    `beyond`: records of sizes that did not run, with a projected `peak` [bytes] and extrapolated
+    `seconds`: they are hollow.
+    """
     drawn, (peaks, times) = new_figure(2)
+    everything = [*records, *beyond]
     arms = [(STOCK, limit, "x--", "C1") for limit in _limits(records, STOCK)]
     arms += [
         (LIMIT, limit, "o-", colour)
         for limit, colour in zip(
-            _limits(records), cycle(("C0", "C2", "C4", "C5", "C6", "C9")), strict=False
+            _limits(everything), cycle(("C0", "C2", "C4", "C5", "C6", "C9")), strict=False
         )
     ]
     for arm, limit, style, colour in arms:
         own = sorted(choose(records, arm=arm, limit=limit), key=lambda r: r["config"][key])
         name = f"stock, held to {limit}" if arm == STOCK else f"tf_exla, limit {limit}"
-        points = [(r["config"][key], r["result"].get("measured")) for r in own]
-        drawable = [(x, y / 1e6) for x, y in points if y is not None]
-        peaks.plot(
-            *zip(*drawable, strict=True) if drawable else ((), ()), style, color=colour, label=name
-        )
+        measured = [(r["config"][key], _megabytes(r["result"].get("measured"))) for r in own]
+        _curve(peaks, measured, style, colour, name)
         peaks.axhline(parse_bytes(limit) / 1e6, color=colour, linewidth=0.8, linestyle=":")
-        spent = [(r["config"][key], s) for r in own if (s := seconds_of(r)) is not None]
-        times.plot(
-            *zip(*spent, strict=True) if spent else ((), ()), style, color=colour, label=name
-        )
+        _curve(times, [(r["config"][key], seconds_of(r)) for r in own], style, colour, name)
+        for r in choose(beyond, arm=arm, limit=limit) if arm == LIMIT else ():
+            size, result = r["config"][key], r["result"]
+            _curve(peaks, [(size, _megabytes(result["peak"]))], "o", colour, "", hollow=True)
+            _curve(times, [(size, result["seconds"])], "o", colour, "", hollow=True)
         for r in own:
-            if r["status"] in ("oom", "killed"):
+            if r["status"] in OUT_OF_MEMORY:
                 peaks.text(r["config"][key], parse_bytes(limit) / 1e6, NO_MEMORY, color=colour,
                            ha="center", va="center", fontsize=11)  # fmt: skip
-    sizes = distinct(records, key)
-    projected = [
-        choose(records, **{key: size})[0]["result"].get("projected_stock") for size in sizes
-    ]
-    known = [(x, y / 1e6) for x, y in zip(sizes, projected, strict=True) if y is not None]
-    if known:
-        peaks.plot(*zip(*known, strict=True), color="0.75", linewidth=1, zorder=0,
-                   label="stock, projected")  # fmt: skip
+    sizes = distinct(everything, key)
+    projected = {
+        r["config"][key]: value / 1e6
+        for r in everything
+        if (value := r["result"].get("projected_stock")) is not None
+    }
+    if projected:
+        peaks.plot(*zip(*sorted(projected.items()), strict=True), color="0.75", linewidth=1,
+                   zorder=0, label="stock, projected")  # fmt: skip
     for axes, what in ((peaks, "measured peak [MB]"), (times, "time of a call [s]")):
-        axes.set_xscale("log")
         axes.set_yscale("log")
-        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-        axes.minorticks_off()
-        axes.set_xlabel(label)
         axes.set_ylabel(what)
-        axes.grid(alpha=0.3)
+        size_axis(axes, sizes, label)
+    if any(r["status"] in OUT_OF_MEMORY for r in records):
+        peaks.plot([], [], color="0.4", linestyle="", marker=f"${NO_MEMORY}$",
+                   label="out of memory")  # fmt: skip
+    if beyond:
+        _curve(peaks, [], "o", "0.4", "not run: projected", hollow=True)
+        _curve(times, [], "o", "0.4", "not run: extrapolated", hollow=True)
+        times.legend(fontsize=7)
     peaks.legend(fontsize=7)
     drawn.suptitle(title, fontsize=11)
     drawn.savefig(path, dpi=150)
     return path
+
+
+def _curve(
+    axes: Any,
+    points: Sequence[tuple[float, float | None]],
+    style: str,
+    colour: str,
+    name: str,
+    *,
+    hollow: bool = False,
+) -> None:
+    known = [(x, y) for x, y in points if y is not None]
+    face = {"markerfacecolor": "none"} if hollow else {}
+    axes.plot(*zip(*known, strict=True) if known else ((), ()), style, color=colour,
+              label=name or None, **face)  # fmt: skip
+
+
+def _megabytes(value: float | None) -> float | None:
+    return None if value is None else value / 1e6
 
 
 def _limits(records: Sequence[Record], arm: str = LIMIT) -> list[str]:

@@ -24,6 +24,9 @@ ORDER = (STOCK, LIMIT, "keops", "faiss", "sklearn")
 TITLES = {STOCK: "stock", LIMIT: "tf_exla", "keops": "KeOps", "faiss": "FAISS",
           "sklearn": "scikit-learn"}  # fmt: skip
 
+STYLES = {STOCK: ("C1", "x"), LIMIT: ("C0", "o"), "keops": ("C2", "^"), "faiss": ("C3", "s"),
+          "sklearn": ("C4", "D")}  # fmt: skip
+
 
 def _rate(record: Record) -> float | None:
     seconds = seconds_of(record)
@@ -71,7 +74,8 @@ def figures(records: Sequence[Record], folder: Path) -> list[Path]:
         {(r["config"]["vectors"], r["config"]["distance"]) for r in records}, reverse=True
     )
     figure, (axes,) = new_figure(1, height=1.3 + 0.32 * len(keys))
-    for number, arm in enumerate(arms):
+    for arm in arms:
+        colour, marker = STYLES[arm]
         points = []
         for place, (vectors, distance) in enumerate(keys):
             for record in choose(records, vectors=vectors, distance=distance, arm=arm):
@@ -80,9 +84,9 @@ def figures(records: Sequence[Record], folder: Path) -> list[Path]:
                     points.append((rate, place))
                 elif record["status"] in ("oom", "killed"):
                     axes.text(1.01, place, f"{TITLES[arm]} {NO_MEMORY}", va="center", fontsize=8,
-                              color=f"C{number}", transform=axes.get_yaxis_transform())  # fmt: skip
+                              color=colour, transform=axes.get_yaxis_transform())  # fmt: skip
         xs, ys = [x for x, _ in points], [y for _, y in points]
-        axes.plot(xs, ys, "ox^sD"[number], color=f"C{number}", label=TITLES[arm])
+        axes.plot(xs, ys, marker, color=colour, label=TITLES[arm])
     axes.set_xscale("log")
     axes.set_yticks(range(len(keys)), [f"{vectors}, {distance}" for vectors, distance in keys])
     axes.set_ylim(-0.6, len(keys) - 0.4)

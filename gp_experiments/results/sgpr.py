@@ -18,6 +18,7 @@ from gp_experiments.results.common import (
     memory,
     new_figure,
     short_seconds,
+    size_axis,
 )
 
 # Table 2 of the paper: data set, M -> test RMSE, NLPD.
@@ -105,15 +106,11 @@ def _against_m(dataset: str, records: Sequence[Record], folder: Path) -> Path:
             if r["status"] in ("oom", "killed")
         ]
         everything = distinct(records, "num_inducing")
-        axes.set_xscale("log")
+        size_axis(axes, everything, "inducing points M")
         if died:
             axes.axvspan(min(died) / 1.1, max(everything) * 1.1, color="C1", alpha=0.12,
                          label="stock runs out of memory")  # fmt: skip
-        axes.set_xticks(everything, [f"{size:,}" for size in everything])
-        axes.minorticks_off()
-        axes.set_xlabel("inducing points M")
         axes.set_ylabel(label)
-        axes.grid(alpha=0.3)
     panels[0].legend(fontsize=8)
     figure.suptitle(f"SGPR on {dataset}", fontsize=11)
     path = folder / f"sgpr-{dataset}-inducing.png"
@@ -141,12 +138,13 @@ def _in_training(dataset: str, records: Sequence[Record], folder: Path) -> Path:
                         marker="o" if arm == LIMIT else "x",
                         markersize=4 if arm == LIMIT else 7,
                     )
-            axes.plot([], [], "-", color=colour, label=f"M = {size:,}")
-        axes.plot([], [], "x:", color="0.3", label="stock, while it runs")
+            axes.plot([], [], "o-", color=colour, label=f"M = {size:,}")
+        axes.plot([], [], "x:", color="0.3", label="stock, where it runs")
         axes.set_xlabel("evaluations of loss and gradients")
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)
-    panels[1].legend(fontsize=8)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8)
     figure.suptitle(f"SGPR on {dataset}: scores during training", fontsize=11)
     path = folder / f"sgpr-{dataset}-training.png"
     figure.savefig(path, dpi=150)

@@ -15,7 +15,10 @@ SMALLEST = {
         'datasets=["synthetic-4000x2"]', 'limits=["30MB"]', "num_inducing=[300]", "seeds=[111]",
         "iterations=2", "metrics_every=1", "candidates=1000",
     ],
-    "matvec": ["sizes=[3000]", 'limits=["10MB"]', 'memory="30MB"', "repeats=1"],
+    "matvec": [
+        "sizes=[3000]", "sliced=[6000]", "rows=300", 'limits=["10MB"]', 'memory="30MB"',
+        "repeats=1",
+    ],
     "knn": [
         'vectors=["random-2e4x5"]', "queries=300", 'limit="10MB"', 'memory="1GB"', "repeats=1",
         'distances=["L1"]', "peers=[]", "stock=false",
@@ -80,10 +83,17 @@ def test_cg_gives_both_arms_the_same_mean(tmp_path: Path) -> None:
 
 
 def test_stock_matvec_ends_where_memory_does(tmp_path: Path) -> None:
-    stock, limit = run("matvec", tmp_path)
+    stock, limit, stock_slice, limit_slice = run("matvec", tmp_path)
     assert (stock["status"], limit["status"]) == ("oom", "done")
     assert limit["result"]["call_seconds"]
-    assert "∅" in (tmp_path / "figures" / "tables.md").read_text()
+    tables = (tmp_path / "figures" / "tables.md").read_text()
+    assert "∅" in tables
+    assert "extrapolated" in tables
+    assert "all_rows" in stock_slice["result"]
+    result = limit_slice["result"]
+    assert result["all_rows"]["projected"] <= result["limit"]
+    assert result["all_rows"]["projected_stock"] > 2 * 6000**2 * 8
+    assert result["extrapolated_seconds"] == pytest.approx(20 * result["call_seconds"][0])
 
 
 def test_sgpr_goes_on_where_stock_ends(tmp_path: Path) -> None:

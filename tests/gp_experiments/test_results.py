@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from gp_experiments.records import Record, Records, config_key
-from gp_experiments.results import knn, sgpr
-from gp_experiments.results.command import read, replaced, tables
+from gp_experiments.results import knn, matvec, sgpr
+from gp_experiments.results.command import PICTURE_BYTES, read, replaced, shown, tables
 
 
 def record(experiment: str, config: dict[str, Any], status: str, **result: Any) -> Record:
@@ -80,6 +80,42 @@ def test_the_last_record_of_a_run_counts(tmp_path: Path) -> None:
     assert list(found) == ["sgpr"]
     assert [r["result"] for r in found["sgpr"]] == [{"rmse": 0.5}]
     assert "On 2 cores of a processor, TensorFlow 2.21.0; commit abc." in tables("sgpr", TRAININGS)
+
+
+def products(size: int, rows: int, arm: str, status: str = "done", **result: Any) -> Record:
+    config = {"size": size, "rows": rows, "arm": arm, "limit": "100MB"}
+    return record("matvec", config, status, **result)
+
+
+PRODUCTS = [
+    products(1000, 1000, "stock", projected_stock=10**8, measured=9 * 10**7, call_seconds=[2.0]),
+    products(1000, 1000, "limit", projected=9 * 10**7, measured=8 * 10**7, call_seconds=[1.0]),
+    products(5000, 5000, "stock", "oom", projected_stock=25 * 10**8),
+    products(5000, 5000, "limit", projected=9 * 10**7, measured=8 * 10**7, call_seconds=[9.0]),
+    products(9000, 100, "limit", projected=7 * 10**7, measured=6 * 10**7, call_seconds=[0.5],
+             row_seconds=0.005, extrapolated_seconds=45.0,
+             all_rows={"projected": 95 * 10**6, "projected_stock": 10**10}),
+]  # fmt: skip
+
+
+def test_slices_have_a_table_of_their_own(tmp_path: Path) -> None:
+    whole, slices = matvec.tables(PRODUCTS)
+    assert [row[0] for row in whole.rows] == ["1,000", "5,000"]
+    assert "not measured" in slices.caption
+    (row,) = slices.rows
+    assert row == [
+        "9,000", "100MB", "10.0 GB", "95.0 MB", "100", "70.0 MB", "60.0 MB", "500 ms", "5 ms",
+        "45 s",
+    ]  # fmt: skip
+    assert [path.name for path in matvec.figures(PRODUCTS, tmp_path)] == ["matvec.png"]
+
+
+def test_a_page_shows_small_pictures(tmp_path: Path) -> None:
+    drawn = matvec.figures(PRODUCTS, tmp_path)
+    page = tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    assert shown(drawn, page) == "\n![matvec](figures/matvec.png)\n"
+    assert 5_000 < (page.parent / "figures" / "matvec.png").stat().st_size < PICTURE_BYTES
 
 
 def test_a_page_keeps_what_is_written_by_hand() -> None:

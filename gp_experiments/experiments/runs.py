@@ -1,0 +1,100 @@
+"""What the experiments on one program share: stock against limits, a peak and a time for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gp_experiments.arms import SPEED_ENVIRONMENT, Arm, Cap
+from gp_experiments.sweep import Phase, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The part of a config that says how programs are held and timed.
+
+    `memory` is what stock is held to. `repeats`: calls that are timed after a first one; a first
+    call that takes long is the only one. `timeout` [s] of one process.
+    """
+
+    memory: str
+    stock: bool = True
+    repeats: int = 3
+    cap: Cap = "resident"
+    jit_compile: bool = False
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One program in one arm; `limit` is the limit, or the memory that stock is held to."""
+
+    arm: str
+    limit: str
+    repeats: int
+    cap: Cap
+    jit_compile: bool
+
+
+R = TypeVar("R", bound=Run)
+Program = tuple[Callable[..., Any], Sequence[Any]]
+"""A function of tensors, and its arguments."""
+
+
+def arms(settings: Settings, limits: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the fields of `Run` for stock and for each limit."""
+    held = [("stock", settings.memory)] if settings.stock else []
+    for arm, limit in [*held, *(("limit", limit) for limit in limits)]:
+        yield fields_of(settings, arm, limit)
+
+
+def fields_of(settings: Settings, arm: str, limit: str) -> dict[str, Any]:
+    """Return the fields of `Run` for one arm; XLA is forced on nothing but our own loops."""
+    return {
+        "arm": arm,
+        "limit": limit,
+        "repeats": settings.repeats,
+        "cap": settings.cap,
+        "jit_compile": settings.jit_compile and arm == "limit",
+    }
+
+
+def task(module: str, label: str, run: Run, *, held: bool = True) -> Task:
+    """Return the task of a run: `module:peak`, held to the limit, then `module:time`.
+
+    `held` false: the time only.
+    """
+    phases = [Phase("time", f"{module}:time", SPEED_ENVIRONMENT)]
+    if held:
+        phases.insert(0, Phase("peak", f"{module}:peak", cap=run.cap))
+    return Task(f"{label} {run.arm} {run.limit}".strip(), asdict(run), tuple(phases))
+
+
+def parse(cls: type[R], arguments: Mapping[str, Any]) -> tuple[R, Path]:
+    """Return the run that a process was given, and the folder of the data sets."""
+    known = {field.name for field in fields(cls)}
+    values = {key: value for key, value in arguments.items() if key in known}
+    return cls(**values), Path(arguments["data_dir"])
+
+
+def peak_of(run: Run, make: Callable[[], Program], arm: Arm) -> dict[str, Any]:
+    """Measure the peak of a program, held to the limit."""
+    from gp_experiments import measuring
+
+    measuring.limit_device(run.cap, run.limit)
+    function, inputs = make()
+    return measuring.peak_of(function, inputs, run.arm, run.limit, arm, jit_compile=run.jit_compile)
+
+
+def time_of(run: Run, make: Callable[[], Program], arm: Arm) -> dict[str, Any]:
+    """Time the calls of a program, in TensorFlow's usual settings."""
+    from gp_experiments import measuring
+
+    measuring.limit_device(run.cap, run.limit)
+    function, inputs = make()
+    return measuring.time_of(
+        function, inputs, run.arm, run.limit, arm,
+        repeats=run.repeats, jit_compile=run.jit_compile,
+    )  # fmt: skip
