@@ -17,6 +17,7 @@ BYTE = 1e-10  # reading or writing main memory
 CACHED_BYTE = 3e-11  # the same in a chunk that stays in cache
 LAUNCH = 7e-6  # the executor's work for one node
 ITERATION = 4e-5  # the executor's work for one iteration of a loop
+WRITTEN_BYTE = 4.5e-10  # a result put together from chunks: strided, by one core, on fresh pages
 CALL = 2e-5  # the executor's work for one call of a compiled cluster
 
 FLOP = 2e-11  # of any kind: to compare a rewrite with what it replaces
@@ -36,6 +37,11 @@ def node_seconds(ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1) 
         full = ITERATION + graph_seconds(ops, node.body, CACHED_BYTE, node.parallel)
         full += sum(
             LAUNCH + chunk.nbytes * (BYTE + CACHED_BYTE) for chunk in node.sliced(node.body)
+        )
+        full += WRITTEN_BYTE * sum(
+            part.nbytes
+            for part, result in zip(node.body.outputs, node.results, strict=True)
+            if result.slot is not None
         )
         merged = [
             t for t, r in zip(node.outputs, node.results, strict=True) if r.combine == "top_k"

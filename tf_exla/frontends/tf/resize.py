@@ -16,6 +16,8 @@ from tf_exla.graph import Node, Shape, Tensor, const
 
 Attrs = dict[str, object]
 
+CHUNK = "/chunk"  # what the names of nodes for a chunk end in
+
 
 def squeeze(node: Node, shapes: Sequence[Shape]) -> Attrs:
     """Say which axes go: without that, an axis goes too where a chunk has one index of it."""
@@ -68,7 +70,7 @@ def resize(
         k = min(sizes(node.outputs[0])[-1], most)
         shapes = [(*shape[:-1], k) for shape in shapes if shape is not None]
     outputs = tuple(
-        Tensor(tuple(shape), old.dtype, f"{old.name}/chunk", held=old.held)
+        Tensor(tuple(shape), old.dtype, _of_chunk(old.name), held=old.held)
         for old, shape in zip(node.outputs, shapes, strict=True)
     )
     changes: dict[int, Change] = dict.fromkeys(shape_operands, result_shape)
@@ -88,6 +90,14 @@ def resize(
     if node.op in ATTRS:
         attrs |= ATTRS[node.op](node, shapes)
     again = dataclasses.replace(
-        node, inputs=tuple(operands), outputs=outputs, attrs=attrs, name=f"{node.name}/chunk"
+        node,
+        inputs=tuple(operands),
+        outputs=outputs,
+        attrs=attrs,
+        name=_of_chunk(node.name),
     )
     return (*constants, again)
+
+
+def _of_chunk(name: str) -> str:
+    return name.removesuffix(CHUNK) + CHUNK

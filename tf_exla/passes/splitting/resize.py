@@ -14,6 +14,13 @@ def cut(ops: OpSet, template: Graph, carried: Mapping[Tensor, Slot], size: int) 
 
     Always from the whole: of a chunk of one index an op cannot tell that its axis carries more.
     """
+    return cut_with_tensors(ops, template, carried, size)[0]
+
+
+def cut_with_tensors(
+    ops: OpSet, template: Graph, carried: Mapping[Tensor, Slot], size: int
+) -> tuple[Graph, Mapping[Tensor, Tensor]]:
+    """Copy a graph as `cut` does; return its tensors too, by those of the template."""
     mirror: dict[Tensor, Tensor] = {}
     for tensor in template.inputs:
         slot = carried.get(tensor)
@@ -31,7 +38,8 @@ def cut(ops: OpSet, template: Graph, carried: Mapping[Tensor, Slot], size: int) 
         nodes.extend(made)
         mirror.update(zip(node.outputs, made[-1].outputs, strict=True))
     inputs = tuple(mirror[tensor] for tensor in template.inputs)
-    return Graph(inputs, tuple(nodes), tuple(mirror[tensor] for tensor in template.outputs))
+    outputs = tuple(mirror[tensor] for tensor in template.outputs)
+    return Graph(inputs, tuple(nodes), outputs), mirror
 
 
 def _shape(tensor: Tensor, slot: Slot | None, size: int) -> tuple[int | None, ...]:

@@ -8,7 +8,7 @@ hold the budget, else the one with the lowest peak.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tf_exla.cost import graph_seconds, node_seconds
@@ -18,6 +18,7 @@ from tf_exla.options import Options
 from tf_exla.passes.splitting.chunks import fit_loops, room_at
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.pairs import pair_graphs
+from tf_exla.passes.splitting.partly import keep_partly, parts_to_try
 from tf_exla.passes.splitting.region import Refusal, grow
 from tf_exla.passes.splitting.repeating import compared_again, unrepeatable
 from tf_exla.passes.splitting.stages import Stages, arrange, rewrite
@@ -26,6 +27,9 @@ from tf_exla.passes.splitting.tiles import FEW_MATRICES, tile_at_peak, tile_for_
 MAX_STEPS = 24
 SEEDS = 3
 KEEP_TRIALS = 10
+PARTLY_TRIALS = 1
+PARTLY_GAIN = 0.98
+"""Of the time that is estimated; twice as many loops must be worth it."""
 SMALL_FRACTIONS = (50, 2000)
 """A tensor is small, and sliced rather than recomputed, below these fractions of the budget."""
 
@@ -242,6 +246,38 @@ def _keep(projector: Projector, best: _Candidate, budget: int, options: Options)
         made = trial(kept | {tensor})
         if made is not None and made.seconds < chosen.seconds:
             chosen, kept = made, kept | {tensor}
+    rest = [tensor for tensor in dear if tensor not in kept]
+    return _keep_partly(projector, chosen, kept, rest[:PARTLY_TRIALS], budget, options)
+
+
+def _keep_partly(
+    projector: Projector,
+    best: _Candidate,
+    kept: frozenset[Tensor],
+    tensors: Sequence[Tensor],
+    budget: int,
+    options: Options,
+) -> _Candidate:
+    """Keep as many indices of one more tensor as the budget has room for, if that saves time."""
+    assert best.stages is not None
+    index, region = best.index, best.stages.region
+    again = arrange(index, region, best.is_large, kept)
+    chosen = best
+    for tensor in tensors:
+        keeping = arrange(index, region, best.is_large, kept | {tensor})
+        per_index = tensor.nbytes // region.extent
+        room = budget - best.peak
+        for count in parts_to_try(region.extent, per_index, budget, room):
+            graph = keep_partly(index, again, keeping, count, min(64, region.extent))
+            if graph is None:
+                break
+            graph = fit_loops(projector, graph, budget, options)
+            peak, seconds = projector.working_set(graph), graph_seconds(projector.ops, graph)
+            if peak > budget:
+                break
+            least = PARTLY_GAIN * best.seconds if chosen is best else chosen.seconds
+            if seconds < least:
+                chosen = dataclasses.replace(best, graph=graph, peak=peak, seconds=seconds)
     return chosen
 
 

@@ -9,7 +9,7 @@ it recomputes from the sources, reads from kept tensors, or slices from small co
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -144,18 +144,24 @@ def rewrite(index: Index, stages: Stages, chunk: int) -> Iterator[Graph]:
     region = stages.region
     chunk = min(chunk, region.extent)
     loops = [build_loop(index, region, stage, chunk, stages.exact) for stage in stages.stages]
-    yield _replaced(index, region, loops)
+    yield replaced(index, region, loops)
     streams = stream(index, loops)
     if streams is not None:
-        yield _replaced(index, region, (*streams.loops, *streams.after))
+        yield replaced(index, region, (*streams.loops, *streams.after))
 
 
-def _replaced(index: Index, region: Region, nodes: Sequence[Node]) -> Graph:
-    """Put nodes in the place of a region, each as late as the last tensor of the graph it makes."""
+def replaced(
+    index: Index, region: Region, nodes: Sequence[Node], place: Mapping[Node, int] | None = None
+) -> Graph:
+    """Put nodes in the place of a region, each as late as the last tensor of the graph it makes.
+
+    `place`: positions in the graph to put nodes at.
+    """
     position = {tensor: index.position[node] for tensor, node in index.producer.items()}
-    priority: dict[Node, int] = {}
+    priority = dict(place or {})
     for node in nodes:
-        priority[node] = max((position.get(tensor, 0) for tensor in node.outputs), default=0)
+        if node not in priority:
+            priority[node] = max((position.get(tensor, 0) for tensor in node.outputs), default=0)
     outside = [node for node in index.graph.nodes if node not in region.members]
     merged = sorted(
         [*outside, *nodes],
