@@ -127,12 +127,16 @@ def _log_softmax(w: Writer, node: Node) -> Tensor:
 def _sparse_cross_entropy(w: Writer, node: Node) -> tuple[Tensor, Tensor]:
     """-log softmax(x) at the label, and softmax(x) - one_hot(label)
 
-    The op fails where there is no such label; here the loss is no number then, 0 / 0.
+    A label that does not exist is looked up in the list of all: this fails where the op does, on a
+    CPU. Where it does not, the loss is no number, as the op's: 0 / 0.
     """
     x, labels = node.inputs
     rows, classes = x.dims
     bounds = [w.const(value, labels.dtype) for value in (0, classes, 1)]
-    places = w.op("Reshape", w.op("Range", *bounds), w.const([1, classes]))
+    known = w.op("Range", *bounds)
+    found = w.op("GatherV2", known, labels, w.const(0))
+    labels = w.op("SelectV2", w.op("Equal", found, labels), labels, w.const(-1, labels.dtype))
+    places = w.op("Reshape", known, w.const([1, classes]))
     own = w.op("Equal", places, w.op("Reshape", labels, w.const([rows, 1])))
     last = w.const([-1])
     largest = w.op("Max", x, last, keep_dims=True)

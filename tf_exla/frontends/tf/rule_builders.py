@@ -193,3 +193,30 @@ def sum_all(node: Node) -> str:
     """Add something over all axes."""
     names = Letters().low(rank(node.inputs[0]))
     return arrow([names], [""], "add", names)
+
+
+def histogram(node: Node) -> str:
+    """Count all elements by bins; the range of values and the number of bins are no data."""
+    names = Letters().low(rank(node.inputs[0]))
+    return arrow([names, "_", "_"], [["B"]], "add", names)
+
+
+def counts(weights_at: int) -> Callable[[Node], str]:
+    """Count, or add weights of, each integer of a list, or of each row of a matrix.
+
+    Where it is only noted whether there is any, rows are needed whole.
+    """
+
+    def rule(node: Node) -> str:
+        names = Letters().low(rank(node.inputs[0]))
+        if len(names) == 2:
+            names = [names[0], "C"]
+        elif node.attrs.get("binary_output"):
+            names = [name.upper() for name in names]
+        parts: list[Part] = [names, "_", "_"]
+        if 0 not in sizes(node.inputs[weights_at]):  # else each counts once
+            parts[weights_at] = names
+        reduced = [name for name in names if name.islower() and len(names) == 1]
+        return arrow(parts, [["B"] if len(names) == 1 else [names[0], "B"]], "add", reduced)
+
+    return rule
