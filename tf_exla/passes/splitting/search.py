@@ -27,6 +27,8 @@ from tf_exla.passes.splitting.tiles import FEW_MATRICES, tile_at_peak, tile_for_
 MAX_STEPS = 24
 SEEDS = 3
 KEEP_TRIALS = 10
+AHEAD = 0.9
+"""Of the time that is estimated: a step that does not hold the budget must promise that much."""
 PARTLY_TRIALS = 1
 PARTLY_GAIN = 0.98
 """Of the time that is estimated; twice as many loops must be worth it."""
@@ -57,11 +59,17 @@ class _Candidate:
 
 
 def split(
-    projector: Projector, graph: Graph, budget: int, options: Options, depth: int = 0
+    projector: Projector,
+    graph: Graph,
+    budget: int,
+    options: Options,
+    depth: int = 0,
+    ahead: bool = True,
 ) -> Splitting:
     """Split large tensors until the working set holds `budget` bytes, as far as possible.
 
     `depth`: loops around the graph; bodies are split as well up to `MAX_DEPTH` loops.
+    `ahead`: a step that does not hold the budget yet, but is faster, is followed to its end.
     """
     refusals: Refusals = {}
 
@@ -82,6 +90,8 @@ def split(
         best = _choose(found, budget, peak, bool(over))
         if best is not None:
             graph = _keep(projector, best, budget, options).graph
+            if ahead and not depth and best.peak <= budget:
+                graph = _ahead(projector, graph, found, budget, options)
             continue
         inner = tile(graph)
         if inner is None:
@@ -90,6 +100,24 @@ def split(
             break
         graph = inner
     return Splitting(graph, tuple(refusals.values()))
+
+
+def _ahead(
+    projector: Projector,
+    graph: Graph,
+    found: list[_Candidate],
+    budget: int,
+    options: Options,
+) -> Graph:
+    """Return `graph`, which holds the budget, or a faster one that takes one split more."""
+    seconds = graph_seconds(projector.ops, graph)
+    more = [one for one in found if one.peak > budget and one.seconds < AHEAD * seconds]
+    if not more:
+        return graph
+    first = min(more, key=lambda one: one.seconds)
+    made = split(projector, first.graph, budget, options, ahead=False).graph
+    holds = projector.working_set(made) <= budget
+    return made if holds and graph_seconds(projector.ops, made) < AHEAD * seconds else graph
 
 
 def _over_threshold(graph: Graph, options: Options) -> list[Tensor]:
