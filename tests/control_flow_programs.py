@@ -132,6 +132,35 @@ def switch() -> Program:
     return function, (X, V)
 
 
+def around_branches() -> Program:
+    """Large sums before and after a choice, which has a result that is there at once."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        before = tf.matmul(rbf(x, 3 * x), v)
+        chosen = tf.cond(
+            before[0, 0] > -1e9,
+            lambda: (v, tf.reduce_sum(rbf(x, 2 * x), 1)),
+            lambda: (v, x[:, 0]),
+        )
+        return before, chosen, tf.reduce_sum(rbf(4 * x, x), 0)
+
+    return function, (X, V)
+
+
+def before_branches() -> Program:
+    """A choice of what to do with one matrix."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        k = rbf(x, 3 * x)
+        return tf.reduce_sum(k, 0), tf.cond(
+            tf.reduce_sum(v) > 0,
+            lambda: tf.matmul(k, v),
+            lambda: tf.matmul(tf.square(k), v),
+        )
+
+    return function, (X, V)
+
+
 def with_variable() -> Program:
     """The lengthscale is a variable that the loop reads, and another one that it writes."""
     lengthscale, count = tf.Variable(1.5, dtype=tf.float64), tf.Variable(0, dtype=tf.int64)
@@ -158,6 +187,8 @@ PROGRAMS: dict[str, tuple[Callable[[], Program], float]] = {
     "two kernels": (two_kernels, 8),
     "in condition": (in_condition, 8),
     "branches": (branches, 8),
+    "around branches": (around_branches, 8),
+    "before branches": (before_branches, 8),
     "branch in loop": (branch_in_loop, 8),
     "switch": (switch, 8),
     "with variable": (with_variable, 8),

@@ -1,9 +1,10 @@
-"""Sinking: what is large and the same in every iteration of a While is computed inside of it.
+"""Sinking: what is large, and read by a While or in branches, is computed inside of them.
 
 `K = kernel(X); while ...: y = K p` holds all of K while the loop runs. With the nodes that produce
 K moved into the body, from X, the body can be split: K is computed again in every iteration, in
 chunks. Small tensors that K is made of move along where that is cheap: the body then shows what K
-is made of, and that it is symmetric.
+is made of, and that it is symmetric. So it is with the branches of an If, or a Case: what goes
+into them is computed in the one that is taken.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from tf_exla.graph import Graph, Node, Tensor, producers, with_subgraphs
 from tf_exla.memory import passed_on
 from tf_exla.op_set import OpSet
 
+CHOICES = frozenset({"Case", "If"})
+
 LIGHT = 1 / 100
 """The part of the work on large tensors that small ones may add to each iteration."""
 
 
 def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Move the producers of loop-invariant tensors of more than `least` bytes into Whiles.
+    """Move the producers of tensors of more than `least` bytes into Whiles and branches.
+
+    Into a While only those that its iterations do not change.
 
     Their sources are the program's inputs, results of stateful nodes and of other Whiles, and
     small tensors that take work to make. A tensor that the condition reads stays outside.
@@ -34,6 +39,8 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
             node = dataclasses.replace(node, inputs=inputs)
         if isinstance(node.attrs.get("body"), Graph):
             node = _sink_into(node, graph, ops, renamed, lambda tensor: tensor.nbytes > least)
+        elif node.op in CHOICES:
+            node = _sink_into_branches(node, graph, ops, lambda tensor: tensor.nbytes > least)
         node = with_subgraphs(node, lambda sub: sink(sub, ops, least))
         nodes.append(node)
     if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
@@ -68,16 +75,7 @@ def _sink_into(
     # Whoever reads these variables after the loop reads what went into it.
     renamed.update({node.outputs[k]: node.inputs[k] for k in sunk})
     kept = [k for k in range(len(node.inputs)) if k not in sunk]
-    inside = {tensor: _twin(tensor) for tensor in sources}
-    nodes: list[Node] = []
-    for one in moved:
-        copy = dataclasses.replace(
-            one,
-            inputs=tuple(inside[tensor] for tensor in one.inputs),
-            outputs=tuple(_twin(tensor) for tensor in one.outputs),
-        )
-        inside.update(zip(one.outputs, copy.outputs, strict=True))
-        nodes.append(copy)
+    nodes, inside = _copies(moved, sources)
     computed = {body.inputs[k]: inside[node.inputs[k]] for k in sunk}
     nodes.extend(
         dataclasses.replace(one, inputs=tuple(computed.get(t, t) for t in one.inputs))
@@ -98,6 +96,54 @@ def _sink_into(
         outputs=(*(node.outputs[k] for k in kept), *(_twin(tensor) for tensor in sources)),
         attrs={**node.attrs, "cond": new_cond, "body": new_body},
     )
+
+
+def _sink_into_branches(
+    node: Node, graph: Graph, ops: OpSet, is_large: Callable[[Tensor], bool]
+) -> Node:
+    """Compute large operands of the branches in the branch that is taken; operand 0 chooses it."""
+    made_by = producers(graph)
+    sunk = [
+        k
+        for k, tensor in enumerate(node.inputs)
+        if k and is_large(tensor) and tensor in made_by and _movable(made_by[tensor])
+    ]
+    if not sunk:
+        return node
+    moved, sources = _producers_of([node.inputs[k] for k in sunk], graph, ops, is_large)
+    kept = [k for k in range(1, len(node.inputs)) if k not in sunk]
+    branches = {}
+    for key, branch in node.subgraphs:
+        copies, inside = _copies(moved, sources)
+        computed = {branch.inputs[k - 1]: inside[node.inputs[k]] for k in sunk}
+        nodes = (
+            dataclasses.replace(one, inputs=tuple(computed.get(t, t) for t in one.inputs))
+            for one in branch.nodes
+        )
+        branches[key] = _without_dead(
+            Graph(
+                (*(branch.inputs[k - 1] for k in kept), *(inside[tensor] for tensor in sources)),
+                (*copies, *nodes),
+                tuple(computed.get(tensor, tensor) for tensor in branch.outputs),
+            )
+        )
+    inputs = (node.inputs[0], *(node.inputs[k] for k in kept), *sources)
+    return dataclasses.replace(node, inputs=inputs, attrs={**node.attrs, **branches})
+
+
+def _copies(moved: list[Node], sources: list[Tensor]) -> tuple[list[Node], dict[Tensor, Tensor]]:
+    """Copy nodes; return them, and what stands for each tensor that they read or make."""
+    inside = {tensor: _twin(tensor) for tensor in sources}
+    nodes: list[Node] = []
+    for one in moved:
+        copy = dataclasses.replace(
+            one,
+            inputs=tuple(inside[tensor] for tensor in one.inputs),
+            outputs=tuple(_twin(tensor) for tensor in one.outputs),
+        )
+        inside.update(zip(one.outputs, copy.outputs, strict=True))
+        nodes.append(copy)
+    return nodes, inside
 
 
 def _movable(node: Node) -> bool:

@@ -272,10 +272,24 @@ class Emitter:
             attrs["then_branch"], attrs["else_branch"] = functions
         else:
             attrs["branches"] = functions
+        # TensorFlow lowers a choice to switches, and these wait for the predicate only.
+        first = {"T": inputs[0].dtype.name}
+        inputs[0] = self.op("Identity", inputs[:1], first, large=True, name="chosen").outputs[0]
         kind = node.op if node.stateful else f"Stateless{node.op}"
         made = self.op(kind, inputs, attrs, large=True, stateful=node.stateful, name=node.name)
         self._lower(made)
+        self._wait_for(made.outputs)
         return list(made.outputs)
+
+    def _wait_for(self, outputs: Sequence[tf.Tensor]) -> None:
+        """Let large ops that follow wait for results: a control edge waits for the choice only."""
+        read = [
+            self.op("Identity", [output], {"T": output.dtype.name}, name="done")
+            for output in outputs
+            if output.dtype not in (tf.resource, tf.variant)
+        ]
+        if read and not self.compiled:
+            self._last_large = emit(self.graph, "NoOp", [], {}, control=read, name="done")
 
     def _lower(self, op: tf.Operation) -> None:
         if not self.compiled:
