@@ -14,7 +14,8 @@ from tf_exla.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.graph import Graph, Loop, Tensor
+from tf_exla.graph import Graph, Loop, Tensor, walk
+from tf_exla.passes.compiling import compile_loops
 from tf_exla.passes.lowering import lower
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import grow
@@ -176,6 +177,47 @@ def test_gradients_need_a_second_pass(chunk: int, loss: Function, count: int) ->
     graph = split_along(gradients(attend, loss), arguments, 2, chunk)
     assert stages(graph) == count
     compare(gradients(attend, loss), arguments, graph, 1e-11)
+
+
+@pytest.mark.parametrize("size", [(0, 23), (10, 0)], ids=str)
+@pytest.mark.parametrize("function", [log_sums, gradients(log_sums)], ids=["value", "gradients"])
+def test_empty_axes(function: Function, size: tuple[int, int]) -> None:
+    """Nothing to add in a chunk, and nothing to take the maximum of."""
+    arguments = normal(size[0]), normal(size[1]), normal(*size)
+    compare(function, arguments, split_along(function, arguments, int(size[0] == 0), 4))
+
+
+@pytest.mark.parametrize("jit_compile", [None, True])
+def test_empty_axes_below_a_limit(jit_compile: bool | None) -> None:
+    arguments = normal(0), normal(23), normal(0, 23)
+    optimized = tf_exla.optimize(gradients(log_sums), 1, jit_compile=jit_compile)
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        optimized.report(*arguments)
+    limit = info.value.smallest_limit
+    optimized = tf_exla.optimize(gradients(log_sums), limit, jit_compile=jit_compile)
+    for found, expected in zip(
+        tf.nest.flatten(optimized(*arguments)),
+        tf.nest.flatten(gradients(log_sums)(*arguments)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("chunk", [4, 10])
+def test_compiled_bodies(chunk: int) -> None:
+    """XLA's kernels for the bodies, also where rows are hidden: exp(-inf), 0 / 0."""
+    rows = qkv(10, 23, scale=3.0)
+    cases: list[tuple[Function, Sequence[tf.Tensor]]] = [
+        (attend, rows),
+        (with_mask, [*rows, masks(10, 23)]),
+        (log_sums, [normal(10), normal(23), masks(10, 23)]),
+        (gradients(attend), rows),
+    ]
+    for function, arguments in cases:
+        split = split_along(function, arguments, 1, chunk)
+        graph = compile_loops(split, OPS, forced=True)
+        assert any(node.op == "Compiled" for node in walk(graph))
+        compare(function, arguments, graph, 1e-11)
 
 
 @pytest.mark.parametrize("chunk", [1, 6, 100])
