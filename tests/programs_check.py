@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from api_programs import API_CASES
 from found_programs import FOUND_CASES
 from fresh_process import run_fresh
 from programs import ALL as OWN
@@ -19,7 +20,7 @@ from programs import LARGE_CASES, Case
 
 import tf_exla
 
-ALL = {**OWN, **{case.name: case for case in FOUND_CASES}}
+ALL = {**OWN, **{case.name: case for case in (*FOUND_CASES, *API_CASES)}}
 
 
 def check_cases(names: list[str], repeat: int = 0) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from api_programs import API_CASES
 from found_programs import FOUND_CASES
 from fresh_process import run_fresh
 from programs import CASES, GPFLOW_CASES, LARGE_CASES
@@ -17,7 +18,7 @@ from programs_check import ALL, check_cases
 SIZE = 14
 BATCHES = [
     [case.name for case in cases[first : first + SIZE]]
-    for cases in (CASES, GPFLOW_CASES, FOUND_CASES)
+    for cases in (CASES, GPFLOW_CASES, FOUND_CASES, API_CASES)
     for first in range(0, len(cases), SIZE)
 ]
 
