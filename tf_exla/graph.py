@@ -145,6 +145,17 @@ class Slot:
 
 Combine = Literal["concat", "add", "mul", "max", "min", "and", "or", "argmax", "argmin", "top_k"]
 PAIRED: frozenset[Combine] = frozenset({"argmax", "argmin", "top_k"})
+COMBINING: Mapping[Combine, str] = MappingProxyType(
+    {
+        "add": "AddV2",
+        "and": "LogicalAnd",
+        "max": "Maximum",
+        "min": "Minimum",
+        "mul": "Mul",
+        "or": "LogicalOr",
+    }
+)
+"""The ops that combine the values of two chunks."""
 """Combiners of values together with their positions along the reduced axis."""
 
 

@@ -18,16 +18,8 @@ from tf_exla.frontends.tf.chunk_start import Start, on_host
 from tf_exla.frontends.tf.emit import emit_const, placeholder
 from tf_exla.frontends.tf.emitter import Emitter, is_large
 from tf_exla.frontends.tf.positions import merge_best, merge_top_k
-from tf_exla.graph import PAIRED, Array, Combine, Graph, Loop, Slot, Tensor
+from tf_exla.graph import COMBINING, PAIRED, Array, Combine, Graph, Loop, Slot, Tensor
 
-_COMBINE: dict[Combine, str] = {
-    "add": "AddV2",
-    "and": "LogicalAnd",
-    "max": "Maximum",
-    "min": "Minimum",
-    "mul": "Mul",
-    "or": "LogicalOr",
-}
 _INT32_MAX = 2**31 - 1
 
 
@@ -229,7 +221,7 @@ class _Chunk:
             elif result.slot is not None:
                 made = self._write(self.results[position], part, tensor, result.slot)
             else:
-                kind = _COMBINE[result.combine]
+                kind = COMBINING[result.combine]
                 attrs = {} if kind.startswith("Logical") else {"T": tensor.dtype}
                 operands = [self.results[position], part]
                 made = self.emitter.op(kind, operands, attrs, large=is_large(whole)).outputs[0]

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 
 from tf_exla.axis_rule import AxisRule
 from tf_exla.cost import LAUNCH
-from tf_exla.graph import Graph, Loop, Node, Tensor, with_subgraphs
+from tf_exla.graph import COMBINING, Graph, Loop, Node, Tensor, with_subgraphs
 from tf_exla.op_set import OpSet
 from tf_exla.passes.rewriting.rewrite import Application, GraphRewrite, Refusal, Rewritten
 from tf_exla.passes.rewriting.site import CannotMake
-from tf_exla.passes.rewriting.unrolling import COMBINE, Unroller
+from tf_exla.passes.rewriting.unrolling import Unroller
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import Region, grow
 from tf_exla.passes.splitting.repeating import compared_again
@@ -115,7 +115,7 @@ def _judged(index: Index, region: Region) -> Stages | str:
         if not _is_simple(index.ops, node, region.members[node].rule):
             return f"{node.op} is done for all indices at once"
         combine = region.combiner(node)
-        if combine is not None and combine not in COMBINE:
+        if combine is not None and combine not in COMBINING:
             return f"{node.op} needs the positions along the axis"
     sliced = {
         tensor

@@ -8,19 +8,11 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tf_exla.graph import Combine, Loop, Node, Slot, Tensor, const
+from tf_exla.graph import COMBINING, Loop, Node, Slot, Tensor, const
 from tf_exla.op_set import OpSet
 from tf_exla.passes.clean import is_identity, node_key
 from tf_exla.passes.rewriting.site import CannotMake
 
-COMBINE: dict[Combine, str] = {
-    "add": "AddV2",
-    "and": "LogicalAnd",
-    "max": "Maximum",
-    "min": "Minimum",
-    "mul": "Mul",
-    "or": "LogicalOr",
-}
 REDUCTIONS = frozenset({"All", "Any", "Max", "Mean", "Min", "Prod", "Sum"})
 TRANSPOSED = 1 << 16
 """Bytes from which a tensor is transposed once, so that its slices are contiguous."""
@@ -57,7 +49,7 @@ class Unroller:
             for k, (part, result) in enumerate(zip(made, loop.results, strict=True)):
                 if result.combine != "concat":
                     before = totals[k]
-                    combine = COMBINE[result.combine]
+                    combine = COMBINING[result.combine]
                     totals[k] = part if before is None else self._op(combine, before, part)
         for k, result in enumerate(loop.results):
             if result.slot is not None:

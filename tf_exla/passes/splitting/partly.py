@@ -9,25 +9,16 @@ is combined as the chunks of a loop are.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import MappingProxyType
 
 import numpy as np
 
-from tf_exla.graph import Combine, Graph, Loop, Node, Result, Slot, Tensor, const
+from tf_exla.graph import COMBINING, Graph, Loop, Node, Result, Slot, Tensor, const
 from tf_exla.op_set import OpSet
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.resize import cut_with_tensors
 from tf_exla.passes.splitting.stages import Stage, Stages, build_loop, replaced
-
-COMBINE: Mapping[Combine, str] = {
-    "add": "AddV2",
-    "and": "LogicalAnd",
-    "max": "Maximum",
-    "min": "Minimum",
-    "mul": "Mul",
-    "or": "LogicalOr",
-}
 
 
 class CannotPart(Exception):
@@ -148,8 +139,8 @@ class _Parts:
         """Add the node that makes a tensor of the graph from its parts."""
         if result.slot is not None:
             self._op("ConcatV2", tensor.name, first, second, self._const(result.slot.axis))
-        elif result.combine in COMBINE:
-            self._op(COMBINE[result.combine], tensor.name, first, second)
+        elif result.combine in COMBINING:
+            self._op(COMBINING[result.combine], tensor.name, first, second)
         else:
             raise CannotPart(result.combine)
         self.nodes[-1] = dataclasses.replace(self.nodes[-1], outputs=(tensor,))
