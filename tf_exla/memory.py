@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from tf_exla.cost import fused
 from tf_exla.graph import PAIRED, Graph, Loop, Node, Tensor, consumers, walk
 from tf_exla.lists import Lists, is_list
 from tf_exla.op_set import OpSet
@@ -126,16 +125,6 @@ class Projector:
         """
         bytes_ = max(_cluster_bytes(self.ops, sub) for _, sub in node.subgraphs)
         return max(0, bytes_ * 5 // 4 - sum(tensor.nbytes for tensor in node.outputs))
-
-    def _not_fused(self, graph: Graph) -> int:
-        hidden = fused(self.ops, graph)
-        return sum(
-            tensor.nbytes
-            for node in graph.nodes
-            if node.op != "Const" and not self.ops.aliases(node)
-            for tensor in node.outputs
-            if tensor not in hidden
-        )
 
 
 def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
