@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from tf_exla.cost import graph_seconds
 from tf_exla.graph import Graph, Loop, Node, with_subgraphs
 from tf_exla.memory import Projector
 from tf_exla.options import Options
@@ -61,10 +62,12 @@ LATE_PASSES: tuple[LatePass, ...] = (_rewrite, _expand, _compile)
 def finish(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
     """Apply the late passes, in smaller chunks if need be; fewer where `budget` does not hold.
 
-    A graph that is above the budget anyway stays as it is.
+    Smaller chunks must not cost more time than the passes save, unless XLA is forced. A graph that
+    is above the budget anyway stays as it is.
     """
     if projector.working_set(graph) > budget:
         return graph
+    seconds = graph_seconds(projector.ops, graph)
     for count in range(len(LATE_PASSES), 0, -1):
         split, target = graph, budget
         for _ in range(TRIES):
@@ -73,7 +76,10 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
                 finished = late(projector, finished, options)
             needed = projector.working_set(finished)
             if needed <= budget:
-                return finished
+                slower = graph_seconds(projector.ops, finished) > seconds
+                if split is graph or options.jit_compile or not slower:
+                    return finished
+                break
             target = int(target * budget / needed)
             split = fit_loops(projector, graph, target, options)
     return graph
