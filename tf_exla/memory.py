@@ -73,8 +73,18 @@ class Projector:
         default_factory=WeakKeyDictionary
     )
 
+    _counts: WeakKeyDictionary[Graph, tuple[int, bool]] = field(default_factory=WeakKeyDictionary)
+    _bodies: WeakKeyDictionary[Graph, dict[int, Graph]] = field(default_factory=WeakKeyDictionary)
+
     def __post_init__(self) -> None:
         self.lists = Lists(self.ops)
+
+    def bodies(self, loop: Loop) -> dict[int, Graph]:
+        """Return the bodies that were cut from a loop's template, by size: whoever cuts adds them.
+
+        The same body is projected once.
+        """
+        return self._bodies.setdefault(loop.template, {})
 
     def project(self, graph: Graph, sliced: frozenset[Tensor] = frozenset()) -> Projection:
         """Project the working set of one run of `graph`, without resident bytes.
@@ -93,9 +103,28 @@ class Projector:
 
     def working_set(self, graph: Graph) -> int:
         """Return the largest working set of a whole program, with the runtime's own share."""
-        runtimes = 2 if any(node.op == "Compiled" for node in walk(graph)) else 1
-        overhead = runtimes * RUNTIME_BYTES + NODE_BYTES * _node_count(graph)
+        nodes, compiled = self._count(graph)
+        overhead = (2 if compiled else 1) * RUNTIME_BYTES + NODE_BYTES * nodes
         return self.project(graph).working_set + overhead
+
+    def _count(self, graph: Graph) -> tuple[int, bool]:
+        """Count nodes, and tell whether XLA compiles any.
+
+        A loop counts with a remainder even where its chunk leaves none.
+        """
+        known = self._counts.get(graph)
+        if known is None:
+            nodes, compiled = len(graph.nodes), False
+            for node in graph.nodes:
+                compiled |= node.op == "Compiled"
+                for key, sub in node.subgraphs:
+                    count, inside = self._count(sub)
+                    compiled |= inside
+                    if isinstance(node, Loop):
+                        count = 2 * count if key == "body" else 0
+                    nodes += count
+            known = self._counts[graph] = nodes, compiled
+        return known
 
     def temporary(self, node: Node) -> int:
         """Return an upper bound of the bytes a node allocates beside its outputs."""
@@ -173,17 +202,6 @@ def passed_on(node: Node) -> frozenset[int]:
         return frozenset()
     pairs = zip(body.inputs, body.outputs[: len(body.inputs)], strict=True)
     return frozenset(k for k, (before, after) in enumerate(pairs) if before is after)
-
-
-def _node_count(graph: Graph) -> int:
-    """Count nodes; a loop counts with a remainder even where its chunk leaves none."""
-    count = len(graph.nodes)
-    for node in graph.nodes:
-        if isinstance(node, Loop):
-            count += 2 * _node_count(node.body)
-        else:
-            count += sum(_node_count(sub) for _, sub in node.subgraphs)
-    return count
 
 
 def _accumulator_copy(loop: Loop) -> int:

@@ -102,11 +102,16 @@ def has_loops(loop: Loop) -> bool:
 
 def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
     ops = projector.ops
-    fastest = fastest_chunk(loop, options)
+
+    def resized(chunk: int, parallel: int) -> Loop:
+        return resize_loop(ops, loop, chunk, parallel, projector.bodies(loop))
 
     def needed(chunk: int, parallel: int) -> int:
-        return projector.temporary(resize_loop(ops, loop, chunk, parallel))
+        return projector.temporary(resized(chunk, parallel))
 
+    if room < 0:
+        return resized(1, 1)
+    fastest = fastest_chunk(loop, options)
     side_by_side = min(options.cores, 4) if _single_core(ops, loop) else 1
     for parallel in sorted({side_by_side, min(2, side_by_side), 1}, reverse=True):
         needs = partial(needed, parallel=parallel)
@@ -119,8 +124,8 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
             chunk = max(cached or 0, least)
         small = chunk * _bytes_per_index(loop) < SMALLEST_PARALLEL_CHUNK
         if parallel == 1 or not small:
-            return resize_loop(ops, loop, chunk, parallel)
-    return resize_loop(ops, loop, 1, 1)
+            return resized(chunk, parallel)
+    return resized(1, 1)
 
 
 def _largest(needed: Callable[[int], int], most: int, room: int) -> int | None:

@@ -51,12 +51,17 @@ class Region:
     members: dict[Node, Member] = field(default_factory=dict)
     slots: dict[Tensor, Slot] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
+    _operand_slots: dict[Node, tuple[Slot | None, ...]] = field(default_factory=dict)
 
     def slot_of(self, node: Node, position: int) -> Slot | None:
         """Return where operand `position` of a member carries the axis; None: it is whole."""
-        member = self.members[node]
-        found = member.rule.operand_axis(position, member.label)
-        return None if found is None else Slot(found[0], found[1].block * member.unit)
+        known = self._operand_slots.get(node)
+        if known is None:
+            member = self.members[node]
+            found = [member.rule.operand_axis(k, member.label) for k in range(len(node.inputs))]
+            known = tuple(one and Slot(one[0], one[1].block * member.unit) for one in found)
+            self._operand_slots[node] = known
+        return known[position]
 
     def result_slot(self, node: Node, position: int) -> Slot | None:
         """Return where result `position` of a member carries the axis; None: it is reduced."""

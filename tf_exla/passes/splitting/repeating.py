@@ -29,6 +29,8 @@ def compared_again(index: Index, stages: Stages) -> list[tuple[Node, Tensor, Sta
     region = stages.region
     found = []
     for stage in stages.stages:
+        if not any(node.op in EQUALITY or node.op in ORDER for node in stage.nodes):
+            continue
         again: set[Tensor] = set()
         recomputed = set(stage.recomputed)
         for node in stage.nodes:

@@ -58,8 +58,20 @@ def _fresh(node: Node) -> Node:
     return dataclasses.replace(node, outputs=(new,))
 
 
-def resize_loop(ops: OpSet, loop: Loop, chunk: int, parallel: int) -> Loop:
-    """Make a loop again with another chunk and its remainder, its bodies without loops."""
+def resize_loop(
+    ops: OpSet, loop: Loop, chunk: int, parallel: int, known: dict[int, Graph] | None = None
+) -> Loop:
+    """Make a loop again with another chunk and its remainder, its bodies without loops.
+
+    `known`: bodies that were cut from the same template before, by size; those cut now join them.
+    """
+    bodies = {} if known is None else known
+
+    def body(size: int) -> Graph:
+        if size not in bodies:
+            bodies[size] = cut(ops, loop.template, loop.carried, size)
+        return bodies[size]
+
     chunk = min(max(chunk, loop.least), loop.extent)
     if chunk == loop.chunk and parallel == loop.parallel:
         return loop
@@ -68,6 +80,6 @@ def resize_loop(ops: OpSet, loop: Loop, chunk: int, parallel: int) -> Loop:
         loop,
         chunk=chunk,
         parallel=min(parallel, loop.extent // chunk),
-        body=cut(ops, loop.template, loop.carried, chunk),
-        remainder=cut(ops, loop.template, loop.carried, rest) if rest else None,
+        body=body(chunk),
+        remainder=body(rest) if rest else None,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tf_exla.cost import graph_seconds, node_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor
@@ -51,11 +52,15 @@ class Splitting:
 class _Candidate:
     graph: Graph
     peak: int
-    seconds: float
     concatenated: int  # bytes of the largest tensor that its loops concatenate, outputs left out
     index: Index
     stages: Stages | None  # None where a pair of axes is split: nothing can be kept
     is_large: Callable[[Tensor], bool]
+
+    @cached_property
+    def seconds(self) -> float:
+        """The estimated time, where it is asked for."""
+        return graph_seconds(self.index.ops, self.graph)
 
 
 def split(
@@ -144,9 +149,15 @@ def _choose(found: list[_Candidate], budget: int, peak: int, forced: bool) -> _C
         return min(holding, key=lambda one: one.seconds)
     fixed = max(budget // 4, peak // 16)
     useful = [one for one in found if one.peak < peak or forced]
-    return min(
-        useful, key=lambda one: (one.concatenated > fixed, one.peak, one.seconds), default=None
-    )
+    free = [one for one in useful if one.concatenated <= fixed]
+    return _lowest(free or useful) if useful else None
+
+
+def _lowest(found: list[_Candidate]) -> _Candidate:
+    """Return the lowest peak; the fastest of several."""
+    peak = min(one.peak for one in found)
+    ties = [one for one in found if one.peak == peak]
+    return ties[0] if len(ties) == 1 else min(ties, key=lambda one: one.seconds)
 
 
 def _candidates(
@@ -161,11 +172,13 @@ def _candidates(
     index = Index(graph, projector.ops)
     tried: set[object] = set()
     seeds = _seeds(projector, index, over)
+    bounds = [*(budget // part for part in SMALL_FRACTIONS), 0]
+    smalls = list(dict.fromkeys(max(bound, CHAIN_BYTES) for bound in bounds))
     for seed in seeds:
         for axis, size in enumerate(seed.dims):
             if size <= 1:
                 continue
-            for small in (*(budget // part for part in SMALL_FRACTIONS), 0):
+            for small in smalls:
                 is_large = _larger_than(small, seed)
                 region = grow(index, seed, axis, is_large)
                 if region is None or (region.key, region.extent) in tried:
@@ -185,8 +198,8 @@ def _candidates(
                 yield made
     if options.uses("symmetry"):
         for pair in pair_graphs(projector, index, seeds, budget, options):
-            peak, seconds = projector.working_set(pair), graph_seconds(projector.ops, pair)
-            yield _Candidate(pair, peak, seconds, 0, index, None, _larger_than(0, None))
+            peak = projector.working_set(pair)
+            yield _Candidate(pair, peak, 0, index, None, _larger_than(CHAIN_BYTES, None))
 
 
 def _tiled(
@@ -196,13 +209,11 @@ def _tiled(
     graph = tile(one.graph)
     if graph is None:
         return one
-    peak, seconds = projector.working_set(graph), graph_seconds(projector.ops, graph)
-    return dataclasses.replace(one, graph=graph, peak=peak, seconds=seconds)
+    return dataclasses.replace(one, graph=graph, peak=projector.working_set(graph))
 
 
 def _larger_than(small: int, seed: Tensor | None) -> Callable[[Tensor], bool]:
-    bound = max(small, CHAIN_BYTES)
-    return lambda tensor: tensor is seed or tensor.nbytes > bound
+    return lambda tensor: tensor is seed or tensor.nbytes > small
 
 
 def _seeds(projector: Projector, index: Index, over: list[Tensor]) -> list[Tensor]:
@@ -226,13 +237,7 @@ def _evaluate(
     budget: int,
     options: Options,
 ) -> _Candidate:
-    guess = max(1, min(stages.region.extent, 64))
-    made = []
-    for graph in rewrite(index, stages, guess):
-        fitted = fit_loops(projector, graph, budget, options)
-        peak, seconds = projector.working_set(fitted), graph_seconds(projector.ops, fitted)
-        made.append((peak > budget, seconds if peak <= budget else peak, seconds, peak, fitted))
-    _, _, seconds, peak, graph = min(made, key=lambda one: one[:3])
+    guess = max(1, min(stages.region.extent, 64)) if budget > 0 else 1
     concatenated = max(
         (
             tensor.nbytes
@@ -242,7 +247,13 @@ def _evaluate(
         ),
         default=0,
     )
-    return _Candidate(graph, peak, seconds, concatenated, index, stages, is_large)
+    made = []
+    for graph in rewrite(index, stages, guess):
+        fitted = fit_loops(projector, graph, budget, options)
+        peak = projector.working_set(fitted)
+        made.append(_Candidate(fitted, peak, concatenated, index, stages, is_large))
+    holding = [one for one in made if one.peak <= budget]
+    return min(holding, key=lambda one: one.seconds) if holding else _lowest(made)
 
 
 def _keep(projector: Projector, best: _Candidate, budget: int, options: Options) -> _Candidate:
@@ -300,12 +311,12 @@ def _keep_partly(
             if graph is None:
                 break
             graph = fit_loops(projector, graph, budget, options)
-            peak, seconds = projector.working_set(graph), graph_seconds(projector.ops, graph)
-            if peak > budget:
+            made = dataclasses.replace(best, graph=graph, peak=projector.working_set(graph))
+            if made.peak > budget:
                 break
             least = PARTLY_GAIN * best.seconds if chosen is best else chosen.seconds
-            if seconds < least:
-                chosen = dataclasses.replace(best, graph=graph, peak=peak, seconds=seconds)
+            if made.seconds < least:
+                chosen = made
     return chosen
 
 

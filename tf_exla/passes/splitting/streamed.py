@@ -91,6 +91,8 @@ class Streamed:
         pairs = zip(self.later.inputs, self.later.slots, self.later.template.inputs, strict=True)
         for tensor, slot, stand_in in pairs:
             self.values[stand_in] = self._operand(tensor, slot, stand_in)
+        if not self._may_stream():
+            return {}
         try:
             for node in self.later.template.nodes:
                 self.values.update(zip(node.outputs, self._node(node), strict=False))
@@ -102,6 +104,15 @@ class Streamed:
             if result.combine == "add" and isinstance(value, Scaled):
                 found[position] = value
         return found
+
+    def _may_stream(self) -> bool:
+        """Return whether a sum is made of what streams only; so far operands are known."""
+        known = {tensor for tensor, value in self.values.items() if value is not None}
+        for node in self.later.template.nodes:
+            if known.issuperset(node.inputs):
+                known.update(node.outputs)
+        pairs = zip(self.later.template.outputs, self.later.results, strict=True)
+        return any(result.combine == "add" and tensor in known for tensor, result in pairs)
 
     # What the nodes of the later loop make, in terms of what streams.
 
