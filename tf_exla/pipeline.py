@@ -68,7 +68,7 @@ def optimize_graph(
     rewritten = rewrite_graph(cleaned, ops, rules, limit - held)
     _checked("rewrite", rewritten.graph, graph)
     held = resident_bytes(rewritten.graph) if resident is None else resident
-    forms = _forms(projector, cleaned, rewritten, rules)
+    forms = _forms(projector, cleaned, rewritten, rules, limit - held)
     within = _within(projector, forms, limit - held, options)
     split_graph = _checked("split", within.graph, graph)
     finished = finish(projector, split_graph, limit - held, options)
@@ -144,32 +144,43 @@ def _forms(
     cleaned: Graph,
     rewritten: Rewritten,
     rules: Sequence[Rewrite | GraphRewrite],
+    budget: int,
 ) -> Iterator[_Form]:
     """Yield forms of the program, each once, with its rewrites; the cheapest to run first.
 
-    A rewrite can tie two axes together (G + transposed G); sinking and lowering cost more work, and
-    make new chances: what is sunk meets the readers in the body, a lowered softmax has a divisor.
-    Last, what is shared along two axes is made twice.
+    Some rewrites need room. A rewrite can tie two axes together (G + transposed G); sinking and
+    lowering cost more work, and make new chances: what is sunk meets the readers in the body, a
+    lowered softmax has a divisor. Last, what is shared along two axes is made twice.
     """
+    tight = [rule for rule in rules if not (isinstance(rule, Rewrite) and rule.roomy)]
+    roomy = {rule.family for rule in rules if rule not in tight}
+    slim = rewritten
     least = max(projector.working_set(cleaned) // FRACTION, LEAST)
     seen: set[Graph] = set()
 
+    def without_roomy() -> _Form:
+        nonlocal slim
+        if any(one.family in roomy for one in rewritten.applications):
+            slim = rewrite_graph(cleaned, projector.ops, tight, budget)
+        return slim.graph, slim.applications
+
     def again(graph: Graph) -> _Form:
-        if graph is rewritten.graph:
-            return graph, rewritten.applications
-        made = rewrite_graph(graph, projector.ops, rules)
-        return made.graph, (*rewritten.applications, *made.applications)
+        if graph is slim.graph:
+            return graph, slim.applications
+        made = rewrite_graph(graph, projector.ops, tight)
+        return made.graph, (*slim.applications, *made.applications)
 
     def lowered() -> _Form:
-        return again(lower(sink(rewritten.graph, projector.ops, least), projector.ops, least))
+        return again(lower(sink(slim.graph, projector.ops, least), projector.ops, least))
 
     def apart(form: _Form) -> _Form:
         return unshare(form[0], projector.ops, least), form[1]
 
     makers: tuple[Callable[[], _Form], ...] = (
         lambda: (rewritten.graph, rewritten.applications),
+        without_roomy,
         lambda: (cleaned, ()),
-        lambda: again(sink(rewritten.graph, projector.ops, least)),
+        lambda: again(sink(slim.graph, projector.ops, least)),
         lowered,
         lambda: (lower(sink(cleaned, projector.ops, least), projector.ops, least), ()),
         lambda: apart(lowered()),

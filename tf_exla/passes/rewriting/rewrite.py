@@ -40,6 +40,7 @@ class Rewrite:
     `family`: the name by which it is switched on and off. `ops`: the ops a pattern may end in.
     `normal`: applied whether or not it saves time: it gives one form to what has several.
     `copies`: its largest tensor may be as large as what it reads.
+    `roomy`: it holds more than what it replaces; a limit may be too small for it.
     """
 
     family: str
@@ -47,6 +48,7 @@ class Rewrite:
     ops: frozenset[str]
     normal: bool = False
     copies: bool = False
+    roomy: bool = False
 
     @property
     def name(self) -> str:
