@@ -42,9 +42,7 @@ def unshare(graph: Graph, ops: OpSet, least: int) -> Graph:
         return again
 
     for node in graph.nodes:
-        if node in cheap:
-            if node.output in outputs:
-                nodes.append(node)
+        if node in cheap and node.output not in outputs:
             continue
         own: dict[Tensor, Tensor] = {}  # one for all operands of a node
         for tensor in node.inputs:
