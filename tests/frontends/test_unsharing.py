@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-
 from rewriting.rewritten import OPS
+
 from tf_exla.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.restore import restore
