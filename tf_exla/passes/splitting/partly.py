@@ -17,7 +17,7 @@ import numpy as np
 from tf_exla.graph import COMBINING, Graph, Loop, Node, Result, Slot, Tensor, const
 from tf_exla.op_set import OpSet
 from tf_exla.passes.splitting.index import Index
-from tf_exla.passes.splitting.resize import cut_with_tensors
+from tf_exla.passes.splitting.resize import cut, cut_with_tensors
 from tf_exla.passes.splitting.stages import Stage, Stages, build_loop, replaced
 
 
@@ -36,7 +36,7 @@ def keep_partly(
     stages = list(zip(keeping.stages, again.stages, strict=False))
     if len(keeping.stages) != len(again.stages) or again.exact or keeping.exact:
         return None
-    if any(_kept(*pair) is None for pair in stages):
+    if not all(_completes(*pair) for pair in stages):
         return None
     parts = _Parts(index.ops, count, region.extent)
     nodes: list[Node] = []
@@ -53,11 +53,9 @@ def keep_partly(
     return replaced(index, region, nodes, priority)
 
 
-def _kept(keeping: Stage, again: Stage) -> tuple[Tensor, ...] | None:
-    """Return what one stage completes beside the other's results; None where it lacks some."""
-    if keeping.number != again.number or not set(again.results) <= set(keeping.results):
-        return None
-    return tuple(tensor for tensor in keeping.results if tensor not in again.results)
+def _completes(keeping: Stage, again: Stage) -> bool:
+    """Return whether one stage completes all that the other does."""
+    return keeping.number == again.number and set(again.results) <= set(keeping.results)
 
 
 class _Parts:
@@ -93,11 +91,6 @@ class _Parts:
                         zip(loop.outputs, loop.results, strict=True))  # fmt: skip
         chunk = min(loop.chunk, extent)
         rest = extent % chunk
-        body, remainder = (
-            cut_with_tensors(self.ops, template, carried, size)[0] if size else None
-            for size in (chunk, rest)
-        )
-        assert body is not None
         share = extent / loop.extent
         made = dataclasses.replace(
             loop,
@@ -106,8 +99,8 @@ class _Parts:
             name=f"{loop.name}_part{which}",
             extent=extent,
             chunk=chunk,
-            body=body,
-            remainder=remainder,
+            body=cut(self.ops, template, carried, chunk),
+            remainder=cut(self.ops, template, carried, rest) if rest else None,
             template=template,
             carried=MappingProxyType(carried),
             recomputed_flops=int(loop.recomputed_flops * share),
