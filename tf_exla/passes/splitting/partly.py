@@ -17,7 +17,7 @@ import numpy as np
 from tf_exla.graph import COMBINING, Graph, Loop, Node, Result, Slot, Tensor, const
 from tf_exla.op_set import OpSet
 from tf_exla.passes.splitting.index import Index
-from tf_exla.passes.splitting.resize import cut, cut_with_tensors
+from tf_exla.passes.splitting.resize import chunk_shape, cut, cut_with_tensors
 from tf_exla.passes.splitting.stages import Stage, Stages, build_loop, replaced
 
 
@@ -87,8 +87,10 @@ class _Parts:
         )
         template, tensors = cut_with_tensors(self.ops, loop.template, loop.carried, extent)
         carried = {tensors[tensor]: slot for tensor, slot in loop.carried.items()}
-        outputs = tuple(self._shaped(*pair, extent) for pair in
-                        zip(loop.outputs, loop.results, strict=True))  # fmt: skip
+        outputs = tuple(
+            Tensor(chunk_shape(tensor, result.slot, extent), tensor.dtype, tensor.name)
+            for tensor, result in zip(loop.outputs, loop.results, strict=True)
+        )
         chunk = min(loop.chunk, extent)
         rest = extent % chunk
         share = extent / loop.extent
@@ -111,12 +113,6 @@ class _Parts:
             if result.slot is not None:
                 self.known[tensor, result.slot, which] = part
         return outputs
-
-    def _shaped(self, tensor: Tensor, result: Result, extent: int) -> Tensor:
-        shape = list(tensor.dims)
-        if result.slot is not None:
-            shape[result.slot.axis] = extent * result.slot.block
-        return Tensor(tuple(shape), tensor.dtype, tensor.name)
 
     def _sliced(self, tensor: Tensor, slot: Slot, which: int) -> Tensor:
         if (tensor, slot, which) in self.known:

@@ -24,7 +24,7 @@ def cut_with_tensors(
     mirror: dict[Tensor, Tensor] = {}
     for tensor in template.inputs:
         slot = carried.get(tensor)
-        shape = _shape(tensor, slot, size)
+        shape = chunk_shape(tensor, slot, size)
         value = tensor.value if slot is None else None  # each chunk has another part of it
         mirror[tensor] = Tensor(shape, tensor.dtype, tensor.name, value, tensor.held)
     nodes: list[Node] = []
@@ -33,7 +33,7 @@ def cut_with_tensors(
             made: tuple[Node, ...] = (_fresh(node),)
         else:
             operands = [mirror[tensor] for tensor in node.inputs]
-            shapes = [_shape(tensor, carried.get(tensor), size) for tensor in node.outputs]
+            shapes = [chunk_shape(tensor, carried.get(tensor), size) for tensor in node.outputs]
             made = ops.resized(node, operands, shapes)
         nodes.extend(made)
         mirror.update(zip(node.outputs, made[-1].outputs, strict=True))
@@ -42,7 +42,8 @@ def cut_with_tensors(
     return Graph(inputs, tuple(nodes), outputs), mirror
 
 
-def _shape(tensor: Tensor, slot: Slot | None, size: int) -> tuple[int | None, ...]:
+def chunk_shape(tensor: Tensor, slot: Slot | None, size: int) -> tuple[int | None, ...]:
+    """Return the shape of a tensor of which a chunk has `size` indices."""
     if slot is None:
         assert tensor.shape is not None
         return tensor.shape
