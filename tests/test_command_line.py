@@ -1,13 +1,17 @@
-"""`python -m tf_exla run`: an unmodified script under a limit."""
+"""`python -m tf_exla`: an unmodified script under a limit, and the rates of the machine."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+
+from tf_exla.rates import Rates
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -96,3 +100,24 @@ def test_a_bad_limit_is_quoted(tmp_path: Path) -> None:
     done = run_script(tmp_path, limit="12 parrots")
     assert done.returncode != 0
     assert "12 parrots" in done.stderr
+
+
+def test_calibrate(tmp_path: Path) -> None:
+    path = tmp_path / "rates.json"
+    command = [sys.executable, "-m", "tf_exla", "calibrate"]
+    environment = {**os.environ, "TF_EXLA_RATES": str(path)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, env=environment, check=True
+    )
+    assert str(path) in done.stdout.replace("\n", "")
+    (found,) = json.loads(path.read_text()).values()
+    assert set(found) == {field.name for field in fields(Rates)}
+    assert all(value > 0 for value in found.values())
+    subprocess.run([*command, "--forget"], cwd=ROOT, env=environment, check=True)
+    assert not path.exists()
+    environment["TF_EXLA_RATES"] = ""
+    refused = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False
+    )
+    assert refused.returncode
+    assert "TF_EXLA_RATES" in refused.stderr

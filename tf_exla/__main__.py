@@ -1,12 +1,15 @@
-"""The command line: run an unmodified script with its `tf.function`s under a limit."""
+"""The command line: run an unmodified script under a limit; measure the machine."""
 
 from __future__ import annotations
 
 import runpy
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import click
+
+from tf_exla.machine import machine_name
 
 
 @click.group(help="Run TensorFlow programs inside a memory limit.")
@@ -44,6 +47,33 @@ def run(
         finally:
             if report is not None:
                 session.write(report)
+
+
+@main.command(help="Measure this machine's rates, by which later processes choose among plans.")
+@click.option("--forget", is_flag=True, help="Go back to the rates that tf_exla comes with.")
+def calibrate(forget: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from tf_exla import rates
+
+    path = rates.rates_file()
+    if path is None:
+        raise click.ClickException(f"{rates.VARIABLE} is empty: it says that no rates are kept")
+    if forget:
+        path.unlink(missing_ok=True)
+        click.echo(f"removed {path}")
+        return
+    from tf_exla.frontends.tf.calibrate import measure_rates
+
+    measured = measure_rates()
+    rates.save(measured, path)
+    table = Table("seconds of one", "usual", "measured", "ratio")
+    for name, usual in asdict(rates.Rates()).items():
+        value = getattr(measured, name)
+        table.add_row(name, f"{usual:.1e}", f"{value:.1e}", f"{value / usual:.2f}")
+    Console().print(table)
+    click.echo(f"{path}: rates of {machine_name()}")
 
 
 if __name__ == "__main__":

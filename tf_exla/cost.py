@@ -1,8 +1,7 @@
 """Estimated run time of nodes, loops and graphs, to compare plans by.
 
-A node costs its launch, its flops and the bytes that it moves. Only ratios matter. The constants
-are medians of measurements on a CPU with two cores and 32 MB of shared cache: products of
-1000 x 1000, exp and mul of 8 MB, While loops of seven nodes.
+A node costs its launch, its flops and the bytes that it moves. Only ratios matter. What differs
+most between machines is in `rates.py`.
 """
 
 from __future__ import annotations
@@ -11,21 +10,22 @@ from collections.abc import Mapping
 
 from tf_exla.graph import Graph, Loop, Node, Tensor, consumers, item_bytes
 from tf_exla.op_set import OpSet
+from tf_exla.rates import RATES
 from tf_exla.top_k import merge_seconds, top_k_seconds
 
-BYTE = 1e-10  # reading or writing main memory
-CACHED_BYTE = 3e-11  # the same in a chunk that stays in cache
-LAUNCH = 7e-6  # the executor's work for one node
+BYTE = RATES.byte
+CACHED_BYTE = RATES.cached_byte
+LAUNCH = RATES.launch
 ITERATION = 4e-5  # the executor's work for one iteration of a loop
-WRITTEN_BYTE = 4.5e-10  # a result put together from chunks: strided, by one core, on fresh pages
 CALL = 2e-5  # the executor's work for one call of a compiled cluster
+WRITTEN_BYTE = 4.5e-10  # a result put together from chunks: strided, by one core, on fresh pages
 
 FLOP = 2e-11  # of any kind: to compare a rewrite with what it replaces
 
 # Seconds of one operation, by the bytes of an element.
-PRODUCT: Mapping[int, float] = {8: 1e-11, 4: 2.5e-12}
-POINTWISE: Mapping[int, float] = {8: 7e-11, 4: 4e-11}
-COMPILED_POINTWISE = 0.55  # of the executor's time: XLA's loops are fused, its exp is faster
+PRODUCT: Mapping[int, float] = {8: RATES.product_8, 4: RATES.product_4}
+POINTWISE: Mapping[int, float] = {8: RATES.pointwise_8, 4: RATES.pointwise_4}
+COMPILED_POINTWISE = RATES.compiled_pointwise
 
 COMPILE = 0.1  # to compile a cluster, and for each of its nodes
 COMPILE_NODE = 2e-3

@@ -1,7 +1,9 @@
-"""What of the machine decides about chunks: the cache that its cores share."""
+"""What of the machine decides about chunks: the cache that its cores share; and its name."""
 
 from __future__ import annotations
 
+import os
+import platform
 import re
 from functools import cache
 from pathlib import Path
@@ -17,6 +19,17 @@ def cache_bytes(folder: Path = _CACHES) -> int:
     """Return the bytes of the last-level cache, 32 MB where the system does not tell."""
     sizes = [_bytes(path) for path in folder.glob("index*/size")]
     return min(max(sizes, default=0) or DEFAULT, LARGEST)
+
+
+@cache
+def machine_name(info: Path = Path("/proc/cpuinfo")) -> str:
+    """Return what tells kinds of machines apart: the processor, and how many cores we may use."""
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    model = found[1].strip() if found else platform.processor() or platform.machine()
+    return f"{model}, {os.cpu_count() or 1} cores"
 
 
 def _bytes(path: Path) -> int:

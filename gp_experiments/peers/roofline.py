@@ -120,7 +120,7 @@ def _numpy_rates() -> dict[str, float]:
 def _tensorflow_rates() -> dict[str, float]:
     import tensorflow as tf
 
-    def several(terms: int) -> Callable[[Any], Any]:
+    def several(terms: int) -> Any:
         """Sum exponentials that do not wait for each other; they are fused into one pass."""
         return tf.function(
             lambda x: tf.add_n([tf.exp(x * (1 + 0.01 * i)) for i in range(terms)]),
