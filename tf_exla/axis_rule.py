@@ -15,8 +15,9 @@ models. One text describes one op:
 - `=`: an operand that holds the shape of the (first) result, and follows it for a chunk;
 - `(b N)`: one axis that merges several, the first the outermost;
 - an operand with nothing written is a scalar;
-- after `;`: how the partial results of a split name are combined that no result carries.
-  A lower-case name that no result carries must have a combiner.
+- after `;`: how the partial results of a split name are combined that a result does not carry.
+  A lower-case name that no result carries must have a combiner. One that only some of several
+  results carry may have one for the others; without it, it is not split where these are read.
 
 Where a text is bound to a node's shapes it becomes an `AxisRule`, which knows for each axis of each
 operand and result its label and block.

@@ -1,9 +1,9 @@
-"""Cases of the ops that move elements, read and write by index, convolve and pool."""
+"""Cases of the ops that move elements, read and write by index."""
 
 from __future__ import annotations
 
 import numpy as np
-from frontends.op_cases import F32, Case, Operand, bools, complexes, ints, reals
+from frontends.op_cases import Case, bools, complexes, ints
 
 NO_PADDING = [[0, 0], [1, 2]]
 
@@ -92,7 +92,10 @@ RESHAPES: list[tuple[tuple[int, ...], list[int], str]] = [
     ((0, 3), [3, 0], "A B, = -> C D"),
 ]
 
+ROWS = np.asarray([0, 0, 1, 2, 2], np.int32)
 INDEXING = [
+    Case("DynamicStitch", [ints(1, 1), np.asarray([[2, 1]], np.int32), (1, 3), (1, 2, 3)],
+         "A, B C, A a, B C a -> D a"),
     Case("Gather", [(5, 3), ints(5, 7, 2)], "A c, a b -> a b c"),
     Case("GatherNd", [(5, 4, 3), ints(4, 7, 2)], "A B b, a C -> a b"),
     Case("GatherNd", [(5, 4), ints(4, 2)], "A B, C -> "),
@@ -101,73 +104,30 @@ INDEXING = [
     Case("GatherV2", [(5, 3), 2, 0], "A a, , _ -> a"),
     Case("OneHot", [ints(3, 5, 2), 3, (), ()], "a b, _, ,  -> a b A", {"axis": -1}),
     Case("OneHot", [ints(3, 5, 2), 3, (), ()], "a b, _, ,  -> A a b", {"axis": 0}),
+    Case("ParallelDynamicStitch", [ints(1, 1), np.asarray([2, 1], np.int32), (1, 3), (2, 3)],
+         "A, B, A a, B a -> C a"),
     Case("ScatterNd", [ints(4, 7, 1), (7, 3), [4, 3]], "a A, a b, = -> B b ; add a"),
     Case(
         "ScatterNd", [np.asarray([[0], [2]], np.int32), bools(2, 3), [4, 3]], "A B, A a, = -> C a"
     ),
+    Case("ScatterNdNonAliasingAdd", [(5, 3), ints(5, 7, 1), (7, 3)], "B a, A C, A a -> B a"),
+    *(Case(f"Segment{how}", [(5, 3, 2), ROWS], "A a b, B -> C a b")
+      for how in ("Max", "Mean", "Min", "Prod", "Sum")),
+    *(Case(f"SparseSegment{how}", [(4, 3), ints(4, 5), ROWS], "A a, B, C -> D a")
+      for how in ("Mean", "SqrtN", "Sum")),
+    *(Case(f"SparseSegment{how}WithNumSegments", [(4, 3), ints(4, 5), ROWS, 4],
+           "A a, B, C,  -> D a") for how in ("Mean", "SqrtN", "Sum")),
+    *(Case(f"SparseSegment{how}Grad", [(3, 3), ints(4, 5), ROWS, 4], "A a, B, C,  -> D a")
+      for how in ("Mean", "SqrtN", "Sum")),
     Case("TensorScatterAdd", [(5, 3), ints(5, 7, 1), (7, 3)], "B a, A C, A a -> B a"),
     Case("TensorScatterMax", [(5, 3), ints(5, 7, 1), (7, 3)], "B a, A C, A a -> B a"),
     Case("TensorScatterMin", [(5, 3), ints(5, 7, 1), (7, 3)], "B a, A C, A a -> B a"),
     Case("TensorScatterSub", [(5, 3), ints(5, 7, 1), (7, 3)], "B a, A C, A a -> B a"),
     Case("TensorScatterUpdate", [(5, 3), np.asarray([[1], [3]]), (2, 3)], "B a, A C, A a -> B a"),
+    Case("UnravelIndex", [ints(20, 7), [5, 4]], "a, _ -> A a"),
+    Case("UnravelIndex", [7, [5, 4]], ", _ -> A"),
     Case("UnsortedSegmentMax", [(5, 3), ints(4, 5), 4], "a b, a, _ -> A b ; max a"),
     Case("UnsortedSegmentMin", [(5, 3), ints(4, 5), 4], "a b, a, _ -> A b ; min a"),
     Case("UnsortedSegmentProd", [(5, 3), ints(4, 5), 4], "a b, a, _ -> A b ; mul a"),
     Case("UnsortedSegmentSum", [(5, 2, 3), ints(4, 5, 2), 4], "a b c, a b, _ -> A c ; add a b"),
-]
-
-SAME = {"strides": [1, 1, 1, 1], "padding": "SAME"}
-SAME3 = {"strides": [1, 1, 1, 1, 1], "padding": "SAME"}
-POOL = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
-POOL3 = {"ksize": [1, 2, 2, 2, 1], "strides": [1, 2, 2, 2, 1], "padding": "VALID"}
-IMAGE, KERNEL, MADE = (5, 4, 4, 2), (3, 3, 2, 6), (5, 4, 4, 6)
-IMAGE3, KERNEL3, MADE3 = (3, 4, 4, 4, 2), (2, 2, 2, 2, 3), (3, 4, 4, 4, 3)
-BAND = (3, 3, 2, 3)
-HALF = (5, 2, 2, 2)
-
-
-def pooled(image: tuple[int, ...], dtype: type = np.float64) -> list[Operand]:
-    """Return an image, its maxima over blocks of two, and gradients of those."""
-    values = reals(*image).astype(dtype)
-    blocks = values.reshape(image[0], *(n for s in image[1:-1] for n in (s // 2, 2)), image[-1])
-    maxima = blocks.max(axis=tuple(2 + 2 * axis for axis in range(len(image) - 2)))
-    return [values, maxima, reals(*maxima.shape).astype(dtype)]
-
-
-CONVOLUTIONS = [
-    Case("AvgPool", [IMAGE], "n H0 H1 c -> n P0 P1 c", POOL),
-    Case("AvgPool3D", [reals(*IMAGE3).astype(F32)], "n H0 H1 H2 c -> n P0 P1 P2 c", POOL3),
-    Case("AvgPool3DGrad", [list(IMAGE3), reals(3, 2, 2, 2, 2).astype(F32)],
-         "=, n P0 P1 P2 c -> n H0 H1 H2 c", POOL3),
-    Case("AvgPoolGrad", [list(IMAGE), HALF], "=, n P0 P1 c -> n H0 H1 c", POOL),
-    Case("Conv2D", [IMAGE, KERNEL], "n H0 H1 c, F0 F1 c o -> n P0 P1 o ; add c", SAME),
-    Case("Conv2D", [IMAGE, (3, 3, 1, 6)], "n H0 H1 C, F0 F1 D O -> n P0 P1 O", SAME),
-    Case("Conv2DBackpropFilter", [IMAGE, list(KERNEL), MADE],
-         "n H0 H1 c, =, n P0 P1 o -> F0 F1 c o ; add n", SAME),
-    Case("Conv2DBackpropInput", [list(IMAGE), KERNEL, MADE],
-         "=, F0 F1 c o, n P0 P1 o -> n H0 H1 c ; add o", SAME),
-    Case("Conv3D", [IMAGE3, KERNEL3],
-         "n H0 H1 H2 c, F0 F1 F2 c o -> n P0 P1 P2 o ; add c", SAME3),
-    Case("Conv3DBackpropFilterV2", [IMAGE3, list(KERNEL3), MADE3],
-         "n H0 H1 H2 c, =, n P0 P1 P2 o -> F0 F1 F2 c o ; add n", SAME3),
-    Case("Conv3DBackpropInputV2", [list(IMAGE3), KERNEL3, MADE3],
-         "=, F0 F1 F2 c o, n P0 P1 P2 o -> n H0 H1 H2 c ; add o", SAME3),
-    Case("DepthwiseConv2dNative", [IMAGE, BAND],
-         "n H0 H1 c, F0 F1 c M -> n P0 P1 (c M)", SAME),
-    Case("DepthwiseConv2dNativeBackpropFilter", [IMAGE, list(BAND), MADE],
-         "n H0 H1 c, =, n P0 P1 (c M) -> F0 F1 c M ; add n", SAME),
-    Case("DepthwiseConv2dNativeBackpropInput", [list(IMAGE), BAND, MADE],
-         "=, F0 F1 c M, n P0 P1 (c M) -> n H0 H1 c", SAME),
-    Case("ExtractImagePatches", [IMAGE], "n H W C -> n P Q K",
-         {"ksizes": [1, 2, 2, 1], "strides": [1, 1, 1, 1], "rates": [1, 1, 1, 1],
-          "padding": "VALID"}),
-    Case("LRN", [reals(*IMAGE).astype(F32)], "n h w C -> n h w C"),
-    Case("MaxPool", [IMAGE], "n H0 H1 c -> n P0 P1 c", POOL),
-    Case("MaxPool3D", [reals(*IMAGE3).astype(F32)], "n H0 H1 H2 c -> n P0 P1 P2 c", POOL3),
-    Case("MaxPool3DGrad", pooled(IMAGE3, F32),
-         "n H0 H1 H2 c, n P0 P1 P2 c, n P0 P1 P2 c -> n H0 H1 H2 c", POOL3),
-    Case("MaxPoolGrad", pooled(IMAGE),
-         "n H0 H1 c, n P0 P1 c, n P0 P1 c -> n H0 H1 c", POOL),
-    Case("ResizeBilinear", [IMAGE, [3, 5]], "n H W c, _ -> n P Q c"),
-    Case("ResizeNearestNeighbor", [IMAGE, [3, 5]], "n H W c, _ -> n P Q c"),
 ]  # fmt: skip

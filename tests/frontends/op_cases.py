@@ -52,6 +52,11 @@ def spd(*shape: int) -> Array:
     return root @ np.swapaxes(root, -1, -2) + shape[-1] * np.eye(shape[-1])
 
 
+def number(value: float) -> Array:
+    """A scalar that is data."""
+    return np.asarray(value, np.float32)
+
+
 def with_nan(*shape: int) -> Array:
     values = reals(*shape)
     values.flat[1] = np.nan
@@ -67,6 +72,7 @@ UNARY_DATA: dict[str, Operand] = {
     "LogicalNot": bools(7, 1, 3),
     **dict.fromkeys(["Angle", "ComplexAbs", "Conj", "Imag", "Real"], complexes(7, 1, 3)),
     "Bucketize": reals(7, 1, 3),
+    "FakeQuantWithMinMaxArgs": reals(7, 1, 3).astype(np.float32),
 }
 UNARY_ATTRS: dict[str, dict[str, Any]] = {
     "Angle": {"Tout": "float64"},
@@ -91,7 +97,11 @@ def pointwise_cases() -> Iterator[Case]:
         if rule == ONE:
             yield Case(op, [UNARY_DATA.get(op, (7, 1, 3))], ONE, attrs)
         elif rule == TWO:
-            if "Grad" in op and op not in ("IgammaGradA", "RandomGammaGrad"):
+            if op == "FakeQuantWithMinMaxArgsGradient":
+                yield Case(
+                    op, [6 * reals(7, 1, 3).astype(F32), 9 * reals(7, 1, 3).astype(F32)], TWO
+                )
+            elif "Grad" in op and op not in ("IgammaGradA", "RandomGammaGrad"):
                 yield Case(op, [(7, 1, 3), (7, 1, 3)], TWO)
             elif op == "ApproximateEqual":
                 yield Case(op, [(7, 3), (7, 3)], TWO, {"tolerance": 0.2})
@@ -108,6 +118,8 @@ def pointwise_cases() -> Iterator[Case]:
                 yield Case(op, [(5, 3), ()], TWO)
 
 
+SHORT = reals(5, 3).astype(F32)
+
 MORE_POINTWISE = [
     Case("Add", [ints(9, 4, 3), ints(9, 3)], TWO),
     Case("AddN", [(5, 3), (5, 3), (5, 3)], "..., ..., ... -> ..."),
@@ -122,15 +134,29 @@ MORE_POINTWISE = [
     Case("Bitcast", [(5, 3)], ONE, {"type": "int64"}),
     Case("Cast", [complexes(5, 3)], ONE, {"DstT": "float64"}),
     Case("ClipByValue", [(7, 3), (), ()], "..., ..., ... -> ..."),
+    Case("FakeQuantWithMinMaxVars", [SHORT, number(0.2), number(0.7)], "..., _, _ -> ..."),
+    Case("FakeQuantWithMinMaxVarsGradient", [SHORT, SHORT, number(0.2), number(0.7)],
+         "a b, a b, ,  -> a b, , ; add a b"),
+    Case("FakeQuantWithMinMaxVarsPerChannel", [SHORT, 0.1 * SHORT[0], SHORT[1]],
+         "... c, c, c -> ... c"),
+    Case("FakeQuantWithMinMaxVarsPerChannelGradient", [SHORT, SHORT, 0.1 * SHORT[0], SHORT[1]],
+         "a b, a b, b, b -> a b, b, b ; add a"),
     Case("IdentityN", [(5, 3), (3,), ()], "a b, c,  -> a b, c, "),
     Case("Mul", [complexes(5, 1), complexes(3)], TWO),
     Case("Mul", [reals(5, 3).astype(np.float16), reals(3).astype(np.float16)], TWO),
+    Case("QuantizeAndDequantizeV2", [(5, 3), (), ()], "A B, _, _ -> A B"),
+    Case("QuantizeAndDequantizeV2", [(5, 3), np.asarray(0.2), np.asarray(0.7)], "a b, _, _ -> a b",
+         {"range_given": True}),
+    Case("QuantizeAndDequantizeV3", [(5, 3), 0.1 * reals(3), 0.5 + reals(3), 6],
+         "a B, B, B, _ -> a B", {"axis": 1}),
+    Case("QuantizeAndDequantizeV4", [(5, 3), np.asarray(0.2), np.asarray(0.7)], "a b, _, _ -> a b",
+         {"range_given": True}),
     Case("Select", [bools(5, 3), (5, 3), (5, 3)], "..., ..., ... -> ..."),
     Case("Select", [bools(5), (5, 3), (5, 3)], "a, a ..., a ... -> a ..."),
     Case("Select", [bools(), (5, 3), (5, 3)], ", ..., ... -> ..."),
     Case("SelectV2", [bools(4, 1, 3), (7, 1), (3,)], "..., ..., ... -> ..."),
     Case("SelectV2", [bools(), (7, 1), (3,)], "..., ..., ... -> ..."),
-]
+]  # fmt: skip
 
 REDUCTIONS = [
     Case("All", [reals(5, 3) > [0.05, 0.5, 0.95], [0]], "a b, _ -> b ; and a"),
@@ -150,7 +176,9 @@ REDUCTIONS = [
     Case("Cumsum", [(5, 3), 0], "A b, _ -> A b", {"exclusive": True}),
     Case("CumulativeLogsumexp", [(5, 3), 0], "A b, _ -> A b"),
     Case("EuclideanNorm", [(5, 3), [1]], "a B, _ -> a"),
+    Case("InTopK", [reals(5, 3).astype(F32), ints(3, 5)], "a B, a -> a", {"k": 2}),
     Case("InTopKV2", [reals(5, 3).astype(F32), ints(3, 5), 2], "a B, a, _ -> a"),
+    Case("IsotonicRegression", [(5, 4)], "... A -> ... A, ... A", {"output_dtype": "float64"}),
     Case("L2Loss", [(5, 3)], "a b -> ; add a b"),
     Case("LogSoftmax", [(4, 5, 3)], "... A -> ... A"),
     Case("LowerBound", [np.sort(reals(5, 9)), (5, 3)], "a b, a c -> a c ; add b"),
@@ -160,6 +188,8 @@ REDUCTIONS = [
     Case("Mean", [(5, 3), [0]], "A b, _ -> 1 b", {"keep_dims": True}),
     Case("Min", [(5, 3), [0, 1]], "a b, _ -> ; min a b"),
     Case("Min", [with_nan(5, 3), [0, 1]], "a b, _ -> ; min a b"),
+    Case("NearestNeighbors", [reals(5, 3).astype(F32), reals(7, 3).astype(F32), np.asarray(2)],
+         "a D, C D, _ -> a K, a K"),
     Case("NthElement", [(5, 3), 1], "... A, _ -> ..."),
     Case("Prod", [(5, 3), [1]], "a b, _ -> a 1 ; mul b", {"keep_dims": True}),
     Case("Prod", [1 + ints(9, 5, 3), 0], "a b, _ -> b ; mul a"),
@@ -177,7 +207,7 @@ REDUCTIONS = [
     Case("TopKV2", [ints(4, 5, 17), 6], "... a, _ -> ... B, ... B ; top_k a"),  # with ties
     Case("TopKV2", [ints(2, 7), 1], "... a, _ -> ... B, ... B ; top_k a"),
     Case("UpperBound", [np.sort(reals(5, 9)), (5, 3)], "a b, a c -> a c ; add b"),
-]
+]  # fmt: skip
 
 PRODUCT = "... i k, ... k j -> ... i j ; add k"
 SQUARE = "... M M -> ... M M"
@@ -208,9 +238,14 @@ ALGEBRA = [
     Case("Einsum", [(5, 3), (4, 7)], "i k, l j -> i j ; add k l", {"equation": "ik,lj->ij"}),
     Case("FFT", [complexes(5, 4)], "... A -> ... A"),
     Case("FFT2D", [complexes(5, 4, 3)], "... A B -> ... A B"),
+    Case("FFT3D", [complexes(5, 4, 3, 2)], "... A B C -> ... A B C"),
     Case("IFFT", [complexes(5, 4)], "... A -> ... A"),
     Case("IFFT2D", [complexes(5, 4, 3)], "... A B -> ... A B"),
+    Case("IFFT3D", [complexes(5, 4, 3, 2)], "... A B C -> ... A B C"),
     Case("IRFFT", [complexes(5, 4), [6]], "... A, _ -> ... B", {"Treal": "float64"}),
+    Case("IRFFT2D", [complexes(5, 3, 4), [3, 6]], "... A B, _ -> ... C D", {"Treal": "float64"}),
+    Case("IRFFT3D", [complexes(5, 3, 2, 4), [3, 2, 6]], "... A B C, _ -> ... D E F",
+         {"Treal": "float64"}),
     Case("LogMatrixDeterminant", [spd(5, 3, 3)], "... M M -> ..., ..."),
     Case("Lu", [spd(5, 3, 3)], "... M M -> ... M M, ... M"),
     Case("MatMul", [(5, 3), (3, 7)], "i k, k j -> i j ; add k"),
@@ -233,8 +268,12 @@ ALGEBRA = [
     Case("Qr", [(5, 4, 3)], "... A B -> ... C D, ... E F"),
     Case("Qr", [(5, 4, 3)], "... A B -> ... C D, ... E F", {"full_matrices": True}),
     Case("RFFT", [reals(5, 6).astype(F32), [6]], "... A, _ -> ... B", {"Tcomplex": "complex64"}),
+    Case("RFFT2D", [reals(5, 3, 6).astype(F32), [3, 6]], "... A B, _ -> ... C D"),
+    Case("RFFT3D", [reals(5, 2, 3, 6).astype(F32), [2, 3, 6]], "... A B C, _ -> ... D E F"),
     Case("SelfAdjointEigV2", [spd(5, 3, 3)], "... A B -> ... C, ... D E", {"compute_v": True}),
     Case("SelfAdjointEigV2", [spd(5, 3, 3)], "... A B -> ... C,", {"compute_v": False}, [1]),
+    Case("SparseMatMul", [reals(5, 3).astype(F32), reals(3, 7).astype(F32)],
+         "i k, k j -> i j ; add k"),
     Case("SparseTensorDenseMatMul",
          [np.asarray([[2, 1], [2, 0]], np.int64), (2,), np.asarray([4, 3], np.int64), (3, 5)],
          "p A, p, _, C n -> B n ; add p"),
@@ -249,17 +288,24 @@ ALGEBRA = [
 ]  # fmt: skip
 
 SOURCE_OPERANDS: dict[str, list[Operand]] = {
+    "InvertPermutation": [[2, 0, 1]],
     "LinSpace": [np.asarray(0.0), np.asarray(1.0), 5],
     "Range": [0, 5, 1],
     "Rank": [(5, 3)],
     "Shape": [(5, 3)],
     "ShapeN": [(5, 3), (2,)],
     "Size": [(5, 3)],
+    "SobolSample": [3, 5, 0],
 }
 KEY = np.asarray([1], np.uint64)
 COUNTER = np.asarray([2, 3], np.uint64)
 SEED = [1, 2]
 RANDOM_OPERANDS: dict[str, list[Operand]] = {
+    "StatelessParameterizedTruncatedNormal": [
+        [5, 3],
+        SEED,
+        *map(np.asarray, (0.0, 1.0, -1.0, 1.0)),
+    ],
     "StatelessMultinomial": [(5, 3), 4, SEED],
     "StatelessRandomBinomial": [[5, 3], SEED, np.asarray(4.0), np.asarray(0.5)],
     "StatelessRandomGammaV2": [[5, 3], SEED, (3,)],
@@ -267,13 +313,16 @@ RANDOM_OPERANDS: dict[str, list[Operand]] = {
     "StatelessRandomPoisson": [[5, 3], SEED, (3,)],
     "StatelessRandomUniformInt": [[5, 3], SEED, 0, 9],
     "StatelessRandomUniformIntV2": [[5, 3], KEY, COUNTER, 1, 0, 9],
+    "StatelessShuffle": [(5, 3), KEY, COUNTER, 1],
 }
 RANDOM_ATTRS: dict[str, dict[str, Any]] = {
     "StatelessMultinomial": {"output_dtype": "int64"},
+    "StatelessParameterizedTruncatedNormal": {},
     "StatelessRandomGammaV2": {},
     "StatelessRandomGammaV3": {},
     "StatelessRandomUniformInt": {},
     "StatelessRandomUniformIntV2": {},
+    "StatelessShuffle": {},
 }
 
 

@@ -84,6 +84,8 @@ def _linear_algebra(R: Any) -> list[Case]:
         *(solve(*s, True, adjoint) for s in shapes[1:] for adjoint in (True, False)),
         *(unary(op, s) for op in ("Cholesky", "MatrixInverse") for s in squares),
         *(unary(op, s) for op in ("MatrixDeterminant", "LogMatrixDeterminant") for s in squares),
+        *(unary(op, (500, 500)) for op in ("Lu", "MatrixSquareRoot")),
+        unary("Eig", (500, 500), Tout="complex128"),
         unary("SelfAdjointEigV2", (300, 300), compute_v=True),
         unary("Qr", (1500, 200)),
         unary("Qr", (200, 1500)),
@@ -173,6 +175,72 @@ def _others(R: Any) -> list[Case]:
     ]  # fmt: skip
 
 
+def _images(R: Any) -> list[Case]:
+    same: dict[str, Any] = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+    same3: dict[str, Any] = {"strides": [1] * 5, "padding": "SAME"}
+    volumes = [
+        ((2, 40, 40, 40, 8), (3, 3, 3, 8, 8)),
+        ((16, 16, 16, 16, 4), (3, 3, 3, 4, 16)),
+    ]
+    blocks = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
+    batch, halves, channel = (64, 32, 32, 16), (64, 16, 16, 16), (16,)
+    sizes = [
+        *((batch, (3, 3, 16, 32)), ((4, 200, 200, 8), (5, 5, 8, 8))),
+        *(((500, 8, 8, 32), (3, 3, 32, 32)), ((2, 400, 400, 3), (7, 7, 3, 16))),
+    ]
+
+    def convolutions(image: tuple[int, ...], kernel: tuple[int, ...]) -> list[Case]:
+        made = (*image[:-1], kernel[-1])
+        return [
+            Case("Conv2D", lambda x, f: R.Conv2D(input=x, filter=f, **same), [image, kernel]),
+            Case("Conv2DBackpropFilter", lambda x, g: R.Conv2DBackpropFilter(
+                input=x, filter_sizes=list(kernel), out_backprop=g, **same), [image, made]),
+            Case("Conv2DBackpropInput", lambda f, g: R.Conv2DBackpropInput(
+                input_sizes=list(image), filter=f, out_backprop=g, **same), [kernel, made]),
+        ]  # fmt: skip
+
+    cases = [
+        *(case._replace(dtype=dtype)
+          for s in sizes for dtype in ("float32", "float64") for case in convolutions(*s)),
+        *(Case("Conv3DBackpropFilterV2", lambda x, g, k=k: R.Conv3DBackpropFilterV2(
+            input=x, filter_sizes=list(k), out_backprop=g, **same3), [image, (*image[:-1], k[-1])])
+          for image, k in volumes),
+        *(Case("Conv3DBackpropInputV2", lambda f, g, image=image: R.Conv3DBackpropInputV2(
+            input_sizes=list(image), filter=f, out_backprop=g, **same3), [k, (*image[:-1], k[-1])])
+          for image, k in volumes),
+        Case("DepthwiseConv2dNative", lambda x, f: R.DepthwiseConv2dNative(
+            input=x, filter=f, **same), [batch, (3, 3, 16, 1)]),
+        Case("DepthwiseConv2dNativeBackpropInput", lambda f, g:
+             R.DepthwiseConv2dNativeBackpropInput(
+                 input_sizes=list(batch), filter=f, out_backprop=g, **same),
+             [(3, 3, 16, 1), batch]),
+        Case("MaxPool", lambda x: R.MaxPool(input=x, **blocks), [batch]),
+        Case("MaxPoolGrad", lambda x, y, g: R.MaxPoolGrad(
+            orig_input=x, orig_output=y, grad=g, **blocks), [batch, halves, halves]),
+        Case("AvgPool", lambda x: R.AvgPool(value=x, **blocks), [batch]),
+        Case("AvgPoolGrad", lambda g: R.AvgPoolGrad(
+            orig_input_shape=list(batch), grad=g, **blocks), [halves]),
+        Case("ResizeBicubic", lambda x: R.ResizeBicubic(images=x, size=[50, 50]), [batch]),
+        Case("ResizeBilinear", lambda x: R.ResizeBilinear(images=x, size=[50, 50]), [batch]),
+        Case("ExtractImagePatches", lambda x: R.ExtractImagePatches(
+            images=x, ksizes=[1, 3, 3, 1], strides=[1] * 4, rates=[1] * 4, padding="SAME"),
+            [batch]),
+        Case("FusedBatchNormV2", lambda x, c: R.FusedBatchNormV2(
+            x=x, scale=c, offset=c, mean=[], variance=[]), [batch, channel], "float32"),
+        Case("FusedBatchNormV2", lambda x, c: R.FusedBatchNormV2(
+            x=x, scale=c, offset=c, mean=c, variance=c, is_training=False), [batch, channel],
+            "float32"),
+        Case("LRNGrad", lambda x, y, z: R.LRNGrad(
+            input_grads=x, input_image=y, output_image=z), [batch] * 3, "float32"),
+        Case("SpaceToBatchND", lambda x: R.SpaceToBatchND(
+            input=x, block_shape=[2, 2], paddings=[[0, 0], [0, 0]]), [batch]),
+        Case("CropAndResize", lambda x: R.CropAndResize(
+            image=x, boxes=[[0.1, 0.1, 0.9, 0.9]] * 64, box_ind=list(range(64)),
+            crop_size=[20, 20]), [batch], "float32"),
+    ]  # fmt: skip
+    return [case._replace(tight=False) for case in cases]
+
+
 def measure(group: str) -> list[dict[str, Any]]:
     """Run in a fresh process: measure each case and evaluate its bound."""
     import tensorflow as tf
@@ -216,7 +284,9 @@ def measure(group: str) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("group", ["_products", "_linear_algebra", "_reductions", "_others"])
+@pytest.mark.parametrize(
+    "group", ["_products", "_linear_algebra", "_images", "_reductions", "_others"]
+)
 def test_bound_holds_and_is_not_needlessly_large(group: str) -> None:
     rows = run_fresh(measure, group)
     assert len(rows) == len(globals()[group](None))

@@ -12,7 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from frontends.movement_cases import CONVOLUTIONS, INDEXING, MOVEMENT, RESHAPES
+from frontends.image_cases import IMAGES
+from frontends.movement_cases import INDEXING, MOVEMENT, RESHAPES
 from frontends.op_cases import (
     ALGEBRA,
     MORE_POINTWISE,
@@ -37,7 +38,7 @@ CASES = [
     *MORE_POINTWISE,
     *REDUCTIONS,
     *ALGEBRA,
-    *CONVOLUTIONS,
+    *IMAGES,
     *MOVEMENT,
     *(Case("Reshape", [before, after], rule) for before, after, rule in RESHAPES),
     *INDEXING,
@@ -49,6 +50,7 @@ WITHOUT_CASE = {
     "MinWithPosition": "it is no op of TensorFlow: tests/frontends/test_lowering.py",
     "ReadVariableOp": "its operand is a handle, which has no value to cut",
     "ResourceGather": "its operand is a handle, which has no value to cut",
+    "ResourceGatherNd": "its operand is a handle, which has no value to cut",
 }
 
 NOT_SINGLE = {
@@ -56,6 +58,9 @@ NOT_SINGLE = {
     "BatchMatMulV3": "the dtype of the result is an attribute of the case",
     "Eig": "the dtype of the result is an attribute of the case",
     "IRFFT": "the dtype of the result is an attribute of the case",
+    "IRFFT2D": "the dtype of the result is an attribute of the case",
+    "IRFFT3D": "the dtype of the result is an attribute of the case",
+    "IsotonicRegression": "the dtype of the result is an attribute of the case",
     "MatrixSolveLs": "the regularizer is float64 always",
 }
 
@@ -215,7 +220,7 @@ def test_rule(case: Case) -> None:
     check_law(node, values, results, case.unset)
 
 
-@pytest.mark.parametrize("case", [*REDUCTIONS, *ALGEBRA, *CONVOLUTIONS], ids=str)
+@pytest.mark.parametrize("case", [*REDUCTIONS, *ALGEBRA, *IMAGES], ids=str)
 def test_law_in_single_precision(case: Case) -> None:
     if case.op in NOT_SINGLE:
         pytest.skip(NOT_SINGLE[case.op])
@@ -230,6 +235,9 @@ def test_a_variable_is_whole() -> None:
     assert str(bound(read)) == "_ -> A B"
     rows = Node("ResourceGather", (handle, indices), (Tensor((7, 3), "float64", "y"),))
     assert str(bound(rows)) == "_, a -> a A"
+    points = Tensor((7, 2), "int32", "i")
+    numbers = Node("ResourceGatherNd", (handle, points), (Tensor((7, 4), "float64", "y"),))
+    assert str(bound(numbers)) == "_, a A -> a B"
 
 
 def test_a_chunk_is_named_after_the_whole() -> None:

@@ -26,6 +26,7 @@ from tf_exla.frontends.tf.func_graphs import (
     held_bytes,
     ordered_ops,
 )
+from tf_exla.frontends.tf.normalization import without_reserve
 from tf_exla.frontends.tf.source_line import source_line
 from tf_exla.graph import Array, Graph, Node, Shape, Tensor, item_bytes
 
@@ -74,7 +75,9 @@ def capture(
     results = scope.inline(source, inputs, outputs, "")
     extra, constants = zip(*walk.constants, strict=True) if walk.constants else ((), ())
     graph = Graph((*inputs, *extra), tuple(scope.nodes), tuple(results))
-    return Captured(settle(graph), len(inputs), tuple(constants), tuple(walk.functions))
+    return Captured(
+        without_reserve(settle(graph)), len(inputs), tuple(constants), tuple(walk.functions)
+    )
 
 
 @dataclass

@@ -231,6 +231,42 @@ def _conv2d(call: _Call) -> int:
     return _contraction(patches, inner, channels, _itemsize(out.dtype), call.threads)
 
 
+# Both gradients lay out the patches of so many images, and no more than there are.
+_PATCHES = 30 << 20
+
+
+def _conv2d_grad(image_at: int, filter_at: int) -> _Bound:
+    """Store the patches of as many images as fit a cache (of one at least), and multiply them."""
+
+    def bound(call: _Call) -> int:
+        tensors = {k: tensor.shape for k, tensor in enumerate(call.inputs)}
+        tensors[image_at if image_at < 0 else filter_at] = call.outputs[0].shape
+        (images, *_), kernel, made = tensors[image_at], tensors[filter_at], call.inputs[2].shape
+        patch, channels = prod(kernel[:-1]), kernel[-1]
+        pixels = prod(made[1:]) // max(1, channels)
+        size = _itemsize(call.outputs[0].dtype)
+        each = (pixels * (patch + channels) + patch * channels) * size
+        together = min(images, ceil(_PATCHES / max(1, each)))
+        product = (patch, together * pixels, channels)  # for the filter; for images:
+        if image_at < 0:
+            product = (together * pixels, channels, patch)
+        packed = _contraction(*product, size, call.threads)
+        return together * pixels * patch * size + packed
+
+    return bound
+
+
+def _conv3d_grad(filter_at: int) -> _Bound:
+    """Pack the patches of all images, where it is not done in slices."""
+
+    def bound(call: _Call) -> int:
+        kernel = (call.outputs[0] if filter_at < 0 else call.inputs[filter_at]).shape
+        patches = _bytes(call.inputs[2]) // max(1, kernel[-1]) * prod(kernel[:-1])
+        return patches + _copy_of_everything(call)
+
+    return bound
+
+
 def _einsum(call: _Call) -> int:
     """Transposed operands and a transposed result beside the product's own packing."""
     depth = 2 * _BLOCK_DEPTH
@@ -357,13 +393,17 @@ _BINARY = _names("""
 _COMPARISONS = _names("Equal Greater GreaterEqual Less LessEqual NotEqual")
 
 _NO_SCRATCH = _names("""
-    AddN ArgMax ArgMin Bitcast Cast CheckNumerics ConcatV2 Const DeepCopy Diag DiagPart Empty
-    EnsureShape ExpandDims Fill GatherNd GatherV2 Identity IdentityN InvertPermutation IsFinite
-    IsInf IsNan L2Loss LinSpace MatrixBandPart MatrixDiagPartV3 MatrixDiagV3 MatrixSetDiagV3
-    MirrorPad NoOp OneHot OnesLike Pack Pad PadV2 PreventGradient Range Rank ReadVariableOp Reshape
-    ReverseV2 Roll ScatterNd Select Shape Size Slice Snapshot Split SplitV Squeeze StopGradient
-    StridedSlice StridedSliceGrad TensorScatterAdd TensorScatterUpdate TensorStridedSliceUpdate
-    Transpose Unpack UnsortedSegmentMax UnsortedSegmentSum ZerosLike
+    AddN ArgMax ArgMin AvgPool AvgPoolGrad Bitcast Cast CheckNumerics ConcatV2 Const CropAndResize
+    DeepCopy DepthwiseConv2dNative DepthwiseConv2dNativeBackpropInput Diag DiagPart Empty
+    EnsureShape ExpandDims ExtractImagePatches Fill FusedBatchNormV2 GatherNd GatherV2 Identity
+    IdentityN InvertPermutation IsFinite IsInf IsNan L2Loss LRNGrad LinSpace LowerBound
+    MatrixBandPart MatrixDiagPartV3 MatrixDiagV3 MatrixSetDiagV3 MaxPool MirrorPad NoOp NthElement
+    OneHot OnesLike Pack Pad PadV2 PreventGradient Range Rank ReadVariableOp Reshape ResizeBicubic
+    ResizeBilinear ReverseV2 Roll ScatterNd Select Shape Size Slice Snapshot SpaceToBatchND
+    SparseSoftmaxCrossEntropyWithLogits Split SplitV Squeeze StopGradient StridedSlice
+    StridedSliceGrad TensorScatterAdd TensorScatterUpdate TensorStridedSliceUpdate Transpose
+    TridiagonalSolve Unpack UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
+    UnsortedSegmentSum UpperBound ZerosLike
 """)
 
 _SCRATCH: dict[str, _Bound] = {
@@ -381,17 +421,25 @@ _SCRATCH: dict[str, _Bound] = {
     "CholeskyGrad": _square_matrices(4),
     "ClipByValue": _broadcast_blocks,
     "Conv2D": _conv2d,
+    "Conv2DBackpropFilter": _conv2d_grad(0, -1),
+    "Conv2DBackpropInput": _conv2d_grad(-1, 1),
+    "Conv3DBackpropFilterV2": _conv3d_grad(-1),
+    "Conv3DBackpropInputV2": _conv3d_grad(1),
     "Cross": _broadcast_blocks,
     "CumulativeLogsumexp": _copy_of_output,
     "Cumprod": _copy_of_output,
     "Cumsum": _copy_of_output,
+    "Eig": _square_matrices(8),
     "Einsum": _einsum,
+    "Igammac": _broadcast_blocks,
     "LogMatrixDeterminant": _square_matrices(3),
     "LogSoftmax": _softmax,
     "MatMul": _matmul,
     "MatrixDeterminant": _square_matrices(3),
     "MatrixInverse": _square_matrices(3),
+    "MatrixLogarithm": _square_matrices(10),
     "MatrixSolve": _matrix_solve,
+    "MatrixSquareRoot": _square_matrices(8),
     "MatrixTriangularSolve": _triangular_solve,
     "Max": _reduction,
     "Mean": _reduction,
@@ -406,6 +454,7 @@ _SCRATCH: dict[str, _Bound] = {
     "Svd": _svd,
     "Tile": _broadcast_blocks,
     "TopKV2": _top_k,
+    "Xlog1py": _broadcast_blocks,
 }
 
 # The output is the buffer of input 0, always (IdentityN: output i that of input i; ReadVariableOp:

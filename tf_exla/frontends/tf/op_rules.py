@@ -17,21 +17,35 @@ from tf_exla.frontends.tf.rule_builders import (
     made_whole,
     pointwise,
     pointwise_list,
+    quantized,
+    quantized_grad,
     reduction,
     same,
     sum_all,
     whole,
     words,
 )
+from tf_exla.frontends.tf.rule_images import (
+    batch_norm,
+    batch_norm_grad,
+    convolution,
+    pooling,
+    positions_of_maxima,
+    space_and_batch,
+)
 from tf_exla.frontends.tf.rule_indexing import (
     gather,
     gather_nd,
     one_hot,
     resource_gather,
+    resource_gather_nd,
     reverse_sequence,
     scatter_nd,
     segments,
+    sorted_segments,
+    stitch,
     tensor_scatter,
+    unravel,
 )
 from tf_exla.frontends.tf.rule_movement import (
     bitcast,
@@ -54,11 +68,9 @@ from tf_exla.frontends.tf.rule_movement import (
 from tf_exla.frontends.tf.rule_products import (
     bias,
     bias_grad,
-    convolution,
     einsum,
     matmul,
     outputs_or_empty,
-    pooling,
     select,
     sparse_matmul,
 )
@@ -67,12 +79,12 @@ POINTWISE: Mapping[str, Rule] = {
     **pointwise(1, """
         Abs Acos Acosh Angle Asin Asinh Atan Atanh BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0
         BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Bucketize Cast Ceil
-        CheckNumerics CheckNumericsV2 ComplexAbs Conj Cos Cosh Dawsn DebugGradientIdentity
-        Digamma Elu EnsureShape Erf Erfc Erfinv Exp Expint Expm1 Floor
-        FresnelCos FresnelSin Identity Imag Inv Invert IsFinite IsInf IsNan LeakyRelu Lgamma Log
-        Log1p LogicalNot Ndtri Neg OnesLike PlaceholderWithDefault PopulationCount PreventGradient
-        Real Reciprocal Relu Relu6 Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh Snapshot Softplus
-        Softsign Spence Sqrt Square StopGradient Tan Tanh ZerosLike"""),
+        CheckNumerics CheckNumericsV2 ComplexAbs Conj Cos Cosh Dawsn DebugGradientIdentity Digamma
+        Elu EnsureShape Erf Erfc Erfinv Exp Expint Expm1 Floor FresnelCos FresnelSin GuaranteeConst
+        Identity Imag Inv Invert IsFinite IsInf IsNan LeakyRelu Lgamma Log Log1p LogicalNot Ndtri
+        Neg OnesLike PlaceholderWithDefault PopulationCount PreventGradient Real Reciprocal Relu
+        Relu6 Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh Snapshot Softplus Softsign Spence Sqrt
+        Square StopGradient Tan Tanh ZerosLike"""),
     **pointwise(2, """
         Add AddV2 ApproximateEqual Atan2 BitwiseAnd BitwiseOr BitwiseXor Complex Div DivNoNan
         EluGrad Equal FloorDiv FloorMod Greater GreaterEqual Igamma IgammaGradA Igammac InvGrad
@@ -85,7 +97,16 @@ POINTWISE: Mapping[str, Rule] = {
     "BiasAdd": bias,
     "BiasAddV1": bias,
     "Bitcast": bitcast,
+    "FakeQuantWithMinMaxArgs": "... -> ...",
+    "FakeQuantWithMinMaxArgsGradient": "..., ... -> ...",
+    "FakeQuantWithMinMaxVars": "..., _, _ -> ...",
+    "FakeQuantWithMinMaxVarsGradient": quantized_grad(),
+    "FakeQuantWithMinMaxVarsPerChannel": "... c, c, c -> ... c",
+    "FakeQuantWithMinMaxVarsPerChannelGradient": quantized_grad(by_channel=True),
     "IdentityN": each_to_its_own,
+    "QuantizeAndDequantizeV2": quantized,
+    "QuantizeAndDequantizeV3": quantized,
+    "QuantizeAndDequantizeV4": quantized,
     "Select": select,
 }  # fmt: skip
 
@@ -102,7 +123,9 @@ REDUCTIONS: Mapping[str, Rule] = {
     "DenseBincount": counts(weights_at=2),
     "EuclideanNorm": reduction(None),
     "HistogramFixedWidth": histogram,
+    "InTopK": "a B, a -> a",
     "InTopKV2": "a B, a, _ -> a",
+    "IsotonicRegression": "... A -> ... A, ... A",
     "L2Loss": sum_all,
     "LogSoftmax": "... A -> ... A",
     "LowerBound": "a b, a c -> a c ; add b",
@@ -111,6 +134,7 @@ REDUCTIONS: Mapping[str, Rule] = {
     "Mean": reduction(None),
     "Min": reduction("min"),
     "MinWithPosition": reduction("argmin"),
+    "NearestNeighbors": "a D, C D, _ -> a K, a K",
     "NthElement": "... A, _ -> ...",
     "Prod": reduction("mul"),
     "Softmax": "... A -> ... A",
@@ -133,9 +157,13 @@ ALGEBRA: Mapping[str, Rule] = {
     "Einsum": einsum,
     "FFT": "... A -> ... A",
     "FFT2D": "... A B -> ... A B",
+    "FFT3D": "... A B C -> ... A B C",
     "IFFT": "... A -> ... A",
     "IFFT2D": "... A B -> ... A B",
+    "IFFT3D": "... A B C -> ... A B C",
     "IRFFT": "... A, _ -> ... B",
+    "IRFFT2D": "... A B, _ -> ... C D",
+    "IRFFT3D": "... A B C, _ -> ... D E F",
     "LogMatrixDeterminant": "... M M -> ..., ...",
     "Lu": "... M M -> ... M M, ... M",
     "MatMul": matmul("transpose_a", "transpose_b"),
@@ -148,35 +176,74 @@ ALGEBRA: Mapping[str, Rule] = {
     "MatrixTriangularSolve": "... M M, ... M n -> ... M n",
     "Qr": outputs_or_empty(["M P", "P N"], ""),
     "RFFT": "... A, _ -> ... B",
+    "RFFT2D": "... A B, _ -> ... C D",
+    "RFFT3D": "... A B C, _ -> ... D E F",
     "SelfAdjointEigV2": outputs_or_empty(["M", "M M"], "compute_v"),
+    "SparseMatMul": matmul("transpose_a", "transpose_b"),
     "SparseTensorDenseMatMul": sparse_matmul,
     "Svd": outputs_or_empty(["P", "M P", "N P"], "compute_uv"),
     "TridiagonalMatMul": "... 1 M, ... 1 M, ... 1 M, ... M n -> ... M n",
     "TridiagonalSolve": "... D M, ... M n -> ... M n",
 }
 
-CONVOLUTIONS: Mapping[str, Rule] = {
-    "AvgPool": pooling("image"),
-    "AvgPool3D": pooling("image"),
-    "AvgPool3DGrad": pooling("=", "pooled"),
-    "AvgPoolGrad": pooling("=", "pooled"),
+IMAGES: Mapping[str, Rule] = {
+    "AdjustContrastv2": "... H W c, _ -> ... H W c",
+    "AdjustHue": "... C, _ -> ... C",
+    "AdjustSaturation": "... C, _ -> ... C",
+    "AvgPool": pooling("image", result="pooled"),
+    "AvgPool3D": pooling("image", result="pooled"),
+    "AvgPool3DGrad": pooling("=", "pooled", result="image"),
+    "AvgPoolGrad": pooling("=", "pooled", result="image"),
+    "BatchToSpace": space_and_batch,
+    "BatchToSpaceND": space_and_batch,
     "Conv2D": convolution("full", 0, 1, -1),
     "Conv2DBackpropFilter": convolution("full", 0, -1, 2),
     "Conv2DBackpropInput": convolution("full", -1, 1, 2),
     "Conv3D": convolution("full", 0, 1, -1),
     "Conv3DBackpropFilterV2": convolution("full", 0, -1, 2),
     "Conv3DBackpropInputV2": convolution("full", -1, 1, 2),
+    "CropAndResize": "N H W c, b D, b, _ -> b P Q c",
+    "CropAndResizeGradBoxes": "b P Q c, N H W c, b D, b -> b D ; add c",
+    "CropAndResizeGradImage": "b P Q c, b D, b, = -> N H W c ; add b",
+    "DepthToSpace": "n A B C -> n D E F",
     "DepthwiseConv2dNative": convolution("depthwise", 0, 1, -1),
     "DepthwiseConv2dNativeBackpropFilter": convolution("depthwise", 0, -1, 2),
     "DepthwiseConv2dNativeBackpropInput": convolution("depthwise", -1, 1, 2),
+    "Dilation2D": "n H W c, F G c -> n P Q c",
+    "Dilation2DBackpropFilter": "n H W c, F G c, n P Q c -> F G c ; add n",
+    "Dilation2DBackpropInput": "n H W c, F G c, n P Q c -> n H W c",
     "ExtractImagePatches": "n H W C -> n P Q K",
+    "ExtractVolumePatches": "n H W D C -> n P Q R K",
+    "FusedBatchNorm": batch_norm,
+    "FusedBatchNormGrad": batch_norm_grad,
+    "FusedBatchNormGradV2": batch_norm_grad,
+    "FusedBatchNormV2": batch_norm,
+    "HSVToRGB": "... C -> ... C",
+    "ImageProjectiveTransformV2": "n H W c, n T, _ -> n P Q c",
+    "ImageProjectiveTransformV3": "n H W c, n T, _, _ -> n P Q c",
     "LRN": "n h w C -> n h w C",
-    "MaxPool": pooling("image"),
-    "MaxPool3D": pooling("image"),
-    "MaxPool3DGrad": pooling("image", "pooled", "pooled"),
-    "MaxPoolGrad": pooling("image", "pooled", "pooled"),
+    "LRNGrad": "n h w C, n h w C, n h w C -> n h w C",
+    "MaxPool": pooling("image", result="pooled"),
+    "MaxPool3D": pooling("image", result="pooled"),
+    "MaxPool3DGrad": pooling("image", "pooled", "pooled", result="image"),
+    "MaxPool3DGradGrad": pooling("image", "pooled", "image", result="pooled"),
+    "MaxPoolGrad": pooling("image", "pooled", "pooled", result="image"),
+    "MaxPoolGradGrad": pooling("image", "pooled", "image", result="pooled"),
+    "MaxPoolGradWithArgmax": positions_of_maxima("n H W C", "n P Q C", "n P Q C", results=1),
+    "MaxPoolWithArgmax": positions_of_maxima("n H W C", results=2),
+    "RGBToHSV": "... C -> ... C",
+    "ResizeArea": "n H W c, _ -> n P Q c",
+    "ResizeBicubic": "n H W c, _ -> n P Q c",
+    "ResizeBicubicGrad": "n P Q c, n H W c -> n H W c",
     "ResizeBilinear": "n H W c, _ -> n P Q c",
+    "ResizeBilinearGrad": "n P Q c, n H W c -> n H W c",
     "ResizeNearestNeighbor": "n H W c, _ -> n P Q c",
+    "ResizeNearestNeighborGrad": "n P Q c, _ -> n H W c",
+    "ScaleAndTranslate": "n H W c, _, _, _ -> n P Q c",
+    "ScaleAndTranslateGrad": "n P Q c, n H W c, _, _ -> n H W c",
+    "SpaceToBatch": space_and_batch,
+    "SpaceToBatchND": space_and_batch,
+    "SpaceToDepth": "n A B C -> n D E F",
 }
 
 MOVEMENT: Mapping[str, Rule] = {
@@ -221,14 +288,24 @@ MOVEMENT: Mapping[str, Rule] = {
 }
 
 INDEXING: Mapping[str, Rule] = {
+    "DynamicStitch": stitch,
     "Gather": gather,
     "GatherNd": gather_nd,
     "GatherV2": gather,
     "OneHot": one_hot,
+    "ParallelDynamicStitch": stitch,
     "ResourceGather": resource_gather,
+    "ResourceGatherNd": resource_gather_nd,
     "ScatterNd": scatter_nd,
+    **same(sorted_segments, """
+        SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum SparseSegmentMean
+        SparseSegmentMeanGrad SparseSegmentMeanWithNumSegments SparseSegmentSqrtN
+        SparseSegmentSqrtNGrad SparseSegmentSqrtNWithNumSegments SparseSegmentSum
+        SparseSegmentSumGrad SparseSegmentSumWithNumSegments"""),
     **same(tensor_scatter, """
-        TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate"""),
+        ScatterNdNonAliasingAdd TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub
+        TensorScatterUpdate"""),
+    "UnravelIndex": unravel,
     "UnsortedSegmentMax": segments("max"),
     "UnsortedSegmentMin": segments("min"),
     "UnsortedSegmentProd": segments("mul"),
@@ -236,6 +313,7 @@ INDEXING: Mapping[str, Rule] = {
 }  # fmt: skip
 
 SOURCES: Mapping[str, Rule] = {
+    "InvertPermutation": whole,
     "LinSpace": made_whole,
     "Range": made_whole,
     "Rank": whole,
@@ -243,19 +321,21 @@ SOURCES: Mapping[str, Rule] = {
     "Shape": whole,
     "ShapeN": whole,
     "Size": whole,
+    "SobolSample": made_whole,
+    "StatelessShuffle": "A ..., _, _, _ -> A ...",
     **same(made_whole, """
-        StatelessMultinomial StatelessRandomBinomial StatelessRandomGammaV2 StatelessRandomGammaV3
-        StatelessRandomNormal StatelessRandomNormalV2 StatelessRandomPoisson StatelessRandomUniform
-        StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2 StatelessRandomUniformInt
-        StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessTruncatedNormal
-        StatelessTruncatedNormalV2"""),
+        StatelessMultinomial StatelessParameterizedTruncatedNormal StatelessRandomBinomial
+        StatelessRandomGammaV2 StatelessRandomGammaV3 StatelessRandomNormal StatelessRandomNormalV2
+        StatelessRandomPoisson StatelessRandomUniform StatelessRandomUniformFullInt
+        StatelessRandomUniformFullIntV2 StatelessRandomUniformInt StatelessRandomUniformIntV2
+        StatelessRandomUniformV2 StatelessTruncatedNormal StatelessTruncatedNormalV2"""),
 }  # fmt: skip
 
 TABLE: Mapping[str, Rule] = {
     **POINTWISE,
     **REDUCTIONS,
     **ALGEBRA,
-    **CONVOLUTIONS,
+    **IMAGES,
     **MOVEMENT,
     **INDEXING,
     **SOURCES,
@@ -281,7 +361,9 @@ REASONS: Mapping[str, str] = {
     "StatelessIf": "it holds sub-graphs, which are split one by one",
     "StatelessWhile": "its iterations depend on each other",
     "While": "its iterations depend on each other",
-    **_because(DATA_SIZE, "DynamicPartition ListDiff Unique UniqueV2 UniqueWithCounts Where"),
+    **_because(DATA_SIZE, """
+        DynamicPartition ListDiff NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5 Unique
+        UniqueV2 UniqueWithCounts UniqueWithCountsV2 Where"""),
     **_because(STATEFUL_RANDOM, """
         Multinomial ParameterizedTruncatedNormal RandomGamma RandomPoissonV2 RandomShuffle
         RandomStandardNormal RandomUniform RandomUniformInt TruncatedNormal"""),

@@ -127,6 +127,32 @@ def each_to_its_own(node: Node) -> str:
     return arrow(parts, parts)
 
 
+def quantized(node: Node) -> str:
+    """Round to few levels between bounds: given ones, for all or by channel, or those there are.
+
+    One channel alone has other bounds than several: scalars.
+    """
+    axis = integer(node, "axis", -1)
+    names = Letters().low(rank(node.inputs[0]))
+    rest: list[Part] = ["_"] * (len(node.inputs) - 3)
+    given = bool(node.attrs.get("range_given", node.op.endswith("V3")))
+    names = [name.upper() if at == axis or not given else name for at, name in enumerate(names)]
+    bounds: Part = "_" if axis < 0 or not given else [names[axis]]
+    return arrow([names, bounds, bounds, *rest], [names])
+
+
+def quantized_grad(by_channel: bool = False) -> Callable[[Node], str]:
+    """The gradients of numbers, and of the bounds between which they were rounded."""
+
+    def rule(node: Node) -> str:
+        names = Letters().low(rank(node.inputs[0]))
+        bounds = names[-1:] if by_channel else []
+        added = [name for name in names if name not in bounds]
+        return arrow([names, names, bounds, bounds], [names, bounds, bounds], "add", added)
+
+    return rule
+
+
 def whole(node: Node) -> str:
     """Every operand and every result is needed whole."""
     letters = Letters()

@@ -41,6 +41,13 @@ def resource_gather(node: Node) -> str:
     return arrow(["_", names], [names + letters.up(rank(node.output) - indices)])
 
 
+def resource_gather_nd(node: Node) -> str:
+    """Read a variable, which is whole, at points."""
+    points = Letters().low(rank(node.inputs[1]) - 1)
+    inner = Letters().up(rank(node.output) - len(points) + 1)
+    return arrow(["_", points + inner[:1]], [points + inner[1:]])
+
+
 def gather_nd(node: Node) -> str:
     """Read at points: the last axis of the indices holds coordinates of the data's first axes."""
     depth = sizes(node.inputs[1])[-1]
@@ -93,6 +100,30 @@ def segments(combine: Combine) -> Callable[[Node], str]:
         return arrow([rows + inner, rows, "_"], [letters.up(1) + inner], combine, rows)
 
     return rule
+
+
+def sorted_segments(node: Node) -> str:
+    """Combine rows by numbers that never fall: which rows, and how many results, they decide."""
+    letters = Letters()
+    inner = letters.low(rank(node.output) - 1)
+    rows = letters.up(1) + inner
+    lists = [letters.up(rank(tensor)) for tensor in node.inputs[1:]]
+    return arrow([rows, *lists], [letters.up(1) + inner])
+
+
+def stitch(node: Node) -> str:
+    """Put rows where lists of indices say."""
+    letters = Letters()
+    inner = letters.low(rank(node.output) - 1)
+    half = len(node.inputs) // 2
+    indices = [letters.up(rank(tensor)) for tensor in node.inputs[:half]]
+    return arrow([*indices, *(names + inner for names in indices)], [letters.up(1) + inner])
+
+
+def unravel(node: Node) -> str:
+    """Make coordinates, along a first axis, of positions."""
+    names = Letters().low(rank(node.inputs[0]))
+    return arrow([names, "_"], [["A", *names]])
 
 
 def one_hot(node: Node) -> str:

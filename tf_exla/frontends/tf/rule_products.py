@@ -1,4 +1,4 @@
-"""Rules of products (matrices, einsum, convolution), of pooling and of `Select`."""
+"""Rules of products (matrices, einsum), of biases and of `Select`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from tf_exla.frontends.tf.rule_builders import (
     Unruled,
     arrow,
     rank,
-    sizes,
     text_attr,
-    whole,
 )
-from tf_exla.graph import Node, Tensor
+from tf_exla.graph import Node
 
 
 def matmul(left: str, right: str, batch: str = "") -> Callable[[Node], str]:
@@ -85,73 +83,6 @@ def outputs_or_empty(results: Sequence[str], attr: str) -> Callable[[Node], str]
             for k, names in enumerate(results)
         ]
         return arrow([full], parts)
-
-    return rule
-
-
-def _channels_first(node: Node) -> bool:
-    form = text_attr(node, "data_format", "NHWC")
-    if form in ("NHWC", "NDHWC"):
-        return False
-    if form in ("NCHW", "NCDHW"):
-        return True
-    raise Unruled(f"{node.op} {node.name} has the data format {form}")
-
-
-def _image(node: Node, space: str, channels: str) -> list[str]:
-    """Name the axes of a batch of images, or of what is made of them: batch, space, channels."""
-    places = [f"{space}{axis}" for axis in range(rank(node.output) - 2)]
-    return ["n", channels, *places] if _channels_first(node) else ["n", *places, channels]
-
-
-def convolution(kind: str, image_at: int, filter_at: int, result_at: int) -> Callable[[Node], str]:
-    """Convolve a batch of images with filters, or one of its two gradients.
-
-    `image_at`, `filter_at`, `result_at`: which operand is what, -1 for the result of the op; an
-    operand that is none of them holds the result's shape. `kind`: "full" or "depthwise".
-    """
-
-    def rule(node: Node) -> str:
-        tensors = (*node.inputs, node.output)
-        if kind == "depthwise":
-            c, filters, o = "c", ["c", "M"], "(c M)"
-        elif _channels(node, tensors[image_at]) == sizes(tensors[filter_at])[-2]:
-            c, filters, o = "c", ["c", "o"], "o"
-        else:  # groups of channels
-            c, filters, o = "C", ["D", "O"], "O"
-        windows = [f"F{axis}" for axis in range(rank(node.output) - 2)]
-        names = {
-            image_at: _image(node, "H", c),
-            filter_at: windows + filters,
-            result_at: _image(node, "P", o),
-        }
-        reduced = {image_at: o, filter_at: "n", result_at: c}[-1]
-        splits = reduced.islower() and (kind == "full" or filter_at == -1)
-        operands = [names.get(k, "=") for k in range(len(node.inputs))]
-        return arrow(operands, [names[-1]], "add", [reduced] if splits else [])
-
-    return rule
-
-
-def _channels(node: Node, tensor: Tensor) -> int:
-    return sizes(tensor)[1 if _channels_first(node) else -1]
-
-
-def pooling(*operands: str) -> Callable[[Node], str]:
-    """Pool over space: batch and channels may be split.
-
-    `operands`: for each one "image", "pooled" or "=" (the shape of the result); the result is an
-    image where one of them is pooled.
-    """
-
-    def rule(node: Node) -> str:
-        windows = node.attrs.get("ksize")
-        assert isinstance(windows, Sequence)
-        if windows[0] != 1 or windows[1 if _channels_first(node) else -1] != 1:
-            return whole(node)
-        forms = {"image": _image(node, "H", "c"), "pooled": _image(node, "P", "c")}
-        result = forms["image" if "pooled" in operands else "pooled"]
-        return arrow([forms.get(form, "=") for form in operands], [result])
 
     return rule
 

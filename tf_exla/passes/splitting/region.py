@@ -196,6 +196,8 @@ class _Growth:
                 continue
             if region.slots[made] != Slot(found[0], found[1].block * unit):
                 return self._refuse(tensor, axis, node, "its result carries another axis")
+        if any(self._is_lost(rule, label, k, made) for k, made in enumerate(node.outputs)):
+            return self._refuse(tensor, axis, node, "chunks do not make its other results")
         region.members[node] = member
         for position, made in enumerate(node.outputs):
             slot = region.result_slot(node, position)
@@ -210,6 +212,12 @@ class _Growth:
             if operand in self.index.producer:
                 self.back.append((operand, slot))
         return True
+
+    def _is_lost(self, rule: AxisRule, label: str, position: int, made: Tensor) -> bool:
+        """Return whether a result is wanted that no chunk has a part of, and nothing combines."""
+        if rule.result_axis(position, label) is not None or label in rule.combine:
+            return False
+        return made in self.index.outputs or bool(self.index.readers.get(made))
 
     def _refuse(self, tensor: Tensor, axis: int, node: Node, reason: str) -> bool:
         self.region.refusals.append(Refusal(tensor, axis, node, reason))
