@@ -66,10 +66,11 @@ def _caption(dataset: str, records: Sequence[Record]) -> str:
     first = records[0]
     done: dict[str, Any] = next((r["result"] for r in records if "num_train" in r["result"]), {})
     sizes = f"N = {done['num_train']:,} to train on, D = {done['dims']}, " if done else ""
-    seeds = ", ".join(map(str, distinct(records, "seed")))
+    found = distinct(records, "seed")
+    seeds = f"seed{'s' if len(found) > 1 else ''} {', '.join(map(str, found))}"
     return (
         f"**{dataset}**: {sizes}limit {first['config']['limit']}, at most "
-        f"{first['config']['iterations']} iterations, seed {seeds}"
+        f"{first['config']['iterations']} iterations, {seeds}"
     )
 
 
