@@ -43,7 +43,7 @@ def test_sgpr_table() -> None:
     assert row[4:7] == ["0.300 ± 0.071", "-0.200 ± 0.141", "3 s ± 1.41 s"]
     assert row[7:10] == ["5.00 GB", "900 MB", "800 MB"]
     assert row[10:] == ["0.285", "-0.173"]  # the paper's
-    assert "seed 1, 2" in table.caption
+    assert "seeds 1, 2" in table.caption
     lines = table.markdown().splitlines()
     assert {line.count("|") for line in lines[2:]} == {len(row) + 1}
 
