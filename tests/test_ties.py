@@ -88,3 +88,73 @@ def test_repeated_products_are_the_same() -> None:
             a, b = (tf.constant(rng.standard_normal((n, inner)), dtype) for n in (rows, columns))
             made = {square_distance(a, b).numpy().tobytes() for _ in range(5)}
             assert len(made) == 1
+
+
+def far(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.sqrt(square_distance(x, y) + 1.0)
+
+
+def rounds(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """A loop that looks for what was the largest of its row, and the least of its column."""
+    d = far(x, y)
+    largest, least = tf.reduce_max(d, 1, keepdims=True), tf.reduce_min(d, 0, keepdims=True)
+
+    def body(i: tf.Tensor, v: tf.Tensor) -> Any:
+        hits = tf.cast(tf.equal(d, largest), d.dtype) + tf.cast(d <= least, d.dtype)
+        return i + 1, v + tf.matmul(hits, tf.ones([y.shape[0], 1], d.dtype))
+
+    start = tf.zeros([x.shape[0], 1], x.dtype)
+    return tf.while_loop(lambda i, v: i < 3, body, (0, start))[1]
+
+
+def branches(first: bool) -> Callable[..., Any]:
+    """The gradients of a choice are a choice: of the same numbers, made again there."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        d = far(x, y)
+        return tf.cond(
+            tf.reduce_sum(x) < (np.inf if first else -np.inf),
+            lambda: tf.reduce_sum(tf.reduce_max(d, 1)),
+            lambda: tf.reduce_sum(tf.reduce_min(d, 0)),
+        )
+
+    return with_gradients(function)
+
+
+def repeated(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    d = far(x, y)
+
+    def body(i: tf.Tensor, v: tf.Tensor) -> Any:
+        return i + 1, v + tf.reduce_max(d * tf.cast(i + 1, d.dtype), 1)
+
+    start = tf.zeros([x.shape[0]], x.dtype)
+    loop = tf.while_loop(lambda i, v: i < 3, body, (0, start), maximum_iterations=3)
+    return tf.reduce_sum(loop[1])
+
+
+COPIED = {
+    "rounds": rounds,
+    "first branch": branches(first=True),
+    "second branch": branches(first=False),
+    "repeated": with_gradients(repeated),
+}
+
+
+@pytest.mark.parametrize("jit", [None, True])
+@pytest.mark.parametrize("name", COPIED)
+def test_copies_are_not_compared(name: str, jit: bool | None) -> None:
+    """A limit that only two copies of the distances would hold is refused."""
+    stock = tf.function(COPIED[name], autograph=False)
+    x, y = points(821, 0), points(793, 1)
+    expected = stock(x, y)
+    before = tf_exla.explain(stock, x, y, limit=10**13).projected_peak_before
+    refused = 0
+    for factor in (1, 1.5, 5):
+        optimized = tf_exla.optimize(stock, int(before / factor), jit_compile=jit)
+        try:
+            found = optimized(x, y)
+        except tf_exla.MemoryLimitError:
+            refused += 1
+        else:
+            assert difference(expected, found, 1e-9) <= 1
+    assert refused < 3

@@ -80,3 +80,31 @@ def test_what_no_iteration_changes_is_held_once() -> None:
     step = Projector(ToyOps()).project(graph).steps[graph.nodes.index(node)]
     size = N * N * 8
     assert size < step.bytes < size + 50_000
+
+
+def compared(op: str, within: bool) -> Graph:
+    """`while ...: v = (K op m) v` with m = max(K), made inside of the loop or outside."""
+    b = Builder()
+    x, v = b.input(N, 2), b.input(N, 1)
+    k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", x)))
+    m = b.op("Max", k, axis=0)
+    inner = Builder()
+    inside = [inner.input(N, 1), inner.input(N, N), inner.input(N)]
+    found = inner.op("Max", inside[1], axis=0) if within else inside[2]
+    after = inner.op("MatMul", inner.op(op, inside[1], found), inside[0])
+    body = inner.graph(after, inside[1], inside[2])
+    cond = Builder()
+    for tensor in inside:
+        cond.input(*tensor.dims)
+    outputs = tuple(Tensor(t.shape, t.dtype) for t in (v, k, m))
+    more = cond.const(np.array(False))
+    attrs = {"cond": cond.graph(more), "body": body}
+    b.nodes.append(Node("While", (v, k, m), outputs, attrs, name="while"))
+    return b.graph(outputs[0])
+
+
+@pytest.mark.parametrize("op", ["Equal", "LessEqual"])
+def test_what_is_compared_with_its_maximum_stays(op: str) -> None:
+    graph = compared(op, within=False)
+    assert sink(graph, ToyOps(), LARGE) is graph
+    assert "Exp" in ops_in_body(sink(compared(op, within=True), ToyOps(), LARGE))

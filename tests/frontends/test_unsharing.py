@@ -40,3 +40,16 @@ def test_numbers_stay(fn: Any) -> None:
     made = restore(graph, like=concrete.graph.inputs, keep=captured.functions)([x])
     for got, want in zip(tf.nest.flatten(made), tf.nest.flatten(fn(x)), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_what_is_compared_with_its_maximum_is_one() -> None:
+    """The last bits of two copies differ: what was the largest would not be found again."""
+
+    def fn(x: tf.Tensor) -> Any:
+        made = tf.tanh(x[:, None] - x[None])
+        hits = tf.cast(tf.equal(made, tf.reduce_max(made, 0)), x.dtype)
+        return tf.reduce_sum(hits, 1)
+
+    concrete = tf.function(fn, autograph=False).get_concrete_function(tf.zeros(60, tf.float64))
+    graph = capture(concrete).graph
+    assert [node.op for node in unshare(graph, OPS, 1 << 10).nodes].count("Tanh") == 1

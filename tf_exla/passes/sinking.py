@@ -15,6 +15,7 @@ from collections.abc import Callable
 from tf_exla.graph import Graph, Node, Tensor, producers, with_subgraphs
 from tf_exla.memory import passed_on
 from tf_exla.op_set import OpSet
+from tf_exla.passes.copies import compares_inside_and_outside, tests_order
 
 CHOICES = frozenset({"Case", "If"})
 
@@ -28,7 +29,8 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
     Into a While only those that its iterations do not change.
 
     Their sources are the program's inputs, results of stateful nodes and of other Whiles, and
-    small tensors that take work to make. A tensor that the condition reads stays outside.
+    small tensors that take work to make. A tensor that the condition reads stays outside, and one
+    that is compared with what was found in another copy of it (`copies.py`).
     """
     renamed: dict[Tensor, Tensor] = {}
     nodes: list[Node] = []
@@ -69,9 +71,9 @@ def _sink_into(
         and _movable(made_by[node.inputs[k]])
         and cond.inputs[k] not in read
     ]
+    sunk, moved, sources = _safe(node, sunk, graph, ops, is_large)
     if not sunk:
         return node
-    moved, sources = _producers_of([node.inputs[k] for k in sunk], graph, ops, is_large)
     # Whoever reads these variables after the loop reads what went into it.
     renamed.update({node.outputs[k]: node.inputs[k] for k in sunk})
     kept = [k for k in range(len(node.inputs)) if k not in sunk]
@@ -108,9 +110,9 @@ def _sink_into_branches(
         for k, tensor in enumerate(node.inputs)
         if k and is_large(tensor) and tensor in made_by and _movable(made_by[tensor])
     ]
+    sunk, moved, sources = _safe(node, sunk, graph, ops, is_large)
     if not sunk:
         return node
-    moved, sources = _producers_of([node.inputs[k] for k in sunk], graph, ops, is_large)
     kept = [k for k in range(1, len(node.inputs)) if k not in sunk]
     branches = {}
     for key, branch in node.subgraphs:
@@ -129,6 +131,26 @@ def _sink_into_branches(
         )
     inputs = (node.inputs[0], *(node.inputs[k] for k in kept), *sources)
     return dataclasses.replace(node, inputs=inputs, attrs={**node.attrs, **branches})
+
+
+def _safe(
+    node: Node, sunk: list[int], graph: Graph, ops: OpSet, is_large: Callable[[Tensor], bool]
+) -> tuple[list[int], list[Node], list[Tensor]]:
+    """Return the operands that may be made again inside of a node, what makes them, from what.
+
+    Not those that are compared there with what was found among them outside, or the reverse.
+    """
+
+    def meets(positions: list[int]) -> bool:
+        moved, _ = _producers_of([node.inputs[k] for k in positions], graph, ops, is_large)
+        copied = [tensor for one in moved for tensor in one.outputs]
+        return compares_inside_and_outside(graph, ops, copied, node, positions)
+
+    if sunk and tests_order(graph) and meets(sunk):
+        sunk = [k for k in sunk if not meets([k])]
+        if meets(sunk):
+            sunk = []
+    return sunk, *_producers_of([node.inputs[k] for k in sunk], graph, ops, is_large)
 
 
 def _copies(moved: list[Node], sources: list[Tensor]) -> tuple[list[Node], dict[Tensor, Tensor]]:

@@ -8,10 +8,12 @@ no loop can hold it: a node takes part along one axis. Two copies can each follo
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 from tf_exla.axis_rule import AxisRule
 from tf_exla.graph import Graph, Node, Tensor, consumers
 from tf_exla.op_set import OpSet
+from tf_exla.passes.copies import compares_with_itself, tests_order
 
 DEPTH = 4
 """Nodes in a row that may be made again."""
@@ -28,6 +30,8 @@ def unshare(graph: Graph, ops: OpSet, least: int) -> Graph:
             depth[node.output] = level
             cheap.add(node)
     readers = consumers(graph)
+    if tests_order(graph):
+        cheap = _not_compared(graph, ops, cheap, readers)
     if not any(len(readers.get(node.output, ())) > 1 for node in cheap):
         return graph
     by_output = {node.output: node for node in cheap}
@@ -51,6 +55,18 @@ def unshare(graph: Graph, ops: OpSet, least: int) -> Graph:
         inputs = tuple(own.get(tensor, tensor) for tensor in node.inputs)
         nodes.append(dataclasses.replace(node, inputs=inputs) if own else node)
     return graph.replace(nodes=tuple(nodes))
+
+
+def _not_compared(
+    graph: Graph, ops: OpSet, cheap: set[Node], readers: Mapping[Tensor, Sequence[object]]
+) -> set[Node]:
+    """Return the nodes of which two copies will not be compared, nor what is made of them."""
+    shared = [node for node in cheap if len(readers.get(node.output, ())) > 1]
+    kept = {node for node in shared if compares_with_itself(graph, ops, node.output)}
+    for node in reversed(graph.nodes):  # nor what makes them, which would be copied along
+        if any(node.output in one.inputs for one in kept if node in cheap):
+            kept.add(node)
+    return cheap - kept
 
 
 def _is_cheap(node: Node, ops: OpSet) -> bool:
