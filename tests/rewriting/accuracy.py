@@ -21,13 +21,14 @@ if __name__ == "__main__":
 
 import tensorflow as tf
 
-from rewriting.rewritten import Outcome, only, rewritten, run
+from rewriting.rewritten import only, rewritten, runnable
 from tf_exla.passes.rewriting import DEFAULTS
 
 MOST = 4.0
 SEEDS = 10  # the worst of so many draws: one number that happens to cancel says little
 FLOOR = 4.0  # units in the last place: errors below are rounding, whatever their ratio
 Inputs = Callable[[np.random.Generator], tuple[np.ndarray, ...]]
+Runnable = Callable[..., list[np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -300,8 +301,8 @@ def rows() -> Iterator[Row]:
     """Measure every case in both dtypes."""
     for case in CASES:
         for dtype in ("float64", "float32"):
-            outcome = _outcome(case, dtype)
-            found = np.array([_measured(case, dtype, outcome, seed) for seed in range(SEEDS)])
+            both = _before_and_after(case, dtype)
+            found = np.array([_measured(case, dtype, both, seed) for seed in range(SEEDS)])
             worst = [tuple(map(float, pair)) for pair in found.max(0).T]
             yield Row(case, dtype, worst[0], worst[1])
 
@@ -311,21 +312,18 @@ def _arguments(case: Case, dtype: str, seed: int) -> tuple[tf.Tensor, ...]:
     return tuple(tf.constant(value, dtype) for value in given)
 
 
-def _outcome(case: Case, dtype: str) -> Outcome:
+def _before_and_after(case: Case, dtype: str) -> list[Runnable]:
     families = {**only(case.family), "cleanup": True}
     outcome = rewritten(case.program, *_arguments(case, dtype, 0), families=families)
     assert any(one.family == case.family for one in outcome.result.applications), case
-    return outcome
+    return [runnable(outcome, graph) for graph in (outcome.before, outcome.result.graph)]
 
 
-def _measured(case: Case, dtype: str, outcome: Outcome, seed: int) -> list[tuple[float, float]]:
+def _measured(case: Case, dtype: str, both: list[Runnable], seed: int) -> list[tuple[float, float]]:
     """Return both errors, before and after."""
     args = _arguments(case, dtype, seed)
     want = np.asarray(case.reference(*(np.asarray(arg, np.longdouble) for arg in args)))
-    return [
-        _errors(run(outcome, graph, args)[0], want)
-        for graph in (outcome.before, outcome.result.graph)
-    ]
+    return [_errors(run(*args)[0], want) for run in both]
 
 
 def _errors(got: np.ndarray, want: np.ndarray) -> tuple[float, float]:

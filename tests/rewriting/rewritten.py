@@ -74,16 +74,21 @@ def rewritten(
     return Outcome(before, result, concrete, captured)
 
 
-def run(outcome: Outcome, graph: Graph, args: tuple[Any, ...]) -> list[np.ndarray]:
-    """Run a captured graph."""
+def runnable(outcome: Outcome, graph: Graph) -> Callable[..., list[np.ndarray]]:
+    """Return a captured graph as a function of its arguments."""
     made = restore(
         graph,
         name="rewritten",
         like=outcome.concrete.graph.inputs,
         keep=outcome.functions.functions,
     )
-    flat = [*args, *outcome.concrete.captured_inputs, *outcome.functions.constants]
-    return [tensor.numpy() for tensor in made(flat)]
+    captured = [*outcome.concrete.captured_inputs, *outcome.functions.constants]
+    return lambda *args: [tensor.numpy() for tensor in made([*args, *captured])]
+
+
+def run(outcome: Outcome, graph: Graph, args: tuple[Any, ...]) -> list[np.ndarray]:
+    """Run a captured graph."""
+    return runnable(outcome, graph)(*args)
 
 
 def check_numbers(
