@@ -19,6 +19,7 @@ LONG = (301, 512, 997, 1200)  # sizes of the long axes: products of two are larg
 SHORT = (1, 2, 3, 5, 8)
 STEPS = 14
 MOST_ELEMENTS = 1_500_000
+MOST_MULTIPLICATIONS = 500_000_000  # of one product: two long axes and a shorter one
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def _matmul(w: _Writer, pool: list[tf.Tensor]) -> Any:
             left, right = pool[a].shape.as_list(), pool[b].shape.as_list()
             m, k = left[::-1] if ta else left
             q, n = right[::-1] if tb else right
-            if k == q and m * n <= MOST_ELEMENTS:
+            if k == q and m * n <= MOST_ELEMENTS and m * k * n <= MOST_MULTIPLICATIONS:
                 scale = 1.0 / np.sqrt(max(k, 1))
                 return (
                     f"matmul({a}, {b}, {ta}, {tb})",
