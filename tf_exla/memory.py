@@ -103,9 +103,12 @@ class Projector:
 
     def working_set(self, graph: Graph) -> int:
         """Return the largest working set of a whole program, with the runtime's own share."""
+        return self.project(graph).working_set + self.overhead(graph)
+
+    def overhead(self, graph: Graph) -> int:
+        """Return the runtime's own share of a whole program's working set."""
         nodes, compiled = self._count(graph)
-        overhead = (2 if compiled else 1) * RUNTIME_BYTES + NODE_BYTES * nodes
-        return self.project(graph).working_set + overhead
+        return (2 if compiled else 1) * RUNTIME_BYTES + NODE_BYTES * nodes
 
     def _count(self, graph: Graph) -> tuple[int, bool]:
         """Count nodes, and tell whether XLA compiles any.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from functools import partial
 
-from tf_exla.graph import Graph, Loop, Node, Tensor
+from tf_exla.graph import Graph, Loop, Node, Tensor, with_subgraphs
 from tf_exla.memory import Projector, carried_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.options import Options
@@ -41,7 +40,7 @@ _SLACK = 1 << 16
 
 def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
     steps = projector.project(graph).steps
-    overhead = projector.working_set(graph) - projector.project(graph).working_set
+    overhead = projector.overhead(graph)
     fitted: list[Node] = []
     changed = False
     for node, step in zip(graph.nodes, steps, strict=True):
@@ -78,21 +77,17 @@ def _same_chunks(ops: OpSet, graph: Graph) -> Graph:
 
 def _fit_subgraphs(projector: Projector, node: Node, room: int, options: Options) -> Node:
     """Fit the loops in the bodies of a While, an If or a Case."""
-    subs = {}
-    for key, sub in node.subgraphs:
-        own = projector.working_set(sub) - projector.project(sub).working_set
-        subs[key] = fit_loops(projector, sub, room + own, options)
-    if all(subs[key] is sub for key, sub in node.subgraphs):
-        return node
-    return dataclasses.replace(node, attrs={**node.attrs, **subs})
+
+    def fitted(sub: Graph) -> Graph:
+        return fit_loops(projector, sub, room + projector.overhead(sub), options)
+
+    return with_subgraphs(node, fitted)
 
 
 def room_at(projector: Projector, graph: Graph, position: int, budget: int) -> int:
     """Return what the budget leaves for the temporary bytes of one node."""
-    projection = projector.project(graph)
-    step = projection.steps[position]
-    overhead = projector.working_set(graph) - projection.working_set
-    return budget - overhead - (step.bytes - step.temporary)
+    step = projector.project(graph).steps[position]
+    return budget - projector.overhead(graph) - (step.bytes - step.temporary)
 
 
 def has_loops(loop: Loop) -> bool:

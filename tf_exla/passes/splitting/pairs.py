@@ -23,7 +23,7 @@ from tf_exla.options import Options
 from tf_exla.passes.splitting.forms import Forms
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.pair_region import PairRegion, grow_pair
-from tf_exla.passes.splitting.tile import ROW, CannotTile, Part, Tile
+from tf_exla.passes.splitting.pair_tile import ROW, CannotTile, Part, Tile
 
 Operand = tuple[Tensor, int | None]
 """A tensor outside of the loops, and the axis along which the outer loop slices it."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tf_exla.cost import graph_seconds, node_seconds
-from tf_exla.graph import Graph, Loop, Node, Tensor
+from tf_exla.graph import Graph, Loop, Node, Tensor, with_subgraphs
 from tf_exla.memory import CHAIN_BYTES, Projector, carried_bytes
 from tf_exla.options import Options
 from tf_exla.passes.splitting.chunks import fit_loops, room_at
@@ -335,13 +335,13 @@ def _descend(
         return None
     step = projection.steps[projection.peak_step]
     room = room_at(projector, graph, projection.peak_step, budget) - carried_bytes(node)
-    subs = {}
-    for key, sub in node.subgraphs:
-        own = projector.working_set(sub) - projector.project(sub).working_set
-        found = split(projector, sub, max(room, 0) + own, options, depth)
+
+    def inside(sub: Graph) -> Graph:
+        found = split(projector, sub, max(room, 0) + projector.overhead(sub), options, depth)
         refusals.update({(r.tensor, r.axis, r.node): r for r in found.refusals})
-        subs[key] = found.graph
-    made = dataclasses.replace(node, attrs={**node.attrs, **subs})
+        return found.graph
+
+    made = with_subgraphs(node, inside)
     if projector.temporary(made) >= step.temporary:
         return None
     return graph.replace(nodes=tuple(made if one is node else one for one in graph.nodes))
