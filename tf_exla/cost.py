@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tf_exla.graph import Graph, Loop, Node, Tensor, consumers, item_bytes
+from tf_exla.aliases import readers_through, roots
+from tf_exla.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.rates import RATES
 from tf_exla.top_k import merge_seconds, top_k_seconds
@@ -69,21 +70,23 @@ def graph_seconds(ops: OpSet, graph: Graph, byte: float = BYTE, parallel: int = 
 
 
 def fused(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
-    """Return the tensors that never leave the registers of XLA's code."""
-    readers = consumers(graph)
-    outputs = frozenset(graph.outputs)
+    """Return the tensors that never leave the registers of XLA's code, with their aliases."""
+    root = roots(ops, graph)
+    readers = readers_through(ops, graph)
+    outputs = frozenset(root.get(tensor, tensor) for tensor in graph.outputs)
 
     def once(tensor: Tensor) -> bool:
         read = readers.get(tensor, ())
-        return tensor not in outputs and len(read) == 1 and ops.work(read[0][0]) != "product"
+        return tensor not in outputs and len(read) == 1 and ops.work(read[0]) != "product"
 
-    return frozenset(
+    hidden = {
         tensor
         for node in graph.nodes
         if ops.work(node) == "pointwise"
         for tensor in node.outputs
-        if once(tensor)
-    )
+        if tensor not in root and once(tensor)
+    }
+    return frozenset(hidden | {alias for alias, source in root.items() if source in hidden})
 
 
 def compiled_seconds(ops: OpSet, graph: Graph, byte: float = CACHED_BYTE) -> float:

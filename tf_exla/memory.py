@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
+from tf_exla.aliases import is_alias, readers_through, roots
 from tf_exla.graph import PAIRED, Graph, Loop, Node, Tensor, consumers, walk
 from tf_exla.lists import Lists, is_list
 from tf_exla.op_set import OpSet
@@ -163,26 +164,30 @@ def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
     """Return the bytes of all results of a cluster that XLA neither fuses nor overwrites.
 
     A pointwise result that one pointwise node reads is fused into it. A pointwise node overwrites
-    an operand that nobody else reads.
+    an operand that nobody else reads. Aliases are seen through, but each result has a buffer.
     """
-    readers = consumers(graph)
-    outputs = frozenset(graph.outputs)
+    root = roots(ops, graph)
+    readers = readers_through(ops, graph)
+    outputs = frozenset(root.get(tensor, tensor) for tensor in graph.outputs)
     pointwise = {node: bool(ops.forwards(node)) for node in graph.nodes}
     own: set[Tensor] = set()  # buffers that one node reads, at most: it may overwrite them
-    total = 0
+    made = {tensor for node in graph.nodes if node.op != "Const" for tensor in node.outputs}
+    total = sum(tensor.nbytes for tensor in graph.outputs)
+    total -= sum(tensor.nbytes for tensor in outputs if tensor in made)  # counted below
     for node in graph.nodes:
-        if node.op == "Const":
+        if node.op == "Const" or is_alias(ops, node):
             continue
         total += ops.scratch(node)
+        operands = [root.get(tensor, tensor) for tensor in node.inputs]
         for tensor in node.outputs:
             read = readers.get(tensor, ())
             once = len(read) <= 1 and tensor not in outputs
-            if once and pointwise[node] and read and pointwise[read[0][0]]:
+            if once and pointwise[node] and read and pointwise[read[0]]:
                 # What the fused nodes may overwrite passes to the last of them.
-                own.update([tensor] if any(t in own for t in node.inputs) else [])
+                own.update([tensor] if any(t in own for t in operands) else [])
                 continue
             reused = pointwise[node] and any(
-                operand in own and operand.nbytes == tensor.nbytes for operand in node.inputs
+                operand in own and operand.nbytes == tensor.nbytes for operand in operands
             )
             total += 0 if reused else tensor.nbytes
             if once:

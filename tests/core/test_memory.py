@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.toy import Builder, ToyOps
-from tf_exla.graph import Loop
+from tf_exla.graph import Loop, Node, Tensor
 from tf_exla.memory import Projector, resident_bytes
 from tf_exla.options import Options
 from tf_exla.pipeline import optimize_graph
@@ -88,3 +88,19 @@ def test_a_loop_counts_every_iteration_in_flight() -> None:
     assert body <= loop.chunk * 2000 * 8 + loop.chunk * 40 + 4096
     assert projector.temporary(loop) == loop.parallel * body
     assert plan.projection.working_set <= 10**7
+
+
+def test_a_cluster_is_fused_through_aliases_and_each_result_has_a_buffer() -> None:
+    b = Builder()
+    x = b.input(1024)
+    first = b.op("Exp", b.op("Column", b.op("Exp", x)))
+    second = b.op("Exp", first)
+    assert Projector(ToyOps()).temporary(_cluster(b, second)) == KB8 // 4  # the allowance
+    again = b.op("Column", second)
+    assert Projector(ToyOps()).temporary(_cluster(b, second, again)) == KB8 // 2
+
+
+def _cluster(b: Builder, *outputs: Tensor) -> Node:
+    graph = b.graph(*outputs)
+    made = tuple(Tensor(t.shape, t.dtype, t.name) for t in outputs)
+    return Node("Compiled", graph.inputs, made, {"cluster": graph})

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from tf_exla.aliases import is_alias, roots
 from tf_exla.cost import CACHED_BYTE, compile_seconds, compiled_seconds, node_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor, consumers, with_subgraphs
 from tf_exla.op_set import OpSet
@@ -59,10 +60,12 @@ def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: float) -> Gra
     nodes = [form for node in original.nodes for form in fusible(node, ops)]
     body = original.replace(nodes=tuple(nodes))
     for run, compiles in _runs(body.nodes, ops, forced):
-        cluster = _cluster(body, run) if compiles else None
-        if cluster is not None and (forced or _pays(cluster, run, ops, runs)):
+        inner, after = _without_second_names(body, run, ops) if compiles else (run, [])
+        cluster = _cluster(body, inner) if compiles else None
+        if cluster is not None and (forced or _pays(cluster, inner, ops, runs)):
             made.extend(node for node in run if node.op == "Const")
             made.append(cluster)
+            made.extend(after)
             changed = True
         else:
             made.extend(run)
@@ -86,6 +89,35 @@ def _runs(nodes: Iterable[Node], ops: OpSet, forced: bool) -> Iterable[tuple[lis
             run, state = [], fits
         run.append(node)
     yield run, state
+
+
+def _without_second_names(
+    body: Graph, run: list[Node], ops: OpSet
+) -> tuple[list[Node], list[Node]]:
+    """Divide a run into what a cluster computes, and aliases that follow the cluster.
+
+    XLA makes each result a buffer of its own: for an alias of another result it would copy.
+    """
+    root = roots(ops, body)
+    members = set(run)
+    readers = consumers(body)
+
+    def leaves(tensor: Tensor) -> bool:
+        return tensor in body.outputs or any(r not in members for r, _ in readers.get(tensor, ()))
+
+    named: dict[Tensor, list[Tensor]] = {}
+    for node in run:
+        for tensor in node.outputs:
+            if leaves(tensor):
+                named.setdefault(root.get(tensor, tensor), []).append(tensor)
+    after: list[Node] = []
+    for node in reversed(run):
+        if not is_alias(ops, node) or len(named.get(root[node.output], ())) < 2:
+            continue
+        read = (reader for reader, _ in readers.get(node.output, ()))
+        if all(reader not in members or reader in after for reader in read):
+            after.insert(0, node)
+    return [node for node in run if node not in after], after
 
 
 def _cluster(body: Graph, run: list[Node]) -> Node | None:
