@@ -160,11 +160,16 @@ class Projector:
         return max(0, bytes_ * 5 // 4 - sum(tensor.nbytes for tensor in node.outputs))
 
 
+_BY_ROWS = frozenset({"LogSoftmax", "Softmax"})
+"""Overwrite their operand, but are no single pass over it."""
+
+
 def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
     """Return the bytes of all results of a cluster that XLA neither fuses nor overwrites.
 
     A pointwise result that one pointwise node reads is fused into it. A pointwise node overwrites
     an operand that nobody else reads. Aliases are seen through, but each result has a buffer.
+    What Eigen takes for a broadcast, XLA's loops do not; products are Eigen's there, too.
     """
     root = roots(ops, graph)
     readers = readers_through(ops, graph)
@@ -177,7 +182,8 @@ def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
     for node in graph.nodes:
         if node.op == "Const" or is_alias(ops, node):
             continue
-        total += ops.scratch(node)
+        if not pointwise[node] or node.op in _BY_ROWS:
+            total += ops.scratch(node)
         operands = [root.get(tensor, tensor) for tensor in node.inputs]
         for tensor in node.outputs:
             read = readers.get(tensor, ())

@@ -13,6 +13,7 @@ from tf_exla.memory import Projector, resident_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.options import Options
 from tf_exla.passes.clean import clean
+from tf_exla.passes.contracting_ops import ContractingOps
 from tf_exla.passes.finishing import finish
 from tf_exla.passes.lowering import lower
 from tf_exla.passes.mirroring import mirror
@@ -54,6 +55,7 @@ def optimize_graph(
     """
     started = time.perf_counter()
     options = options or Options()
+    ops = ContractingOps(ops)
     projector = Projector(ops)
     check_graph(graph)
     cleaned = _checked("clean", clean(graph, ops), graph)

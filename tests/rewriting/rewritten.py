@@ -14,10 +14,12 @@ from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.graph import Graph
+from tf_exla.passes.blocking import write_out
 from tf_exla.passes.clean import clean
+from tf_exla.passes.contracting_ops import ContractingOps
 from tf_exla.passes.rewriting import Rewritten, chosen, rewrite_graph
 
-OPS = TensorFlowOps(threads=2)
+OPS = ContractingOps(TensorFlowOps(threads=2))
 TOLERANCE = {"float64": 1e-12, "float32": 2e-5}  # products are added up in another order
 # What only moves numbers about, or makes them from nothing.
 QUIET = frozenset({"Const", "Reshape", "ExpandDims", "Squeeze"})
@@ -77,7 +79,7 @@ def rewritten(
 def runnable(outcome: Outcome, graph: Graph) -> Callable[..., list[np.ndarray]]:
     """Return a captured graph as a function of its arguments."""
     made = restore(
-        graph,
+        write_out(graph, OPS),
         name="rewritten",
         like=outcome.concrete.graph.inputs,
         keep=outcome.functions.functions,

@@ -117,7 +117,6 @@ def test_what_is_no_number_stays_where_it_is() -> None:
 @pytest.mark.parametrize(
     ("fn", "shapes", "reason"),
     [
-        (lambda x, y: tf.reduce_sum(gaps(x, y) ** 2, -1), [(N, 65), (M, 65)], ""),
         (lambda x, y: tf.reduce_sum(tf.abs(x) * y[0], -1), [(99_999, 5), (5, 5)], ""),
         (lambda x, y: tf.reduce_sum(gaps(x, y) ** 2, -1), [(9, 5), (8, 5)], "saves no time"),
         (lambda x, y: tf.reduce_sum(gaps(x, y) ** 2, -1), [(4, 5), (50_000, 5)], "not small"),
@@ -134,9 +133,9 @@ def test_what_is_no_number_stays_where_it_is() -> None:
             "",
         ),
         (
-            lambda x, y: tf.reduce_sum(
-                tf.sin(tf.cos(tf.abs(tf.tanh(tf.exp(tf.sin(tf.cos(tf.abs(gaps(x, y)))))))))
-                * tf.exp(gaps(x, y)), -1),
+            lambda x, y: (tf.reduce_sum(
+                e := tf.sin(tf.cos(tf.abs(tf.tanh(tf.exp(tf.sin(tf.cos(tf.abs(gaps(x, y)))))))))
+                * tf.exp(gaps(x, y)), -1), tf.reduce_max(e, -1)),
             [(N, 64), (M, 64)],
             "nodes",
         ),

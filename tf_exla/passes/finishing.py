@@ -13,6 +13,7 @@ from tf_exla.cost import graph_seconds
 from tf_exla.graph import Graph, Loop, Node, with_subgraphs
 from tf_exla.memory import Projector
 from tf_exla.options import Options
+from tf_exla.passes.blocking import write_out
 from tf_exla.passes.compiling import compile_loops
 from tf_exla.passes.expanding import expand
 from tf_exla.passes.rewriting import chosen, rewrite_graph
@@ -65,15 +66,16 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
     Smaller chunks must not cost more time than the passes save, unless XLA is forced. A graph that
     is above the budget anyway stays as it is.
     """
+    plain = write_out(graph, projector.ops)
     if projector.working_set(graph) > budget:
-        return graph
-    seconds = graph_seconds(projector.ops, graph)
+        return plain
+    seconds = graph_seconds(projector.ops, plain)
     for count in range(len(LATE_PASSES), 0, -1):
         split, target = graph, budget
         for _ in range(TRIES):
-            finished = split
+            finished = write_out(split, projector.ops)
             for late in LATE_PASSES[:count]:
-                finished = late(projector, finished, options)
+                finished = write_out(late(projector, finished, options), projector.ops)
             needed = projector.working_set(finished)
             if needed <= budget:
                 slower = graph_seconds(projector.ops, finished) > seconds
@@ -82,7 +84,7 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
                 break
             target = int(target * budget / needed)
             split = fit_loops(projector, graph, target, options)
-    return graph
+    return plain
 
 
 def _everywhere(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:

@@ -6,7 +6,8 @@ width of the machine. Here one index of the axis is a few passes over [m, n], wh
 once they are split, and fuse where they are compiled.
 
 A region (`passes/splitting/region.py`) that a loop with chunks of one index could stand for is
-written out, without the loop: forward sums and gradients alike.
+written out, without the loop: forward sums and gradients alike. A longer axis, of 784 pixels say,
+makes a contraction (`contraction.py`), where all that becomes of it is one sum, maximum or so.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tf_exla.axis_rule import AxisRule
+from tf_exla.contraction import Contraction, contraction_node
 from tf_exla.cost import LAUNCH
-from tf_exla.graph import COMBINING, Graph, Loop, Node, Tensor, with_subgraphs
+from tf_exla.graph import COMBINING, Graph, Loop, Node, Tensor, item_bytes, with_subgraphs
 from tf_exla.op_set import OpSet
 from tf_exla.passes.rewriting.rewrite import Application, GraphRewrite, Refusal, Rewritten
 from tf_exla.passes.rewriting.site import CannotMake
@@ -23,12 +25,14 @@ from tf_exla.passes.rewriting.unrolling import Unroller
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import Region, grow
 from tf_exla.passes.splitting.repeating import compared_again
-from tf_exla.passes.splitting.stages import Stages, arrange, rewrite
+from tf_exla.passes.splitting.stages import Stages, arrange, build_loop, replaced, rewrite
 
 FAMILY = "small-axes"
 
 LONGEST = 64
 MOST_NODES = 600
+BLOCK = 8
+"""Indices that one iteration of a contraction does at least."""
 SOURCES = 4
 """The seed is at least so many times as large as what is sliced to make it."""
 SAVED = 4e-10
@@ -56,18 +60,19 @@ def unroll(graph: Graph, ops: OpSet) -> Rewritten:
     if any(new is not old for new, old in zip(nodes, graph.nodes, strict=True)):
         graph = graph.replace(nodes=nodes)
     tried: set[Tensor] = set()
-    while (found := _next(graph, ops, tried, refusals)) is not None:
+    made: set[Tensor] = set()
+    while (found := _next(graph, ops, tried, made, refusals)) is not None:
         graph, application = found
         applications.append(application)
     return Rewritten(graph, tuple(applications), tuple(refusals))
 
 
 def _next(
-    graph: Graph, ops: OpSet, tried: set[Tensor], refusals: list[Refusal]
+    graph: Graph, ops: OpSet, tried: set[Tensor], made: set[Tensor], refusals: list[Refusal]
 ) -> tuple[Graph, Application] | None:
-    """Unroll the first axis that can be; what that makes is not looked at again."""
+    """Unroll the first axis that can be; what that has made is not unrolled again."""
     index = Index(graph, ops)
-    for seed, axis in _seeds(index, tried):
+    for seed, axis in _seeds(index, tried, made):
         tried.add(seed)
         node = index.producer[seed]
         region = grow(index, seed, axis, _as_large_as(seed))
@@ -78,17 +83,24 @@ def _next(
             refusals.append(Refusal(FAMILY, "unroll", node.name, verdict))
             continue
         try:
-            made, new = _unrolled(index, verdict)
+            if _is_long(verdict):
+                result, new = _contracted(index, verdict)
+            else:
+                result, new = _unrolled(index, verdict)
         except CannotMake as error:
             refusals.append(Refusal(FAMILY, "unroll", node.name, str(error)))
             continue
-        tried.update(tensor for each in new for tensor in each.outputs)
-        return made, _application(ops, region, node, new)
+        made.update(tensor for each in new for tensor in each.outputs)
+        name = "contract" if _is_long(verdict) else "unroll"
+        return result, _application(ops, region, node, new, name)
     return None
 
 
-def _seeds(index: Index, tried: set[Tensor]) -> Iterator[tuple[Tensor, int]]:
-    """Yield what pointwise ops make of smaller tensors, with each short axis, the last first."""
+def _seeds(index: Index, tried: set[Tensor], made: set[Tensor]) -> Iterator[tuple[Tensor, int]]:
+    """Yield what pointwise ops make of smaller tensors, with each axis.
+
+    Short axes first, the last first; and long ones of what has two axes more.
+    """
     for node in index.graph.nodes:
         if len(node.outputs) != 1 or node.stateful or node.subgraphs or isinstance(node, Loop):
             continue
@@ -97,8 +109,12 @@ def _seeds(index: Index, tried: set[Tensor]) -> Iterator[tuple[Tensor, int]]:
             continue
         if not all(t.is_static and t.size * SOURCES <= seed.size for t in node.inputs):
             continue
-        for axis in reversed(range(len(seed.dims))):
-            if 1 < seed.dims[axis] <= LONGEST:
+        axes = [axis for axis in reversed(range(len(seed.dims))) if seed.dims[axis] > 1]
+        for axis in axes:
+            if seed.dims[axis] <= LONGEST and seed not in made:
+                yield seed, axis
+        for axis in axes:
+            if seed.dims[axis] > LONGEST and len(axes) > 2:
                 yield seed, axis
 
 
@@ -130,14 +146,58 @@ def _judged(index: Index, region: Region) -> Stages | str:
         for tensor in stage.results:
             if tensor.size * extent > 2 * seed.size:
                 return f"{tensor} is needed whole"
-    count = extent * sum(len(stage.nodes) for stage in stages.stages)
-    if count > MOST_NODES:
-        return f"it would make {count} nodes"
+    count = _count(stages)
+    if _is_long(stages):
+        reason = _no_contraction(index, stages)
+        if reason is not None:
+            return reason
+        count = -(-count // BLOCK)
     handled = sum(t.size for node in region.members for t in (*node.inputs, *node.outputs)
                   if _as_large_as(seed)(t) and not index.ops.aliases(node))  # fmt: skip
     if handled * SAVED / 2 <= count * LAUNCH:
         return "it saves no time: the tensors are small"
     return stages
+
+
+def _count(stages: Stages) -> int:
+    return stages.region.extent * sum(len(stage.nodes) for stage in stages.stages)
+
+
+def _is_long(stages: Stages) -> bool:
+    return stages.region.extent > LONGEST or _count(stages) > MOST_NODES
+
+
+def _no_contraction(index: Index, stages: Stages) -> str | None:
+    """Return why a region with a long axis is no contraction that gains; None where it is."""
+    region = stages.region
+    results = [tensor for stage in stages.stages for tensor in stage.results]
+    if len(results) > 1 or any(tensor in region.slots for tensor in results):
+        return f"it would make {_count(stages)} nodes"
+    (result,) = results
+    if item_bytes(result.dtype) < 4 and result.dtype != "bool":
+        return f"blocks of {result.dtype} are rounded one by one"
+    operands: dict[Tensor, int] = {}
+    for node in region.members:
+        for position, tensor in enumerate(node.inputs):
+            slot = region.slot_of(node, position)
+            if region.inside(node, position) or tensor.value is not None:
+                continue
+            if slot is not None and slot.block != 1:
+                return "the axis is merged with another one"
+            operands[tensor] = tensor.size if slot is None else tensor.size // region.extent
+    if sum(operands.values()) * SOURCES > result.size:
+        return "what one index makes is not large beside what it is made of"
+    return None
+
+
+def _contracted(index: Index, stages: Stages) -> tuple[Graph, list[Node]]:
+    """Put a contraction in the place of a region."""
+    region, (stage,) = stages.region, stages.stages
+    loop = build_loop(index, region, stage, 1)
+    (result,), (output,) = loop.results, loop.outputs
+    one = Contraction(loop.template, loop.extent, loop.slots, result.combine, loop.carried)
+    node = contraction_node(one, loop.inputs, output, loop.name, loop.source)
+    return replaced(index, region, [node]), [node]
 
 
 def _is_simple(ops: OpSet, node: Node, rule: AxisRule) -> bool:
@@ -169,10 +229,10 @@ def _unrolled(index: Index, stages: Stages) -> tuple[Graph, list[Node]]:
     return index.graph.replace(nodes=tuple(nodes)), new
 
 
-def _application(ops: OpSet, region: Region, node: Node, new: list[Node]) -> Application:
+def _application(ops: OpSet, region: Region, node: Node, new: list[Node], name: str) -> Application:
     return Application(
         FAMILY,
-        "unroll",
+        name,
         REWRITES[0].identity,
         node.name,
         node.source,

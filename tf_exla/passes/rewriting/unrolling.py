@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +22,21 @@ class Unroller:
     """Writes out the loops of one region.
 
     `share`: a stage takes what an earlier one made, and does not compute it again.
+    `outermost`: operands that are there with the axis of a slot outermost, and only so.
     """
 
-    def __init__(self, ops: OpSet, share: bool) -> None:
+    def __init__(
+        self,
+        ops: OpSet,
+        share: bool,
+        outermost: Mapping[tuple[Tensor, Slot], Tensor] | None = None,
+    ) -> None:
         self.ops = ops
         self.share = share
         self.nodes: list[Node] = []
         self._known: dict[Hashable, Node] = {}
         self._slices: dict[tuple[Tensor, Slot, int], Tensor] = {}
-        self._outermost: dict[tuple[Tensor, Slot], Tensor] = {}
+        self._outermost = dict(outermost or {})
         self._constants: dict[Hashable, Tensor] = {}
         self._name = ""
         self._source = ""
@@ -93,7 +99,7 @@ class Unroller:
             shape = _one_index(tensor, slot)
             inner = tensor.dims[axis + 1 :]
             strided = max(inner, default=1) > 1 or max(tensor.dims[:axis], default=1) > 1
-            if strided and tensor.nbytes >= TRANSPOSED:
+            if (tensor, slot) in self._outermost or (strided and tensor.nbytes >= TRANSPOSED):
                 part = self._cut(self._moved(tensor, slot), 0, slot.block, i)
                 order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape))]
                 if slot.block == 1:

@@ -1,0 +1,193 @@
+"""Contractions: a long axis that is reduced, as one node that is split like a product.
+
+sum_d |x[i, d] - y[j, d]| makes [m, n] of [m, d] and [n, d], as a product does; only its graph makes
+[m, n, d] on the way. A "Contraction" node holds that graph as a template, and its axis rule is that
+of the whole: `i D, j D -> i j`. So it is split along i and j, and only then written out, as a loop
+over blocks of the axis: a block is a few passes over a tile that stays in cache, and one pass where
+XLA compiles it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tf_exla.axis_rule import Axis, AxisRule
+from tf_exla.graph import Combine, Graph, Node, Shape, Slot, Tensor
+from tf_exla.op_set import OpSet
+
+OP = "Contraction"
+MOVED = 16
+"""Operations that it costs to move an element of an operand to where a block is contiguous."""
+
+Place = tuple[Tensor, int]
+"""An axis of one of the template's tensors."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Contraction:
+    """What a node computes: `template` for all indices of the axis, its result still in parts.
+
+    `slots`: where inputs carry the axis; `carried`: where tensors of the template do.
+    """
+
+    template: Graph
+    extent: int
+    slots: tuple[Slot | None, ...]
+    combine: Combine
+    carried: Mapping[Tensor, Slot]
+
+    @property
+    def last(self) -> Node:
+        """The node that reduces the axis."""
+        (result,) = self.template.outputs
+        return next(node for node in self.template.nodes if result in node.outputs)
+
+
+def contraction_of(node: Node) -> Contraction | None:
+    """Return what a node contracts; None where it is no contraction."""
+    found = node.attrs.get("contraction")
+    return found if isinstance(found, Contraction) else None
+
+
+def contraction_node(
+    one: Contraction, inputs: Sequence[Tensor], output: Tensor, name: str, source: str
+) -> Node:
+    """Make the node of a contraction."""
+    attrs = {"contraction": one}
+    return Node(OP, tuple(inputs), (output,), attrs, name=name, source=source)
+
+
+def axes_of(ops: OpSet, one: Contraction) -> AxisRule:
+    """Return the axis rule: two axes are one where a node of the template says so.
+
+    An axis that is reduced on the way is needed whole; one that the last node reduces with the
+    contracted one is combined as that one is.
+    """
+    classes = _Classes()
+    whole: set[Place] = set()
+    for node in one.template.nodes:
+        rule = ops.rule(node) if node.op != "Const" else None
+        if rule is None:
+            continue
+        assert isinstance(rule, AxisRule)  # it was a member of a region
+        whole.update(classes.join(node, rule, last=node is one.last))
+    whole.update((tensor, slot.axis) for tensor, slot in one.carried.items())
+    needed = {classes.root(place) for place in whole}
+    names: dict[Place, str] = {}
+    sizes: dict[str, int] = {}
+
+    def axis(tensor: Tensor, position: int) -> Axis | None:
+        size = tensor.dims[position]
+        if size == 1:
+            return None
+        root = classes.root((tensor, position))
+        name = names.setdefault(root, f"{'N' if root in needed else 'n'}{len(names)}")
+        sizes[name] = size
+        return Axis(name)
+
+    def axes(tensor: Tensor) -> tuple[Axis | None, ...]:
+        return tuple(axis(tensor, position) for position in range(len(tensor.dims)))
+
+    operands = tuple(map(axes, one.template.inputs))
+    results = tuple(map(axes, one.template.outputs))
+    carried = {one.label for one in results[0] if one is not None}
+    combine = {name: one.combine for name in sizes if name[0] == "n" and name not in carried}
+    text = f"{', '.join(map(_written, operands))} -> {_written(results[0])}"
+    return AxisRule(text, operands, results, MappingProxyType(sizes), combine)
+
+
+def _written(axes: Sequence[Axis | None]) -> str:
+    return " ".join("1" if axis is None else axis.label for axis in axes)
+
+
+class _Classes:
+    """Axes of tensors that are one axis."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Place, Place] = {}
+
+    def root(self, place: Place) -> Place:
+        while place in self._parent:
+            place = self._parent[place]
+        return place
+
+    def join(self, node: Node, rule: AxisRule, last: bool) -> set[Place]:
+        """Join the axes of one node that have one label; return those that it needs whole."""
+        first: dict[str, Place] = {}
+        whole: set[Place] = set()
+        made = {axis.label for axes in rule.results for axis in axes if axis is not None}
+        for tensors, axes_of_each in ((node.inputs, rule.operands), (node.outputs, rule.results)):
+            for tensor, axes in zip(tensors, axes_of_each, strict=True):
+                for position, axis in enumerate(axes or ()):
+                    if axis is None:
+                        continue
+                    place = (tensor, position)
+                    here, there = self.root(place), self.root(first.setdefault(axis.label, place))
+                    if here != there:
+                        self._parent[here] = there
+                    if not axis.splittable or axis.block != 1:
+                        whole.add(place)
+                    if axis.label not in made and not last:
+                        whole.add(place)
+        return whole
+
+
+def resized(ops: OpSet, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]) -> Node:
+    """Make a contraction again on parts of its operands."""
+    one = contraction_of(node)
+    assert one is not None
+    classes = _Classes()
+    for inner in one.template.nodes:
+        rule = ops.rule(inner) if inner.op != "Const" else None
+        if isinstance(rule, AxisRule):
+            classes.join(inner, rule, last=inner is one.last)
+    sizes: dict[Place, int] = {}
+    known = [*zip(one.template.inputs, [t.dims for t in inputs], strict=True)]
+    known += [*zip(one.template.outputs, shapes, strict=True)]  # type: ignore[list-item]
+    for tensor, shape in known:
+        for position, size in enumerate(shape):
+            if tensor.dims[position] != 1:
+                sizes[classes.root((tensor, position))] = size
+
+    def shape_of(tensor: Tensor) -> tuple[int, ...]:
+        return tuple(
+            sizes.get(classes.root((tensor, position)), size)
+            for position, size in enumerate(tensor.dims)
+        )
+
+    mirror = {
+        old: Tensor(new.shape, old.dtype, old.name, new.value, old.held)
+        for old, new in zip(one.template.inputs, inputs, strict=True)
+    }
+    nodes: list[Node] = []
+    for inner in one.template.nodes:
+        operands = [mirror.get(tensor, tensor) for tensor in inner.inputs]
+        made: tuple[Node, ...]
+        if inner.op == "Const":
+            fresh = Tensor(inner.output.shape, inner.output.dtype, inner.output.name,
+                           inner.output.value)  # fmt: skip
+            made = (dataclasses.replace(inner, outputs=(fresh,)),)
+        else:
+            made = ops.resized(inner, operands, [shape_of(tensor) for tensor in inner.outputs])
+        nodes.extend(made)
+        mirror.update(zip(inner.outputs, made[-1].outputs, strict=True))
+    again = dataclasses.replace(
+        one,
+        template=Graph(
+            tuple(mirror[tensor] for tensor in one.template.inputs),
+            tuple(nodes),
+            tuple(mirror[tensor] for tensor in one.template.outputs),
+        ),
+        carried=MappingProxyType({mirror[tensor]: slot for tensor, slot in one.carried.items()}),
+    )
+    output = Tensor(tuple(shapes[0]), node.output.dtype, node.output.name)
+    return contraction_node(again, inputs, output, node.name, node.source)
+
+
+def flops(ops: OpSet, one: Contraction) -> int:
+    """Return the operations of a contraction, moving its operands included."""
+    moved = sum(tensor.size for tensor in one.template.inputs)
+    return sum(map(ops.flops, one.template.nodes)) + MOVED * moved
