@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from tf_exla.frontends.tf.emit import DEVICE, emit_const
@@ -33,8 +34,8 @@ class Start:
         unit = emit_const(self.emitter.graph, steps)
         return self.emitter.op("Mul", [self.counter, unit], on_host(self.index)).outputs[0]
 
-    def scalar(self, dtype: str, block: int) -> tf.Tensor:
-        """Return the position as a number, in steps of `block`."""
+    def scalar(self, dtype: str, block: int, step: int | None = None) -> tf.Tensor:
+        """Return the position as a number, in steps of `block`; or `step` for each chunk."""
         graph = self.emitter.graph
         if self.counter is None:
             return emit_const(graph, self.fixed * block, dtype)
@@ -42,8 +43,17 @@ class Start:
         if self.index != dtype:
             attrs = {"SrcT": self.index, "DstT": dtype, "Truncate": False}
             counter = self.emitter.op("Cast", [counter], attrs).outputs[0]
-        step = emit_const(graph, self.step * block, dtype)
+        step = emit_const(graph, self.step * block if step is None else step, dtype)
         return self.emitter.op("Mul", [counter, step], {"T": dtype}).outputs[0]
+
+    def rows(self, offsets: npt.NDArray[np.int32], block: int, unit: int) -> tf.Tensor:
+        """Return the numbers of the chunk's rows, of `unit` elements; `offsets`: of the first."""
+        graph = self.emitter.graph
+        if self.counter is None:
+            return emit_const(graph, offsets + np.int32(self.fixed * block // unit), "int32")
+        first = self.scalar("int32", 1, self.step * block // unit)
+        numbers = emit_const(graph, offsets, "int32")
+        return self.emitter.op("AddV2", [numbers, first], {"T": "int32"}).outputs[0]
 
 
 def on_host(index: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from tf_exla.frontends.tf.chunk_start import Start, on_host
 from tf_exla.frontends.tf.emit import emit_const, placeholder
 from tf_exla.frontends.tf.emitter import Emitter, is_large
 from tf_exla.frontends.tf.positions import merge_best, merge_top_k
+from tf_exla.frontends.tf.writing import write_part
 from tf_exla.graph import COMBINING, PAIRED, Array, Combine, Graph, Loop, Slot, Tensor
 
 _INT32_MAX = 2**31 - 1
@@ -219,7 +220,11 @@ class _Chunk:
             if result.fold:
                 made = part
             elif result.slot is not None:
-                made = self._write(self.results[position], part, tensor, result.slot)
+                assert self.start is not None
+                before = self.results[position]
+                made = write_part(
+                    self.emitter, self.start, before, part, whole, tensor, result.slot
+                )
             else:
                 kind = COMBINING[result.combine]
                 attrs = {} if kind.startswith("Logical") else {"T": tensor.dtype}
@@ -242,22 +247,6 @@ class _Chunk:
             self.results[pair] = merge_top_k(*operands)
         else:
             self.results[pair] = merge_best(*operands, largest=combine == "argmax")
-
-    def _write(
-        self, accumulator: tf.Tensor, part: tf.Tensor, tensor: Tensor, slot: Slot
-    ) -> tf.Tensor:
-        assert self.start is not None
-        graph, index = self.emitter.graph, self.start.index
-        begin = self.start.at(len(tensor.dims), slot)
-        size = emit_const(graph, np.array(tensor.dims, index))
-        end = self.emitter.op("AddV2", [begin, size], on_host(index)).outputs[0]
-        ones = emit_const(graph, np.ones(len(tensor.dims), index))
-        attrs: dict[str, Any] = {"T": tensor.dtype, "Index": index}
-        masks = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-        attrs.update({f"{mask}_mask": 0 for mask in masks})
-        return self.emitter.op(
-            "TensorStridedSliceUpdate", [accumulator, begin, end, ones, part], attrs, large=True
-        ).outputs[0]
 
 
 def _index_dtype(loop: Loop) -> str:
