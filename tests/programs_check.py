@@ -106,6 +106,18 @@ def time_cases(names: list[str]) -> list[dict[str, Any]]:
     return check_cases(names, repeat=3)
 
 
+# What stands below the table: programs that hold more than their axes suggest.
+BOUNDS = (
+    "What bounds some others:",
+    "",
+    "- The gradient of a choice (`tf.cond`) between uses of one [n, n] matrix: what the branches",
+    "  give to it, and what it returns, passes whole: four such matrices, six in the stock.",
+    "- Cumulative sums along both axes of a matrix: each needs its own axis whole.",
+    "- An assertion on a large tensor itself (`tf.debugging.assert_non_negative(d)`): its message",
+    "  may print the tensor, which must be whole for that. Assert something of `tf.reduce_min(d)`.",
+)
+
+
 def write_table(path: Path, chosen: list[str]) -> None:
     """Measure cases, each in a fresh process, and write a table of Markdown."""
     lines = [
@@ -128,6 +140,7 @@ def write_table(path: Path, chosen: list[str]) -> None:
         time_ratio = found["seconds"] / found["stock_seconds"]
         lines.append(f"| {found['name']} | {shown} | {time_ratio:.2f} | {found['worst']:.1e} |")
         print(lines[-1], flush=True)
+    lines += ["", *BOUNDS]
     path.parent.mkdir(exist_ok=True)
     path.write_text("\n".join(lines) + "\n")
 

@@ -134,6 +134,12 @@ def _others(R: Any) -> list[Case]:
           for op in ("Cumprod", "Cumsum") for a in (0, 1)),
         *(Case(op, lambda x, op=op: getattr(R, op)(logits=x), [shape])
           for op in ("LogSoftmax", "Softmax") for shape in (matrix, (10**6, 3))),
+        *(Case(op, lambda x, op=op: getattr(R, op)(input=x, Tout="float64"), [matrix], "complex128")
+          for op in ("Angle", "Imag", "Real")),
+        *(Case("Complex", lambda x, y: R.Complex(real=x, imag=y, Tout="complex128"), [matrix, one])
+          for one in (matrix, row)),
+        *(Case("SoftmaxCrossEntropyWithLogits", lambda x, y: R.SoftmaxCrossEntropyWithLogits(
+            features=x, labels=y), [matrix, one]) for one in (matrix, row)),
         *(Case("Pack", lambda x, y, a=a: R.Pack(values=[x, y], axis=a), [matrix, matrix])
           for a in (0, 1, 2)),
         *(Case("Transpose", lambda x, p=p: R.Transpose(x=x, perm=p), [(20, 100, 500)])
@@ -250,7 +256,9 @@ def measure(group: str) -> list[dict[str, Any]]:
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     rows = []
     for case in globals()[group](tf.raw_ops):
-        args = [tf.random.uniform(shape, 0.1, 0.9, case.dtype) for shape in case.shapes]
+        part = {"complex64": "float32", "complex128": "float64"}.get(case.dtype, case.dtype)
+        args = [tf.random.uniform(shape, 0.1, 0.9, part) for shape in case.shapes]
+        args = [tf.cast(value, case.dtype) for value in args]
         if group == "_linear_algebra":
             n = case.shapes[0][-1]
             # Well conditioned, positive definite where it is square.

@@ -393,16 +393,16 @@ _BINARY = _names("""
 _COMPARISONS = _names("Equal Greater GreaterEqual Less LessEqual NotEqual")
 
 _NO_SCRATCH = _names("""
-    AddN ArgMax ArgMin AvgPool AvgPoolGrad Bitcast Cast CheckNumerics ConcatV2 Const CropAndResize
-    DeepCopy DepthwiseConv2dNative DepthwiseConv2dNativeBackpropInput Diag DiagPart Empty
-    EnsureShape ExpandDims ExtractImagePatches Fill FusedBatchNormV2 GatherNd GatherV2 Identity
-    IdentityN InvertPermutation IsFinite IsInf IsNan L2Loss LRNGrad LinSpace LowerBound
-    MatrixBandPart MatrixDiagPartV3 MatrixDiagV3 MatrixSetDiagV3 MaxPool MirrorPad NoOp NthElement
-    OneHot OnesLike Pack Pad PadV2 PreventGradient Range Rank ReadVariableOp Reshape ResizeBicubic
-    ResizeBilinear ReverseV2 Roll ScatterNd Select Shape Size Slice Snapshot SpaceToBatchND
-    SparseSoftmaxCrossEntropyWithLogits Split SplitV Squeeze StopGradient StridedSlice
-    StridedSliceGrad TensorScatterAdd TensorScatterUpdate TensorStridedSliceUpdate Transpose
-    TridiagonalSolve Unpack UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
+    AddN Angle ArgMax ArgMin AvgPool AvgPoolGrad Bitcast Cast CheckNumerics ComplexAbs ConcatV2
+    Conj Const CropAndResize DeepCopy DepthwiseConv2dNative DepthwiseConv2dNativeBackpropInput Diag
+    DiagPart Empty EnsureShape ExpandDims ExtractImagePatches Fill FusedBatchNormV2 GatherNd
+    GatherV2 Identity IdentityN Imag InvertPermutation IsFinite IsInf IsNan L2Loss LRNGrad LinSpace
+    LowerBound MatrixBandPart MatrixDiagPartV3 MatrixDiagV3 MatrixSetDiagV3 MaxPool MirrorPad NoOp
+    NthElement OneHot OnesLike Pack Pad PadV2 PreventGradient Range Rank ReadVariableOp Real
+    Reshape ResizeBicubic ResizeBilinear ReverseV2 Roll ScatterNd Select Shape Size Slice Snapshot
+    SpaceToBatchND SparseSoftmaxCrossEntropyWithLogits Split SplitV Squeeze StopGradient
+    StridedSlice StridedSliceGrad TensorScatterAdd TensorScatterUpdate TensorStridedSliceUpdate
+    Transpose TridiagonalSolve Unpack UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
     UnsortedSegmentSum UpperBound ZerosLike
 """)
 
@@ -420,6 +420,7 @@ _SCRATCH: dict[str, _Bound] = {
     "Cholesky": _cholesky,
     "CholeskyGrad": _square_matrices(4),
     "ClipByValue": _broadcast_blocks,
+    "Complex": _broadcast_blocks,
     "Conv2D": _conv2d,
     "Conv2DBackpropFilter": _conv2d_grad(0, -1),
     "Conv2DBackpropInput": _conv2d_grad(-1, 1),
@@ -450,6 +451,7 @@ _SCRATCH: dict[str, _Bound] = {
     "SelectV2": _broadcast_blocks,
     "SelfAdjointEigV2": _square_matrices(1.2),
     "Softmax": _softmax,
+    "SoftmaxCrossEntropyWithLogits": _copy_of_output,
     "Sum": _reduction,
     "Svd": _svd,
     "Tile": _broadcast_blocks,

@@ -35,6 +35,8 @@ PARTLY_GAIN = 0.98
 """Of the time that is estimated; twice as many loops must be worth it."""
 SMALL_FRACTIONS = (50, 2000)
 """A tensor is small, and sliced rather than recomputed, below these fractions of the budget."""
+BESIDE = 32
+"""What is smaller than this part of the seed is small, however tight the limit is."""
 
 
 Refusals = dict[tuple[Tensor, int, Node], Refusal]
@@ -172,9 +174,9 @@ def _candidates(
     index = Index(graph, projector.ops)
     tried: set[object] = set()
     seeds = _seeds(projector, index, over)
-    bounds = [*(budget // part for part in SMALL_FRACTIONS), 0]
-    smalls = list(dict.fromkeys(max(bound, CHAIN_BYTES) for bound in bounds))
     for seed in seeds:
+        bounds = [*(budget // part for part in SMALL_FRACTIONS), seed.nbytes // BESIDE, 0]
+        smalls = list(dict.fromkeys(max(bound, CHAIN_BYTES) for bound in bounds))
         for axis, size in enumerate(seed.dims):
             if size <= 1:
                 continue
