@@ -18,7 +18,7 @@ squares), of a sample where the whole would take minutes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,18 @@ def _knn(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Array]
 
 
 def _attention(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Array]:
+    return _attended(rng, sizes, ("q", "k", "v"))
+
+
+def _attention_gradients(rng: np.random.Generator, sizes: Mapping[str, int]) -> dict[str, Array]:
+    return _attended(rng, sizes, ("q", "k", "v", "upstream"))
+
+
+def _attended(
+    rng: np.random.Generator, sizes: Mapping[str, int], names: Sequence[str]
+) -> dict[str, Array]:
     shape = tuple(sizes[name] for name in ("batch", "heads", "length", "d"))
-    return {name: rng.standard_normal(shape, np.float32) for name in ("q", "k", "v", "upstream")}
+    return {name: rng.standard_normal(shape, np.float32) for name in names}
 
 
 _ARGUMENTS: dict[str, Callable[[np.random.Generator, Mapping[str, int]], dict[str, Array]]] = {
@@ -79,7 +89,7 @@ _ARGUMENTS: dict[str, Callable[[np.random.Generator, Mapping[str, int]], dict[st
     "sgpr": _sgpr,
     "knn": _knn,
     "attention": _attention,
-    "attention-gradients": _attention,
+    "attention-gradients": _attention_gradients,
 }
 
 
@@ -241,13 +251,14 @@ def _knn_seen(case: Case, results: Arrays) -> Arrays:
 
 
 def _attention_reference(case: Case, given: Arrays) -> dict[str, Array]:
-    q, k, v, upstream = (given[name][-1, -1] for name in ("q", "k", "v", "upstream"))
+    q, k, v = (given[name][-1, -1] for name in ("q", "k", "v"))
     scores = q @ k.T / np.sqrt(q.shape[-1])
     P = np.exp(scores - scores.max(1, keepdims=True))
     P /= P.sum(1, keepdims=True)
     output = P @ v
     if case.work == "attention":
         return {"output": output}
+    upstream = given["upstream"][-1, -1]
     dP = upstream @ v.T
     dS = P * (dP - (P * dP).sum(1, keepdims=True)) / np.sqrt(q.shape[-1])
     return {"output": output, "q": dS @ k, "k": dS.T @ q, "v": P.T @ upstream}
