@@ -19,6 +19,8 @@ from tf_exla.graph import Combine, Graph, Node, Shape, Slot, Tensor
 from tf_exla.op_set import OpSet
 
 OP = "Contraction"
+BLOCK = 8
+"""Indices of a block: more operands than registers hold make XLA's code half as fast."""
 MOVED = 16
 """Operations that it costs to move an element of an operand to where a block is contiguous."""
 
@@ -66,14 +68,7 @@ def axes_of(ops: OpSet, one: Contraction) -> AxisRule:
     An axis that is reduced on the way is needed whole; one that the last node reduces with the
     contracted one is combined as that one is.
     """
-    classes = _Classes()
-    whole: set[Place] = set()
-    for node in one.template.nodes:
-        rule = ops.rule(node) if node.op != "Const" else None
-        if rule is None:
-            continue
-        assert isinstance(rule, AxisRule)  # it was a member of a region
-        whole.update(classes.join(node, rule, last=node is one.last))
+    classes, whole = _joined(ops, one)
     whole.update((tensor, slot.axis) for tensor, slot in one.carried.items())
     needed = {classes.root(place) for place in whole}
     names: dict[Place, str] = {}
@@ -135,15 +130,24 @@ class _Classes:
         return whole
 
 
+def _joined(ops: OpSet, one: Contraction) -> tuple[_Classes, set[Place]]:
+    """Join the axes of a template; return the axes that some node needs whole beside."""
+    classes = _Classes()
+    whole: set[Place] = set()
+    for node in one.template.nodes:
+        if node.op == "Const":
+            continue
+        rule = ops.rule(node)
+        assert isinstance(rule, AxisRule)  # it was a member of a region
+        whole.update(classes.join(node, rule, last=node is one.last))
+    return classes, whole
+
+
 def resized(ops: OpSet, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]) -> Node:
     """Make a contraction again on parts of its operands."""
     one = contraction_of(node)
     assert one is not None
-    classes = _Classes()
-    for inner in one.template.nodes:
-        rule = ops.rule(inner) if inner.op != "Const" else None
-        if isinstance(rule, AxisRule):
-            classes.join(inner, rule, last=inner is one.last)
+    classes, _ = _joined(ops, one)
     sizes: dict[Place, int] = {}
     known = [*zip(one.template.inputs, [t.dims for t in inputs], strict=True)]
     known += [*zip(one.template.outputs, shapes, strict=True)]  # type: ignore[list-item]

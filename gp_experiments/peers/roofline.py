@@ -30,7 +30,6 @@ Rates = Mapping[str, float]
 SIZE = 1_536
 ELEMENTS = 1 << 17
 REPEATS = 15
-FEW, MANY = 2, 22
 
 
 def measure_rates() -> dict[str, float]:
@@ -120,16 +119,10 @@ def _numpy_rates() -> dict[str, float]:
 def _tensorflow_rates() -> dict[str, float]:
     import tensorflow as tf
 
-    def several(terms: int) -> Any:
-        """Sum exponentials that do not wait for each other; they are fused into one pass."""
-        return tf.function(
-            lambda x: tf.add_n([tf.exp(x * (1 + 0.01 * i)) for i in range(terms)]),
-            jit_compile=True,
-            autograph=False,
-        )
+    from tf_exla.frontends.tf.calibrate import FEW, MANY, exponentials
 
     # XLA's code writes its result, which takes longer than the exponential: two lengths tell.
-    few, many = several(FEW), several(MANY)
+    few, many = exponentials(FEW), exponentials(MANY)
     found = {}
     for dtype in ("float64", "float32"):
         A = tf.random.stateless_normal((SIZE, SIZE), (0, 0), dtype=dtype)

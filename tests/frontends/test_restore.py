@@ -14,7 +14,7 @@ from tf_exla.check import check_graph
 from tf_exla.frontends.tf.capture import Captured, capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored, restore
-from tf_exla.graph import Graph, Loop, Node, Result, Slot, Tensor
+from tf_exla.graph import Array, Graph, Loop, Node, Result, Slot, Tensor
 from tf_exla.passes.compiling import compile_loops
 
 RNG = np.random.default_rng(0)
@@ -141,23 +141,30 @@ def test_nan_is_kept(combine: Any) -> None:
     np.testing.assert_array_equal(call(graph, x)[0], reduce(x, axis=0).numpy())
 
 
+def reversed_in_chunks(
+    shape: list[int], dtype: str, slot: Slot, extent: int, chunk: int, parallel: int = 1
+) -> tuple[Array, Graph, Array]:
+    """Reverse another axis than the slot's: what goes in, the loop, what comes out."""
+    shape[slot.axis] = extent * slot.block
+    x = draw(tuple(shape), dtype)
+    other = 2 if slot.axis != 2 else 0
+    graph = loop_graph(
+        lambda x: tf.reverse(x, [other]),
+        [spec(*shape, dtype=dtype)],
+        [slot],
+        [Result("concat", slot)],
+        extent,
+        chunk,
+        parallel,
+    )
+    return x, graph, np.flip(x, other)
+
+
 @pytest.mark.parametrize("parallel", [1, 3])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "complex128"])
 @pytest.mark.parametrize(("axis", "block"), [(0, 1), (1, 1), (1, 3), (2, 1)])
 def test_concat(axis: int, block: int, dtype: str, parallel: int) -> None:
-    shape = [4, 4, 4]
-    shape[axis] = 11 * block
-    x = draw(tuple(shape), dtype)
-    graph = loop_graph(
-        lambda x: tf.reverse(x, [2 if axis != 2 else 0]),
-        [spec(*shape, dtype=dtype)],
-        [Slot(axis, block)],
-        [Result("concat", Slot(axis, block))],
-        11,
-        3,
-        parallel,
-    )
-    expected = np.flip(x, 2 if axis != 2 else 0)
+    x, graph, expected = reversed_in_chunks([4, 4, 4], dtype, Slot(axis, block), 11, 3, parallel)
     np.testing.assert_array_equal(call(graph, x)[0], expected)
 
 
@@ -174,21 +181,10 @@ def test_concat(axis: int, block: int, dtype: str, parallel: int) -> None:
     ],
 )
 def test_rows_are_written_in_place(axis: int, block: int, chunk: int, op: str, dtype: str) -> None:
-    shape = [3, 3, 20]
-    shape[axis] = 12 * block
-    x = draw(tuple(shape), dtype)
-    graph = loop_graph(
-        lambda x: tf.reverse(x, [2 if axis != 2 else 0]),
-        [spec(*shape, dtype=dtype)],
-        [Slot(axis, block)],
-        [Result("concat", Slot(axis, block))],
-        12,
-        chunk,
-    )
+    x, graph, expected = reversed_in_chunks([3, 3, 20], dtype, Slot(axis, block), 12, chunk)
     function = restore(graph)
     op = "TensorStridedSliceUpdate" if dtype == "complex128" else op
     assert op.encode() in function.graph.as_graph_def().SerializeToString()
-    expected = np.flip(x, 2 if axis != 2 else 0)
     first, second = (function([tf.constant(value)])[0] for value in (x, 2 * x))
     np.testing.assert_array_equal(first.numpy(), expected)  # the second call has its own buffer
     np.testing.assert_array_equal(second.numpy(), 2 * expected)

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_exla.contraction import Contraction, contraction_of
+from tf_exla.contraction import BLOCK, Contraction, contraction_of
 from tf_exla.graph import COMBINING, Graph, Loop, Node, Result, Slot, Tensor, with_subgraphs
 from tf_exla.op_set import OpSet
 from tf_exla.passes.lowering import Writer
 from tf_exla.passes.rewriting.unrolling import Unroller
-from tf_exla.passes.splitting.resize import cut_with_tensors
-
-BLOCK = 8
-"""Indices of a block: more operands than registers hold make XLA's code half as fast."""
+from tf_exla.passes.splitting.resize import chunk_shape, cut_with_tensors
 
 
 def write_out(graph: Graph, ops: OpSet) -> Graph:
@@ -98,9 +95,9 @@ def _body(
     stand_ins: list[Tensor] = []
     outermost: dict[tuple[Tensor, Slot], Tensor] = {}
     for inner, operand, slot, own in zip(template.inputs, operands, slots, one.slots, strict=True):
-        chunk = stand_in = Tensor(_part(operand, slot, size), inner.dtype, inner.name)
+        chunk = stand_in = Tensor(chunk_shape(operand, slot, size), inner.dtype, inner.name)
         if own is not None and own != slot:  # the operand was put in order
-            stand_in = Tensor(_part(inner, own, size), inner.dtype, inner.name)
+            stand_in = Tensor(chunk_shape(inner, own, size), inner.dtype, inner.name)
             outermost[stand_in, own] = chunk
         chunks.append(chunk)
         stand_ins.append(stand_in)
@@ -126,10 +123,3 @@ def _body(
     assert made is not None
     constants = (node for node in template.nodes if node.op == "Const")
     return Graph((*chunks, before), (*constants, *nodes, made), made.outputs)
-
-
-def _part(tensor: Tensor, slot: Slot | None, size: int) -> tuple[int, ...]:
-    shape = list(tensor.dims)
-    if slot is not None:
-        shape[slot.axis] = size
-    return tuple(shape)

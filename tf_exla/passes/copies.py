@@ -37,10 +37,7 @@ _NOT = _From()
 
 def tests_order(graph: Graph) -> bool:
     """Return whether there is a comparison of real numbers anywhere in a program."""
-    return any(
-        (node.op in EQUALITY or node.op in ORDER) and _is_real(node.inputs[0])
-        for node in walk(graph)
-    )
+    return any(map(_is_test, walk(graph)))
 
 
 def compares_inside_and_outside(
@@ -106,11 +103,9 @@ class _Tests:
         return _as(level, NUMBER) if rule.combine or node.op in _MEANS else level
 
     def _compare(self, node: Node, operands: list[_From]) -> None:
-        if len(operands) != 2 or not _is_real(node.inputs[0]):
+        if len(operands) != 2 or not _is_test(node):
             return
         least = NUMBER if node.op in EQUALITY else EXTREME
-        if node.op not in EQUALITY and node.op not in ORDER:
-            return
         for a, b in (operands, operands[::-1]):
             if self.node is None:
                 self.met |= bool(a.there) and b.there >= least
@@ -157,5 +152,8 @@ def _meet(a: _From, b: _From, least: int) -> bool:
     return first or (bool(a.there) and not a.here and b.here >= least and not b.there)
 
 
-def _is_real(tensor: Tensor) -> bool:
-    return tensor.dtype.startswith(("float", "bfloat", "half"))
+def _is_test(node: Node) -> bool:
+    """Return whether a node compares real numbers."""
+    if node.op not in EQUALITY and node.op not in ORDER:
+        return False
+    return node.inputs[0].dtype.startswith(("float", "bfloat", "half"))

@@ -64,7 +64,7 @@ def _not_compared(
     shared = [node for node in cheap if len(readers.get(node.output, ())) > 1]
     kept = {node for node in shared if compares_with_itself(graph, ops, node.output)}
     for node in reversed(graph.nodes):  # nor what makes them, which would be copied along
-        if any(node.output in one.inputs for one in kept if node in cheap):
+        if node in cheap and any(node.output in one.inputs for one in kept):
             kept.add(node)
     return cheap - kept
 

@@ -39,7 +39,9 @@ def measure_rates() -> Rates:
         if width == 8:
             found["cached_byte"] = (element - pointwise) / (2 * width)
         found["launch"] = brief - element * (SMALL // width)
-        few, many = (_seconds(_fused(terms), _numbers(CACHED, dtype)) for terms in (FEW, MANY))
+        few, many = (
+            _seconds(exponentials(terms), _numbers(CACHED, dtype)) for terms in (FEW, MANY)
+        )
         compiled += (many - few) / (MANY - FEW) / (CACHED // width)
         executed += (WEIGHTS["Exp"] + 2) * pointwise  # a multiplication and an addition beside
         matrix = tf.cast(tf.random.stateless_normal([SIDE, SIDE], (0, 0)), dtype)
@@ -83,7 +85,7 @@ def _chain(op: Callable[[tf.Tensor], tf.Tensor]) -> Any:
     return tf.function(function, autograph=False)
 
 
-def _fused(terms: int) -> Any:
+def exponentials(terms: int) -> Any:
     """Return exponentials that do not wait for each other, in one pass."""
 
     def function(x: tf.Tensor) -> tf.Tensor:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tf_exla.axis_rule import AxisRule
-from tf_exla.contraction import Contraction, contraction_node
+from tf_exla.contraction import BLOCK, Contraction, contraction_node
 from tf_exla.cost import LAUNCH
 from tf_exla.graph import COMBINING, Graph, Loop, Node, Tensor, item_bytes, with_subgraphs
 from tf_exla.op_set import OpSet
@@ -31,8 +31,6 @@ FAMILY = "small-axes"
 
 LONGEST = 64
 MOST_NODES = 600
-BLOCK = 8
-"""Indices that one iteration of a contraction does at least."""
 SOURCES = 4
 """The seed is at least so many times as large as what is sliced to make it."""
 SAVED = 4e-10
