@@ -1,4 +1,4 @@
-"""Hold random programs against their optimized selves; run in a fresh process."""
+"""Hold a random program against its optimized self; run in a fresh process."""
 
 from __future__ import annotations
 
@@ -17,17 +17,7 @@ FLOOR = {tf.float64: 1e-10, tf.float32: 2e-4}
 NUDGE = {tf.float64: 1e-13, tf.float32: 1e-5}
 
 
-def check_programs(first: int, last: int, forced: bool | None = None) -> list[dict[str, Any]]:
-    """Check programs by seed; return what was found for each.
-
-    `forced`: only those whose compilation is forced, or only the others: XLA's compiler leaves
-    memory in its threads, which a later measurement in the same process would see.
-    """
-    seeds = [s for s in range(first, last) if forced is None or is_forced(s) is forced]
-    return [check_program(seed) for seed in seeds]
-
-
-def is_forced(seed: int) -> bool:
+def _is_forced(seed: int) -> bool:
     """Return whether XLA compiles all that it can of a program's loops."""
     return seed % 4 == 2
 
@@ -42,7 +32,7 @@ def check_program(seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     room = 0.0 if seed % 7 == 0 else rng.random() ** 2  # now and then the very smallest limit
     limit = int(smallest + (before - smallest) * room)
-    optimized = tf_exla.optimize(stock, limit, jit_compile=True if is_forced(seed) else None)
+    optimized = tf_exla.optimize(stock, limit, jit_compile=True if _is_forced(seed) else None)
     report = optimized.report(*program.arguments)
     measured = tf_exla.measured_peak(optimized, *program.arguments)
     worst = _difference(stock, optimized, program, rng)

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from tf_exla.axis_rule import Axis, AxisRule
 from tf_exla.graph import Combine, Graph, Node, Shape, Slot, Tensor
 from tf_exla.op_set import OpSet
+from tf_exla.resizing import resized_graph
 
 OP = "Contraction"
 BLOCK = 8
@@ -156,37 +157,19 @@ def resized(ops: OpSet, node: Node, inputs: Sequence[Tensor], shapes: Sequence[S
             if tensor.dims[position] != 1:
                 sizes[classes.root((tensor, position))] = size
 
-    def shape_of(tensor: Tensor) -> tuple[int, ...]:
+    def shape_of(tensor: Tensor) -> Shape:
         return tuple(
             sizes.get(classes.root((tensor, position)), size)
             for position, size in enumerate(tensor.dims)
         )
 
-    mirror = {
+    parts = {
         old: Tensor(new.shape, old.dtype, old.name, new.value, old.held)
         for old, new in zip(one.template.inputs, inputs, strict=True)
     }
-    nodes: list[Node] = []
-    for inner in one.template.nodes:
-        operands = [mirror.get(tensor, tensor) for tensor in inner.inputs]
-        made: tuple[Node, ...]
-        if inner.op == "Const":
-            fresh = Tensor(inner.output.shape, inner.output.dtype, inner.output.name,
-                           inner.output.value)  # fmt: skip
-            made = (dataclasses.replace(inner, outputs=(fresh,)),)
-        else:
-            made = ops.resized(inner, operands, [shape_of(tensor) for tensor in inner.outputs])
-        nodes.extend(made)
-        mirror.update(zip(inner.outputs, made[-1].outputs, strict=True))
-    again = dataclasses.replace(
-        one,
-        template=Graph(
-            tuple(mirror[tensor] for tensor in one.template.inputs),
-            tuple(nodes),
-            tuple(mirror[tensor] for tensor in one.template.outputs),
-        ),
-        carried=MappingProxyType({mirror[tensor]: slot for tensor, slot in one.carried.items()}),
-    )
+    template, mirror = resized_graph(ops, one.template, parts, shape_of)
+    carried = {mirror[tensor]: slot for tensor, slot in one.carried.items()}
+    again = dataclasses.replace(one, template=template, carried=MappingProxyType(carried))
     output = Tensor(tuple(shapes[0]), node.output.dtype, node.output.name)
     return contraction_node(again, inputs, output, node.name, node.source)
 

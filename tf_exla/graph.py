@@ -303,10 +303,12 @@ def walk(graph: Graph) -> Iterator[Node]:
 
 
 def with_subgraphs(node: Node, change: Callable[[Graph], Graph]) -> Node:
-    """Map the sub-graphs of a While, If or Case; the same node where none changed."""
+    """Map the sub-graphs of a node, a loop's too; the same node where none changed."""
     subs = {key: change(sub) for key, sub in node.subgraphs}
     if all(subs[key] is sub for key, sub in node.subgraphs):
         return node
+    if isinstance(node, Loop):
+        return dataclasses.replace(node, body=subs["body"], remainder=subs.get("remainder"))
     return dataclasses.replace(node, attrs={**node.attrs, **subs})
 
 

@@ -5,8 +5,6 @@ The last thing that is done to them: a loop is not split along its other axes an
 
 from __future__ import annotations
 
-import dataclasses
-
 from tf_exla.contraction import BLOCK, Contraction, contraction_of
 from tf_exla.graph import COMBINING, Graph, Loop, Node, Result, Slot, Tensor, with_subgraphs
 from tf_exla.op_set import OpSet
@@ -32,15 +30,7 @@ def write_out(graph: Graph, ops: OpSet) -> Graph:
 
 
 def _inside(node: Node, ops: OpSet) -> Node:
-    if not isinstance(node, Loop):
-        if node.op == "Compiled":
-            return node
-        return with_subgraphs(node, lambda sub: write_out(sub, ops))
-    body = write_out(node.body, ops)
-    rest = None if node.remainder is None else write_out(node.remainder, ops)
-    if body is node.body and rest is node.remainder:
-        return node
-    return dataclasses.replace(node, body=body, remainder=rest)
+    return node if node.op == "Compiled" else with_subgraphs(node, lambda sub: write_out(sub, ops))
 
 
 def written_out(node: Node, one: Contraction, ops: OpSet) -> list[Node]:

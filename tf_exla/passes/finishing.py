@@ -6,7 +6,6 @@ that gets another chunk is cut from its template again, and finished again.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 from tf_exla.cost import graph_seconds
@@ -100,12 +99,6 @@ def _everywhere(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
 
 
 def _inside(node: Node, change: Callable[[Graph], Graph]) -> Node:
-    if not isinstance(node, Loop):
-        return with_subgraphs(node, change)
-    if node.exact is not None:
+    if isinstance(node, Loop) and node.exact is not None:
         return node
-    body = change(node.body)
-    rest = None if node.remainder is None else change(node.remainder)
-    if body is node.body and rest is node.remainder:
-        return node
-    return dataclasses.replace(node, body=body, remainder=rest)
+    return with_subgraphs(node, change)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tf_exla.graph import Graph, Loop, Node, Tensor, with_subgraphs
+from tf_exla.graph import Graph, Loop, Node, Tensor, item_bytes, with_subgraphs
 from tf_exla.memory import Projector, carried_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.options import Options
@@ -107,10 +107,12 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
     if room < 0:
         return resized(1, 1)
     fastest = fastest_chunk(loop, options)
+    largest = _largest_carried(loop)
+    most = even_chunk(loop.extent, fastest, largest)
     side_by_side = min(options.cores, 4) if _single_core(ops, loop) else 1
     for parallel in sorted({side_by_side, min(2, side_by_side), 1}, reverse=True):
         needs = partial(needed, parallel=parallel)
-        chunk = _largest(needs, _even(loop.extent, fastest), room)
+        chunk = _largest(needs, most, room)
         if chunk is None:
             continue
         least = max(1, fastest // LEAST_FRACTION)
@@ -164,18 +166,33 @@ def fastest_chunk(loop: Loop, options: Options) -> int:
 
 def _bytes_per_index(loop: Loop) -> int:
     """Bytes of one index in the largest tensor that carries the loop's axis."""
-    return max(
-        (tensor.nbytes // loop.extent for tensor in loop.carried if tensor.is_static),
-        default=1,
-    )
+    largest = _largest_carried(loop)
+    return 1 if largest is None else largest.nbytes // loop.extent
 
 
-def _even(extent: int, chunk: int) -> int:
-    """Return a chunk of about this size that leaves a small remainder or a nearly full one."""
-    iterations = -(-extent // chunk)
-    even = -(-extent // iterations)
-    rounded = -(-even // 8) * 8
-    return min(extent, rounded if even > 64 and rounded <= chunk else even)
+def _largest_carried(loop: Loop) -> Tensor | None:
+    static = (tensor for tensor in loop.carried if tensor.is_static)
+    return max(static, key=lambda tensor: tensor.nbytes, default=None)
+
+
+def even_chunk(extent: int, most: int, largest: Tensor | None) -> int:
+    """Return a chunk of up to `most` indices that leaves a small remainder or a nearly full one.
+
+    A multiple of `ALIGNED` bytes of the `largest` tensor's elements, where there are so many.
+    """
+    if most >= extent:
+        return extent
+    aligned = ALIGNED // max(1, item_bytes(largest.dtype)) if largest is not None else 1
+    if most < 4 * aligned:
+        aligned = 1
+    most -= most % aligned
+    even = -(-extent // -(-extent // most))
+    return -(-even // aligned) * aligned
+
+
+ALIGNED = 64
+"""Bytes: of rows that are no multiple of it XLA's code takes up to half as long again, measured
+for exp(a bᵀ) with 1,000 columns; slices of rows that begin at a multiple are views."""
 
 
 def _single_core(ops: OpSet, loop: Loop) -> bool:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from tf_exla.graph import Graph, Loop, Node, Result, Slot, Tensor, topological
 from tf_exla.memory import Projector
 from tf_exla.options import Options
+from tf_exla.passes.splitting.chunks import even_chunk
 from tf_exla.passes.splitting.forms import Forms
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.pair_region import PairRegion, grow_pair
@@ -87,12 +88,13 @@ def _fitted(
     options: Options,
 ) -> Graph | None:
     """Return the graph with the largest useful tiles that the budget holds, None if none does."""
-    each = max(tensor.nbytes for tensor in region.axes) / region.extent**2
+    largest = max(region.axes, key=lambda tensor: tensor.nbytes)
+    each = largest.nbytes / region.extent**2
     area = options.largest_chunk * TILE / each
     most = min(int(math.sqrt(area)), region.extent // LEAST_CHUNKS)
     while most >= min(LEAST_ROWS, region.extent // LEAST_CHUNKS):
-        chunks = -(-region.extent // max(most, 1))
-        graph = pair_graph(index, region, forms, -(-region.extent // chunks))
+        chunk = even_chunk(region.extent, max(most, 1), largest)
+        graph = pair_graph(index, region, forms, chunk)
         over = projector.working_set(graph) * (1 + ROOM) / budget
         if over <= 1:
             return graph

@@ -17,7 +17,7 @@ import numpy as np
 from tf_exla.graph import COMBINING, Graph, Loop, Node, Result, Slot, Tensor, const
 from tf_exla.op_set import OpSet
 from tf_exla.passes.splitting.index import Index
-from tf_exla.passes.splitting.resize import chunk_shape, cut, cut_with_tensors
+from tf_exla.passes.splitting.resize import bodies, chunk_shape, cut_with_tensors
 from tf_exla.passes.splitting.stages import Stage, Stages, build_loop, replaced
 
 
@@ -92,7 +92,7 @@ class _Parts:
             for tensor, result in zip(loop.outputs, loop.results, strict=True)
         )
         chunk = min(loop.chunk, extent)
-        rest = extent % chunk
+        body, remainder = bodies(self.ops, template, carried, extent, chunk)
         share = extent / loop.extent
         made = dataclasses.replace(
             loop,
@@ -101,8 +101,8 @@ class _Parts:
             name=f"{loop.name}_part{which}",
             extent=extent,
             chunk=chunk,
-            body=cut(self.ops, template, carried, chunk),
-            remainder=cut(self.ops, template, carried, rest) if rest else None,
+            body=body,
+            remainder=remainder,
             template=template,
             carried=MappingProxyType(carried),
             recomputed_flops=int(loop.recomputed_flops * share),

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from tf_exla.graph import Graph, Loop, Node, Result, Slot, Tensor
 from tf_exla.op_set import OpSet
 from tf_exla.passes.splitting.index import Index
-from tf_exla.passes.splitting.resize import cut
+from tf_exla.passes.splitting.resize import bodies
 
 Operand = tuple[Tensor, Slot | None]
 
@@ -81,7 +81,7 @@ def remade(
     carried = {tensor: slot for tensor, slot in slots.items() if tensor in used}
     template = Graph((*read.values(), *folds), nodes, tuple(inner))
     chunk = max(loop.chunk, least)
-    rest = loop.extent % chunk
+    body, remainder = bodies(ops, template, carried, loop.extent, chunk)
     return dataclasses.replace(
         loop,
         inputs=tuple(tensor for tensor, _ in read),
@@ -91,8 +91,8 @@ def remade(
         template=template,
         carried=MappingProxyType(carried),
         chunk=chunk,
-        body=cut(ops, template, carried, chunk),
-        remainder=cut(ops, template, carried, rest) if rest else None,
+        body=body,
+        remainder=remainder,
         least=least,
     )
 

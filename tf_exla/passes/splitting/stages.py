@@ -17,7 +17,7 @@ from tf_exla.axis_rule import AxisRule
 from tf_exla.graph import PAIRED, Graph, Loop, Node, Result, Slot, Tensor, topological
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import Region
-from tf_exla.passes.splitting.resize import cut
+from tf_exla.passes.splitting.resize import bodies
 from tf_exla.passes.splitting.streaming import stream
 
 Operand = tuple[Tensor, Slot | None]
@@ -196,7 +196,7 @@ def build_loop(index: Index, region: Region, stage: Stage, chunk: int, exact: bo
     template = Graph(tuple(operands.values()), nodes, stage.results)
     least = max((_least_chunk(region, node) for node in stage.nodes), default=1)
     chunk = max(chunk, least)
-    rest = region.extent % chunk
+    body, remainder = bodies(index.ops, template, carried, region.extent, chunk)
     seed = index.producer.get(region.seed)
     return Loop(
         op="Loop",
@@ -206,8 +206,8 @@ def build_loop(index: Index, region: Region, stage: Stage, chunk: int, exact: bo
         source=seed.source if seed is not None else "",
         extent=region.extent,
         chunk=chunk,
-        body=cut(index.ops, template, carried, chunk),
-        remainder=cut(index.ops, template, carried, rest) if rest else None,
+        body=body,
+        remainder=remainder,
         slots=tuple(slot for _, slot in operands),
         results=tuple(_result(index, region, tensor) for tensor in stage.results),
         least=least,

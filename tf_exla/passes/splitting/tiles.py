@@ -8,11 +8,10 @@ split along another axis as well, if the estimate says that it is faster.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Protocol
 
 from tf_exla.cost import node_seconds
-from tf_exla.graph import Graph, Loop
+from tf_exla.graph import Graph, Loop, with_subgraphs
 from tf_exla.memory import Projector
 from tf_exla.options import Options
 from tf_exla.passes.splitting.chunks import fastest_chunk, has_loops, room_at
@@ -93,10 +92,9 @@ def _tiled(projector: Projector, loop: Loop, rows: int, room: int, split: Split)
         sliced = sum(tensor.nbytes for tensor in wide.sliced(body))
         return split(body, max(room - sliced, 0))
 
-    rest = wide.remainder
-    return dataclasses.replace(
-        wide, body=tile(wide.body), remainder=None if rest is None else tile(rest)
-    )
+    made = with_subgraphs(wide, tile)
+    assert isinstance(made, Loop)
+    return made
 
 
 def _replaced(graph: Graph, old: Loop, new: Loop) -> Graph:

@@ -1,0 +1,41 @@
+"""Sizes of chunks: even, aligned, and never more than asked for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tf_exla.graph import Tensor
+from tf_exla.passes.splitting.chunks import even_chunk
+
+
+@pytest.mark.parametrize(
+    ("extent", "most", "dtype", "chunk"),
+    [
+        (60_000, 1023, "float64", 1000),
+        (60_000, 1024, "float64", 1024),  # 58 full ones and 608 more
+        (60_000, 1449, "float32", 1440),
+        (100, 30, "float64", 25),  # too short for rows that are aligned
+        (100, 100, "float64", 100),
+        (101, 1000, "float64", 101),
+        (7, 1, "float64", 1),
+    ],
+)
+def test_even_chunk(extent: int, most: int, dtype: str, chunk: int) -> None:
+    assert even_chunk(extent, most, Tensor((extent, 10), dtype, "x")) == chunk
+
+
+@given(st.integers(1, 10**7), st.integers(1, 10**5), st.sampled_from(["bool", "float64", "int32"]))
+def test_a_chunk_takes_no_more_iterations_than_the_largest_aligned_one(
+    extent: int, most: int, dtype: str
+) -> None:
+    tensor = Tensor((extent,), dtype, "x")
+    chunk = even_chunk(extent, most, tensor)
+    assert 1 <= chunk <= most
+    assert chunk <= extent
+    aligned = 64 // {"bool": 1, "float64": 8, "int32": 4}[dtype]
+    if 4 * aligned <= most < extent:
+        assert chunk % aligned == 0
+        most -= most % aligned
+    assert -(-extent // chunk) <= -(-extent // most)

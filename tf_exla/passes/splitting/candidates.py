@@ -1,0 +1,154 @@
+"""Candidates: what one step of the search may do, regions of the largest tensors that are split."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from tf_exla.cost import graph_seconds
+from tf_exla.graph import Graph, Loop, Node, Tensor
+from tf_exla.memory import CHAIN_BYTES, Projector
+from tf_exla.options import Options
+from tf_exla.passes.splitting.chunks import fit_loops
+from tf_exla.passes.splitting.index import Index
+from tf_exla.passes.splitting.pairs import pair_graphs
+from tf_exla.passes.splitting.region import Refusal, grow
+from tf_exla.passes.splitting.repeating import compared_again, unrepeatable
+from tf_exla.passes.splitting.stages import Stages, arrange, rewrite
+from tf_exla.passes.splitting.tiles import FEW_MATRICES
+
+SEEDS = 3
+SMALL_FRACTIONS = (50, 2000)
+"""A tensor is small, and sliced rather than recomputed, below these fractions of the budget."""
+BESIDE = 32
+"""What is smaller than this part of the seed is small, however tight the limit is."""
+
+Refusals = dict[tuple[Tensor, int, Node], Refusal]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A graph with one region split, and what it comes to."""
+
+    graph: Graph
+    peak: int
+    concatenated: int  # bytes of the largest tensor that its loops concatenate, outputs left out
+    index: Index
+    stages: Stages | None  # None where a pair of axes is split: nothing can be kept
+    is_large: Callable[[Tensor], bool]
+
+    @cached_property
+    def seconds(self) -> float:
+        """The estimated time, where it is asked for."""
+        return graph_seconds(self.index.ops, self.graph)
+
+
+def candidates(
+    projector: Projector,
+    graph: Graph,
+    budget: int,
+    options: Options,
+    over: list[Tensor],
+    refusals: Refusals,
+    tile: Callable[[Graph], Graph | None],
+) -> Iterator[Candidate]:
+    """Yield the graphs in which a region of one of the largest tensors is split.
+
+    `over`: tensors above the user's threshold. `refusals` is given what stops a region. `tile`
+    splits a graph's loops along another axis.
+    """
+    index = Index(graph, projector.ops)
+    tried: set[object] = set()
+    seeds = _seeds(projector, index, over)
+    for seed in seeds:
+        bounds = [*(budget // part for part in SMALL_FRACTIONS), seed.nbytes // BESIDE, 0]
+        smalls = list(dict.fromkeys(max(bound, CHAIN_BYTES) for bound in bounds))
+        for axis, size in enumerate(seed.dims):
+            if size <= 1:
+                continue
+            for small in smalls:
+                is_large = _larger_than(small, seed)
+                region = grow(index, seed, axis, is_large)
+                if region is None or (region.key, region.extent) in tried:
+                    continue
+                tried.add((region.key, region.extent))
+                for refusal in region.refusals:
+                    refusals[refusal.tensor, refusal.axis, refusal.node] = refusal
+                stages = arrange(index, region, is_large)
+                again = unrepeatable(index, stages)
+                if again is not None:
+                    refusals[again.tensor, again.axis, again.node] = again
+                    continue
+                stages = dataclasses.replace(stages, exact=bool(compared_again(index, stages)))
+                made = evaluate(projector, index, stages, is_large, budget, options)
+                if made.peak > budget and region.extent <= FEW_MATRICES:
+                    made = _tiled(projector, made, tile)
+                yield made
+    if options.uses("symmetry"):
+        for pair in pair_graphs(projector, index, seeds, budget, options):
+            peak = projector.working_set(pair)
+            yield Candidate(pair, peak, 0, index, None, _larger_than(CHAIN_BYTES, None))
+
+
+def _tiled(
+    projector: Projector, one: Candidate, tile: Callable[[Graph], Graph | None]
+) -> Candidate:
+    """Split the matrices of a batch as well, where one of them is too large."""
+    graph = tile(one.graph)
+    if graph is None:
+        return one
+    return dataclasses.replace(one, graph=graph, peak=projector.working_set(graph))
+
+
+def _larger_than(small: int, seed: Tensor | None) -> Callable[[Tensor], bool]:
+    return lambda tensor: tensor is seed or tensor.nbytes > small
+
+
+def _seeds(projector: Projector, index: Index, over: list[Tensor]) -> list[Tensor]:
+    """The largest tensors alive at the peak, and those above the user's threshold."""
+    live = [tensor for tensor, _ in projector.project(index.graph).live]
+    seeds: list[Tensor] = []
+    for tensor in (*over, *live):
+        producer = index.producer.get(tensor)
+        if producer is None or isinstance(producer, Loop) or not tensor.is_static:
+            continue
+        if all((tensor.shape, tensor.dtype) != (s.shape, s.dtype) for s in seeds):
+            seeds.append(tensor)
+    return seeds[:SEEDS]
+
+
+def evaluate(
+    projector: Projector,
+    index: Index,
+    stages: Stages,
+    is_large: Callable[[Tensor], bool],
+    budget: int,
+    options: Options,
+) -> Candidate:
+    """Make the loops of a region's stages; return the fastest way that holds the budget."""
+    guess = max(1, min(stages.region.extent, 64)) if budget > 0 else 1
+    concatenated = max(
+        (
+            tensor.nbytes
+            for stage in stages.stages
+            for tensor in stage.results
+            if tensor not in index.outputs and tensor in stages.region.slots
+        ),
+        default=0,
+    )
+    made = []
+    for graph in rewrite(index, stages, guess):
+        fitted = fit_loops(projector, graph, budget, options)
+        peak = projector.working_set(fitted)
+        made.append(Candidate(fitted, peak, concatenated, index, stages, is_large))
+    holding = [one for one in made if one.peak <= budget]
+    return min(holding, key=lambda one: one.seconds) if holding else lowest(made)
+
+
+def lowest(found: list[Candidate]) -> Candidate:
+    """Return the lowest peak; the fastest of several."""
+    peak = min(one.peak for one in found)
+    ties = [one for one in found if one.peak == peak]
+    return ties[0] if len(ties) == 1 else min(ties, key=lambda one: one.seconds)

@@ -1,0 +1,85 @@
+"""Keeping: large tensors that later stages read, concatenated instead of computed again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from tf_exla.cost import node_seconds
+from tf_exla.graph import Tensor
+from tf_exla.memory import Projector
+from tf_exla.options import Options
+from tf_exla.passes.splitting.candidates import Candidate, evaluate
+from tf_exla.passes.splitting.chunks import fit_loops
+from tf_exla.passes.splitting.partly import keep_partly, parts_to_try
+from tf_exla.passes.splitting.repeating import compared_again
+from tf_exla.passes.splitting.stages import arrange
+
+KEEP_TRIALS = 10
+PARTLY_TRIALS = 1
+PARTLY_GAIN = 0.98
+"""Of the time that is estimated; twice as many loops must be worth it."""
+
+
+def keep(projector: Projector, best: Candidate, budget: int, options: Options) -> Candidate:
+    """Keep large tensors between stages where the budget has room and time is saved."""
+    if best.peak > budget or best.stages is None:
+        return best
+    region, again = best.stages.region, best.stages.recomputed_large(best.is_large)
+
+    def trial(tensors: frozenset[Tensor]) -> Candidate | None:
+        if sum(tensor.nbytes for tensor in tensors) > budget:
+            return None
+        stages = arrange(best.index, region, best.is_large, tensors)
+        stages = dataclasses.replace(stages, exact=bool(compared_again(best.index, stages)))
+        made = evaluate(projector, best.index, stages, best.is_large, budget, options)
+        return made if made.peak <= budget else None
+
+    def seconds_to_make(tensor: Tensor) -> float:
+        return node_seconds(projector.ops, best.index.producer[tensor])
+
+    # Alone, what is dear to make first; then together, what saves most first.
+    dear = sorted(again, key=seconds_to_make, reverse=True)
+    alone = [(tensor, trial(frozenset({tensor}))) for tensor in dear[:KEEP_TRIALS]]
+    saving = [(made.seconds, tensor) for tensor, made in alone if made is not None]
+    kept: frozenset[Tensor] = frozenset()
+    chosen = best
+    for seconds, tensor in sorted(saving, key=lambda one: one[0]):
+        if seconds >= best.seconds:
+            break
+        made = trial(kept | {tensor})
+        if made is not None and made.seconds < chosen.seconds:
+            chosen, kept = made, kept | {tensor}
+    rest = [tensor for tensor in dear if tensor not in kept]
+    return _keep_partly(projector, chosen, kept, rest[:PARTLY_TRIALS], budget, options)
+
+
+def _keep_partly(
+    projector: Projector,
+    best: Candidate,
+    kept: frozenset[Tensor],
+    tensors: Sequence[Tensor],
+    budget: int,
+    options: Options,
+) -> Candidate:
+    """Keep as many indices of one more tensor as the budget has room for, if that saves time."""
+    assert best.stages is not None
+    index, region = best.index, best.stages.region
+    again = arrange(index, region, best.is_large, kept)
+    chosen = best
+    for tensor in tensors:
+        keeping = arrange(index, region, best.is_large, kept | {tensor})
+        per_index = tensor.nbytes // region.extent
+        room = budget - best.peak
+        for count in parts_to_try(region.extent, per_index, budget, room):
+            graph = keep_partly(index, again, keeping, count, min(64, region.extent))
+            if graph is None:
+                break
+            graph = fit_loops(projector, graph, budget, options)
+            made = dataclasses.replace(best, graph=graph, peak=projector.working_set(graph))
+            if made.peak > budget:
+                break
+            least = PARTLY_GAIN * best.seconds if chosen is best else chosen.seconds
+            if made.seconds < least:
+                chosen = made
+    return chosen
