@@ -78,7 +78,7 @@ def test_slice() -> None:
     assert found["worst"] < 1e-6  # sums of a million terms near one
 
 
-@pytest.mark.skipif("TF_EXLA_FULL" not in os.environ, reason="TF_EXLA_FULL=1: some 20 minutes")
+@pytest.mark.skipif("TF_EXLA_FULL" not in os.environ, reason="TF_EXLA_FULL=1: a quarter of an hour")
 def test_all_of_it() -> None:
     # As users run it: where freed blocks leave at once, a new one for each tile costs as much as
     # what is computed in it.

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tf_exla
-from tf_exla.passes.splitting import search
+from tf_exla.passes.splitting import keeping
 
 M, N = 150, 20_011
 Program = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Any]
@@ -65,7 +65,7 @@ ARGS = (
 @pytest.mark.parametrize("fn", [sums, extremes, columns, gradients, rows])
 @pytest.mark.parametrize("jit", [None, False])
 def test_numbers_and_limit(fn: Program, jit: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "PARTLY_GAIN", 2.0)  # whether or not it is worth it
+    monkeypatch.setattr(keeping, "PARTLY_GAIN", 2.0)  # whether or not it is worth it
     limit = 20_000_000
     optimized = tf_exla.optimize(fn, limit, jit_compile=jit)
     report = optimized.report(*ARGS)

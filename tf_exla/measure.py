@@ -62,13 +62,14 @@ def measured_peak(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Measured
     at once. That is right where nothing large ran before: blocks that the heap kept from earlier
     calls come back to life. So measure in a fresh process, or one that was started with
     MALLOC_MMAP_THRESHOLD_=16384 and MALLOC_TRIM_THRESHOLD_=16384. In a fresh process with
-    TF_ENABLE_ONEDNN_OPTS=0 this was within 0.6 MB of memray's heap
-    peak for single kernels (pointwise, reductions, copies, 50 to 400 MB) and sequential loops.
-    Memory that a kernel allocates and never touches is not in it (packing buffers of products, for
-    which memray shows up to 1.3 times the operands' size more), and what runs side by side overlaps
-    differently from call to call; whatever else the process does meanwhile is. With oneDNN,
-    TensorFlow's CPU allocator is a pool that never gives back: the number is then the growth of the
-    pool, which understates a call whose memory the pool already had, and `method` says so.
+    TF_ENABLE_ONEDNN_OPTS=0 this was within 0.6 MB of memray's heap peak for single kernels
+    (pointwise, reductions, copies, 50 to 400 MB) and sequential loops. Memory that a kernel
+    allocates and never touches is not in it (packing buffers of products, for which memray shows up
+    to 1.3 times the operands' size more), and what runs side by side overlaps differently from call
+    to call; whatever else the process does meanwhile is. Where XLA compiled other programs in this
+    process before, up to 2 MB more are read than the heap holds. With oneDNN, TensorFlow's CPU
+    allocator is a pool that never gives back: the number is then the growth of the pool, which
+    understates a call whose memory the pool already had, and `method` says so.
     """
     resident = _resident_bytes(fn, args, kwargs)
     measure = _on_gpu if tf.config.list_physical_devices("GPU") else _on_cpu

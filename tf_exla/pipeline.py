@@ -12,6 +12,7 @@ from tf_exla.graph import Graph, Node, Tensor, producers
 from tf_exla.memory import Projector, resident_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.options import Options
+from tf_exla.passes.assertions import lighten
 from tf_exla.passes.clean import clean
 from tf_exla.passes.contracting_ops import ContractingOps
 from tf_exla.passes.finishing import finish
@@ -67,6 +68,9 @@ def optimize_graph(
         cleaned = _checked("mirror", clean(merged.graph, ops), graph)
     rules = chosen(options.rewrites)
     held = resident_bytes(cleaned) if resident is None else resident
+    if projector.working_set(cleaned) > limit - held:
+        lighter = lighten(cleaned, ops, _least(projector, cleaned))
+        cleaned = _checked("lighten", lighter, graph)
     rewritten = rewrite_graph(cleaned, ops, rules, limit - held)
     _checked("rewrite", rewritten.graph, graph)
     held = resident_bytes(rewritten.graph) if resident is None else resident
@@ -141,6 +145,11 @@ def _within(projector: Projector, forms: Iterator[_Form], budget: int, options: 
     return min(found, key=lambda one: projector.working_set(one.graph))
 
 
+def _least(projector: Projector, graph: Graph) -> int:
+    """Return the bytes above which a tensor is worth more passes."""
+    return max(projector.working_set(graph) // FRACTION, LEAST)
+
+
 def _forms(
     projector: Projector,
     cleaned: Graph,
@@ -157,7 +166,7 @@ def _forms(
     tight = [rule for rule in rules if not (isinstance(rule, Rewrite) and rule.roomy)]
     roomy = {rule.family for rule in rules if rule not in tight}
     slim = rewritten
-    least = max(projector.working_set(cleaned) // FRACTION, LEAST)
+    least = _least(projector, cleaned)
     seen: set[Graph] = set()
 
     def without_roomy() -> _Form:

@@ -81,7 +81,7 @@ class Writer:
 
     def positions(self, size: int, axis: int, rank: int, start: int = 0) -> Tensor:
         """`start`, `start + 1`, ... along one of `rank` axes, the others of size one."""
-        bounds = [self.const(value, _index(size)) for value in (start, start + size, 1)]
+        bounds = [self.const(value, position_dtype(size)) for value in (start, start + size, 1)]
         shape = [size if one == axis else 1 for one in range(rank)]
         return self.op("Reshape", self.op("Range", *bounds), self.const(shape))
 
@@ -89,7 +89,8 @@ class Writer:
         return self.const(0, like.dtype)
 
 
-def _index(size: int) -> str:
+def position_dtype(size: int) -> str:
+    """Return the dtype of the positions along an axis."""
     return "int32" if size < 2**30 else "int64"
 
 

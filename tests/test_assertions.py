@@ -1,0 +1,111 @@
+"""Assertions on large tensors below a limit: they pass, fail and say what they did before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from fresh_process import run_fresh
+
+import tf_exla
+
+N, SHARE = 1200, 8
+
+
+def kernel(x: tf.Tensor) -> tf.Tensor:
+    return tf.exp(-tf.reduce_sum(tf.square(x[:, None] - x[None]), -1))
+
+
+def less(x: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+    k = kernel(x)
+    tf.debugging.assert_less(k, bound, message="too large")
+    return tf.reduce_sum(k, 1)
+
+
+def integers(x: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+    """TensorFlow has no choice around assertions on integers."""
+    k = tf.cast(100 * kernel(x), tf.int32)
+    tf.debugging.assert_less(k, tf.cast(100 * bound, tf.int32), summarize=5)
+    return tf.reduce_sum(k, 1)
+
+
+def flags(x: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+    k = kernel(x)
+    tf.debugging.Assert(tf.reduce_all(k < bound), [k < bound, "some are not"])
+    return tf.reduce_sum(k, 1)
+
+
+def batch_of_columns(x: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+    """[2, N, N, 1]: the last axis is shorter than what is shown."""
+    k = tf.stack([kernel(x), kernel(2 * x)])[..., None]
+    tf.debugging.assert_less(k, bound)
+    return tf.reduce_sum(k, [0, 2])
+
+
+def in_a_loop(x: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+    total = tf.zeros([N], x.dtype)
+    for i in tf.range(3):
+        k = kernel(x) * tf.cast(i, x.dtype) / 2
+        tf.debugging.assert_less(k, bound)
+        total += tf.reduce_sum(k, 1)
+    return total
+
+
+def finite(x: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+    k = tf.math.log(bound - kernel(x))
+    tf.debugging.assert_all_finite(k, "a logarithm")
+    return tf.reduce_sum(k, 1)
+
+
+def numerics(x: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
+    k = tf.debugging.check_numerics(kernel(x) / tf.nn.relu(bound - 1), "a quotient")
+    return tf.reduce_sum(k, 1)
+
+
+CASES = (less, integers, flags, batch_of_columns, in_a_loop, finite, numerics)
+
+
+def _data() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    x = tf.constant(np.random.default_rng(0).standard_normal((N, 2)))
+    return x, tf.constant(1.5, x.dtype), tf.constant(0.9, x.dtype)
+
+
+def _optimized(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
+    stock = tf.function(function)
+    before = tf_exla.explain(stock, *arguments, limit=10**13).projected_peak
+    return stock, tf_exla.optimize(stock, before // SHARE)
+
+
+@pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
+def test_passes_and_fails_as_before(function: Callable[..., Any]) -> None:
+    x, high, low = _data()
+    stock, optimized = _optimized(function, x, high)
+    np.testing.assert_allclose(optimized(x, high), stock(x, high), rtol=1e-9)
+    said = []
+    for called in (stock, optimized):
+        with pytest.raises(tf.errors.InvalidArgumentError) as error:
+            called(x, low)
+        said.append(_message(error.value.message))
+    assert said[0] == said[1]
+
+
+def _message(text: str) -> list[str]:
+    """The words and numbers of the message itself: an excerpt has fewer brackets."""
+    (line,) = {one for one in text.splitlines() if "assertion failed" in one or "Tensor had" in one}
+    return re.findall(r"[-\w.]*\w", line.replace("...", " "))
+
+
+def measure() -> list[int]:
+    x, high, _ = _data()
+    _, optimized = _optimized(less, x, high)
+    report = optimized.report(x, high)
+    return [int(tf_exla.measured_peak(optimized, x, high)), report.projected_peak, report.limit]
+
+
+def test_peak() -> None:
+    measured, projected, limit = run_fresh(measure)
+    assert measured <= projected <= limit
