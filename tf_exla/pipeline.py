@@ -12,11 +12,11 @@ from tf_exla.graph import Graph, Node, Tensor, producers
 from tf_exla.memory import Projector, resident_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.options import Options
-from tf_exla.passes.assertions import lighten
 from tf_exla.passes.clean import clean
 from tf_exla.passes.contracting_ops import ContractingOps
 from tf_exla.passes.finishing import finish
 from tf_exla.passes.lowering import lower
+from tf_exla.passes.messages import lighten
 from tf_exla.passes.mirroring import mirror
 from tf_exla.passes.rewriting import (
     Application,

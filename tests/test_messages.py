@@ -1,4 +1,4 @@
-"""Assertions on large tensors below a limit: they pass, fail and say what they did before."""
+"""Messages about large tensors below a limit: assertions fail, and prints say, what they did."""
 
 from __future__ import annotations
 
@@ -97,6 +97,23 @@ def _message(text: str) -> list[str]:
     """The words and numbers of the message itself: an excerpt has fewer brackets."""
     (line,) = {one for one in text.splitlines() if "assertion failed" in one or "Tensor had" in one}
     return re.findall(r"[-\w.]*\w", line.replace("...", " "))
+
+
+def shown(x: tf.Tensor, bound: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    k = kernel(x)
+    small = tf.stack([k, 2 * k])[..., None] < bound
+    text = tf.strings.format("{} and {}", (k, small))
+    return text, tf.reduce_sum(k, 1) + tf.reduce_sum(tf.cast(small, k.dtype))
+
+
+def test_prints_the_same() -> None:
+    x, high, _ = _data()
+    stock, optimized = _optimized(shown, x, high)
+    for want, got in zip(stock(x, high), optimized(x, high), strict=True):
+        if want.dtype == tf.string:
+            assert want == got
+        else:
+            np.testing.assert_allclose(want, got, rtol=1e-9)
 
 
 def measure() -> list[int]:

@@ -1,29 +1,27 @@
-"""Assertions on large tensors: they are given of these what they look at.
+"""Messages about large tensors: they are given of these what they show.
 
 `tf.debugging.assert_less(d, 2.0)` is a choice. The branch that fails is given all of d, so that its
-message may show the first three elements, and d would have to be whole for that. Instead it is
-given an *excerpt*, these elements: the maximum of d with everything else replaced by the least
-number there is. `tf.debugging.check_numerics(d)` is given one number that is not finite for each
-kind that d has. Both are found chunk by chunk, in a pass over d that is taken anyway.
+message may show the first three elements, and d would have to be whole for that; likewise
+`tf.print(d)`, which shows the corners, and `tf.debugging.check_numerics(d)`, which tells kinds of
+numbers apart. They are given an excerpt instead (`excerpts.py`), and one number of each kind.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Collection, Sequence
-from functools import partial
+from collections.abc import Callable, Collection
 
 import numpy as np
 
 from tf_exla.graph import Graph, Node, Tensor, with_subgraphs
 from tf_exla.op_set import OpSet
-from tf_exla.passes.lowering import Writer, position_dtype
+from tf_exla.passes.excerpts import beginning, corners
+from tf_exla.passes.lowering import Writer
 from tf_exla.passes.sinking import CHOICES
 
 
 def lighten(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Let assertions read less of tensors of more than `least` bytes, in sub-graphs too."""
+    """Let messages read less of tensors of more than `least` bytes, in sub-graphs too."""
     nodes: list[Node] = []
     checked: dict[Tensor, Tensor] = {}  # by the result of a check, which is its operand
     for old in graph.nodes:
@@ -38,7 +36,7 @@ def lighten(graph: Graph, ops: OpSet, least: int) -> Graph:
         if node.op == "CheckNumerics" and _is_large(node.inputs[0], least):
             checked[node.output] = node.inputs[0]
             nodes.extend(_check_of_kinds(node, ops))
-        elif node.op == "Assert":
+        elif node.op in _EXCERPTS:
             nodes.extend(_with_excerpts(node, ops, least))
         else:
             nodes.append(node)
@@ -70,20 +68,28 @@ def _check_of_kinds(node: Node, ops: OpSet) -> tuple[Node, ...]:
 
 
 def _with_excerpts(node: Node, ops: OpSet, least: int) -> tuple[Node, ...]:
-    """Return what makes the excerpts, and the assertion that is given them."""
+    """Return what makes the excerpts, and the message that is given them."""
     w = Writer(node, ops)
     count = _summarized(node)
-    inputs = list(node.inputs)
-    for k, tensor in enumerate(node.inputs[1:], start=1):
-        if count and _is_large(tensor, least):
-            inputs[k] = _excerpt(w, tensor, count, least) or tensor
-    if not w.nodes:
+    if not count:
         return (node,)
-    return (*w.nodes, dataclasses.replace(node, inputs=tuple(inputs)))
+    inputs = tuple(
+        (_EXCERPTS[node.op](w, tensor, count, least) or tensor)
+        if _is_large(tensor, least)
+        else tensor
+        for tensor in node.inputs
+    )
+    return (*w.nodes, dataclasses.replace(node, inputs=inputs)) if w.nodes else (node,)
+
+
+_EXCERPTS: dict[str, Callable[[Writer, Tensor, int, int], Tensor | None]] = {
+    "Assert": beginning,
+    "StringFormat": corners,
+}
 
 
 def _summarized(node: Node) -> int:
-    """Return how many elements of a tensor an assertion shows, 0 if all."""
+    """Return how many elements of a tensor a message shows, 0 if all."""
     summarize = node.attrs.get("summarize", 0)
     return max(summarize, 0) if isinstance(summarize, int) else 0
 
@@ -95,7 +101,7 @@ def _choice_with_excerpts(node: Node, ops: OpSet, least: int) -> tuple[list[Node
     branches = dict(node.subgraphs)
     for k, tensor in enumerate(node.inputs[1:]):
         count = _shown(branches.values(), k) if _is_large(tensor, least) else 0
-        made = _excerpt(w, tensor, count, least) if count else None
+        made = beginning(w, tensor, count, least) if count else None
         if made is not None:
             inputs[1 + k] = made
             branches = {key: _given(branch, k, made) for key, branch in branches.items()}
@@ -120,59 +126,6 @@ def _shown(branches: Collection[Graph], k: int) -> int:
         if tensor in branch.outputs:
             return 0
     return count
-
-
-def _excerpt(w: Writer, x: Tensor, count: int, least: int) -> Tensor | None:
-    """Make the first elements of `x`, one more than are shown: the message then ends in dots.
-
-    Along the last axis; where that is shorter, along the last one that is long enough.
-    """
-    lowest = _lowest(x.dtype)
-    if lowest is None or not x.dims:
-        return None
-    rank = len(x.dims)
-    own = next((axis for axis in reversed(range(rank)) if x.dims[axis] > count), rank - 1)
-    others = [axis for axis in range(rank) if axis != own]
-    tests = [
-        w.op(
-            "Equal", w.positions(x.dims[axis], axis, rank), w.const(0, position_dtype(x.dims[axis]))
-        )
-        for axis in others
-        if x.dims[axis] > 1
-    ]
-    if tests:
-        x = _picked(w, x, functools.reduce(partial(w.op, "LogicalAnd"), tests), others, lowest)
-    length = x.dims[own]
-    x = w.op("Reshape", x, w.const([1, length]))
-    shown = min(count + 1, length)
-    if x.nbytes <= least:
-        x = w.op("Slice", x, w.const([0, 0]), w.const([1, shown]))
-    else:  # a part of a long axis would need it whole as well
-        first = w.const(np.arange(shown).reshape(shown, 1), position_dtype(length))
-        x = _picked(w, x, w.op("Equal", w.positions(length, 1, 2), first), [1], lowest)
-    return w.op("Reshape", x, w.const([shown]))
-
-
-def _picked(
-    w: Writer, x: Tensor, where: Tensor, axes: Sequence[int], lowest: bool | int | float
-) -> Tensor:
-    """Reduce axes, which stay with size one, to the element at which `where` is true."""
-    over = w.const(list(axes))
-    if x.dtype == "bool":
-        return w.op("Any", w.op("LogicalAnd", where, x), over, keep_dims=True)
-    kept = w.op("SelectV2", where, x, w.const(lowest, x.dtype))
-    return w.op("Max", kept, over, keep_dims=True)
-
-
-def _lowest(dtype: str) -> bool | int | float | None:
-    """Return what no element is below; None where a dtype has no order, or no maximum."""
-    if dtype == "bool":
-        return False
-    if dtype in ("float16", "bfloat16", "float32", "float64"):
-        return -np.inf
-    if dtype in ("int8", "int16", "int32", "int64", "uint8", "uint16"):
-        return int(np.iinfo(dtype).min)
-    return None
 
 
 def _given(branch: Graph, k: int, excerpt: Tensor) -> Graph:
