@@ -1,7 +1,7 @@
 """One contender in a process of its own: it answers requests line by line.
 
-"case JSON" builds the program of a case and runs it once; then "run" -> a `Lap`, "peak" -> bytes,
-"about" -> facts, "save PATH" -> {}. Each answer is a line of JSON on the standard output, which
+"case JSON" builds the program of a case and runs it once; then "run" -> a `Lap`, of the second call
+where calls are short, "peak" -> bytes, "about" -> facts, "save PATH" -> {}. Each answer is a line of JSON on the standard output, which
 libraries do not get; {"failed": reason} where a case cannot be built or run. End of input ends the
 process.
 """
@@ -22,6 +22,11 @@ from gp_experiments.peers.data import arguments
 from gp_experiments.peers.peak import growth
 from gp_experiments.peers.program import Program
 from gp_experiments.peers.stopwatch import lap
+
+
+SHORT = 1.0
+"""Seconds: a shorter call runs twice, and the second counts. While a process waits for its turn the
+caches become another's, and a virtual machine may take its memory back; users call again at once."""
 
 
 def main(contender: str, requests: IO[str], answers: IO[str]) -> None:
@@ -58,7 +63,8 @@ def _load(contender: str, case: Case) -> tuple[Program, dict[str, Any]]:
 
 def _serve(program: Program, request: str, operand: str) -> dict[str, Any]:
     if request == "run":
-        return lap(program.call)._asdict()
+        first = lap(program.call)
+        return (lap(program.call) if first.seconds < SHORT else first)._asdict()
     if request == "peak":
         return {"peak": growth(program.call)}
     if request == "about":
