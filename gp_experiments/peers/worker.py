@@ -1,9 +1,9 @@
 """One contender in a process of its own: it answers requests line by line.
 
-"case JSON" builds the program of a case and runs it once; then "run" -> a `Lap`, of the second call
-where calls are short, "peak" -> bytes, "about" -> facts, "save PATH" -> {}. Each answer is a line of JSON on the standard output, which
-libraries do not get; {"failed": reason} where a case cannot be built or run. End of input ends the
-process.
+"case JSON" builds the program of a case and runs it once; then "run" -> a `Lap` (where calls are
+short, of a second one), "peak" -> bytes, "about" -> facts, "save PATH" -> {}. Each answer is a line
+of JSON on the standard output, which libraries do not get; {"failed": reason} where a case cannot
+be built or run. End of input ends the process.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from gp_experiments.peers.peak import growth
 from gp_experiments.peers.program import Program
 from gp_experiments.peers.stopwatch import lap
 
-
 SHORT = 1.0
-"""Seconds: a shorter call runs twice, and the second counts. While a process waits for its turn the
-caches become another's, and a virtual machine may take its memory back; users call again at once."""
+"""Seconds: a shorter call runs twice, and the second counts. While a process waits for its turn,
+caches become another's and a virtual machine may take memory back; users call again at once."""
 
 
 def main(contender: str, requests: IO[str], answers: IO[str]) -> None:
