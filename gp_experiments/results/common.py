@@ -90,10 +90,15 @@ def new_figure(columns: int, *, width: float = 8.0, height: float = 3.4) -> tupl
     return figure, figure.subplots(1, columns, squeeze=False)[0]
 
 
+MANY_TICKS = 4
+
+
 def size_axis(axes: Axes, sizes: Sequence[int], label: str) -> None:
     """Make the x axis logarithmic, with the sizes that there are as ticks."""
     axes.set_xscale("log")
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    if len(sizes) > MANY_TICKS:
+        axes.tick_params(axis="x", labelrotation=30)  # else labels of close sizes overlap
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(label)
     axes.grid(alpha=0.3)
