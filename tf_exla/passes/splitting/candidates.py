@@ -81,7 +81,6 @@ def candidates(
                 if again is not None:
                     refusals[again.tensor, again.axis, again.node] = again
                     continue
-                stages = dataclasses.replace(stages, exact=bool(compared_again(index, stages)))
                 made = evaluate(projector, index, stages, is_large, budget, options)
                 if made.peak > budget and region.extent <= FEW_MATRICES:
                     made = _tiled(projector, made, tile)
@@ -128,6 +127,7 @@ def evaluate(
     options: Options,
 ) -> Candidate:
     """Make the loops of a region's stages; return the fastest way that holds the budget."""
+    stages = dataclasses.replace(stages, exact=bool(compared_again(index, stages)))
     guess = max(1, min(stages.region.extent, 64)) if budget > 0 else 1
     concatenated = max(
         (

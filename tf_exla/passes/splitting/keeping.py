@@ -12,7 +12,6 @@ from tf_exla.options import Options
 from tf_exla.passes.splitting.candidates import Candidate, evaluate
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.partly import keep_partly, parts_to_try
-from tf_exla.passes.splitting.repeating import compared_again
 from tf_exla.passes.splitting.stages import arrange
 
 KEEP_TRIALS = 10
@@ -31,7 +30,6 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
         if sum(tensor.nbytes for tensor in tensors) > budget:
             return None
         stages = arrange(best.index, region, best.is_large, tensors)
-        stages = dataclasses.replace(stages, exact=bool(compared_again(best.index, stages)))
         made = evaluate(projector, best.index, stages, best.is_large, budget, options)
         return made if made.peak <= budget else None
 
