@@ -10,15 +10,16 @@ from frontends.op_cases import Case
 from frontends.test_op_rules import CASES, build
 
 from tf_exla.check import check_graph
+from tf_exla.frontends.tf.compiled_forms import FORMS
 from tf_exla.frontends.tf.compiled_ops import POORLY, WELL
 from tf_exla.frontends.tf.op_rules import POINTWISE
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.graph import Array, Graph, Node, Tensor, const
-from tf_exla.passes.fusing import fusible
+from tf_exla.passes.fusing import fusible, matrix_of
 
 OPS = TensorFlowOps()
-COMPILED = [case for case in CASES if case.op in WELL | POORLY]
+COMPILED = [case for case in CASES if case.op in {*WELL, *POORLY, *FORMS}]
 RNG = np.random.default_rng(0)
 
 
@@ -104,21 +105,55 @@ def compare_special(
     np.testing.assert_allclose(got, want, rtol=rtol, atol=1e-300)
 
 
-def test_a_product_of_vectors_and_a_sum_of_rows_have_forms_that_fuse() -> None:
+def product(a: Tensor, b: Tensor, name: str, **transposed: bool) -> Node:
+    attrs = {"transpose_a": False, "transpose_b": False, **transposed}
+    made = OPS.make("MatMul", (a, b), attrs, name)
+    assert made is not None
+    return made
+
+
+def test_a_product_of_vectors_has_a_form_that_fuses() -> None:
     a, b = Tensor((5, 1), "float64", "a"), Tensor((1, 7), "float64", "b")
-    outer = OPS.make("MatMul", (a, b), {"transpose_a": False, "transpose_b": False}, "outer")
-    assert outer is not None
-    axes = const(np.array([0], np.int32), "axes")
-    total = OPS.make("Sum", (outer.output, axes.output), {"keep_dims": False}, "total")
-    assert total is not None
-    forms = [axes, *fusible(outer, OPS), *fusible(total, OPS)]
+    outer = product(a, b, "outer")
+    forms = fusible(outer, None, OPS)
     assert "Mul" in [node.op for node in forms]
-    assert "Sum" not in [node.op for node in forms]
     x, y = RNG.normal(size=(5, 1)), RNG.normal(size=(1, 7))
     x[2] = np.inf
-    got = run(cluster(forms, [a, b], [total.output, outer.output]), [x, y])
-    np.testing.assert_allclose(got[1], x * y, rtol=1e-15)
-    np.testing.assert_allclose(got[0], (x * y).sum(0), rtol=1e-13)
+    (got,) = run(cluster(forms, [a, b], [outer.output]), [x, y])
+    np.testing.assert_allclose(got, x * y, rtol=1e-15)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_vector_times_rows_that_are_made_beside_it_is_a_sum(first: bool) -> None:
+    """In XLA's code of the product each column of the matrix would be made on its own."""
+    m = Tensor((5, 7), "float64", "m")
+    square = OPS.make("Square", (m,), {}, "square")
+    exp = OPS.make("Exp", (m,), {}, "exp")
+    assert square is not None
+    assert exp is not None
+    v = Tensor((1, 5) if first else (5, 1), "float64", "v")
+    sides = (v, square.output) if first else (square.output, v)
+    node = product(*sides, "product", transpose_a=not first)
+    assert matrix_of(node) is square.output
+    forms = fusible(node, square, OPS)
+    assert [form.op for form in forms if form.op not in ("Const", "Reshape")] == ["Mul", "Sum"]
+    x, y = RNG.normal(size=(5, 7)), RNG.normal(size=v.dims)
+    (got,) = run(cluster([square, *forms], [m, v], node.outputs), [x, y])
+    np.testing.assert_allclose(got.ravel(), y.ravel() @ x**2, rtol=1e-13)
+    assert fusible(node, None, OPS) == [node]  # the matrix is there already
+    assert fusible(node, exp, OPS) == [node]  # XLA makes it once, beside the product
+
+
+def test_a_product_along_rows_or_with_a_long_vector_stays() -> None:
+    m, v = Tensor((5, 7), "float64", "m"), Tensor((7, 1), "float64", "v")
+    square = OPS.make("Square", (m,), {}, "square")
+    assert square is not None
+    assert matrix_of(product(square.output, v, "along")) is None
+    long, w = Tensor((5_000, 7), "float64", "long"), Tensor((1, 5_000), "float64", "w")
+    square = OPS.make("Square", (long,), {}, "square")
+    assert square is not None
+    node = product(w, square.output, "product")
+    assert fusible(node, square, OPS) == [node]
 
 
 def test_long_sums_of_float32_stay_with_tensorflow() -> None:
@@ -129,3 +164,20 @@ def test_long_sums_of_float32_stay_with_tensorflow() -> None:
         total = OPS.make("Sum", (x, axes.output), {"keep_dims": False}, "total")
         assert total is not None
         assert OPS.compiles(total) == expected
+
+
+@pytest.mark.parametrize("op", ["Maximum", "Minimum"])
+@pytest.mark.parametrize("position", [0, 1])
+@pytest.mark.parametrize("bound", [1e-36, np.nan])
+def test_an_extreme_with_a_constant_keeps_nans(op: str, position: int, bound: float) -> None:
+    from frontends.run_node import run_op
+
+    x = Tensor(SPECIAL.shape, "float64", "x")
+    limit = const(np.float64(bound), "bound")
+    operands = [x, limit.output] if position else [limit.output, x]
+    values = [SPECIAL, np.float64(bound)] if position else [np.float64(bound), SPECIAL]
+    (want,) = run_op(op, values, {"T": "float64"})
+    node = Node(op, tuple(operands), (Tensor(want.shape, "float64", "y"),), {"T": "float64"})
+    assert OPS.compiles(node) == "well"
+    (got,) = run(cluster([limit, node], [x], node.outputs), [SPECIAL])
+    np.testing.assert_array_equal(got, want)

@@ -18,7 +18,8 @@ from tf_exla.aliases import is_alias, roots
 from tf_exla.cost import CACHED_BYTE, compile_seconds, compiled_seconds, node_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor, consumers, with_subgraphs
 from tf_exla.op_set import OpSet
-from tf_exla.passes.fusing import fusible
+from tf_exla.passes.fusing import fusible, matrix_of
+from tf_exla.passes.recomputing import recompute
 
 CALLS = 5
 """How often a program is expected to run at least: compiling must have paid by then."""
@@ -57,7 +58,7 @@ def _compile_node(node: Node, ops: OpSet, forced: bool, runs: float) -> Node:
 def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: float) -> Graph:
     made: list[Node] = []
     changed = False
-    nodes = [form for node in original.nodes for form in fusible(node, ops)]
+    nodes, whole = _with_forms(original, ops, forced)
     body = original.replace(nodes=tuple(nodes))
     for run, compiles in _runs(body.nodes, ops, forced):
         inner, after = _without_second_names(body, run, ops) if compiles else (run, [])
@@ -68,26 +69,63 @@ def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: float) -> Gra
             made.extend(after)
             changed = True
         else:
-            made.extend(run)
+            made.extend(dict.fromkeys(whole.get(node, node) for node in run))
     if not changed:
         return original
-    return body.replace(nodes=_without_unused(made, body.outputs))
+    return recompute(body.replace(nodes=_without_unused(made, body.outputs)), ops)
+
+
+def _with_forms(body: Graph, ops: OpSet, forced: bool) -> tuple[list[Node], dict[Node, Node]]:
+    """Return the nodes of a body in forms that XLA fuses, constants first, and what each is of."""
+    makers = {tensor: node for node in body.nodes for tensor in node.outputs}
+    nodes: list[Node] = []
+    whole: dict[Node, Node] = {}
+    for node in body.nodes:
+        matrix = matrix_of(node)
+        maker = None if matrix is None else makers.get(matrix)
+        if maker is not None and not _fits(maker, ops, forced):
+            maker = None
+        forms = fusible(node, maker, ops)
+        rest = [form for form in forms if form.op != "Const"]
+        if not all(_fits(form, ops, forced) for form in rest):
+            forms = rest = [node]
+        whole.update(dict.fromkeys(rest, node))
+        nodes.extend(forms)
+    nodes.sort(key=lambda node: node.op != "Const")
+    return nodes, whole
+
+
+def _fits(node: Node, ops: OpSet, forced: bool) -> bool:
+    compiles = ops.compiles(node)
+    return bool(compiles) if forced else compiles == "well"
 
 
 def _runs(nodes: Iterable[Node], ops: OpSet, forced: bool) -> Iterable[tuple[list[Node], bool]]:
-    """Divide nodes into runs that XLA compiles, and runs that it does not; constants are free."""
+    """Divide nodes into runs that XLA compiles, and runs that it does not; constants are free.
+
+    Views of what a run reads are taken before it: in XLA's code they would be copies.
+    """
     run: list[Node] = []
+    views: list[Node] = []
     state = False
+    made: set[Tensor] = set()
     for node in nodes:
         if node.op == "Const":
             run.append(node)
             continue
-        compiles = ops.compiles(node)
-        fits = bool(compiles) if forced else compiles == "well"
+        if ops.aliases(node) and not is_alias(ops, node) and made.isdisjoint(node.inputs):
+            (views if state else run).append(node)
+            continue
+        fits = _fits(node, ops, forced)
         if fits is not state:
+            yield views, False
             yield run, state
-            run, state = [], fits
+            run, views, state = [], [], fits
+            made.clear()
         run.append(node)
+        if state:
+            made.update(node.outputs)
+    yield views, False
     yield run, state
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 
+from tf_exla.frontends.tf.compiled_forms import has_form
 from tf_exla.frontends.tf.rule_builders import words
 from tf_exla.graph import Node
 from tf_exla.op_set import Compiles
 
 # Ops that XLA compiles as well as TensorFlow runs them, or better, with the same zeros, infinities
-# and NaNs. (Not: erf, and the gradients of relu, elu, selu, sqrt, rsqrt, 1/x and sigmoid.)
+# and NaNs. (Not: erf, and the gradients of relu, elu and selu; `compiled_forms.py` has more.)
 WELL = frozenset(
     words("""
     Abs Add AddN AddV2 BatchMatMul BatchMatMulV2 BatchMatMulV3 BroadcastTo Cast Ceil ClipByValue
@@ -36,7 +37,7 @@ POORLY = frozenset(
 """)
 )
 
-# XLA is built to lose NaNs in these.
+# XLA is built to lose NaNs in these; some have another form.
 EXTREMES = frozenset(words("ClipByValue Max Maximum Min Minimum Relu6 Relu6Grad"))
 
 # With integers TensorFlow raises an error for a division by zero, XLA does not.
@@ -45,7 +46,6 @@ CHECKED = frozenset(words("Div FloorDiv FloorMod Mod Pow RealDiv"))
 # XLA adds float32 one by one, TensorFlow pairwise: for 200,000 numbers ten times the error.
 LONGEST_SUM = 1 << 14
 _SUMS = frozenset(words("Mean Prod Sum"))
-_REDUCTIONS = frozenset(words("Max Mean Min Prod Sum"))
 
 
 def compiles(node: Node) -> Compiles:
@@ -55,6 +55,8 @@ def compiles(node: Node) -> Compiles:
     if any(tensor.dtype in _NOT_COMPILED for tensor in (*node.inputs, *node.outputs)):
         return ""
     real = [t.dtype.startswith(_REAL) for t in (node.inputs[:1] + node.outputs[:1])]
+    if has_form(node):
+        return "well"
     if node.op in EXTREMES and real[-1]:
         return ""
     if node.op in CHECKED and not real[-1]:
@@ -88,17 +90,9 @@ def _slower(node: Node) -> bool:
         return True  # 0.7
     if node.op in ("Sin", "Cos"):
         return dtype == "float32"  # 0.2
-    if node.op in _REDUCTIONS and dtype == "float64":
-        return not _reduces_last(node)  # 0.07
     return False
 
 
 def _reduced(node: Node) -> int:
     """Return how many numbers each result of a reduction is made of."""
     return node.inputs[0].size // max(node.outputs[0].size, 1)
-
-
-def _reduces_last(node: Node) -> bool:
-    axes = node.inputs[1].value
-    rank = len(node.inputs[0].dims)
-    return axes is not None and any(int(axis) % rank == rank - 1 for axis in axes.reshape(-1))

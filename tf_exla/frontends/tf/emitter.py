@@ -12,6 +12,7 @@ from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import func_graph
 from tensorflow.python.ops import control_flow_util_v2
 
+from tf_exla.frontends.tf.compiled_forms import emit_form, has_form
 from tf_exla.frontends.tf.emit import (
     define,
     emit,
@@ -77,6 +78,8 @@ class Emitter:
             from tf_exla.frontends.tf.positions import emit_best
 
             made = emit_best(self, node, self.values(node.inputs))
+        elif self.compiled and has_form(node):
+            made = [emit_form(self.op, node, self.values(node.inputs))]
         else:
             made = self.op(
                 node.op,

@@ -1,0 +1,149 @@
+"""Recomputing: what a cluster leaves for a later one, computed there again where that is cheaper.
+
+The gradient of a kernel reads much of what the kernel is made of: sums, products, scales. A solve or
+a product between the two, which XLA does not compile, makes them two clusters, and each tensor that
+goes from one to the other is written and read. What takes a few flops an element is made again
+from the tensors that have to go there anyhow; inside a cluster it stays in registers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from tf_exla.graph import Graph, Node, Tensor, consumers
+from tf_exla.op_set import OpSet
+
+CHEAP = 4
+"""Flops an element: what it takes to write and read one, of 8 bytes, in a cache two cores share."""
+SMALL = 16
+"""A tensor so many times smaller costs nothing to be handed over."""
+
+
+def recompute(body: Graph, ops: OpSet) -> Graph:
+    """Let the clusters of a body compute again what is cheaper than to be handed over."""
+    for node in body.nodes:
+        if node.op == "Compiled":
+            for tensor in reversed(node.outputs):
+                body = _without(body, tensor, ops) or body
+    return body
+
+
+def _without(body: Graph, tensor: Tensor, ops: OpSet) -> Graph | None:
+    """Let each reader of a cluster's result compute it; None where one cannot, or is no cluster."""
+    maker = next(node for node in body.nodes if tensor in node.outputs)
+    readers = {node for node, _ in consumers(body).get(tensor, ())}
+    if tensor in body.outputs or any(node.op != "Compiled" for node in readers):
+        return None
+    new: dict[Node, Node] = {maker: _dropped(maker, tensor)}
+    for reader in readers:
+        copied = _copied(maker, tensor, reader, ops)
+        if copied is None:
+            return None
+        new[reader] = _computing(maker, tensor, reader, copied)
+    nodes = (new.get(node, node) for node in body.nodes)
+    return body.replace(nodes=tuple(node for node in nodes if node.outputs))
+
+
+def _copied(maker: Node, tensor: Tensor, reader: Node, ops: OpSet) -> list[Node] | None:
+    """Return the nodes of one cluster that make `tensor` of what another reads, in order."""
+    graph = _graph(maker)
+    producer = {made: node for node in graph.nodes for made in node.outputs}
+    given = _given(maker, tensor, reader)
+    wanted = [graph.outputs[maker.outputs.index(tensor)]]
+    found: set[Node] = set()
+    while wanted:
+        inner = wanted.pop()
+        node = producer.get(inner)
+        if inner in given or node in found:
+            continue
+        if node is None or (node.op != "Const" and ops.work(node) != "pointwise"):
+            return None
+        found.add(node)
+        wanted.extend(node.inputs)
+    if sum(ops.flops(node) for node in found) > CHEAP * tensor.size:
+        return None
+    return [node for node in graph.nodes if node in found]
+
+
+def _given(maker: Node, tensor: Tensor, reader: Node) -> Mapping[Tensor, Tensor]:
+    """Map tensors inside of one cluster to those outside of it that another one reads, or may."""
+    graph = _graph(maker)
+    inputs = zip(graph.inputs, maker.inputs, strict=True)
+    given = {
+        inner: outer
+        for inner, outer in inputs
+        if outer in reader.inputs or outer.nbytes * SMALL <= tensor.nbytes
+    }
+    for inner, outer in zip(graph.outputs, maker.outputs, strict=True):
+        if outer is not tensor and outer in reader.inputs:
+            given.setdefault(inner, outer)
+    return given
+
+
+def _computing(maker: Node, tensor: Tensor, reader: Node, copied: Iterable[Node]) -> Node:
+    """Return the reader, which makes `tensor` itself, and reads what that is made of."""
+    graph = _graph(reader)
+    operands = dict(zip(reader.inputs, graph.inputs, strict=True))
+    stand_in = operands.pop(tensor)
+    given = _given(maker, tensor, reader)
+    mirror: dict[Tensor, Tensor] = {}
+    made: list[Node] = []
+    for node in copied:
+        for inner in node.inputs:
+            if inner in mirror:
+                continue
+            outer = given[inner]
+            mirror[inner] = operands.setdefault(outer, _like(inner))
+        mirror.update((inner, _like(inner)) for inner in node.outputs)
+        inputs, outputs = ([mirror[t] for t in side] for side in (node.inputs, node.outputs))
+        made.append(dataclasses.replace(node, inputs=tuple(inputs), outputs=tuple(outputs)))
+    whole = mirror[_graph(maker).outputs[maker.outputs.index(tensor)]]
+    swapped = {stand_in: whole}
+    inner_graph = Graph(
+        tuple(operands.values()),
+        (*made, *(_reading(node, swapped) for node in graph.nodes)),
+        tuple(swapped.get(one, one) for one in graph.outputs),
+    )
+    return dataclasses.replace(reader, inputs=tuple(operands), attrs={"cluster": inner_graph})
+
+
+def _dropped(maker: Node, tensor: Tensor) -> Node:
+    """Return the cluster without one of its results, and what only that was made of."""
+    graph = _graph(maker)
+    position = maker.outputs.index(tensor)
+    outputs = _but(graph.outputs, position)
+    needed = set(outputs)
+    nodes: list[Node] = []
+    for node in reversed(graph.nodes):
+        if not needed.isdisjoint(node.outputs):
+            nodes.insert(0, node)
+            needed.update(node.inputs)
+    pairs = zip(graph.inputs, maker.inputs, strict=True)
+    read = [(inner, outer) for inner, outer in pairs if inner in needed]
+    inside = Graph(tuple(inner for inner, _ in read), tuple(nodes), outputs)
+    return dataclasses.replace(
+        maker,
+        inputs=tuple(outer for _, outer in read),
+        outputs=_but(maker.outputs, position),
+        attrs={"cluster": inside},
+    )
+
+
+def _graph(cluster: Node) -> Graph:
+    ((_, graph),) = cluster.subgraphs
+    return graph
+
+
+def _reading(node: Node, swapped: Mapping[Tensor, Tensor]) -> Node:
+    if swapped.keys().isdisjoint(node.inputs):
+        return node
+    return dataclasses.replace(node, inputs=tuple(swapped.get(one, one) for one in node.inputs))
+
+
+def _like(tensor: Tensor) -> Tensor:
+    return Tensor(tensor.shape, tensor.dtype, tensor.name, tensor.value)
+
+
+def _but(tensors: Sequence[Tensor], position: int) -> tuple[Tensor, ...]:
+    return (*tensors[:position], *tensors[position + 1 :])
