@@ -21,7 +21,7 @@ from tf_exla.op_set import OpSet
 from tf_exla.passes.fusing import fusible, matrix_of
 from tf_exla.passes.recomputing import recompute
 
-CALLS = 5
+CALLS = 20
 """How often a program is expected to run at least: compiling must have paid by then."""
 
 

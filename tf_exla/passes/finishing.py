@@ -21,7 +21,9 @@ from tf_exla.passes.splitting.chunks import fit_loops
 LatePass = Callable[[Projector, Graph, Options], Graph]
 """Changes the nodes of a graph and of its sub-graphs, not their interfaces."""
 
-TRIES = 3
+TRIES = 5
+CLOSER = 0.99
+"""Of the target in proportion: a part of the bytes does not depend on chunks."""
 
 
 def _expand(projector: Projector, graph: Graph, _: Options) -> Graph:
@@ -81,7 +83,7 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
                 if split is graph or options.jit_compile or not slower:
                     return finished
                 break
-            target = int(target * budget / needed)
+            target = int(CLOSER * target * budget / needed)
             split = fit_loops(projector, graph, target, options)
     return plain
 
