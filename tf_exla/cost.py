@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tf_exla.aliases import readers_through, roots
+from tf_exla.fusion import made_by_readers
 from tf_exla.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.rates import RATES
@@ -75,16 +76,18 @@ def fused(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
     readers = readers_through(ops, graph)
     outputs = frozenset(root.get(tensor, tensor) for tensor in graph.outputs)
 
-    def once(tensor: Tensor) -> bool:
+    def stays(node: Node, tensor: Tensor) -> bool:
         read = readers.get(tensor, ())
-        return tensor not in outputs and len(read) == 1 and ops.work(read[0]) != "product"
+        if not read or tensor in outputs or any(ops.work(one) == "product" for one in read):
+            return False
+        return made_by_readers(ops, node, tensor, read)
 
     hidden = {
         tensor
         for node in graph.nodes
         if ops.work(node) == "pointwise"
         for tensor in node.outputs
-        if tensor not in root and once(tensor)
+        if tensor not in root and stays(node, tensor)
     }
     return frozenset(hidden | {alias for alias, source in root.items() if source in hidden})
 

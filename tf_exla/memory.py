@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from tf_exla.aliases import is_alias, readers_through, roots
+from tf_exla.fusion import is_one_loop, made_by_readers
 from tf_exla.graph import PAIRED, Graph, Loop, Node, Tensor, consumers, walk
 from tf_exla.lists import Lists, is_list
 from tf_exla.op_set import OpSet
@@ -167,14 +168,14 @@ _BY_ROWS = frozenset({"LogSoftmax", "Softmax"})
 def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
     """Return the bytes of all results of a cluster that XLA neither fuses nor overwrites.
 
-    A pointwise result that one pointwise node reads is fused into it. A pointwise node overwrites
-    an operand that nobody else reads. Aliases are seen through, but each result has a buffer.
+    A pointwise result that one pointwise node reads is fused into it, a simple one that several
+    read into each. A pointwise node overwrites an operand that nobody else reads. Aliases are seen through, but each result has a buffer.
     What Eigen takes for a broadcast, XLA's loops do not; products are Eigen's there, too.
     """
     root = roots(ops, graph)
     readers = readers_through(ops, graph)
     outputs = frozenset(root.get(tensor, tensor) for tensor in graph.outputs)
-    pointwise = {node: bool(ops.forwards(node)) for node in graph.nodes}
+    pointwise = {node: is_one_loop(ops, node) for node in graph.nodes}
     own: set[Tensor] = set()  # buffers that one node reads, at most: it may overwrite them
     made = {tensor for node in graph.nodes if node.op != "Const" for tensor in node.outputs}
     total = sum(tensor.nbytes for tensor in graph.outputs)
@@ -184,21 +185,26 @@ def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
             continue
         if not pointwise[node] or node.op in _BY_ROWS:
             total += ops.scratch(node)
+        if node.op in _BY_ROWS:
+            total += node.output.nbytes  # the exponentials, which XLA sums by windows
         operands = [root.get(tensor, tensor) for tensor in node.inputs]
         for tensor in node.outputs:
             read = readers.get(tensor, ())
             once = len(read) <= 1 and tensor not in outputs
-            if once and pointwise[node] and read and pointwise[read[0]]:
+            fused = pointwise[node] and tensor not in outputs and all(map(pointwise.get, read))
+            if fused and read and made_by_readers(ops, node, tensor, read):
                 # What the fused nodes may overwrite passes to the last of them.
-                own.update([tensor] if any(t in own for t in operands) else [])
+                own.update([tensor] if once and _overwrites(own, operands, tensor) else [])
                 continue
-            reused = pointwise[node] and any(
-                operand in own and operand.nbytes == tensor.nbytes for operand in operands
-            )
+            reused = pointwise[node] and _overwrites(own, operands, tensor)
             total += 0 if reused else tensor.nbytes
             if once:
                 own.add(tensor)
     return total
+
+
+def _overwrites(own: set[Tensor], operands: Sequence[Tensor], result: Tensor) -> bool:
+    return any(operand in own and operand.nbytes == result.nbytes for operand in operands)
 
 
 def carried_bytes(node: Node) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from tf_exla.fusion import is_simple
 from tf_exla.graph import Node, Tensor, item_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.passes.lowering import Writer
@@ -53,22 +54,16 @@ def _outer(node: Node, ops: OpSet) -> list[Node] | None:
 
 def _over_rows(node: Node, maker: Node | None, ops: OpSet) -> list[Node] | None:
     matrix = matrix_of(node)
-    if matrix is None or maker is None or ops.work(maker) != "pointwise":
+    if matrix is None or maker is None or not is_simple(ops, maker):
         return None
     rows, columns = matrix.dims
     if min(rows, columns) < 2 or rows * item_bytes(matrix.dtype) > FUSED_VECTOR:
-        return None
-    if ops.flops(maker) > SIMPLE * matrix.size:
         return None
     (vector,) = (tensor for tensor in node.inputs if tensor is not matrix)
     w = Writer(node, ops)
     scaled = w.op("Mul", _shaped(w, vector, (rows, 1)), matrix)
     total = w.op("Sum", scaled, w.const([0]), keep_dims=False)
     return _finished(w, _shaped(w, total, node.output.dims), node)
-
-
-SIMPLE = 3
-"""Flops an element: XLA makes what takes more only once, beside the product."""
 
 
 def _shaped(w: Writer, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
