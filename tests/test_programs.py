@@ -32,6 +32,10 @@ def check(names: list[str], timeout: float = 300) -> None:
     found = run_fresh(check_cases, names, timeout=timeout)
     assert [one["name"] for one in found] == names
     for one in found:
+        if one["measured"] > one["projected"]:
+            # XLA's compiler leaves memory in its threads, which the resident set of later programs
+            # shows. What is above the projection in a process of its own, is.
+            (one,) = run_fresh(check_cases, [one["name"]], timeout=timeout)
         assert one["measured"] <= one["projected"] <= one["limit"], one
         assert one["worst"] <= 1, one
         assert one["loops"] or ALL[one["name"]].rewritten, one

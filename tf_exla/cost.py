@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tf_exla.aliases import readers_through, roots
-from tf_exla.fusion import made_by_readers
-from tf_exla.graph import Graph, Loop, Node, Tensor, item_bytes
+from tf_exla.aliases import roots
+from tf_exla.fusion import in_registers
+from tf_exla.graph import Graph, Loop, Node, item_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.rates import RATES
 from tf_exla.top_k import merge_seconds, top_k_seconds
@@ -70,34 +70,14 @@ def graph_seconds(ops: OpSet, graph: Graph, byte: float = BYTE, parallel: int = 
     return sum(node_seconds(ops, node, byte, parallel) for node in graph.nodes)
 
 
-def fused(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
-    """Return the tensors that never leave the registers of XLA's code, with their aliases."""
-    root = roots(ops, graph)
-    readers = readers_through(ops, graph)
-    outputs = frozenset(root.get(tensor, tensor) for tensor in graph.outputs)
-
-    def stays(node: Node, tensor: Tensor) -> bool:
-        read = readers.get(tensor, ())
-        if not read or tensor in outputs or any(ops.work(one) == "product" for one in read):
-            return False
-        return made_by_readers(ops, node, tensor, read)
-
-    hidden = {
-        tensor
-        for node in graph.nodes
-        if ops.work(node) == "pointwise"
-        for tensor in node.outputs
-        if tensor not in root and stays(node, tensor)
-    }
-    return frozenset(hidden | {alias for alias, source in root.items() if source in hidden})
-
-
 def compiled_seconds(ops: OpSet, graph: Graph, byte: float = CACHED_BYTE) -> float:
     """Estimate one run of a graph that XLA compiles.
 
     What one pointwise node hands to another stays in registers.
     """
-    hidden = fused(ops, graph)
+    root = roots(ops, graph)
+    kept = in_registers(ops, graph)
+    hidden = kept | {alias for alias, source in root.items() if source in kept}
     total = CALL
     for node in graph.nodes:
         if node.op == "Const" or ops.aliases(node):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from tf_exla.aliases import is_alias, readers_through, roots
-from tf_exla.fusion import is_one_loop, made_by_readers
+from tf_exla.fusion import in_registers, is_one_loop
 from tf_exla.graph import PAIRED, Graph, Loop, Node, Tensor, consumers, walk
 from tf_exla.lists import Lists, is_list
 from tf_exla.op_set import OpSet
@@ -169,13 +169,15 @@ def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
     """Return the bytes of all results of a cluster that XLA neither fuses nor overwrites.
 
     A pointwise result that one pointwise node reads is fused into it, a simple one that several
-    read into each. A pointwise node overwrites an operand that nobody else reads. Aliases are seen through, but each result has a buffer.
-    What Eigen takes for a broadcast, XLA's loops do not; products are Eigen's there, too.
+    read into each. A pointwise node overwrites an operand that nobody else reads. Aliases are seen
+    through, but each result has a buffer. What Eigen takes for a broadcast, XLA's loops do not;
+    products are Eigen's there, too.
     """
     root = roots(ops, graph)
     readers = readers_through(ops, graph)
     outputs = frozenset(root.get(tensor, tensor) for tensor in graph.outputs)
     pointwise = {node: is_one_loop(ops, node) for node in graph.nodes}
+    hidden = in_registers(ops, graph)
     own: set[Tensor] = set()  # buffers that one node reads, at most: it may overwrite them
     made = {tensor for node in graph.nodes if node.op != "Const" for tensor in node.outputs}
     total = sum(tensor.nbytes for tensor in graph.outputs)
@@ -191,8 +193,7 @@ def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
         for tensor in node.outputs:
             read = readers.get(tensor, ())
             once = len(read) <= 1 and tensor not in outputs
-            fused = pointwise[node] and tensor not in outputs and all(map(pointwise.get, read))
-            if fused and read and made_by_readers(ops, node, tensor, read):
+            if tensor in hidden:
                 # What the fused nodes may overwrite passes to the last of them.
                 own.update([tensor] if once and _overwrites(own, operands, tensor) else [])
                 continue

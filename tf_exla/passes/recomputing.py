@@ -1,9 +1,9 @@
 """Recomputing: what a cluster leaves for a later one, computed there again where that is cheaper.
 
-The gradient of a kernel reads much of what the kernel is made of: sums, products, scales. A solve or
-a product between the two, which XLA does not compile, makes them two clusters, and each tensor that
-goes from one to the other is written and read. What takes a few flops an element is made again
-from the tensors that have to go there anyhow; inside a cluster it stays in registers.
+The gradient of a kernel reads much of what the kernel is made of: sums, products, scales. Where a
+solve that XLA does not compile lies between the two, they are two clusters, and what goes from one
+to the other is written and read. What takes a few flops an element is made again from the tensors
+that have to go there anyhow; inside a cluster it stays in registers.
 """
 
 from __future__ import annotations
