@@ -115,7 +115,7 @@ def product(a: Tensor, b: Tensor, name: str, **transposed: bool) -> Node:
 def test_a_product_of_vectors_has_a_form_that_fuses() -> None:
     a, b = Tensor((5, 1), "float64", "a"), Tensor((1, 7), "float64", "b")
     outer = product(a, b, "outer")
-    forms = fusible(outer, None, OPS)
+    forms = fusible(outer, {}, OPS)
     assert "Mul" in [node.op for node in forms]
     x, y = RNG.normal(size=(5, 1)), RNG.normal(size=(1, 7))
     x[2] = np.inf
@@ -135,13 +135,15 @@ def test_a_vector_times_rows_that_are_made_beside_it_is_a_sum(first: bool) -> No
     sides = (v, square.output) if first else (square.output, v)
     node = product(*sides, "product", transpose_a=not first)
     assert matrix_of(node) is square.output
-    forms = fusible(node, square, OPS)
+    forms = fusible(node, {square.output: square}, OPS)
     assert [form.op for form in forms if form.op not in ("Const", "Reshape")] == ["Mul", "Sum"]
     x, y = RNG.normal(size=(5, 7)), RNG.normal(size=v.dims)
     (got,) = run(cluster([square, *forms], [m, v], node.outputs), [x, y])
     np.testing.assert_allclose(got.ravel(), y.ravel() @ x**2, rtol=1e-13)
-    assert fusible(node, None, OPS) == [node]  # the matrix is there already
-    assert fusible(node, exp, OPS) == [node]  # XLA makes it once, beside the product
+    assert fusible(node, {}, OPS) == [node]  # the matrix is there already
+    assert fusible(node, {square.output: exp}, OPS) == [
+        node
+    ]  # XLA makes it once, beside the product
 
 
 def test_a_product_along_rows_or_with_a_long_vector_stays() -> None:
@@ -153,7 +155,7 @@ def test_a_product_along_rows_or_with_a_long_vector_stays() -> None:
     square = OPS.make("Square", (long,), {}, "square")
     assert square is not None
     node = product(w, square.output, "product")
-    assert fusible(node, square, OPS) == [node]
+    assert fusible(node, {square.output: square}, OPS) == [node]
 
 
 def test_long_sums_of_float32_stay_with_tensorflow() -> None:

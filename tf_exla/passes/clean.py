@@ -27,7 +27,7 @@ def clean(graph: Graph, ops: OpSet) -> Graph:
 
     In sub-graphs too: what a loop passes on unchanged is then one tensor.
     """
-    return _drop_dead(_merge(_clean_subgraphs(graph, ops)))
+    return drop_dead(_merge(_clean_subgraphs(graph, ops)))
 
 
 def _clean_subgraphs(graph: Graph, ops: OpSet) -> Graph:
@@ -87,7 +87,8 @@ def node_key(node: Node) -> Hashable | None:
     return (node.op, node.inputs, attrs)
 
 
-def _drop_dead(graph: Graph) -> Graph:
+def drop_dead(graph: Graph) -> Graph:
+    """Remove the pure nodes that nobody reads."""
     wanted: set[Tensor] = set(graph.outputs)
     kept: list[Node] = []
     for node in reversed(graph.nodes):

@@ -18,7 +18,7 @@ from tf_exla.aliases import is_alias, roots
 from tf_exla.cost import CACHED_BYTE, compile_seconds, compiled_seconds, node_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor, consumers, with_subgraphs
 from tf_exla.op_set import OpSet
-from tf_exla.passes.fusing import fusible, matrix_of
+from tf_exla.passes.fusing import fusible
 from tf_exla.passes.recomputing import recompute
 
 CALLS = 20
@@ -77,15 +77,12 @@ def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: float) -> Gra
 
 def _with_forms(body: Graph, ops: OpSet, forced: bool) -> tuple[list[Node], dict[Node, Node]]:
     """Return the nodes of a body in forms that XLA fuses, constants first, and what each is of."""
-    makers = {tensor: node for node in body.nodes for tensor in node.outputs}
+    compiled = (node for node in body.nodes if _fits(node, ops, forced))
+    makers = {tensor: node for node in compiled for tensor in node.outputs}
     nodes: list[Node] = []
     whole: dict[Node, Node] = {}
     for node in body.nodes:
-        matrix = matrix_of(node)
-        maker = None if matrix is None else makers.get(matrix)
-        if maker is not None and not _fits(maker, ops, forced):
-            maker = None
-        forms = fusible(node, maker, ops)
+        forms = fusible(node, makers, ops)
         rest = [form for form in forms if form.op != "Const"]
         if not all(_fits(form, ops, forced) for form in rest):
             forms = rest = [node]

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from tf_exla.fusion import is_simple
 from tf_exla.graph import Node, Tensor, item_bytes
@@ -19,14 +20,14 @@ FUSED_VECTOR = 16 * 1024
 """Bytes of the longest vector with whose product XLA fuses what makes the matrix."""
 
 
-def fusible(node: Node, maker: Node | None, ops: OpSet) -> list[Node]:
+def fusible(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[Node]:
     """Return the nodes that stand for one node in a cluster: itself, or another form of it.
 
-    `maker`: the node that makes the matrix of a product with a vector, where there is one.
+    `makers`: the nodes that XLA may fuse with it, by what they make.
     """
     if node.op != "MatMul" or not all(t.is_static for t in (*node.inputs, *node.outputs)):
         return [node]
-    made = _outer(node, ops) or _over_rows(node, maker, ops)
+    made = _outer(node, ops) or _over_rows(node, makers, ops)
     return made or [node]
 
 
@@ -52,8 +53,9 @@ def _outer(node: Node, ops: OpSet) -> list[Node] | None:
     return _finished(w, w.op("Mul", a, b), node)
 
 
-def _over_rows(node: Node, maker: Node | None, ops: OpSet) -> list[Node] | None:
+def _over_rows(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[Node] | None:
     matrix = matrix_of(node)
+    maker = None if matrix is None else makers.get(matrix)
     if matrix is None or maker is None or not is_simple(ops, maker):
         return None
     rows, columns = matrix.dims

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tf_exla.graph import Graph, Node, Tensor, consumers
 from tf_exla.op_set import OpSet
+from tf_exla.passes.clean import drop_dead
 
 CHEAP = 4
 """Flops an element: what it takes to write and read one, of 8 bytes, in a cache two cores share."""
@@ -37,19 +38,21 @@ def _without(body: Graph, tensor: Tensor, ops: OpSet) -> Graph | None:
         return None
     new: dict[Node, Node] = {maker: _dropped(maker, tensor)}
     for reader in readers:
-        copied = _copied(maker, tensor, reader, ops)
+        given = _given(maker, tensor, reader)
+        copied = _copied(maker, tensor, given, ops)
         if copied is None:
             return None
-        new[reader] = _computing(maker, tensor, reader, copied)
+        new[reader] = _computing(maker, tensor, reader, given, copied)
     nodes = (new.get(node, node) for node in body.nodes)
     return body.replace(nodes=tuple(node for node in nodes if node.outputs))
 
 
-def _copied(maker: Node, tensor: Tensor, reader: Node, ops: OpSet) -> list[Node] | None:
-    """Return the nodes of one cluster that make `tensor` of what another reads, in order."""
+def _copied(
+    maker: Node, tensor: Tensor, given: Mapping[Tensor, Tensor], ops: OpSet
+) -> list[Node] | None:
+    """Return the nodes of a cluster that make `tensor` of what is given, in order."""
     graph = _graph(maker)
     producer = {made: node for node in graph.nodes for made in node.outputs}
-    given = _given(maker, tensor, reader)
     wanted = [graph.outputs[maker.outputs.index(tensor)]]
     found: set[Node] = set()
     while wanted:
@@ -81,64 +84,49 @@ def _given(maker: Node, tensor: Tensor, reader: Node) -> Mapping[Tensor, Tensor]
     return given
 
 
-def _computing(maker: Node, tensor: Tensor, reader: Node, copied: Iterable[Node]) -> Node:
+def _computing(
+    maker: Node,
+    tensor: Tensor,
+    reader: Node,
+    given: Mapping[Tensor, Tensor],
+    copied: Iterable[Node],
+) -> Node:
     """Return the reader, which makes `tensor` itself, and reads what that is made of."""
     graph = _graph(reader)
     operands = dict(zip(reader.inputs, graph.inputs, strict=True))
-    stand_in = operands.pop(tensor)
-    given = _given(maker, tensor, reader)
-    mirror: dict[Tensor, Tensor] = {}
+    mirror = {_graph(maker).outputs[maker.outputs.index(tensor)]: operands.pop(tensor)}
     made: list[Node] = []
     for node in copied:
         for inner in node.inputs:
-            if inner in mirror:
-                continue
-            outer = given[inner]
-            mirror[inner] = operands.setdefault(outer, _like(inner))
-        mirror.update((inner, _like(inner)) for inner in node.outputs)
-        inputs, outputs = ([mirror[t] for t in side] for side in (node.inputs, node.outputs))
-        made.append(dataclasses.replace(node, inputs=tuple(inputs), outputs=tuple(outputs)))
-    whole = mirror[_graph(maker).outputs[maker.outputs.index(tensor)]]
-    swapped = {stand_in: whole}
-    inner_graph = Graph(
-        tuple(operands.values()),
-        (*made, *(_reading(node, swapped) for node in graph.nodes)),
-        tuple(swapped.get(one, one) for one in graph.outputs),
-    )
-    return dataclasses.replace(reader, inputs=tuple(operands), attrs={"cluster": inner_graph})
+            if inner not in mirror:
+                mirror[inner] = operands.setdefault(given[inner], _like(inner))
+        for inner in node.outputs:
+            mirror.setdefault(inner, _like(inner))
+        inputs, outputs = (tuple(mirror[t] for t in side) for side in (node.inputs, node.outputs))
+        made.append(dataclasses.replace(node, inputs=inputs, outputs=outputs))
+    inside = graph.replace(inputs=tuple(operands.values()), nodes=(*made, *graph.nodes))
+    return dataclasses.replace(reader, inputs=tuple(operands), attrs={"cluster": inside})
 
 
 def _dropped(maker: Node, tensor: Tensor) -> Node:
     """Return the cluster without one of its results, and what only that was made of."""
     graph = _graph(maker)
     position = maker.outputs.index(tensor)
-    outputs = _but(graph.outputs, position)
-    needed = set(outputs)
-    nodes: list[Node] = []
-    for node in reversed(graph.nodes):
-        if not needed.isdisjoint(node.outputs):
-            nodes.insert(0, node)
-            needed.update(node.inputs)
+    graph = drop_dead(graph.replace(outputs=_but(graph.outputs, position)))
+    needed = {*graph.outputs, *(read for node in graph.nodes for read in node.inputs)}
     pairs = zip(graph.inputs, maker.inputs, strict=True)
-    read = [(inner, outer) for inner, outer in pairs if inner in needed]
-    inside = Graph(tuple(inner for inner, _ in read), tuple(nodes), outputs)
+    operands = {outer: inner for inner, outer in pairs if inner in needed}
     return dataclasses.replace(
         maker,
-        inputs=tuple(outer for _, outer in read),
+        inputs=tuple(operands),
         outputs=_but(maker.outputs, position),
-        attrs={"cluster": inside},
+        attrs={"cluster": graph.replace(inputs=tuple(operands.values()))},
     )
 
 
 def _graph(cluster: Node) -> Graph:
     ((_, graph),) = cluster.subgraphs
     return graph
-
-
-def _reading(node: Node, swapped: Mapping[Tensor, Tensor]) -> Node:
-    if swapped.keys().isdisjoint(node.inputs):
-        return node
-    return dataclasses.replace(node, inputs=tuple(swapped.get(one, one) for one in node.inputs))
 
 
 def _like(tensor: Tensor) -> Tensor:
