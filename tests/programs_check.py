@@ -28,15 +28,15 @@ def check_cases(names: list[str], repeat: int = 0) -> list[dict[str, Any]]:
     return [check_case(ALL[name], repeat) for name in names]
 
 
-def check_case(case: Case, repeat: int = 0) -> dict[str, Any]:
+def check_case(case: Case, repeat: int = 0, given: int | None = None) -> dict[str, Any]:
     """Optimize a case below its limit, compare the results, measure the peak.
 
-    `repeat`: also time so many calls of both, and measure the stock's peak.
+    `repeat`: also time so many calls of both, and measure the stock's peak. `given`: another limit.
     """
     function, arguments = case.make()
     stock = tf.function(function, autograph=False)
     before = tf_exla.explain(stock, *arguments, limit=10**13).projected_peak_before
-    limit = int(before / case.factor)
+    limit = int(before / case.factor) if given is None else given
     found: dict[str, Any] = {"name": case.name, "before": before, "limit": limit}
     optimized = tf_exla.optimize(stock, limit)
     report = optimized.report(*arguments)

@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_exla.device import device
+
 _AUTO_SHARE = 0.9
+_FIRST_GPU, _GPU_ALLOCATOR = "GPU:0", "TF_GPU_ALLOCATOR"
 _SAMPLE_SECONDS = 0.001
 # <malloc.h>: the numbers of glibc's malloc parameters.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -57,7 +60,9 @@ def measured_peak(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Measured
     measured. `resident` counts each distinct argument, captured tensor, variable and constant once;
     where `fn` has a method `resident_bytes`, that is asked instead.
 
-    On a GPU `working_set` is the growth of its allocator's peak, exact. On a CPU it is the growth
+    On a GPU `working_set` is the growth of its allocator's peak. TensorFlow's default allocator
+    counts the blocks that it hands out, which may be twice as large as a tensor, by 128 MB at most;
+    with TF_GPU_ALLOCATOR=cuda_malloc_async the number is exact. On a CPU it is the growth
     of the process's resident set at its high-water mark, with freed blocks returned to the system
     at once. That is right where nothing large ran before: blocks that the heap kept from earlier
     calls come back to life. So measure in a fresh process, or one that was started with
@@ -72,7 +77,7 @@ def measured_peak(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Measured
     understates a call whose memory the pool already had, and `method` says so.
     """
     resident = _resident_bytes(fn, args, kwargs)
-    measure = _on_gpu if tf.config.list_physical_devices("GPU") else _on_cpu
+    measure = _on_gpu if device() == "GPU" else _on_cpu
     working_set, method = measure(lambda: fn(*args, **kwargs))
     return MeasuredPeak(resident, working_set, method)
 
@@ -83,7 +88,7 @@ def available_memory() -> int:
     Main memory is what the system says is available, or what the control group (a container's
     limit, version 1 or 2) leaves, the smaller. Page cache that can be dropped counts as free.
     """
-    if tf.config.list_physical_devices("GPU"):
+    if device() == "GPU":
         return _gpu_available()
     return min([_system_available(), *_cgroup_available()])
 
@@ -99,14 +104,15 @@ def auto_limit() -> int:
 def _on_gpu(call: Callable[[], Any]) -> tuple[int, str]:
     call()
     gc.collect()
-    device = "GPU:0"
-    before = tf.config.experimental.get_memory_info(device)["current"]
-    tf.config.experimental.reset_memory_stats(device)
+    before = tf.config.experimental.get_memory_info(_FIRST_GPU)["current"]
+    tf.config.experimental.reset_memory_stats(_FIRST_GPU)
     result = call()
     tf.test.experimental.sync_devices()
-    peak = tf.config.experimental.get_memory_info(device)["peak"]
+    peak = tf.config.experimental.get_memory_info(_FIRST_GPU)["peak"]
     del result
-    return max(0, peak - before), "peak of the GPU allocator"
+    exact = os.environ.get(_GPU_ALLOCATOR) == "cuda_malloc_async"
+    caveat = "" if exact else f", whole blocks of it (set {_GPU_ALLOCATOR}=cuda_malloc_async)"
+    return max(0, peak - before), f"peak of the GPU allocator{caveat}"
 
 
 def _on_cpu(call: Callable[[], Any]) -> tuple[int, str]:
@@ -323,12 +329,22 @@ def _graphs(graph: tf.Graph) -> list[tf.Graph]:
 
 
 def _gpu_available() -> int:
+    """What TensorFlow may take of the first GPU that it sees, less what it holds."""
+    (first, *_) = tf.config.get_visible_devices("GPU")
+    shares = tf.config.get_logical_device_configuration(first)
+    share = shares[0].memory_limit if shares else None
+    total = _gpu_bytes() if share is None else int(share) * 2**20
+    return total - int(tf.config.experimental.get_memory_info(_FIRST_GPU)["current"])
+
+
+def _gpu_bytes() -> int:
     import subprocess
 
     # TensorFlow's own numbers tell what it uses, not what the device has.
-    query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits", "--id=0"]
-    total = int(subprocess.run(query, check=True, capture_output=True, text=True).stdout) * 2**20
-    return total - int(tf.config.experimental.get_memory_info("GPU:0")["current"])
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+    query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    query.append(f"--id={seen}")
+    return int(subprocess.run(query, check=True, capture_output=True, text=True).stdout) * 2**20
 
 
 def _system_available() -> int:

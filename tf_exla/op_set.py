@@ -57,6 +57,12 @@ class OpSet(Protocol):
     def work(self, node: Node) -> Work:
         """Return the kind of the node's operations, which decides how long they take."""
 
+    def rounds_factors(self, dtype: str) -> bool:
+        """Return whether products round their factors to fewer digits than sums.
+
+        What is added exactly must then not become a product.
+        """
+
     def repeats(self, node: Node) -> bool:
         """Return whether the kernel makes the same numbers of the same operands each time."""
 

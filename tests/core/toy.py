@@ -141,6 +141,9 @@ class ToyOps:
     def work(self, node: Node) -> Work:
         return "product" if node.op == "MatMul" else "pointwise"
 
+    def rounds_factors(self, dtype: str) -> bool:
+        return False
+
     def repeats(self, node: Node) -> bool:
         return True
 

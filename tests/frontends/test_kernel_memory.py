@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 import pytest
 from fresh_process import run_fresh
 
+from tf_exla.frontends.tf.gpu_kernel_memory import gpu_scratch_bytes
 from tf_exla.frontends.tf.kernel_memory import ALIASES, FORWARDS, scratch_bytes
 
 SLACK = 1_000_000
 THREADS = os.cpu_count() or 1
+GROUPS = ["_products", "_linear_algebra", "_images", "_reductions", "_others"]
 
 
 class Case(NamedTuple):
@@ -251,9 +253,11 @@ def measure(group: str) -> list[dict[str, Any]]:
     """Run in a fresh process: measure each case and evaluate its bound."""
     import tensorflow as tf
 
+    from tf_exla.device import device
     from tf_exla.measure import measured_peak
 
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    on_gpu = device() == "GPU"
     rows = []
     for case in globals()[group](tf.raw_ops):
         part = {"complex64": "float32", "complex128": "float64"}.get(case.dtype, case.dtype)
@@ -286,15 +290,15 @@ def measure(group: str) -> list[dict[str, Any]]:
                 "working_set": measured_peak(fn, *args).working_set,
                 "operands": sum(a.dtype.size * a.shape.num_elements() for a in args),
                 "output": sum(t.dtype.size * t.shape.num_elements() for t in node.outputs),
-                "bound": scratch_bytes(case.op, inputs, outputs, attrs, THREADS),
+                "bound": gpu_scratch_bytes(case.op, inputs, outputs, attrs)
+                if on_gpu
+                else scratch_bytes(case.op, inputs, outputs, attrs, THREADS),
             }
         )
     return rows
 
 
-@pytest.mark.parametrize(
-    "group", ["_products", "_linear_algebra", "_images", "_reductions", "_others"]
-)
+@pytest.mark.parametrize("group", GROUPS)
 def test_bound_holds_and_is_not_needlessly_large(group: str) -> None:
     rows = run_fresh(measure, group)
     assert len(rows) == len(globals()[group](None))

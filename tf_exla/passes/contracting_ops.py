@@ -68,6 +68,9 @@ class ContractingOps:
     def work(self, node: Node) -> Work:
         return self.ops.work(node)
 
+    def rounds_factors(self, dtype: str) -> bool:
+        return self.ops.rounds_factors(dtype)
+
     def repeats(self, node: Node) -> bool:
         return self.ops.repeats(node)
 

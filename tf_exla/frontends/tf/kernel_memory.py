@@ -9,34 +9,23 @@ tracer may show more: Eigen reserves packing buffers for products that it then n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil, isqrt, prod
 from pathlib import Path
-from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-
-class TensorLike(Protocol):
-    """What a bound needs of a tensor; `value` is its static value where known (axes, shapes)."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def value(self) -> NDArray[np.generic] | None: ...
-
-
-class _Call(NamedTuple):
-    inputs: Sequence[TensorLike]
-    outputs: Sequence[TensorLike]
-    attrs: Mapping[str, object]
-    threads: int
-
-
-_Bound = Callable[[_Call], int]
+from tf_exla.frontends.tf.kernel_call import (
+    Bound,
+    Call,
+    TensorLike,
+    all_bytes,
+    copy_of_everything,
+    copy_of_output,
+    itemsize,
+    nothing,
+    tensor_bytes,
+    transposed_reduction,
+)
+from tf_exla.frontends.tf.rule_builders import words
 
 
 def scratch_bytes(
@@ -54,7 +43,7 @@ def scratch_bytes(
     """
     if threads < 1:
         raise ValueError(f"threads must be at least 1, got {threads}")
-    return _SCRATCH.get(op, _copy_of_everything)(_Call(inputs, outputs, attrs, threads))
+    return _SCRATCH.get(op, copy_of_everything)(Call(inputs, outputs, attrs, threads))
 
 
 # Caches decide Eigen's block sizes. Where the system does not tell, assume large ones.
@@ -91,56 +80,30 @@ _SMALL_PRODUCT = 128 * 128
 _BROADCAST_BLOCK = 2**18
 
 
-def _itemsize(dtype: str) -> int:
-    if dtype in ("resource", "variant", "string"):
-        return 0
-    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
-
-
-def _bytes(tensor: TensorLike) -> int:
-    return prod(tensor.shape) * _itemsize(tensor.dtype)
-
-
-def _all_bytes(tensors: Sequence[TensorLike]) -> int:
-    return sum(map(_bytes, tensors))
-
-
-def _zero(call: _Call) -> int:
-    return 0
-
-
-def _copy_of_everything(call: _Call) -> int:
-    return _all_bytes(call.inputs) + _all_bytes(call.outputs)
-
-
-def _copy_of_output(call: _Call) -> int:
-    return _all_bytes(call.outputs)
-
-
-def _broadcast_blocks(call: _Call) -> int:
-    return min(call.threads * _BROADCAST_BLOCK, 2 * _all_bytes(call.outputs))
+def _broadcast_blocks(call: Call) -> int:
+    return min(call.threads * _BROADCAST_BLOCK, 2 * all_bytes(call.outputs))
 
 
 # Products.
 
 
-def _matmul(call: _Call) -> int:
+def _matmul(call: Call) -> int:
     return _product(call, *(bool(call.attrs.get(f"transpose_{side}", False)) for side in "ab"))
 
 
-def _batch_matmul(call: _Call) -> int:
+def _batch_matmul(call: Call) -> int:
     return _product(call, *(bool(call.attrs.get(f"adj_{side}", False)) for side in "xy"))
 
 
-def _product(call: _Call, transpose_left: bool, transpose_right: bool) -> int:
+def _product(call: Call, transpose_left: bool, transpose_right: bool) -> int:
     """Follow LaunchBatchMatMul's choice of kernel."""
     left, _, out = call.inputs[0], call.inputs[1], call.outputs[0]
-    size, batch = _itemsize(out.dtype), prod(out.shape[:-2])
+    size, batch = itemsize(out.dtype), prod(out.shape[:-2])
     rows, cols = out.shape[-2:]
     inner = left.shape[-2] if transpose_left else left.shape[-1]
     work = rows * inner * cols
     # Half precision is multiplied in float32.
-    widened = 2 * _copy_of_everything(call) if size == 2 else 0
+    widened = 2 * copy_of_everything(call) if size == 2 else 0
     size = max(size, 4)
     if min(rows, inner, cols) > 1 and (batch == 1 or work > _SMALL_PRODUCT):
         return widened + _contraction(rows, inner, cols, size, call.threads)
@@ -149,7 +112,7 @@ def _product(call: _Call, transpose_left: bool, transpose_right: bool) -> int:
         small = call.threads * inner * (rows + cols) * size
         return widened + (vectors if min(rows, inner, cols) <= 1 else small)
     # A single product without transposes is evaluated into temporary blocks, then copied.
-    temporary = 0 if transpose_left or transpose_right else _bytes(out)
+    temporary = 0 if transpose_left or transpose_right else tensor_bytes(out)
     return widened + vectors + temporary
 
 
@@ -223,28 +186,28 @@ def _sharded_by_inner(rows: int, inner: int, cols: int, size: int, threads: int)
     return min(workers * rows * cols * size, _L3) + workers * depth * (rows + cols) * size
 
 
-def _conv2d(call: _Call) -> int:
+def _conv2d(call: Call) -> int:
     """A product of image patches with the filter; the patches are packed, never stored whole."""
     kernel, out = call.inputs[1], call.outputs[0]
     channels = kernel.shape[-1]
     patches, inner = prod(out.shape) // max(1, channels), prod(kernel.shape[:-1])
-    return _contraction(patches, inner, channels, _itemsize(out.dtype), call.threads)
+    return _contraction(patches, inner, channels, itemsize(out.dtype), call.threads)
 
 
 # Both gradients lay out the patches of so many images, and no more than there are.
 _PATCHES = 30 << 20
 
 
-def _conv2d_grad(image_at: int, filter_at: int) -> _Bound:
+def _conv2d_grad(image_at: int, filter_at: int) -> Bound:
     """Store the patches of as many images as fit a cache (of one at least), and multiply them."""
 
-    def bound(call: _Call) -> int:
+    def bound(call: Call) -> int:
         tensors = {k: tensor.shape for k, tensor in enumerate(call.inputs)}
         tensors[image_at if image_at < 0 else filter_at] = call.outputs[0].shape
         (images, *_), kernel, made = tensors[image_at], tensors[filter_at], call.inputs[2].shape
         patch, channels = prod(kernel[:-1]), kernel[-1]
         pixels = prod(made[1:]) // max(1, channels)
-        size = _itemsize(call.outputs[0].dtype)
+        size = itemsize(call.outputs[0].dtype)
         each = (pixels * (patch + channels) + patch * channels) * size
         together = min(images, ceil(_PATCHES / max(1, each)))
         product = (patch, together * pixels, channels)  # for the filter; for images:
@@ -256,29 +219,29 @@ def _conv2d_grad(image_at: int, filter_at: int) -> _Bound:
     return bound
 
 
-def _conv3d_grad(filter_at: int) -> _Bound:
+def _conv3d_grad(filter_at: int) -> Bound:
     """Pack the patches of all images, where it is not done in slices."""
 
-    def bound(call: _Call) -> int:
+    def bound(call: Call) -> int:
         kernel = (call.outputs[0] if filter_at < 0 else call.inputs[filter_at]).shape
-        patches = _bytes(call.inputs[2]) // max(1, kernel[-1]) * prod(kernel[:-1])
-        return patches + _copy_of_everything(call)
+        patches = tensor_bytes(call.inputs[2]) // max(1, kernel[-1]) * prod(kernel[:-1])
+        return patches + copy_of_everything(call)
 
     return bound
 
 
-def _einsum(call: _Call) -> int:
+def _einsum(call: Call) -> int:
     """Transposed operands and a transposed result beside the product's own packing."""
     depth = 2 * _BLOCK_DEPTH
-    packed = sum(_bytes(t) // max(1, prod(t.shape)) * depth * max(t.shape, default=1)
+    packed = sum(tensor_bytes(t) // max(1, prod(t.shape)) * depth * max(t.shape, default=1)
                  for t in call.inputs)  # fmt: skip
-    return _copy_of_everything(call) + min(packed, _all_bytes(call.inputs))
+    return copy_of_everything(call) + min(packed, all_bytes(call.inputs))
 
 
 # Linear algebra. Matrices of a batch are done side by side, at most one for each thread.
 
 
-def _side_by_side(call: _Call) -> int:
+def _side_by_side(call: Call) -> int:
     return min(call.threads, prod(call.inputs[0].shape[:-2]))
 
 
@@ -287,10 +250,10 @@ def _solve_depth(size: int, cache: int = _L1) -> int:
     return max(8, (cache - 2**9) // (40 * size))
 
 
-def _triangular_solve(call: _Call) -> int:
+def _triangular_solve(call: Call) -> int:
     out = call.outputs[0]
     n, columns = out.shape[-2:]
-    size = _itemsize(out.dtype)
+    size = itemsize(out.dtype)
     panels = min(n, _solve_depth(size)) * (n + columns) * size
     # A matrix that surely is not cut in depth is cut in columns instead.
     if n < _solve_depth(size, _LEAST_L1) * 3 // 4:
@@ -298,101 +261,85 @@ def _triangular_solve(call: _Call) -> int:
     return min(call.threads, prod(out.shape[:-2])) * panels
 
 
-def _cholesky(call: _Call) -> int:
+def _cholesky(call: Call) -> int:
     """Eigen factorizes a copy of the matrix in column-major order, in blocks of at most 128."""
-    n, size = call.inputs[0].shape[-1], _itemsize(call.inputs[0].dtype)
+    n, size = call.inputs[0].shape[-1], itemsize(call.inputs[0].dtype)
     return _side_by_side(call) * (n + 2 * min(n, max(128, _solve_depth(size)))) * n * size
 
 
-def _square_matrices(copies: float) -> _Bound:
+def _square_matrices(copies: float) -> Bound:
     """As many copies of a matrix, and some vectors."""
 
-    def bound(call: _Call) -> int:
-        n, size = call.inputs[0].shape[-1], _itemsize(call.inputs[0].dtype)
+    def bound(call: Call) -> int:
+        n, size = call.inputs[0].shape[-1], itemsize(call.inputs[0].dtype)
         return _side_by_side(call) * ceil((copies * n + 32) * n * size)
 
     return bound
 
 
-def _matrix_solve(call: _Call) -> int:
+def _matrix_solve(call: Call) -> int:
     """The factors and their copies, then a copy of the right-hand side."""
     n, columns = call.outputs[0].shape[-2:]
-    size = _itemsize(call.outputs[0].dtype)
+    size = itemsize(call.outputs[0].dtype)
     panels = min(n, _solve_depth(size)) * (n + columns)
     return _side_by_side(call) * (n * (2 * n + max(n, columns) + 32) + panels) * size
 
 
-def _qr(call: _Call) -> int:
+def _qr(call: Call) -> int:
     m, n = call.inputs[0].shape[-2:]
     copies = 2.5 if call.attrs.get("full_matrices", False) else 4
-    return (
-        _side_by_side(call) * ceil(copies * (m + 32) * (n + 32)) * _itemsize(call.inputs[0].dtype)
-    )
+    return _side_by_side(call) * ceil(copies * (m + 32) * (n + 32)) * itemsize(call.inputs[0].dtype)
 
 
-def _svd(call: _Call) -> int:
+def _svd(call: Call) -> int:
     """Divide and conquer: copies of the matrix and of the smaller square; fitted."""
     short, long = sorted(call.inputs[0].shape[-2:])
     vectors = call.attrs.get("compute_uv", True)
     full = vectors and call.attrs.get("full_matrices", False)
     elements = (4 if vectors else 3) * short * long + (11 if vectors else 6) * short * short
     elements += long * long if full else 0
-    return _side_by_side(call) * (elements + 64 * long) * _itemsize(call.inputs[0].dtype)
+    return _side_by_side(call) * (elements + 64 * long) * itemsize(call.inputs[0].dtype)
 
 
 # The rest.
 
 
-def _reduction(call: _Call) -> int:
-    """Up to three runs of kept and reduced axes are reduced directly; more are transposed first."""
-    data, axes = call.inputs[0], call.inputs[1].value
-    if axes is None:
-        return _bytes(data)
-    reduced = {int(axis) % len(data.shape) for axis in np.ravel(axes).astype(np.int64)}
-    # An axis of size 1 belongs to the run before it.
-    kinds = [axis in reduced for axis, extent in enumerate(data.shape) if extent != 1]
-    runs = sum(1 for i, kind in enumerate(kinds) if i == 0 or kind != kinds[i - 1])
-    return _bytes(data) if runs > 3 else 0
-
-
-def _softmax(call: _Call) -> int:
+def _softmax(call: Call) -> int:
     """The maximum or the sum of each row."""
     out = call.outputs[0]
-    return _bytes(out) // max(1, out.shape[-1]) + _broadcast_blocks(call)
+    return tensor_bytes(out) // max(1, out.shape[-1]) + _broadcast_blocks(call)
 
 
-def _top_k(call: _Call) -> int:
+def _top_k(call: Call) -> int:
     """A heap of indices for each row under way."""
     values = call.outputs[0]
     rows = min(call.threads, prod(values.shape[:-1]))
     return rows * 8 * (values.shape[-1] + 1)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-_POINTWISE = _names("""
+_POINTWISE = words("""
     Abs Acos Acosh Asin Asinh Atan Atanh BesselI0e BesselI1e Ceil Cos Cosh Digamma Elu Erf Erfc
     Erfinv Exp Expm1 Floor Inv LeakyRelu Lgamma Log Log1p LogicalNot Ndtri Neg Reciprocal Relu Relu6
     Rint Round Rsqrt Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Square Tan Tanh
 """)
 
 # Of two operands of one shape, never broadcast.
-_PAIRWISE = _names("""
+_PAIRWISE = words("""
     EluGrad InvGrad ReciprocalGrad ReluGrad RsqrtGrad SigmoidGrad SoftplusGrad SoftsignGrad SqrtGrad
     TanhGrad
 """)
 
-_BINARY = _names("""
+_BINARY = words("""
     Add AddV2 Atan2 Div DivNoNan FloorDiv FloorMod Igamma LogicalAnd LogicalOr Maximum Minimum Mod
     Mul MulNoNan NextAfter Pow RealDiv SquaredDifference Sub TruncateDiv TruncateMod Xdivy Xlogy
     Zeta
 """)
 
-_COMPARISONS = _names("Equal Greater GreaterEqual Less LessEqual NotEqual")
+_COMPARISONS = words("Equal Greater GreaterEqual Less LessEqual NotEqual")
 
-_NO_SCRATCH = _names("""
+ELEMENTWISE = (*_POINTWISE, *_PAIRWISE, *_BINARY, *_COMPARISONS)
+
+NO_SCRATCH = words("""
     AddN Angle ArgMax ArgMin AvgPool AvgPoolGrad Bitcast Cast CheckNumerics ComplexAbs ConcatV2
     Conj Const CropAndResize DeepCopy DepthwiseConv2dNative DepthwiseConv2dNativeBackpropInput Diag
     DiagPart Empty EnsureShape ExpandDims ExtractImagePatches Fill FusedBatchNormV2 GatherNd
@@ -406,11 +353,11 @@ _NO_SCRATCH = _names("""
     UnsortedSegmentSum UpperBound ZerosLike
 """)
 
-_SCRATCH: dict[str, _Bound] = {
-    **dict.fromkeys(_NO_SCRATCH + _PAIRWISE + _POINTWISE, _zero),
+_SCRATCH: dict[str, Bound] = {
+    **dict.fromkeys(NO_SCRATCH + _PAIRWISE + _POINTWISE, nothing),
     **dict.fromkeys(_BINARY + _COMPARISONS, _broadcast_blocks),
-    "All": _reduction,
-    "Any": _reduction,
+    "All": transposed_reduction,
+    "Any": transposed_reduction,
     "BatchMatMul": _batch_matmul,
     "BatchMatMulV2": _batch_matmul,
     "Betainc": _broadcast_blocks,
@@ -427,9 +374,9 @@ _SCRATCH: dict[str, _Bound] = {
     "Conv3DBackpropFilterV2": _conv3d_grad(-1),
     "Conv3DBackpropInputV2": _conv3d_grad(1),
     "Cross": _broadcast_blocks,
-    "CumulativeLogsumexp": _copy_of_output,
-    "Cumprod": _copy_of_output,
-    "Cumsum": _copy_of_output,
+    "CumulativeLogsumexp": copy_of_output,
+    "Cumprod": copy_of_output,
+    "Cumsum": copy_of_output,
     "Eig": _square_matrices(8),
     "Einsum": _einsum,
     "Igammac": _broadcast_blocks,
@@ -442,17 +389,17 @@ _SCRATCH: dict[str, _Bound] = {
     "MatrixSolve": _matrix_solve,
     "MatrixSquareRoot": _square_matrices(8),
     "MatrixTriangularSolve": _triangular_solve,
-    "Max": _reduction,
-    "Mean": _reduction,
-    "Min": _reduction,
+    "Max": transposed_reduction,
+    "Mean": transposed_reduction,
+    "Min": transposed_reduction,
     "Polygamma": _broadcast_blocks,
-    "Prod": _reduction,
+    "Prod": transposed_reduction,
     "Qr": _qr,
     "SelectV2": _broadcast_blocks,
     "SelfAdjointEigV2": _square_matrices(1.2),
     "Softmax": _softmax,
-    "SoftmaxCrossEntropyWithLogits": _copy_of_output,
-    "Sum": _reduction,
+    "SoftmaxCrossEntropyWithLogits": copy_of_output,
+    "Sum": transposed_reduction,
     "Svd": _svd,
     "Tile": _broadcast_blocks,
     "TopKV2": _top_k,
@@ -462,7 +409,7 @@ _SCRATCH: dict[str, _Bound] = {
 # The output is the buffer of input 0, always (IdentityN: output i that of input i; ReadVariableOp:
 # the variable's). Snapshot and DeepCopy copy.
 ALIASES: frozenset[str] = frozenset(
-    _names("""
+    words("""
     Bitcast CheckNumerics EnsureShape ExpandDims Identity IdentityN PreventGradient ReadVariableOp
     Reshape Squeeze StopGradient
     """)
@@ -473,7 +420,7 @@ ALIASES: frozenset[str] = frozenset(
 # A projection must count both the new buffer and the input's longer life. (SplitV, Split: the value
 # is input 0 or 1.)
 MAY_ALIAS: frozenset[str] = frozenset(
-    _names("""
+    words("""
     All Any BroadcastTo Cast ConcatV2 Max Mean Min Pack Pad PadV2 Prod ReverseV2 Slice Split SplitV
     StridedSlice Sum Tile Transpose Unpack
     """)

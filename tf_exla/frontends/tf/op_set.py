@@ -9,12 +9,14 @@ from typing import cast
 from weakref import WeakKeyDictionary
 
 from tf_exla.axis_rule import AxisRule, AxisRuleError, bind
+from tf_exla.device import device, rounds_factors
 from tf_exla.frontends.tf import compiled_ops, flops, list_ops
+from tf_exla.frontends.tf.gpu_kernel_memory import gpu_scratch_bytes
+from tf_exla.frontends.tf.kernel_call import TensorLike
 from tf_exla.frontends.tf.kernel_memory import (
     ALIASES,
     FORWARDS,
     MAY_ALIAS,
-    TensorLike,
     scratch_bytes,
 )
 from tf_exla.frontends.tf.make import make
@@ -66,6 +68,8 @@ class TensorFlowOps:
             return 0
         inputs = cast(Sequence[TensorLike], node.inputs)  # their shapes are static
         outputs = cast(Sequence[TensorLike], node.outputs)
+        if device() == "GPU":
+            return gpu_scratch_bytes(node.op, inputs, outputs, node.attrs)
         return scratch_bytes(node.op, inputs, outputs, node.attrs, self.threads)
 
     def aliases(self, node: Node) -> bool:
@@ -98,6 +102,10 @@ class TensorFlowOps:
         if node.op in flops.SERIAL:
             return "serial"
         return "product" if node.op in flops.PRODUCTS else "pointwise"
+
+    def rounds_factors(self, dtype: str) -> bool:
+        """Return whether products round their factors to fewer digits than sums."""
+        return rounds_factors(dtype)
 
     def repeats(self, node: Node) -> bool:
         """Return whether the kernel makes the same numbers of the same operands each time."""

@@ -17,10 +17,12 @@ from tensorflow.python.eager.polymorphic_function import eager_function_run, pol
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util, resource_variable_ops
 
+from tf_exla.device import device
 from tf_exla.frontends.tf import signature
 from tf_exla.frontends.tf.program import OPS, Program, Settings
-from tf_exla.frontends.tf.request import Limit, Request, device
+from tf_exla.frontends.tf.request import Limit, Request
 from tf_exla.frontends.tf.saving import Saveable
+from tf_exla.graph import walk
 from tf_exla.report import MemoryReport, make_report
 
 # Specialisations that one function keeps, the least recently used dropped first.
@@ -190,7 +192,19 @@ class OptimizedFunction(Saveable):
             notes.append(
                 "jit_compile=True of the tf.function now holds for the bodies of loops only"
             )
+        if OPS.rounds_factors("float32") and any(
+            OPS.work(node) == "product" and node.outputs[0].dtype == "float32"
+            for node in walk(program.graph)
+        ):
+            notes.append(_TF32)
         return make_report(program.plan, OPS, function=self.__name__, device=device(), notes=notes)
+
+
+_TF32 = (
+    "products of float32 are rounded to TF32 where cuBLAS has such a kernel for their shapes: those"
+    " of a chunk may be where the whole one is not, and the other way round; "
+    "tf.config.experimental.enable_tensor_float_32_execution(False) keeps all digits"
+)
 
 
 class OptimizedConcreteFunction:

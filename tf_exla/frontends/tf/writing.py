@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from tf_exla.device import device
 from tf_exla.frontends.tf.chunk_start import Start, on_host
 from tf_exla.frontends.tf.emit import emit_const
 from tf_exla.frontends.tf.emitter import Emitter
@@ -49,7 +50,7 @@ def write_part(
 ) -> tf.Tensor:
     """Write `value`, the part of a result for the chunk at `start`; return all of the result."""
     rows = _rows(whole, part, slot, start)
-    if rows is None or tf.config.list_physical_devices("GPU"):
+    if rows is None or device() == "GPU":
         return _write_slice(emitter, start, accumulator, value, part, slot)
     number = len(rows.offsets)
     target = _reshaped(emitter, accumulator, (rows.count, rows.size))

@@ -238,11 +238,13 @@ def sum_axes(node: Node) -> tuple[frozenset[int], bool] | None:
 LONGEST_ROW = 1 << 16
 
 
-def adds_as_product(operand: Tensor, axes: frozenset[int]) -> bool:
+def adds_as_product(site: Site, operand: Tensor, axes: frozenset[int]) -> bool:
     """Return whether a sum may become a product with ones, as far as rounding goes.
 
     Kernels add rows up in a tree, products one after the other: in float32 that is felt from some
     100,000 numbers of one sign. Columns are added one after the other in any case.
     """
     last = len(operand.dims) - 1
+    if site.ops.rounds_factors(operand.dtype):
+        return False
     return operand.dtype == "float64" or last not in axes or operand.dims[last] <= LONGEST_ROW

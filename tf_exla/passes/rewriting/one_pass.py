@@ -56,6 +56,9 @@ def one_product(site: Site, node: Node) -> Proposals:
     """[a b, a c, sum(a, 1)] = a [b, c, 1], for all that read a large matrix"""
     for reading in list(_readings(site, node)):
         matrix = reading.matrix
+        if site.ops.rounds_factors(matrix.tensor.dtype):
+            yield Refused("with more columns a product may round its factors (TF32)")
+            continue
         if _read_later(site, matrix, node):
             continue
         others = {
@@ -100,7 +103,7 @@ def _readings(site: Site, node: Node) -> Iterator[_Reading]:
     if node.op == "Sum":
         found = sum_axes(node)
         operand = node.inputs[0]
-        if found is None or len(operand.dims) < 2 or not adds_as_product(operand, found[0]):
+        if found is None or len(operand.dims) < 2 or not adds_as_product(site, operand, found[0]):
             return
         for axis, flipped in ((-1, False), (-2, True)):
             if found[0] == {len(operand.dims) + axis}:

@@ -33,6 +33,9 @@ def rank_one_terms(site: Site, node: Node) -> Proposals:
     out = node.output
     if not is_float(out) or len(out.dims) < 2 or is_inner(site, node):
         return
+    if site.ops.rounds_factors(out.dtype):
+        yield Refused(f"products of {out.dtype} round what is added here (TF32)")
+        return
     if min(out.dims[-2:]) < 2:
         return
     tried: list[list[Term]] = []

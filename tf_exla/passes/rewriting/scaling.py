@@ -65,7 +65,7 @@ def _absorbs(site: Site, reader: Node, tensor: Tensor) -> bool:
             and bool(found[0])
             and found[0] <= {count - 1, count - 2}
             and SMALL * out.size <= tensor.size
-            and adds_as_product(tensor, found[0])
+            and adds_as_product(site, tensor, found[0])
         )
     if reader.op in PRODUCTS:
         if as_product(site, out) is None or SMALL * out.size > tensor.size:

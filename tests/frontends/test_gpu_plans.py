@@ -1,0 +1,75 @@
+"""Plans for a GPU, made without one: nothing here runs what it plans."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+import tf_exla
+from tf_exla.frontends.tf import op_set, request
+from tf_exla.frontends.tf.gpu_kernel_memory import gpu_scratch_bytes
+from tf_exla.graph import Tensor
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (request, op_set):
+        monkeypatch.setattr(module, "device", lambda: "GPU")
+    monkeypatch.setattr(op_set, "rounds_factors", lambda dtype: dtype == "float32")
+
+
+def kernel_product(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    s = tf.reduce_sum(tf.square(x), -1)
+    K = tf.exp(-0.5 * (s[:, None] + s[None] - 2 * tf.matmul(x, x, transpose_b=True)))
+    return tf.matmul(K, v), tf.reduce_sum(K, 1)
+
+
+def arguments(dtype: tf.DType) -> list[tf.TensorSpec]:
+    return [tf.TensorSpec([30_000, 10], dtype), tf.TensorSpec([30_000, 1], dtype)]
+
+
+def families(dtype: tf.DType) -> set[str]:
+    report = tf_exla.explain(kernel_product, *arguments(dtype), limit="1GB")
+    return {one.rewrites for one in report.rewrites}
+
+
+def test_no_sum_becomes_a_product_that_rounds(gpu: None) -> None:
+    assert {"rank-one-terms", "one-pass"} <= families(tf.float64)
+    assert not {"rank-one-terms", "one-pass"} & families(tf.float32)
+
+
+def test_sums_become_products_on_a_cpu() -> None:
+    assert {"rank-one-terms", "one-pass"} <= families(tf.float32)
+
+
+def test_says_that_products_round(gpu: None) -> None:
+    optimized = tf_exla.optimize(tf.function(kernel_product), "1GB")
+    assert "TF32" in str(optimized.report(*arguments(tf.float32)))
+    assert "TF32" not in str(optimized.report(*arguments(tf.float64)))
+
+
+def test_iterations_run_one_after_the_other_in_large_chunks(gpu: None) -> None:
+    def solves(x: tf.Tensor) -> tf.Tensor:
+        L = tf.linalg.cholesky(tf.eye(50, dtype=tf.float64) + 0.01)
+        z = tf.linspace(tf.constant(0.0, tf.float64), 1.0, 50)
+        return tf.reduce_sum(tf.linalg.triangular_solve(L, tf.exp(z[:, None] * x[None])), 1)
+
+    report = tf_exla.explain(solves, tf.TensorSpec([4_000_000], tf.float64), limit="3GB")
+    assert report.loops
+    assert all(loop.parallel == 1 for loop in report.loops)
+    assert all(50 * 8 * loop.chunk > 100 << 20 for loop in report.loops)
+
+
+def test_kernels_of_a_gpu_count_with_what_they_allocate() -> None:
+    def scratch(op: str, shape: tuple[int, ...], *more: tuple[int, ...]) -> int:
+        made = [Tensor(one, "float64") for one in (more or (shape,))]
+        return gpu_scratch_bytes(op, [Tensor(shape, "float64")], made, {})
+
+    size = 2000 * 500 * 8
+    assert scratch("Exp", (2000, 500)) < 1000
+    assert scratch("Softmax", (2000, 500)) >= 2 * size
+    # Short rows and a large k are sorted: 28 bytes for each element, measured.
+    assert scratch("TopKV2", (1000, 20_000), (1000, 100), (1000, 100)) >= 560_000_255
+    assert scratch("TopKV2", (1000, 20_000), (1000, 10), (1000, 10)) < 1000
+    assert scratch("TopKV2", (100, 1000), (100, 2), (100, 2)) >= 2_800_383
+    assert scratch("SelfAdjointEigV2", (1000, 1000), (1000,), (1000, 1000)) >= 41_279_900

@@ -1,0 +1,28 @@
+"""The device that functions run on, as far as TensorFlow lets this process see it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal
+
+import tensorflow as tf
+
+Device = Literal["GPU", "CPU"]
+
+
+@cache
+def device() -> Device:
+    """Return the kind of device that TensorFlow places ops on where nothing else is said.
+
+    Ask only when it runs: TensorFlow lets nobody hide a GPU after that.
+    """
+    return "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
+
+
+def rounds_factors(dtype: str) -> bool:
+    """Return whether products round their factors to fewer digits than sums: float32 as TF32."""
+    return (
+        dtype == "float32"
+        and device() == "GPU"
+        and tf.config.experimental.tensor_float_32_execution_enabled()
+    )

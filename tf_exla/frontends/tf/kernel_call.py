@@ -1,0 +1,72 @@
+"""What the tables of kernels' memory are made of: one call of a kernel, and common bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class TensorLike(Protocol):
+    """What a bound needs of a tensor; `value` is its static value where known (axes, shapes)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def value(self) -> NDArray[np.generic] | None: ...
+
+
+class Call(NamedTuple):
+    """One call; `threads`: how many a CPU kernel may use."""
+
+    inputs: Sequence[TensorLike]
+    outputs: Sequence[TensorLike]
+    attrs: Mapping[str, object]
+    threads: int
+
+
+Bound = Callable[[Call], int]
+"""Bytes that a kernel allocates beside its outputs, at most."""
+
+
+def itemsize(dtype: str) -> int:
+    if dtype in ("resource", "variant", "string"):
+        return 0
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+
+def tensor_bytes(tensor: TensorLike) -> int:
+    return prod(tensor.shape) * itemsize(tensor.dtype)
+
+
+def all_bytes(tensors: Sequence[TensorLike]) -> int:
+    return sum(map(tensor_bytes, tensors))
+
+
+def nothing(call: Call) -> int:
+    return 0
+
+
+def copy_of_everything(call: Call) -> int:
+    return all_bytes(call.inputs) + all_bytes(call.outputs)
+
+
+def copy_of_output(call: Call) -> int:
+    return all_bytes(call.outputs)
+
+
+def transposed_reduction(call: Call) -> int:
+    """Up to three runs of kept and reduced axes are reduced directly; more are transposed first."""
+    data, axes = call.inputs[0], call.inputs[1].value
+    if axes is None:
+        return tensor_bytes(data)
+    reduced = {int(axis) % len(data.shape) for axis in np.ravel(axes).astype(np.int64)}
+    # An axis of size 1 belongs to the run before it.
+    kinds = [axis in reduced for axis, extent in enumerate(data.shape) if extent != 1]
+    runs = sum(1 for i, kind in enumerate(kinds) if i == 0 or kind != kinds[i - 1])
+    return tensor_bytes(data) if runs > 3 else 0
