@@ -169,15 +169,16 @@ def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
     """Return the bytes of all results of a cluster that XLA neither fuses nor overwrites.
 
     A pointwise result that one pointwise node reads is fused into it, a simple one that several
-    read into each. A pointwise node overwrites an operand that nobody else reads. Aliases are seen
-    through, but each result has a buffer. What Eigen takes for a broadcast, XLA's loops do not;
-    products are Eigen's there, too.
+    read into each. Where XLA fuses in place, a pointwise node overwrites an operand that nobody
+    else reads. Aliases are seen through, but each result has a buffer. What Eigen takes for a
+    broadcast, XLA's loops do not; products are Eigen's there, too.
     """
     root = roots(ops, graph)
     readers = readers_through(ops, graph)
     outputs = frozenset(root.get(tensor, tensor) for tensor in graph.outputs)
     pointwise = {node: is_one_loop(ops, node) for node in graph.nodes}
     hidden = in_registers(ops, graph)
+    in_place = ops.fuses_in_place()
     own: set[Tensor] = set()  # buffers that one node reads, at most: it may overwrite them
     made = {tensor for node in graph.nodes if node.op != "Const" for tensor in node.outputs}
     total = sum(tensor.nbytes for tensor in graph.outputs)
@@ -197,7 +198,7 @@ def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
                 # What the fused nodes may overwrite passes to the last of them.
                 own.update([tensor] if once and _overwrites(own, operands, tensor) else [])
                 continue
-            reused = pointwise[node] and _overwrites(own, operands, tensor)
+            reused = in_place and pointwise[node] and _overwrites(own, operands, tensor)
             total += 0 if reused else tensor.nbytes
             if once:
                 own.add(tensor)

@@ -69,6 +69,9 @@ class OpSet(Protocol):
     def compiles(self, node: Node) -> Compiles:
         """Return how well XLA compiles the node on this device."""
 
+    def fuses_in_place(self) -> bool:
+        """Return whether XLA's fused loops overwrite an operand that nobody else reads."""
+
     def resizable(self, node: Node) -> bool:
         """Return whether `resized` can make the node for other shapes."""
 

@@ -73,3 +73,16 @@ def test_kernels_of_a_gpu_count_with_what_they_allocate() -> None:
     assert scratch("TopKV2", (1000, 20_000), (1000, 10), (1000, 10)) < 1000
     assert scratch("TopKV2", (100, 1000), (100, 2), (100, 2)) >= 2_800_383
     assert scratch("SelfAdjointEigV2", (1000, 1000), (1000,), (1000, 1000)) >= 41_279_900
+
+
+def test_xla_keeps_a_product_beside_what_is_made_of_it(gpu: None) -> None:
+    """As measured: of `exp(-(a b)²) c` two tensors of the size of a b are alive on a GPU."""
+
+    def function(a: tf.Tensor, b: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(tf.exp(-tf.square(tf.matmul(a, b, transpose_b=True))), c)
+
+    sizes = (997, 3), (100_000, 3), (100_000, 3)
+    given = [tf.TensorSpec(size, tf.float64) for size in sizes]
+    report = tf_exla.optimize(function, "100MB", jit_compile=True).report(*given)
+    (loop,) = report.loops
+    assert report.working_set >= 2 * 997 * 8 * loop.chunk

@@ -77,6 +77,9 @@ class ContractingOps:
     def compiles(self, node: Node) -> Compiles:
         return self.ops.compiles(node)
 
+    def fuses_in_place(self) -> bool:
+        return self.ops.fuses_in_place()
+
     def resizable(self, node: Node) -> bool:
         return contraction_of(node) is not None or self.ops.resizable(node)
 

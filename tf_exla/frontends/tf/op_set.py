@@ -55,6 +55,13 @@ class TensorFlowOps:
             raise ValueError(f"{node} cannot be made for a chunk: {rule.reason}")
         return resize(node, inputs, shapes, rule.shape_operands)
 
+    def fuses_in_place(self) -> bool:
+        """Return whether XLA's fused loops overwrite an operand that nobody else reads.
+
+        On a GPU what follows a product had a buffer of its own beside it (measured).
+        """
+        return device() == "CPU"
+
     def resizable(self, node: Node) -> bool:
         """Return whether `resized` can make the node for other shapes."""
         return isinstance(self.rule(node), AxisRule)
