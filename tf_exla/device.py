@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import Literal
 
 import tensorflow as tf
 
 Device = Literal["GPU", "CPU"]
+GPU_ALLOCATOR = "TF_GPU_ALLOCATOR"
 
 
 @cache
@@ -26,3 +28,8 @@ def rounds_factors(dtype: str) -> bool:
         and device() == "GPU"
         and tf.config.experimental.tensor_float_32_execution_enabled()
     )
+
+
+def counts_exactly() -> bool:
+    """Return whether TensorFlow's allocator on a GPU takes no more than it is asked for."""
+    return os.environ.get(GPU_ALLOCATOR) == "cuda_malloc_async"

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_exla.device import device
+from tf_exla.device import GPU_ALLOCATOR, counts_exactly, device
 
 _AUTO_SHARE = 0.9
-_FIRST_GPU, _GPU_ALLOCATOR = "GPU:0", "TF_GPU_ALLOCATOR"
+_FIRST_GPU = "GPU:0"
 _SAMPLE_SECONDS = 0.001
 # <malloc.h>: the numbers of glibc's malloc parameters.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -110,8 +110,8 @@ def _on_gpu(call: Callable[[], Any]) -> tuple[int, str]:
     tf.test.experimental.sync_devices()
     peak = tf.config.experimental.get_memory_info(_FIRST_GPU)["peak"]
     del result
-    exact = os.environ.get(_GPU_ALLOCATOR) == "cuda_malloc_async"
-    caveat = "" if exact else f", whole blocks of it (set {_GPU_ALLOCATOR}=cuda_malloc_async)"
+    exact = counts_exactly()
+    caveat = "" if exact else f", whole blocks of it (set {GPU_ALLOCATOR}=cuda_malloc_async)"
     return max(0, peak - before), f"peak of the GPU allocator{caveat}"
 
 

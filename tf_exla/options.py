@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from tf_exla.allocator import EXACT, Allocator
 from tf_exla.machine import cache_bytes
 
 
@@ -20,6 +21,7 @@ class Options:
     `tensor_split_size`: no chunk of a split tensor is larger.
     `chunk_bytes`, `body_bytes`: the sizes of a chunk's largest tensor, and of all that one
     iteration holds, that are fastest: on a CPU they should stay in cache, on a GPU fill the device.
+    `allocator`: what is taken of the device for what a call asks for.
     `cores`: cores that run ops; iterations of a loop run side by side where an op uses one core.
     """
 
@@ -30,6 +32,7 @@ class Options:
     chunk_bytes: int = field(default_factory=lambda: cache_bytes() // 2)
     body_bytes: int = field(default_factory=lambda: cache_bytes() * 3 // 4)
     cores: int = os.cpu_count() or 1
+    allocator: Allocator = EXACT
 
     def uses(self, family: str) -> bool:
         """Return whether a family outside of the rewrites proper is on; on unless switched off."""

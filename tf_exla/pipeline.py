@@ -67,27 +67,37 @@ def optimize_graph(
         mirrored = merged.applications
         cleaned = _checked("mirror", clean(merged.graph, ops), graph)
     rules = chosen(options.rewrites)
+    taken, room = options.allocator.taken, options.allocator.room
     held = resident_bytes(cleaned) if resident is None else resident
-    if projector.working_set(cleaned) > limit - held:
+    if projector.working_set(cleaned) > room(limit - held):
         lighter = lighten(cleaned, ops, _least(projector, cleaned))
         cleaned = _checked("lighten", lighter, graph)
-    rewritten = rewrite_graph(cleaned, ops, rules, limit - held)
+    rewritten = rewrite_graph(cleaned, ops, rules, room(limit - held))
     _checked("rewrite", rewritten.graph, graph)
     held = resident_bytes(rewritten.graph) if resident is None else resident
-    forms = _forms(projector, cleaned, rewritten, rules, limit - held)
-    within = _within(projector, forms, limit - held, options)
+    budget = room(limit - held)
+    forms = _forms(projector, cleaned, rewritten, rules, budget)
+    within = _within(projector, forms, budget, options)
     split_graph = _checked("split", within.graph, graph)
-    finished = finish(projector, split_graph, limit - held, options)
+    finished = finish(projector, split_graph, budget, options)
     final = _checked("finish", finished, graph)
-    working_set = projector.working_set(final)
+    working_set = taken(projector.working_set(final))
     if held + working_set > limit:
-        raise _limit_error(projector, rewritten.graph, within.splitting, function, limit, held)
+        smallest = within.splitting
+        raise MemoryLimitError(
+            function,
+            limit=limit,
+            resident=held,
+            projected_peak=held + taken(projector.working_set(rewritten.graph)),
+            smallest_limit=held + taken(projector.working_set(smallest.graph)),
+            blocker=_blocker(projector, smallest.graph, smallest.refusals),
+        )
     return Plan(
         graph=final,
         limit=limit,
         resident=held,
         working_set=working_set,
-        working_set_before=projector.working_set(graph),
+        working_set_before=taken(projector.working_set(graph)),
         original=graph,
         projection=projector.project(final),
         projection_before=projector.project(graph),
@@ -201,25 +211,6 @@ def _forms(
         if form[0] not in seen:
             seen.add(form[0])
             yield form
-
-
-def _limit_error(
-    projector: Projector,
-    graph: Graph,
-    smallest: Splitting,
-    function: str,
-    limit: int,
-    resident: int,
-) -> MemoryLimitError:
-    """Describe the smallest plan: the one that no limit can improve."""
-    return MemoryLimitError(
-        function,
-        limit=limit,
-        resident=resident,
-        projected_peak=resident + projector.working_set(graph),
-        smallest_limit=resident + projector.working_set(smallest.graph),
-        blocker=_blocker(projector, smallest.graph, smallest.refusals),
-    )
 
 
 def _blocker(projector: Projector, graph: Graph, refusals: tuple[Refusal, ...]) -> Blocker | None:

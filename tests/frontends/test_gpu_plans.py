@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tf_exla
+from tf_exla.allocator import BLOCKS, EXACT, Allocator
 from tf_exla.frontends.tf import op_set, request
 from tf_exla.frontends.tf.gpu_kernel_memory import gpu_scratch_bytes
 from tf_exla.graph import Tensor
@@ -86,3 +87,28 @@ def test_xla_keeps_a_product_beside_what_is_made_of_it(gpu: None) -> None:
     report = tf_exla.optimize(function, "100MB", jit_compile=True).report(*given)
     (loop,) = report.loops
     assert report.working_set >= 2 * 997 * 8 * loop.chunk
+
+
+@pytest.mark.parametrize("allocator", [BLOCKS, EXACT])
+def test_room_is_what_may_be_asked_for(allocator: Allocator) -> None:
+    for budget in (0, 1, 2, 3, 7, 1000, 10**6 + 1, 503_316_480, 503_316_481, 10**9, 10**11):
+        room = allocator.room(budget)
+        assert allocator.taken(room) <= budget < allocator.taken(room + 1)
+
+
+def test_room_for_whole_blocks_counts(gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = arguments(tf.float64)
+    blocks = tf_exla.optimize(kernel_product, "1GB").report(*given)
+    monkeypatch.setenv("TF_GPU_ALLOCATOR", "cuda_malloc_async")
+    exact = tf_exla.optimize(kernel_product, "1GB").report(*given)
+    assert blocks.projected_peak <= 10**9
+    assert exact.projected_peak <= 10**9
+    (loop, *_), (other, *_) = blocks.loops, exact.loops
+    assert loop.chunk <= other.chunk
+    assert blocks.working_set >= 8 * loop.chunk**2 + 100 * 2**20
+
+    monkeypatch.delenv("TF_GPU_ALLOCATOR")
+    with pytest.raises(tf_exla.MemoryLimitError) as caught:
+        tf_exla.explain(kernel_product, *given, limit=1)
+    smallest = caught.value.smallest_limit
+    assert tf_exla.explain(kernel_product, *given, limit=smallest).projected_peak <= smallest

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from tf_exla.allocator import BLOCKS, EXACT
 from tf_exla.byte_size import parse_bytes
-from tf_exla.device import device
+from tf_exla.device import counts_exactly, device
 from tf_exla.measure import auto_limit
 from tf_exla.options import Options
 from tf_exla.passes.rewriting.families import switches
@@ -75,6 +76,7 @@ class Request:
                 jit_compile=bool(made.jit_compile),  # what pays was measured on a CPU only
                 chunk_bytes=_GPU_CHUNK_BYTES,
                 body_bytes=4 * _GPU_CHUNK_BYTES,
+                allocator=EXACT if counts_exactly() else BLOCKS,
                 cores=1,  # its kernels wait for each other, and use all of it
             )
         return made
