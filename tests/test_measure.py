@@ -125,3 +125,11 @@ def test_automatic_limit_is_a_share_of_what_is_free(monkeypatch: pytest.MonkeyPa
     assert 10 * MB < measure.available_memory() < 10**14
     monkeypatch.setattr(measure, "available_memory", lambda: 1000)
     assert measure.auto_limit() == 900
+
+
+def test_says_what_to_do_where_nobody_tells_the_size_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(RuntimeError, match="give a limit"):
+        measure._gpu_bytes()

@@ -72,6 +72,10 @@ class Tensor:
         assert self.shape is not None
         return self.shape  # type: ignore[return-value]
 
+    def twin(self) -> Tensor:
+        """Return another tensor of the same shape, type, name and static value."""
+        return Tensor(self.shape, self.dtype, self.name, self.value, self.held)
+
     def __str__(self) -> str:
         if self.shape is None:
             sizes = "?"

@@ -344,7 +344,13 @@ def _gpu_bytes() -> int:
     seen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     query.append(f"--id={seen}")
-    return int(subprocess.run(query, check=True, capture_output=True, text=True).stdout) * 2**20
+    try:
+        said = subprocess.run(query, check=True, capture_output=True, text=True).stdout
+        return int(said) * 2**20
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        raise RuntimeError(
+            f"nvidia-smi does not tell how much memory the GPU has ({error}): give a limit in bytes"
+        ) from error
 
 
 def _system_available() -> int:

@@ -37,5 +37,5 @@ def resized_graph(
 def _fresh(node: Node) -> Node:
     """Copy a Const, so that each graph defines its own tensors."""
     old = node.output
-    new = Tensor(old.shape, old.dtype, old.name, old.value)
+    new = old.twin()
     return dataclasses.replace(node, outputs=(new,))

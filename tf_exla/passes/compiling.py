@@ -176,7 +176,7 @@ def _cluster(body: Graph, run: list[Node]) -> Node | None:
 
     def stand_in(tensor: Tensor) -> Tensor:
         if tensor not in mirror:
-            mirror[tensor] = Tensor(tensor.shape, tensor.dtype, tensor.name, tensor.value)
+            mirror[tensor] = tensor.twin()
             if tensor in constants:
                 nodes.append(dataclasses.replace(constants[tensor], outputs=(mirror[tensor],)))
             else:
@@ -188,7 +188,7 @@ def _cluster(body: Graph, run: list[Node]) -> Node | None:
         if node.op == "Const":
             continue
         operands = tuple(stand_in(tensor) for tensor in node.inputs)
-        made = tuple(Tensor(t.shape, t.dtype, t.name, t.value) for t in node.outputs)
+        made = tuple(t.twin() for t in node.outputs)
         mirror.update(zip(node.outputs, made, strict=True))
         nodes.append(dataclasses.replace(node, inputs=operands, outputs=made))
     graph = Graph(

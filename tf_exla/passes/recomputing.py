@@ -99,9 +99,9 @@ def _computing(
     for node in copied:
         for inner in node.inputs:
             if inner not in mirror:
-                mirror[inner] = operands.setdefault(given[inner], _like(inner))
+                mirror[inner] = operands.setdefault(given[inner], inner.twin())
         for inner in node.outputs:
-            mirror.setdefault(inner, _like(inner))
+            mirror.setdefault(inner, inner.twin())
         inputs, outputs = (tuple(mirror[t] for t in side) for side in (node.inputs, node.outputs))
         made.append(dataclasses.replace(node, inputs=inputs, outputs=outputs))
     inside = graph.replace(inputs=tuple(operands.values()), nodes=(*made, *graph.nodes))
@@ -127,10 +127,6 @@ def _dropped(maker: Node, tensor: Tensor) -> Node:
 def _graph(cluster: Node) -> Graph:
     ((_, graph),) = cluster.subgraphs
     return graph
-
-
-def _like(tensor: Tensor) -> Tensor:
-    return Tensor(tensor.shape, tensor.dtype, tensor.name, tensor.value)
 
 
 def _but(tensors: Sequence[Tensor], position: int) -> tuple[Tensor, ...]:

@@ -90,12 +90,12 @@ def _sink_into(
         (*(computed.get(body.outputs[k], body.outputs[k]) for k in kept), *passed),
     )
     new_cond = cond.replace(
-        inputs=(*(cond.inputs[k] for k in kept), *(_twin(tensor) for tensor in sources))
+        inputs=(*(cond.inputs[k] for k in kept), *(tensor.twin() for tensor in sources))
     )
     return dataclasses.replace(
         node,
         inputs=(*(node.inputs[k] for k in kept), *(renamed.get(t, t) for t in sources)),
-        outputs=(*(node.outputs[k] for k in kept), *(_twin(tensor) for tensor in sources)),
+        outputs=(*(node.outputs[k] for k in kept), *(tensor.twin() for tensor in sources)),
         attrs={**node.attrs, "cond": new_cond, "body": new_body},
     )
 
@@ -155,13 +155,13 @@ def _safe(
 
 def _copies(moved: list[Node], sources: list[Tensor]) -> tuple[list[Node], dict[Tensor, Tensor]]:
     """Copy nodes; return them, and what stands for each tensor that they read or make."""
-    inside = {tensor: _twin(tensor) for tensor in sources}
+    inside = {tensor: tensor.twin() for tensor in sources}
     nodes: list[Node] = []
     for one in moved:
         copy = dataclasses.replace(
             one,
             inputs=tuple(inside[tensor] for tensor in one.inputs),
-            outputs=tuple(_twin(tensor) for tensor in one.outputs),
+            outputs=tuple(tensor.twin() for tensor in one.outputs),
         )
         inside.update(zip(one.outputs, copy.outputs, strict=True))
         nodes.append(copy)
@@ -197,10 +197,6 @@ def _producers_of(
     made = {tensor for node in moved for tensor in node.outputs}
     sources = dict.fromkeys(t for node in reversed(moved) for t in node.inputs if t not in made)
     return moved[::-1], list(sources)
-
-
-def _twin(tensor: Tensor) -> Tensor:
-    return Tensor(tensor.shape, tensor.dtype, tensor.name, tensor.value, tensor.held)
 
 
 def _without_dead(graph: Graph) -> Graph:

@@ -41,7 +41,7 @@ def unshare(graph: Graph, ops: OpSet, least: int) -> Graph:
     def copied(node: Node) -> Tensor:
         inputs = tuple(copied(by_output[t]) if t in by_output else t for t in node.inputs)
         made = node.output
-        again = Tensor(made.shape, made.dtype, made.name, made.value, made.held)
+        again = made.twin()
         nodes.append(dataclasses.replace(node, inputs=inputs, outputs=(again,)))
         return again
 

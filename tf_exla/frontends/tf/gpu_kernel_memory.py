@@ -1,10 +1,11 @@
 """What TensorFlow's GPU kernels allocate on the device beyond their outputs.
 
-Bounds for TensorFlow 2.21 on CUDA. Each was measured on an H100 with the allocator that counts what
-is asked for (TF_GPU_ALLOCATOR=cuda_malloc_async; tests/gpu/test_gpu_kernel_memory.py), with the
-libraries of CUDA 13: cuBLAS, cuSOLVER and cuDNN choose their own workspaces, so there is room for
-others' choices. cuBLAS takes its workspace outside of TensorFlow's allocator, once. Buffers are
-reused as on a CPU (`kernel_memory.FORWARDS`).
+Bounds for TensorFlow 2.21 on CUDA. They hold what was measured on an H100 with the allocator that
+counts what is asked for (TF_GPU_ALLOCATOR=cuda_malloc_async; tests/gpu/test_gpu_kernel_memory.py)
+and the libraries of CUDA 13. cuBLAS, cuSOLVER and cuDNN choose their own workspaces, so there is
+room for others' choices; products of half precision and gradients of depthwise convolutions are a
+guess. cuBLAS takes its workspace outside of TensorFlow's allocator, once. Buffers are reused as on
+a CPU (`kernel_memory.FORWARDS`).
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def gpu_scratch_bytes(
 ) -> int:
     """Return an upper bound in bytes of what the GPU kernel of `op` allocates beside its outputs.
 
-    An op without a bound here is taken to allocate what the CPU kernel does at most, and 256 bytes:
-    kernels that do not exist on a GPU run on the host, and count as if they did not.
+    An op without a bound here is taken to allocate what the CPU kernel does at most, and 256 bytes.
+    Kernels that TensorFlow has for the host only count as well.
     """
     call = Call(inputs, outputs, attrs, 1)
     bound = _SCRATCH.get(op)

@@ -291,7 +291,7 @@ class Tile:
                     shape[axis] = self.size[letter]
                 made = Tensor(tuple(shape), tensor.dtype, tensor.name)
             else:
-                made = Tensor(tensor.shape, tensor.dtype, tensor.name, tensor.value, tensor.held)
+                made = tensor.twin()
             self.sources[source] = made
         return self.sources[source]
 

@@ -225,7 +225,7 @@ def _stand_in(operands: dict[Operand, Tensor], tensor: Tensor, slot: Slot | None
     """Return the tensor that stands for one use of an outside tensor: sliced, or whole."""
     key = (tensor, slot)
     if key not in operands:
-        operands[key] = Tensor(tensor.shape, tensor.dtype, tensor.name, tensor.value, tensor.held)
+        operands[key] = tensor.twin()
     return operands[key]
 
 
