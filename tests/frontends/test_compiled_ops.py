@@ -141,9 +141,8 @@ def test_a_vector_times_rows_that_are_made_beside_it_is_a_sum(first: bool) -> No
     (got,) = run(cluster([square, *forms], [m, v], node.outputs), [x, y])
     np.testing.assert_allclose(got.ravel(), y.ravel() @ x**2, rtol=1e-13)
     assert fusible(node, {}, OPS) == [node]  # the matrix is there already
-    assert fusible(node, {square.output: exp}, OPS) == [
-        node
-    ]  # XLA makes it once, beside the product
+    # XLA makes an exponential once, beside the product.
+    assert fusible(node, {square.output: exp}, OPS) == [node]
 
 
 def test_a_product_along_rows_or_with_a_long_vector_stays() -> None:

@@ -24,8 +24,7 @@ from tf_exla.frontends.tf.kernel_call import (
     tensor_bytes,
     transposed_reduction,
 )
-from tf_exla.frontends.tf.kernel_memory import ELEMENTWISE, NO_SCRATCH
-from tf_exla.frontends.tf.kernel_memory import scratch_bytes as cpu_scratch_bytes
+from tf_exla.frontends.tf.kernel_memory import ELEMENTWISE, NO_SCRATCH, scratch_bytes
 from tf_exla.frontends.tf.rule_builders import words
 
 _BLOCK = 256  # the allocator rounds up
@@ -46,7 +45,7 @@ def gpu_scratch_bytes(
     call = Call(inputs, outputs, attrs, 1)
     bound = _SCRATCH.get(op)
     if bound is None:
-        return cpu_scratch_bytes(op, inputs, outputs, attrs, 1) + _BLOCK
+        return scratch_bytes(op, inputs, outputs, attrs, 1) + _BLOCK
     return bound(call) + _BLOCK
 
 
