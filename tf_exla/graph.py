@@ -306,6 +306,17 @@ def walk(graph: Graph) -> Iterator[Node]:
             yield from walk(sub)
 
 
+def without_dead(graph: Graph) -> Graph:
+    """Drop the pure nodes that no output and no stateful node needs."""
+    needed = set(graph.outputs)
+    kept = []
+    for node in reversed(graph.nodes):
+        if node.stateful or any(tensor in needed for tensor in node.outputs):
+            needed.update(node.inputs)
+            kept.append(node)
+    return graph.replace(nodes=tuple(reversed(kept)))
+
+
 def with_subgraphs(node: Node, change: Callable[[Graph], Graph]) -> Node:
     """Map the sub-graphs of a node, a loop's too; the same node where none changed."""
     subs = {key: change(sub) for key, sub in node.subgraphs}

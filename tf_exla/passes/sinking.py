@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from tf_exla.graph import Graph, Node, Tensor, producers, with_subgraphs
+from tf_exla.graph import Graph, Node, Tensor, producers, with_subgraphs, without_dead
 from tf_exla.memory import passed_on
 from tf_exla.op_set import OpSet
 from tf_exla.passes.copies import compares_inside_and_outside, tests_order
@@ -48,7 +48,7 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
     if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
         return graph
     outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
-    return _without_dead(graph.replace(nodes=tuple(nodes), outputs=outputs))
+    return without_dead(graph.replace(nodes=tuple(nodes), outputs=outputs))
 
 
 def _sink_into(
@@ -122,7 +122,7 @@ def _sink_into_branches(
             dataclasses.replace(one, inputs=tuple(computed.get(t, t) for t in one.inputs))
             for one in branch.nodes
         )
-        branches[key] = _without_dead(
+        branches[key] = without_dead(
             Graph(
                 (*(branch.inputs[k - 1] for k in kept), *(inside[tensor] for tensor in sources)),
                 (*copies, *nodes),
@@ -197,13 +197,3 @@ def _producers_of(
     made = {tensor for node in moved for tensor in node.outputs}
     sources = dict.fromkeys(t for node in reversed(moved) for t in node.inputs if t not in made)
     return moved[::-1], list(sources)
-
-
-def _without_dead(graph: Graph) -> Graph:
-    wanted = set(graph.outputs)
-    kept = []
-    for node in reversed(graph.nodes):
-        if node.stateful or any(tensor in wanted for tensor in node.outputs):
-            kept.append(node)
-            wanted.update(node.inputs)
-    return graph.replace(nodes=tuple(reversed(kept)))

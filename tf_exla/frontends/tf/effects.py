@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tf_exla.graph import Graph, Node, Tensor
+from tf_exla.graph import Graph, Node, Tensor, without_dead
 
 READS = frozenset(
     {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
@@ -21,7 +21,7 @@ def settle(graph: Graph) -> Graph:
     A read of a variable that no node of the program writes is pure. Different inputs are different
     variables: TensorFlow traces a function again where two arguments become the same one.
     """
-    return drop_dead(lift_reads(_settled(graph, _Writes(graph))))
+    return without_dead(lift_reads(_settled(graph, _Writes(graph))))
 
 
 class _Writes:
@@ -85,18 +85,7 @@ def _settled(graph: Graph, writes: _Writes) -> Graph:
         if subs or stateful != node.stateful:
             node = dataclasses.replace(node, attrs=attrs, stateful=stateful)
         nodes.append(node)
-    return drop_dead(graph.replace(nodes=tuple(nodes)))
-
-
-def drop_dead(graph: Graph) -> Graph:
-    """Drop the pure nodes that no output and no stateful node needs."""
-    needed = set(graph.outputs)
-    kept = []
-    for node in reversed(graph.nodes):
-        if node.stateful or any(tensor in needed for tensor in node.outputs):
-            needed.update(node.inputs)
-            kept.append(node)
-    return graph.replace(nodes=tuple(reversed(kept)))
+    return without_dead(graph.replace(nodes=tuple(nodes)))
 
 
 def lift_reads(graph: Graph) -> Graph:

@@ -21,10 +21,10 @@ from tensorflow.python.framework import func_graph, indexed_slices
 from tensorflow.python.ops import gradients_util
 
 from tf_exla.frontends.tf.capture import CALLS
-from tf_exla.frontends.tf.effects import READS, drop_dead
+from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.emit import new_graph, placeholder
 from tf_exla.frontends.tf.func_graphs import variable_type
-from tf_exla.graph import Graph, Node, Tensor, const, walk
+from tf_exla.graph import Graph, Node, Tensor, const, walk, without_dead
 
 if TYPE_CHECKING:
     from tf_exla.frontends.tf.program import Program
@@ -240,7 +240,7 @@ def substitute(program: Program, inner: Program, prefix: str) -> None:
         else:
             nodes.append(node)
     outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
-    made = drop_dead(Graph((*graph.inputs, *given), tuple(nodes), outputs))
+    made = without_dead(Graph((*graph.inputs, *given), tuple(nodes), outputs))
     _check_defined(made, inner)
     program.graph = made
 
