@@ -168,5 +168,6 @@ def _promise(n: int, m: int, megabytes: float, jit: bool | None = None) -> dict[
 def test_promise(n: int, m: int, megabytes: float, jit: bool | None, loops: int) -> None:
     found = run_fresh(_promise, n, m, megabytes, jit)
     assert found["measured"] <= found["projected"] <= found["limit"]
-    assert found["measured"] >= 0.6 * found["projected"]
+    # Four iterations in flight on two cores are not all at their largest at once.
+    assert found["measured"] >= 0.5 * found["projected"]
     assert found["loops"] == loops

@@ -20,6 +20,7 @@ CACHED_BYTE = RATES.cached_byte
 LAUNCH = RATES.launch
 ITERATION = 4e-5  # the executor's work for one iteration of a loop
 CALL = 2e-5  # the executor's work for one call of a compiled cluster
+IDLE = 0.15  # the part of the time for which cores wait for each other, one iteration at a time
 WRITTEN_BYTE = 4.5e-10  # a result put together from chunks: strided, by one core, on fresh pages
 
 FLOP = 2e-11  # of any kind: to compare a rewrite with what it replaces
@@ -36,7 +37,8 @@ COMPILE_NODE = 2e-3
 def node_seconds(ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1) -> float:
     """Estimate one run of a node; `parallel`: how many of it run side by side."""
     if isinstance(node, Loop):
-        full = ITERATION + graph_seconds(ops, node.body, CACHED_BYTE, node.parallel)
+        full = ITERATION / beside(node.parallel)
+        full += graph_seconds(ops, node.body, CACHED_BYTE, node.parallel)
         full += sum(
             LAUNCH + chunk.nbytes * (BYTE + CACHED_BYTE) for chunk in node.sliced(node.body)
         )
@@ -49,6 +51,7 @@ def node_seconds(ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1) 
             t for t, r in zip(node.outputs, node.results, strict=True) if r.combine == "top_k"
         ]
         full += sum(merge_seconds(values.dims) for values in merged[::2])
+        full *= (1 + IDLE / node.parallel) / (1 + IDLE)
         rest = graph_seconds(ops, node.remainder, CACHED_BYTE) if node.remainder else 0.0
         return node.runs * full + rest
     if node.op == "Compiled":
@@ -62,7 +65,15 @@ def node_seconds(ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1) 
     moved = 0
     if not ops.aliases(node):
         moved = sum(t.nbytes for t in node.inputs) + sum(t.nbytes for t in node.outputs)
-    return LAUNCH + work_seconds(ops, node, parallel) + moved * byte
+    return LAUNCH / beside(parallel) + work_seconds(ops, node, parallel) + moved * byte
+
+
+def beside(parallel: int) -> int:
+    """Return how many cores what runs on one has, in so many iterations side by side.
+
+    Counted are two, that plans do not depend on the machine.
+    """
+    return min(parallel, 2)
 
 
 def graph_seconds(ops: OpSet, graph: Graph, byte: float = BYTE, parallel: int = 1) -> float:
@@ -101,7 +112,7 @@ def work_seconds(ops: OpSet, node: Node, parallel: int = 1) -> float:
     kind = ops.work(node)
     width = 4 if all(item_bytes(tensor.dtype) <= 4 for tensor in node.outputs) else 8
     seconds = ops.flops(node) * (POINTWISE if kind == "pointwise" else PRODUCT)[width]
-    return seconds * 2 / min(parallel, 2) if kind == "serial" else seconds
+    return seconds * 2 / beside(parallel) if kind == "serial" else seconds
 
 
 def graph_flops(ops: OpSet, graph: Graph) -> int:

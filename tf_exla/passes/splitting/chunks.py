@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from tf_exla.cost import node_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor, item_bytes, with_subgraphs
 from tf_exla.memory import Projector, carried_bytes
 from tf_exla.op_set import OpSet
@@ -109,20 +110,36 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
     fastest = fastest_chunk(loop, options)
     largest = _largest_carried(loop)
     most = even_chunk(loop.extent, fastest, largest)
-    side_by_side = min(options.cores, 4) if _single_core(ops, loop) else 1
-    for parallel in sorted({side_by_side, min(2, side_by_side), 1}, reverse=True):
+
+    def fitted(parallel: int) -> Loop | None:
         needs = partial(needed, parallel=parallel)
         chunk = _largest(needs, most, room)
         if chunk is None:
-            continue
+            return None
         least = max(1, fastest // LEAST_FRACTION)
         if chunk > least and options.body_bytes < room:  # all of a body should stay in cache
             cached = _largest(needs, chunk, options.body_bytes)
             chunk = max(cached or 0, least)
-        small = chunk * _bytes_per_index(loop) < SMALLEST_PARALLEL_CHUNK
-        if parallel == 1 or not small:
-            return resized(chunk, parallel)
+        if parallel > 1 and chunk * _bytes_per_index(loop) < SMALLEST_PARALLEL_CHUNK:
+            return None
+        return resized(chunk, parallel)
+
+    if options.cores > 1 and not _single_core(ops, loop):
+        ways = [made for made in map(fitted, (FILLED, 1)) if made is not None]
+        if ways:
+            return min(ways, key=partial(node_seconds, ops))
+        return resized(1, 1)
+    side_by_side = min(options.cores, 4)
+    for parallel in sorted({side_by_side, min(2, side_by_side), 1}, reverse=True):
+        made = fitted(parallel)
+        if made is not None:
+            return made
     return resized(1, 1)
+
+
+FILLED = 4
+"""Iterations that run side by side where their ops use all cores: what threads wait for in one,
+they find in another."""
 
 
 def _largest(needed: Callable[[int], int], most: int, room: int) -> int | None:
