@@ -30,7 +30,7 @@ PRODUCT: Mapping[int, float] = {8: RATES.product_8, 4: RATES.product_4}
 POINTWISE: Mapping[int, float] = {8: RATES.pointwise_8, 4: RATES.pointwise_4}
 COMPILED_POINTWISE = RATES.compiled_pointwise
 
-COMPILE = 0.1  # to compile a cluster, and for each of its nodes
+COMPILE = 0.03  # to compile a cluster, and for each of its nodes
 COMPILE_NODE = 2e-3
 
 

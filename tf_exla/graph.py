@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -127,6 +127,14 @@ class Node:
         """The only output."""
         (tensor,) = self.outputs
         return tensor
+
+    def reading(self, instead: Mapping[Tensor, Tensor]) -> Self:
+        """Return the node with other operands for those of `instead`; itself if it reads none."""
+        if not any(tensor in instead for tensor in self.inputs):
+            return self
+        return dataclasses.replace(
+            self, inputs=tuple(instead.get(tensor, tensor) for tensor in self.inputs)
+        )
 
     @cached_property
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:

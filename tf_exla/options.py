@@ -22,7 +22,7 @@ class Options:
     `chunk_bytes`, `body_bytes`: the sizes of a chunk's largest tensor, and of all that one
     iteration holds, that are fastest: on a CPU they should stay in cache, on a GPU fill the device.
     `allocator`: what is taken of the device for what a call asks for.
-    `cores`: cores that run ops; iterations of a loop run side by side where an op uses one core.
+    `cores`: cores that run ops; iterations of a loop run side by side where there is more than one.
     """
 
     jit_compile: bool | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from core.toy import Builder, ToyOps
 from tf_exla.graph import Loop, Node, Tensor
@@ -74,11 +75,13 @@ def test_a_constant_is_resident() -> None:
     assert resident_bytes(b.graph(out)) == 2 * KB8
 
 
-def test_a_loop_counts_every_iteration_in_flight() -> None:
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_loop_counts_every_iteration_in_flight(cores: int) -> None:
     b = Builder()
     x, y, v = b.input(4000, 3), b.input(3, 2000), b.input(2000, 1)
     graph = b.graph(b.op("MatMul", b.op("Exp", b.op("MatMul", x, y)), v))
-    plan = optimize_graph(graph, ToyOps(), limit=10**7, options=Options(cores=1))
+    options = Options(cores=cores, jit_compile=False)
+    plan = optimize_graph(graph, ToyOps(), limit=10**7, options=options)
     (loop,) = (node for node in plan.graph.nodes if isinstance(node, Loop))
     projector = Projector(ToyOps())
     body = projector.project_body(loop, loop.body).working_set
@@ -86,6 +89,7 @@ def test_a_loop_counts_every_iteration_in_flight() -> None:
     slice_bytes = 0 if loop.chunk * 24 < 4096 else loop.chunk * 24
     assert body >= loop.chunk * 2000 * 8 + slice_bytes
     assert body <= loop.chunk * 2000 * 8 + loop.chunk * 40 + 4096
+    assert (loop.parallel > 1) == (cores > 1)
     assert projector.temporary(loop) == loop.parallel * body
     assert plan.projection.working_set <= 10**7
 

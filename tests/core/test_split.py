@@ -178,3 +178,17 @@ def test_symmetric_tiles(symmetry: bool) -> None:
         assert any(loop.before for loop in loops_of(plan.graph)) == halves
         flops = graph_flops(ToyOps(), plan.graph) / graph_flops(ToyOps(), graph)
         assert flops == pytest.approx(0.6 if halves else 1.0, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("cores", "limit", "chunks", "tiles"),
+    [(2, 8_000_000, 4, 2), (1, 8_000_000, 1, 1), (2, 2_500_000, 1, 1)],
+)
+def test_iterations_run_side_by_side(cores: int, limit: int, chunks: int, tiles: int) -> None:
+    """Four chunks at a time, tiles of pairs two by two; neither on one core, nor if they shrink."""
+    options = Options(cores=cores)
+    plan = optimize_graph(matvec(3000), ToyOps(), limit=limit, options=options)
+    assert [loop.parallel for loop in loops_of(plan.graph)] == [chunks]
+    pairs = optimize_graph(same_twice(3000), ToyOps(), limit=limit, options=options)
+    found = {loop.before: loop.parallel for loop in loops_of(pairs.graph) if loop.iterations > 1}
+    assert found == dict.fromkeys((False, True), tiles)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Hashable
 
@@ -46,10 +45,7 @@ def _merge(graph: Graph) -> Graph:
     seen: dict[Hashable, Node] = {}
     nodes: list[Node] = []
     for old in graph.nodes:
-        inputs = tuple(stands_for.get(tensor, tensor) for tensor in old.inputs)
-        node = old
-        if any(new is not was for new, was in zip(inputs, old.inputs, strict=True)):
-            node = dataclasses.replace(old, inputs=inputs)
+        node = old.reading(stands_for)
         if is_identity(node):
             stands_for.update(zip(node.outputs, node.inputs, strict=False))
             continue

@@ -25,10 +25,7 @@ def lighten(graph: Graph, ops: OpSet, least: int) -> Graph:
     nodes: list[Node] = []
     checked: dict[Tensor, Tensor] = {}  # by the result of a check, which is its operand
     for old in graph.nodes:
-        node = old
-        if any(tensor in checked for tensor in node.inputs):
-            inputs = tuple(checked.get(tensor, tensor) for tensor in node.inputs)
-            node = dataclasses.replace(node, inputs=inputs)
+        node = old.reading(checked)
         if node.op in CHOICES:  # before its branches: outside of them less is whole
             excerpts, node = _choice_with_excerpts(node, ops, least)
             nodes.extend(excerpts)
@@ -132,11 +129,6 @@ def _given(branch: Graph, k: int, excerpt: Tensor) -> Graph:
     """Return the branch with another k-th input."""
     old = branch.inputs[k]
     new = Tensor(excerpt.shape, excerpt.dtype, old.name)
-    nodes = (
-        dataclasses.replace(node, inputs=tuple(new if t is old else t for t in node.inputs))
-        if old in node.inputs
-        else node
-        for node in branch.nodes
-    )
+    nodes = (node.reading({old: new}) for node in branch.nodes)
     inputs = tuple(new if tensor is old else tensor for tensor in branch.inputs)
     return branch.replace(inputs=inputs, nodes=tuple(nodes))

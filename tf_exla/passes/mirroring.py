@@ -7,7 +7,6 @@ the same *form* (`splitting/forms.py`) as a tensor before it is that tensor, in 
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -46,10 +45,7 @@ def _mirror(graph: Graph, ops: OpSet, applications: list[Application]) -> Graph:
     known: dict[Key, Tensor] = {}
     merged: list[Node] = []
     for old in graph.nodes:
-        node = old
-        if any(tensor in stands_for for tensor in node.inputs):
-            inputs = tuple(stands_for.get(tensor, tensor) for tensor in node.inputs)
-            node = dataclasses.replace(node, inputs=inputs)
+        node = old.reading(stands_for)
         if not _is_square(old):
             merged.append(node)
             continue

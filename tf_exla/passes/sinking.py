@@ -35,10 +35,7 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
     renamed: dict[Tensor, Tensor] = {}
     nodes: list[Node] = []
     for old in graph.nodes:
-        node = old
-        if any(tensor in renamed for tensor in node.inputs):
-            inputs = tuple(renamed.get(tensor, tensor) for tensor in node.inputs)
-            node = dataclasses.replace(node, inputs=inputs)
+        node = old.reading(renamed)
         if isinstance(node.attrs.get("body"), Graph):
             node = _sink_into(node, graph, ops, renamed, lambda tensor: tensor.nbytes > least)
         elif node.op in CHOICES:
@@ -79,10 +76,7 @@ def _sink_into(
     kept = [k for k in range(len(node.inputs)) if k not in sunk]
     nodes, inside = _copies(moved, sources)
     computed = {body.inputs[k]: inside[node.inputs[k]] for k in sunk}
-    nodes.extend(
-        dataclasses.replace(one, inputs=tuple(computed.get(t, t) for t in one.inputs))
-        for one in body.nodes
-    )
+    nodes.extend(one.reading(computed) for one in body.nodes)
     passed = tuple(inside[tensor] for tensor in sources)
     new_body = Graph(
         (*(body.inputs[k] for k in kept), *passed),
@@ -118,10 +112,7 @@ def _sink_into_branches(
     for key, branch in node.subgraphs:
         copies, inside = _copies(moved, sources)
         computed = {branch.inputs[k - 1]: inside[node.inputs[k]] for k in sunk}
-        nodes = (
-            dataclasses.replace(one, inputs=tuple(computed.get(t, t) for t in one.inputs))
-            for one in branch.nodes
-        )
+        nodes = (one.reading(computed) for one in branch.nodes)
         branches[key] = without_dead(
             Graph(
                 (*(branch.inputs[k - 1] for k in kept), *(inside[tensor] for tensor in sources)),

@@ -52,8 +52,7 @@ def unshare(graph: Graph, ops: OpSet, least: int) -> Graph:
         for tensor in node.inputs:
             if tensor in by_output and tensor not in outputs and tensor not in own:
                 own[tensor] = copied(by_output[tensor])
-        inputs = tuple(own.get(tensor, tensor) for tensor in node.inputs)
-        nodes.append(dataclasses.replace(node, inputs=inputs) if own else node)
+        nodes.append(node.reading(own))
     return graph.replace(nodes=tuple(nodes))
 
 

@@ -97,9 +97,7 @@ def lift_reads(graph: Graph) -> Graph:
     nodes: list[Node] = []
     renamed: dict[Tensor, Tensor] = {}
     for node in graph.nodes:
-        if any(tensor in renamed for tensor in node.inputs):
-            inputs = tuple(renamed.get(tensor, tensor) for tensor in node.inputs)
-            node = dataclasses.replace(node, inputs=inputs)
+        node = node.reading(renamed)
         if node.subgraphs:
             node = _lift_from(node, nodes, renamed)
         nodes.append(node)
@@ -149,9 +147,7 @@ def _with_value(graph: Graph, handle: Tensor, value: Tensor) -> Graph:
         if handle in node.inputs:
             renamed[node.output] = value
             continue
-        if any(tensor in renamed for tensor in node.inputs):
-            inputs = tuple(renamed.get(tensor, tensor) for tensor in node.inputs)
-            node = dataclasses.replace(node, inputs=inputs)
+        node = node.reading(renamed)
         nodes.append(node)
     return Graph(
         tuple(renamed.get(tensor, tensor) for tensor in graph.inputs),

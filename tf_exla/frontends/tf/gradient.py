@@ -216,9 +216,7 @@ def substitute(program: Program, inner: Program, prefix: str) -> None:
 
     nodes: list[Node] = []
     for node in graph.nodes:
-        if any(tensor in renamed for tensor in node.inputs):
-            inputs = tuple(renamed.get(tensor, tensor) for tensor in node.inputs)
-            node = dataclasses.replace(node, inputs=inputs)
+        node = node.reading(renamed)
         if node.stateful and node.name.startswith(prefix):
             known = inner.by_name.get(node.name.removeprefix(prefix))
             if known is None:

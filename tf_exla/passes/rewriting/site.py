@@ -201,8 +201,7 @@ class Site:
         for reader in old:
             if reader in fresh:
                 continue
-            inputs = tuple(stands.get(tensor, tensor) for tensor in reader.inputs)
-            node, at = dataclasses.replace(reader, inputs=inputs), self.position[reader]
+            node, at = reader.reading(stands), self.position[reader]
             self._remove(reader)
             self._insert(node, at)
             new.append(node)

@@ -125,10 +125,11 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
         return resized(chunk, parallel)
 
     if options.cores > 1 and not _single_core(ops, loop):
-        ways = [made for made in map(fitted, (FILLED, 1)) if made is not None]
-        if ways:
-            return min(ways, key=partial(node_seconds, ops))
-        return resized(1, 1)
+        filled = fitted(FILLED)
+        if filled is not None and filled.chunk == most:
+            return filled
+        ways = [made for made in (filled, fitted(1)) if made is not None]
+        return min(ways, key=partial(node_seconds, ops)) if ways else resized(1, 1)
     side_by_side = min(options.cores, 4)
     for parallel in sorted({side_by_side, min(2, side_by_side), 1}, reverse=True):
         made = fitted(parallel)

@@ -49,8 +49,6 @@ TILE = 1 / 2
 SIDE_BY_SIDE = 2
 """Iterations of either loop in flight: what one waits for, the end of the inner loop too, another
 fills. Their tiles share the room of one: float32 0.76 of the time on two cores, float64 0.84."""
-LEAST_ROWS_BESIDE = 256
-"""Rows of tiles that run side by side; where the budget holds only smaller ones, one at a time."""
 ROOM = 1 / 4
 """The part of the working set that is left free for compiling."""
 
@@ -78,8 +76,7 @@ def pair_graphs(
             tried.add(region.key)
             try:
                 if saving(index, region, forms) >= LEAST_SAVING:
-                    made = _fitted(projector, index, region, forms, budget, options)
-                    yield from () if made is None else (made,)
+                    yield from _fitted(projector, index, region, forms, budget, options)
             except CannotTile:
                 continue
 
@@ -91,23 +88,27 @@ def _fitted(
     forms: Forms,
     budget: int,
     options: Options,
-) -> Graph | None:
-    """Return the graph with the largest useful tiles that the budget holds, None if none does."""
+) -> Iterator[Graph]:
+    """Yield the graph with the largest useful tiles that the budget holds, none if none does.
+
+    Side by side; one tile at a time too, where the budget made those side by side smaller.
+    """
     largest = max(region.axes, key=lambda tensor: tensor.nbytes)
     each = largest.nbytes / region.extent**2
     widest = region.extent // LEAST_CHUNKS
-    ways = [(SIDE_BY_SIDE, LEAST_ROWS_BESIDE)] if options.cores > 1 else []
-    for parallel, least in [*ways, (1, LEAST_ROWS)]:
+    for parallel in (SIDE_BY_SIDE, 1) if options.cores > 1 else (1,):
         area = options.largest_chunk * TILE / parallel / each
-        most = min(int(math.sqrt(area)), widest)
-        while most >= min(least, widest):
+        fastest = most = min(int(math.sqrt(area)), widest)
+        while most >= min(LEAST_ROWS, widest):
             chunk = even_chunk(region.extent, max(most, 1), largest)
             graph = pair_graph(index, region, forms, chunk, parallel)
             over = projector.working_set(graph) * (1 + ROOM) / budget
             if over <= 1:
-                return graph
+                yield graph
+                if most == fastest:
+                    return
+                break
             most = int(most / max(1.2, math.sqrt(min(over, 16))))
-    return None
 
 
 def saving(index: Index, region: PairRegion, forms: Forms) -> float:

@@ -43,10 +43,7 @@ def _with_results(ops: OpSet, host: Loop, loop: Loop, positions: Sequence[int]) 
             loop.inputs, loop.slots, loop.template.inputs, strict=True
         )
     }
-    nodes = [
-        dataclasses.replace(node, inputs=tuple(renamed.get(one, one) for one in node.inputs))
-        for node in loop.template.nodes
-    ]
+    nodes = [node.reading(renamed) for node in loop.template.nodes]
     return remade(
         ops,
         host,
