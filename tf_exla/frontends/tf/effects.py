@@ -147,8 +147,7 @@ def _with_value(graph: Graph, handle: Tensor, value: Tensor) -> Graph:
         if handle in node.inputs:
             renamed[node.output] = value
             continue
-        node = node.reading(renamed)
-        nodes.append(node)
+        nodes.append(node.reading(renamed))
     return Graph(
         tuple(renamed.get(tensor, tensor) for tensor in graph.inputs),
         tuple(nodes),

@@ -86,8 +86,7 @@ class Unroller:
             shapes = [_one_index(tensor, loop.carried.get(tensor)) for tensor in node.outputs]
             *constants, made = self.ops.resized(node, operands, shapes)
             same = {one.output: self._const(one.attrs["value"]) for one in constants}
-            inputs = tuple(same.get(tensor, tensor) for tensor in made.inputs)
-            outputs = self._add(dataclasses.replace(made, inputs=inputs))
+            outputs = self._add(made.reading(same))
             mirror.update(zip(node.outputs, outputs, strict=True))
         return tuple(mirror[tensor] for tensor in loop.template.outputs)
 

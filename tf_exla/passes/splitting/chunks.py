@@ -16,6 +16,9 @@ SMALLEST_PARALLEL_CHUNK = 1 << 18
 """Iterations run side by side only with chunks of so many bytes: else launching dominates."""
 
 
+SIDE_BY_SIDE = 4
+"""Iterations in flight: where their ops use all cores, so that what threads wait for in one, they
+find in another; at most, where an op runs on one core, one iteration for each."""
 LEAST_FRACTION = 4
 """To keep a body in cache, its chunk becomes smaller by this at most."""
 
@@ -125,22 +128,17 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
         return resized(chunk, parallel)
 
     if options.cores > 1 and not _single_core(ops, loop):
-        filled = fitted(FILLED)
+        filled = fitted(SIDE_BY_SIDE)
         if filled is not None and filled.chunk == most:
             return filled
         ways = [made for made in (filled, fitted(1)) if made is not None]
         return min(ways, key=partial(node_seconds, ops)) if ways else resized(1, 1)
-    side_by_side = min(options.cores, 4)
+    side_by_side = min(options.cores, SIDE_BY_SIDE)
     for parallel in sorted({side_by_side, min(2, side_by_side), 1}, reverse=True):
         made = fitted(parallel)
         if made is not None:
             return made
     return resized(1, 1)
-
-
-FILLED = 4
-"""Iterations that run side by side where their ops use all cores: what threads wait for in one,
-they find in another."""
 
 
 def _largest(needed: Callable[[int], int], most: int, room: int) -> int | None:

@@ -198,7 +198,7 @@ def _loops(build: _Outer, stage: int, earlier: set[Node]) -> list[Node]:
         remainder=None if remainder is None else remainder.body,
         slots=tuple(None if axis is None else Slot(axis) for _, axis in full.operands),
         results=tuple(results),
-        parallel=min(build.parallel, region.extent // chunk),
+        parallel=build.parallel,
         stage=stage,
         recomputed=tuple(node.name or node.op for node in build.members if node in earlier),
         recomputed_flops=sum(index.ops.flops(node) for node in build.members if node in earlier)
