@@ -13,7 +13,7 @@ from tf_exla.fusion import in_registers
 from tf_exla.graph import Graph, Loop, Node, item_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.rates import RATES
-from tf_exla.top_k import merge_seconds, top_k_seconds
+from tf_exla.top_k import merge_seconds, saved_seconds, top_k_seconds
 
 BYTE = RATES.byte
 CACHED_BYTE = RATES.cached_byte
@@ -48,9 +48,13 @@ def node_seconds(ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1) 
             if result.slot is not None
         )
         merged = [
-            t for t, r in zip(node.outputs, node.results, strict=True) if r.combine == "top_k"
+            values.dims
+            for values, result in zip(node.outputs, node.results, strict=True)
+            if result.combine == "top_k" and not result.fold
         ]
-        full += sum(merge_seconds(values.dims) for values in merged[::2])
+        full += sum(map(merge_seconds, merged[::2]))
+        if merged and ops.picks_rows():
+            full -= saved_seconds(node)
         full *= (1 + IDLE / node.parallel) / (1 + IDLE)
         rest = graph_seconds(ops, node.remainder, CACHED_BYTE) if node.remainder else 0.0
         return node.runs * full + rest
@@ -62,6 +66,10 @@ def node_seconds(ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1) 
         return 0.0
     if node.op == "TopKV2" and node.inputs[0].is_static and node.outputs[0].is_static:
         return LAUNCH + top_k_seconds(node)
+    if node.op == "RunningTopK":
+        seconds = node.attrs["seconds"]
+        assert isinstance(seconds, float)
+        return LAUNCH + seconds
     moved = 0
     if not ops.aliases(node):
         moved = sum(t.nbytes for t in node.inputs) + sum(t.nbytes for t in node.outputs)

@@ -69,6 +69,9 @@ class OpSet(Protocol):
     def compiles(self, node: Node) -> Compiles:
         """Return how well XLA compiles the node on this device."""
 
+    def picks_rows(self) -> bool:
+        """Return whether to pick some rows, their number not known before, costs little."""
+
     def fuses_in_place(self) -> bool:
         """Return whether XLA's fused loops overwrite an operand that nobody else reads."""
 

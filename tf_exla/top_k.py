@@ -2,7 +2,8 @@
 
 The kernel looks at every element with a comparison and a branch; a maximum over groups of
 neighbours runs at the speed of memory. So of long rows only the groups with the k largest maxima
-are looked at.
+are looked at; and of a chunk, with the top k of the chunks before it, only those whose maximum
+beats the k-th.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from tf_exla.graph import Node
+import numpy as np
+
+from tf_exla.graph import Loop, Node, consumers, producers
 
 ELEMENT = 2e-9
 """Seconds that the kernel takes for one element; rows are shared out between two cores."""
@@ -25,6 +29,16 @@ COPY = 3e-10
 """Seconds to copy one element: where the groups leave a tail, the others are cut off first."""
 FIXED = 2e-4
 """Seconds that the nodes of an expanded top-k take to start."""
+TESTED = 1e-9
+"""Seconds to compare a group's maximum with the k-th so far."""
+PADDED = 8e-9
+"""Seconds to gather an element of a group that beats it, and to look at it."""
+SMALLEST, LARGEST = 8, 32
+"""Elements of a group that is compared with the k-th so far."""
+SPARSE = 8
+"""One element of so many may be in a group that beats it; else the kernel looks at all of them."""
+MANY = 4096
+"""Chunks after which all are alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,5 +100,77 @@ def top_k_seconds(node: Node) -> float:
 def merge_seconds(shape: Sequence[int]) -> float:
     """Estimate the time to merge the top k of one chunk with those of the chunks before."""
     *batch, k = shape
-    rows = math.prod(batch)
+    return _merged(math.prod(batch), k)
+
+
+def running_size(n: int) -> int:
+    """Return the size of the groups of a chunk of `n` that are compared with the k-th so far.
+
+    0 where none divides `n`.
+    """
+    sizes = (size for size in range(LARGEST, SMALLEST - 1, -1) if n % size == 0)
+    return next((size for size in sizes if n >= SPARSE * size), 0)
+
+
+@lru_cache(maxsize=4096)
+def running_seconds(rows: int, n: int, k: int, chunks: int) -> float:
+    """Estimate the time of a running top-k and its merging for one of `chunks`, on average.
+
+    In no order of size 1 / t of the elements before the end of the t-th chunk are in it, and of
+    their top k.
+    """
+    size = running_size(n)
+    plain = kernel_seconds(rows, n, k) + _merged(rows, k)
+    if not size or chunks < 2:
+        return plain
+    each = np.arange(2, min(chunks, MANY) + 1)
+    beaten = 1 - (1 - 1 / each) ** k  # of the rows
+    most = k / each + 4 * np.sqrt(k / each) + 1  # groups of one row
+    padded = beaten * most * size
+    sparse = rows * (beaten * k * KEPT / min(rows, 2) + padded * PADDED)
+    test = FIXED + rows * (n * MAXIMUM + n // size * TESTED)
+    times = test + np.where(padded * SPARSE <= n, sparse, plain)
+    total = kernel_seconds(rows, n, k) + times.sum() + (chunks - 1 - len(each)) * times[-1]
+    return float(total) / chunks
+
+
+def running_pairs(loop: Loop) -> dict[int, Node]:
+    """Return the positions in `loop.results` of values whose top k is better a running one.
+
+    With each the node that finds the top k of a chunk.
+    """
+    found: dict[int, Node] = {}
+    if loop.before:
+        return found
+    makers, read = producers(loop.body), consumers(loop.body)
+    for position, result in enumerate(loop.results):
+        pair = loop.body.outputs[position : position + 2]
+        node = makers.get(pair[0])
+        if result.combine != "top_k" or node is None or node.outputs != pair:
+            continue
+        alone = all(t not in read and loop.body.outputs.count(t) == 1 for t in pair)
+        if alone and node.op == "TopKV2" and all(t.is_static for t in node.inputs):
+            saved = top_k_seconds(node) + merge_seconds(pair[0].dims)
+            if running_seconds(*_sizes(node), int(loop.runs)) < saved:
+                found[position] = node
+    return found
+
+
+def saved_seconds(loop: Loop) -> float:
+    """Estimate what running top-k save in one iteration, the body being as it is."""
+    return sum(
+        top_k_seconds(node)
+        + merge_seconds(node.outputs[0].dims)
+        - running_seconds(*_sizes(node), int(loop.runs))
+        for node in running_pairs(loop).values()
+    )
+
+
+def _sizes(node: Node) -> tuple[int, int, int]:
+    """Rows, elements of each, k."""
+    *batch, n = node.inputs[0].dims
+    return math.prod(batch), n, node.outputs[0].dims[-1]
+
+
+def _merged(rows: int, k: int) -> float:
     return kernel_seconds(rows, 2 * k, k) + rows * k * GATHERED

@@ -150,6 +150,9 @@ class ToyOps:
     def compiles(self, node: Node) -> Compiles:
         return "well" if node.op in RULES else ""
 
+    def picks_rows(self) -> bool:
+        return True
+
     def fuses_in_place(self) -> bool:
         return True
 

@@ -77,6 +77,9 @@ class ContractingOps:
     def compiles(self, node: Node) -> Compiles:
         return self.ops.compiles(node)
 
+    def picks_rows(self) -> bool:
+        return self.ops.picks_rows()
+
     def fuses_in_place(self) -> bool:
         return self.ops.fuses_in_place()
 

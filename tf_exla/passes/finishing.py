@@ -16,6 +16,7 @@ from tf_exla.passes.blocking import write_out
 from tf_exla.passes.compiling import compile_loops
 from tf_exla.passes.expanding import expand
 from tf_exla.passes.rewriting import chosen, rewrite_graph
+from tf_exla.passes.running_top_k import run_top_k
 from tf_exla.passes.splitting.chunks import fit_loops
 
 LatePass = Callable[[Projector, Graph, Options], Graph]
@@ -24,6 +25,10 @@ LatePass = Callable[[Projector, Graph, Options], Graph]
 TRIES = 5
 CLOSER = 0.99
 """Of the target in proportion: a part of the bytes does not depend on chunks."""
+
+
+def _run_top_k(projector: Projector, graph: Graph, _: Options) -> Graph:
+    return _everywhere(graph, lambda sub: run_top_k(sub, projector.ops))
 
 
 def _expand(projector: Projector, graph: Graph, _: Options) -> Graph:
@@ -58,7 +63,7 @@ def _compile(projector: Projector, graph: Graph, options: Options) -> Graph:
     return compile_loops(graph, projector.ops, forced=options.jit_compile is True)
 
 
-LATE_PASSES: tuple[LatePass, ...] = (_rewrite, _expand, _compile)
+LATE_PASSES: tuple[LatePass, ...] = (_rewrite, _run_top_k, _expand, _compile)
 
 
 def finish(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:

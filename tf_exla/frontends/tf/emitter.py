@@ -78,6 +78,10 @@ class Emitter:
             from tf_exla.frontends.tf.positions import emit_best
 
             made = emit_best(self, node, self.values(node.inputs))
+        elif node.op == "RunningTopK":
+            from tf_exla.frontends.tf.running_top_k import emit_running_top_k
+
+            made = emit_running_top_k(self, node)
         elif self.compiled and has_form(node):
             made = [emit_form(self.op, node, self.values(node.inputs))]
         else:
@@ -100,6 +104,22 @@ class Emitter:
     def set(self, tensor: Tensor, value: tf.Tensor) -> None:
         """Let `value` stand for `tensor` in the nodes that follow."""
         self._values[tensor] = value
+
+    def known(self, tensor: Tensor) -> tf.Tensor | None:
+        """Return the emitted tensor, None where there is none."""
+        return self._values.get(tensor)
+
+    @contextmanager
+    def after_large(self) -> Iterator[list[tf.Tensor]]:
+        """Add ops of TensorFlow's own functions, as if they were one large op.
+
+        The list is for its results: what follows waits for them.
+        """
+        results: list[tf.Tensor] = []
+        last = [] if self._last_large is None else [self._last_large]
+        with self.graph.as_default(), tf.control_dependencies(last):
+            yield results
+        self._wait_for(results)
 
     def op(
         self,

@@ -26,6 +26,7 @@ from tf_exla.frontends.tf.kernel_call import (
     transposed_reduction,
 )
 from tf_exla.frontends.tf.rule_builders import words
+from tf_exla.top_k import SPARSE
 
 
 def scratch_bytes(
@@ -317,6 +318,25 @@ def _top_k(call: Call) -> int:
     return rows * 8 * (values.shape[-1] + 1)
 
 
+def _running_top_k(call: Call) -> int:
+    """The groups' maxima and how they compare; then groups that are looked at, or the chunk's top k."""
+    x, values, places = call.inputs
+    elements, size = prod(x.shape), int(str(call.attrs["size"]))
+    best = tensor_bytes(values) + tensor_bytes(places) + 4 * prod(values.shape)
+    every = 4 * best + _top_k(call)
+    if not size:
+        return every
+    groups = elements // size
+    looked = ceil(groups / SPARSE)
+    # As elements thrice, one after the other; each with its row, its group, its place.
+    closer = 3 * looked * size * itemsize(x.dtype) + 64 * looked + 8 * best
+    rows = 32 * elements // x.shape[-1]
+    return groups * (itemsize(x.dtype) + 2) + rows + max(every, closer) + _RUNNING_NODES
+
+
+_RUNNING_NODES = 1 << 14  # what the executor keeps for some sixty nodes
+
+
 _POINTWISE = words("""
     Abs Acos Acosh Asin Asinh Atan Atanh BesselI0e BesselI1e Ceil Cos Cosh Digamma Elu Erf Erfc
     Erfinv Exp Expm1 Floor Inv LeakyRelu Lgamma Log Log1p LogicalNot Ndtri Neg Reciprocal Relu Relu6
@@ -402,6 +422,7 @@ _SCRATCH: dict[str, Bound] = {
     "Sum": transposed_reduction,
     "Svd": _svd,
     "Tile": _broadcast_blocks,
+    "RunningTopK": _running_top_k,
     "TopKV2": _top_k,
     "Xlog1py": _broadcast_blocks,
 }

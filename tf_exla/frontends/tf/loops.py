@@ -166,8 +166,8 @@ class _Chunk:
                 self.sliced[tensor] = (value, slot)
         for tensor, position in zip(body.inputs[count:], loop.folds, strict=True):
             before = self.results[position]
-            assert before is not None
-            emitter.set(tensor, before)
+            if before is not None:  # as it is for the first chunk of a running top-k
+                emitter.set(tensor, before)
 
     def run(self) -> list[tf.Tensor]:
         """Emit the body; return the accumulators after it."""
@@ -214,7 +214,7 @@ class _Chunk:
             if output is not tensor:
                 continue
             result, whole = self.loop.results[position], self.loop.outputs[position]
-            if result.combine in PAIRED:
+            if result.combine in PAIRED and not result.fold:
                 self._merge_pair(position, result.combine)
                 continue
             if result.fold:

@@ -55,6 +55,13 @@ class TensorFlowOps:
             raise ValueError(f"{node} cannot be made for a chunk: {rule.reason}")
         return resize(node, inputs, shapes, rule.shape_operands)
 
+    def picks_rows(self) -> bool:
+        """Return whether to pick some rows, their number not known before, costs little.
+
+        A GPU tells the host their number before anything goes on.
+        """
+        return device() == "CPU"
+
     def fuses_in_place(self) -> bool:
         """Return whether XLA's fused loops overwrite an operand that nobody else reads.
 
