@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tf_exla.cost import graph_seconds
+from tf_exla.cost import graph_seconds, promised_seconds
 from tf_exla.graph import Graph, Loop, Node, with_subgraphs
 from tf_exla.memory import Projector
 from tf_exla.options import Options
@@ -75,7 +75,7 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
     plain = write_out(graph, projector.ops)
     if projector.working_set(graph) > budget:
         return plain
-    seconds = graph_seconds(projector.ops, plain)
+    seconds = graph_seconds(projector.ops, plain) + promised_seconds(projector.ops, plain)
     for count in range(len(LATE_PASSES), 0, -1):
         split, target = graph, budget
         for _ in range(TRIES):

@@ -59,10 +59,12 @@ def _folding(loop: Loop, made: Loop, body: Graph, pairs: tuple[int, ...]) -> Gra
         whole = loop.outputs[pair]
         for k, tensor in enumerate(whole, position):
             before[k] = Tensor(tensor.shape, tensor.dtype, f"{tensor.name}/before")
-        outputs[pair] = [Tensor(t.shape, t.dtype, one.name)
-                         for t, one in zip(whole, node.outputs, strict=True)]
-        instead[node] = _node(loop, node, position, (before[position], before[position + 1]),
-                              tuple(outputs[pair]))
+        outputs[pair] = [
+            Tensor(t.shape, t.dtype, one.name) for t, one in zip(whole, node.outputs, strict=True)
+        ]
+        instead[node] = _node(
+            loop, node, position, (before[position], before[position + 1]), tuple(outputs[pair])
+        )
     return Graph(
         (*body.inputs[:count], *(before[k] for k in made.folds)),
         tuple(instead.get(node, node) for node in body.nodes),
@@ -70,8 +72,13 @@ def _folding(loop: Loop, made: Loop, body: Graph, pairs: tuple[int, ...]) -> Gra
     )
 
 
-def _node(loop: Loop, node: Node, position: int, before: tuple[Tensor, Tensor],
-          outputs: tuple[Tensor, ...]) -> Node:
+def _node(
+    loop: Loop,
+    node: Node,
+    position: int,
+    before: tuple[Tensor, Tensor],
+    outputs: tuple[Tensor, ...],
+) -> Node:
     *batch, n = node.inputs[0].dims
     k = outputs[0].dims[-1]
     attrs = {

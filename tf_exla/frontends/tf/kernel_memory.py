@@ -319,7 +319,7 @@ def _top_k(call: Call) -> int:
 
 
 def _running_top_k(call: Call) -> int:
-    """The groups' maxima and how they compare; then groups that are looked at, or the chunk's top k."""
+    """The groups' maxima, how they compare; then those that beat the k-th, or all top k."""
     x, values, places = call.inputs
     elements, size = prod(x.shape), int(str(call.attrs["size"]))
     best = tensor_bytes(values) + tensor_bytes(places) + 4 * prod(values.shape)
@@ -331,7 +331,7 @@ def _running_top_k(call: Call) -> int:
     # As elements thrice, one after the other; each with its row, its group, its place.
     closer = 3 * looked * size * itemsize(x.dtype) + 64 * looked + 8 * best
     rows = 32 * elements // x.shape[-1]
-    return groups * (itemsize(x.dtype) + 2) + rows + max(every, closer) + _RUNNING_NODES
+    return groups * (itemsize(x.dtype) + 6) + rows + max(every, closer) + _RUNNING_NODES
 
 
 _RUNNING_NODES = 1 << 14  # what the executor keeps for some sixty nodes

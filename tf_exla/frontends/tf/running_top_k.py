@@ -1,4 +1,4 @@
-"""Emit a running top-k: a chunk's elements that beat the k-th of the chunks before, merged with those.
+"""Emit a running top-k: what of a chunk beats the k-th so far, merged with the chunks before.
 
 Groups of neighbours are compared with the k-th by their largest element. Those that beat it are put
 together, row by row, as many places for each row as the longest needs, and the kernel looks at
@@ -9,6 +9,7 @@ nothing, the kernel looks at all of it.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import cast
 
 import tensorflow as tf
@@ -36,7 +37,7 @@ def emit_running_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor]:
             made = _top_k(x, offset, k)
         else:
             old = tf.reshape(before[0], [rows, k]), tf.reshape(before[1], [rows, k])
-            chunk = _Chunk(x, offset, *old, size)
+            chunk = RunningChunk(x, offset, *old, size)
             made = chunk.merged() if size else chunk.all_merged()
         ended += [
             tf.reshape(tensor, whole.dims) for tensor, whole in zip(made, node.outputs, strict=True)
@@ -49,7 +50,7 @@ def _top_k(x: tf.Tensor, offset: tf.Tensor, k: int) -> Pair:
     return values, tf.cast(places, offset.dtype) + offset
 
 
-class _Chunk:
+class RunningChunk:
     """x: [rows, n], which begins at `offset`; `values`, `places`: [rows, k], of the chunks before.
 
     Of equal elements the kernel takes those that come first: the chunks before this one.
@@ -76,26 +77,21 @@ class _Chunk:
         """Merge the groups that beat the k-th so far, where they are few."""
         largest = tf.reduce_max(tf.reshape(self.x, [self.rows, self.groups, self.size]), 2)
         beats = largest > self.values[:, -1:]
-        counts = tf.math.count_nonzero(beats, 1, dtype=tf.int32)
-        some = counts > 0
-        rows, most = tf.math.count_nonzero(some, dtype=tf.int32), tf.reduce_max(counts)
+        counts = tf.reduce_sum(tf.cast(beats, tf.int32), 1)
+        rows, most = tf.reduce_sum(tf.cast(counts > 0, tf.int32)), tf.reduce_max(counts)
         few = tf.cast(rows, tf.int64) * tf.cast(most, tf.int64) <= self.room
         if self.x.dtype.is_floating:
-            nan = tf.reduce_any(tf.math.is_nan(largest)) | tf.reduce_any(tf.math.is_nan(self.values))
-            few &= ~nan
-        return cast(
-            Pair,
-            tf.cond(few, lambda: self._best(beats, counts, rows, most), self.all_merged),
-        )
+            for read in (largest, self.values):
+                few &= ~tf.reduce_any(tf.math.is_nan(read))
+        best = partial(self._best, beats, counts, rows, most)
+        return cast(Pair, tf.cond(few, best, self.all_merged))
 
     @property
     def room(self) -> int:
         """Groups that may be looked at more closely."""
-        return self.rows * self.groups // SPARSE
+        return int(self.rows * self.groups // SPARSE)
 
-    def _best(
-        self, beats: tf.Tensor, counts: tf.Tensor, rows: tf.Tensor, most: tf.Tensor
-    ) -> Pair:
+    def _best(self, beats: tf.Tensor, counts: tf.Tensor, rows: tf.Tensor, most: tf.Tensor) -> Pair:
         """Merge the groups that beat the k-th: at most `most` in each of so many `rows`."""
         row, group = tf.unstack(tf.cast(tf.where(beats), tf.int32), axis=1)
         some = counts > 0
@@ -113,9 +109,7 @@ class _Chunk:
         groups = tf.reshape(tf.scatter_nd(place, group, [rows * most]), [rows, most])
         values = tf.concat([tf.gather_nd(self.values, chosen), elements], 1)
         values, at = tf.math.top_k(values, self.k)
-        old = tf.gather(
-            tf.gather_nd(self.places, chosen), tf.minimum(at, self.k - 1), batch_dims=1
-        )
+        old = tf.gather(tf.gather_nd(self.places, chosen), tf.minimum(at, self.k - 1), batch_dims=1)
         new = tf.maximum(at - self.k, 0)
         whole = tf.gather(groups, new // self.size, batch_dims=1) * self.size
         new = tf.cast(whole + new % self.size, old.dtype) + self.offset
