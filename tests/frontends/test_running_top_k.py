@@ -181,7 +181,8 @@ def test_few_rows_and_few_chunks_stay() -> None:
 
 def test_groups() -> None:
     assert running_size(1048) == 8
-    assert running_size(1056) == 32
+    assert running_size(1056) == 16
+    assert running_size(4096) == 32
     assert running_size(1_021) == 0
     assert running_size(64) == 8
     assert running_size(8) == 0

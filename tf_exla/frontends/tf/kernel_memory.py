@@ -26,7 +26,7 @@ from tf_exla.frontends.tf.kernel_call import (
     transposed_reduction,
 )
 from tf_exla.frontends.tf.rule_builders import words
-from tf_exla.top_k import SPARSE
+from tf_exla.top_k import SPARSE, by_groups
 
 
 def scratch_bytes(
@@ -330,6 +330,8 @@ def _running_top_k(call: Call) -> int:
     looked = ceil(groups / SPARSE)
     # As elements thrice, one after the other; each with its row, its group, its place.
     closer = 3 * looked * size * itemsize(x.dtype) + 64 * looked + 8 * best
+    if by_groups(x.shape[-1], values.shape[-1], size):  # as elements twice
+        closer = max(closer, 2 * size * tensor_bytes(values) + 8 * best)
     rows = 32 * elements // x.shape[-1]
     return groups * (itemsize(x.dtype) + 6) + rows + max(every, closer) + _RUNNING_NODES
 

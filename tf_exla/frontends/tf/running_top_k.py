@@ -2,8 +2,8 @@
 
 Groups of neighbours are compared with the k-th by their largest element. Those that beat it are put
 together, row by row, as many places for each row as the longest needs, and the kernel looks at
-these only. Where that is no small part of the chunk, or a NaN is about, which compares with
-nothing, the kernel looks at all of it.
+these only. Where that is no small part of the chunk, it looks at the k best groups of each row;
+where a NaN is about, which compares with nothing, at all of the chunk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.graph import Node
-from tf_exla.top_k import SPARSE
+from tf_exla.top_k import SPARSE, by_groups
 
 Pair = tuple[tf.Tensor, tf.Tensor]
 
@@ -73,25 +73,38 @@ class RunningChunk:
         values, chosen = tf.math.top_k(values, self.k)
         return values, tf.gather(places, chosen, batch_dims=1)
 
+    def best_merged(self, largest: tf.Tensor) -> Pair:
+        """Merge the groups with the k largest elements, in their order: see `expanding.py`."""
+        best = tf.sort(tf.math.top_k(largest, self.k, sorted=False).indices, 1)
+        elements = tf.gather(self._groups(), best, batch_dims=1)
+        elements = tf.reshape(elements, [self.rows, self.k * self.size])
+        return self._chosen(self.values, self.places, elements, best)
+
     def merged(self) -> Pair:
         """Merge the groups that beat the k-th so far, where they are few."""
-        largest = tf.reduce_max(tf.reshape(self.x, [self.rows, self.groups, self.size]), 2)
+        largest = tf.reduce_max(self._groups(), 2)
         beats = largest > self.values[:, -1:]
         counts = tf.reduce_sum(tf.cast(beats, tf.int32), 1)
         rows, most = tf.reduce_sum(tf.cast(counts > 0, tf.int32)), tf.reduce_max(counts)
         few = tf.cast(rows, tf.int64) * tf.cast(most, tf.int64) <= self.room
-        if self.x.dtype.is_floating:
-            for read in (largest, self.values):
-                few &= ~tf.reduce_any(tf.math.is_nan(read))
-        best = partial(self._best, beats, counts, rows, most)
-        return cast(Pair, tf.cond(few, best, self.all_merged))
+        best = partial(self._few_merged, beats, counts, rows, most)
+        most_merged = self.all_merged
+        if by_groups(self.n, self.k, self.size):
+            most_merged = partial(self.best_merged, largest)
+        if not self.x.dtype.is_floating:
+            return cast(Pair, tf.cond(few, best, most_merged))
+        nan = tf.reduce_any(tf.math.is_nan(largest)) | tf.reduce_any(tf.math.is_nan(self.values))
+        which = tf.where(nan, 2, tf.where(few, 0, 1))
+        return cast(Pair, tf.switch_case(which, [best, most_merged, self.all_merged]))
 
     @property
     def room(self) -> int:
         """Groups that may be looked at more closely."""
         return int(self.rows * self.groups // SPARSE)
 
-    def _best(self, beats: tf.Tensor, counts: tf.Tensor, rows: tf.Tensor, most: tf.Tensor) -> Pair:
+    def _few_merged(
+        self, beats: tf.Tensor, counts: tf.Tensor, rows: tf.Tensor, most: tf.Tensor
+    ) -> Pair:
         """Merge the groups that beat the k-th: at most `most` in each of so many `rows`."""
         row, group = tf.unstack(tf.cast(tf.where(beats), tf.int32), axis=1)
         some = counts > 0
@@ -102,19 +115,27 @@ class RunningChunk:
         place = (tf.range(tf.size(row)) + tf.gather(first, row))[:, None]
         least = -math.inf if self.x.dtype.is_floating else self.x.dtype.min
         empty = tf.fill([rows * most, self.size], tf.constant(least, self.x.dtype))
-        flat = tf.reshape(self.x, [self.rows * self.groups, self.size])
-        elements = tf.gather(flat, row * self.groups + group)
+        elements = tf.gather_nd(self._groups(), tf.stack([row, group], 1))
         elements = tf.tensor_scatter_nd_update(empty, place, elements)
         elements = tf.reshape(elements, [rows, most * self.size])
         groups = tf.reshape(tf.scatter_nd(place, group, [rows * most]), [rows, most])
-        values = tf.concat([tf.gather_nd(self.values, chosen), elements], 1)
-        values, at = tf.math.top_k(values, self.k)
-        old = tf.gather(tf.gather_nd(self.places, chosen), tf.minimum(at, self.k - 1), batch_dims=1)
-        new = tf.maximum(at - self.k, 0)
-        whole = tf.gather(groups, new // self.size, batch_dims=1) * self.size
-        new = tf.cast(whole + new % self.size, old.dtype) + self.offset
-        places = tf.where(at < self.k, old, new)
+        old_values, old_places = (tf.gather_nd(t, chosen) for t in (self.values, self.places))
+        values, places = self._chosen(old_values, old_places, elements, groups)
         return (
             tf.tensor_scatter_nd_update(self.values, chosen, values),
             tf.tensor_scatter_nd_update(self.places, chosen, places),
         )
+
+    def _groups(self) -> tf.Tensor:
+        return tf.reshape(self.x, [self.rows, self.groups, self.size])
+
+    def _chosen(
+        self, values: tf.Tensor, places: tf.Tensor, elements: tf.Tensor, groups: tf.Tensor
+    ) -> Pair:
+        """Merge the `elements` of `groups`, as they lie in each row, with what was before."""
+        values, at = tf.math.top_k(tf.concat([values, elements], 1), self.k)
+        old = tf.gather(places, tf.minimum(at, self.k - 1), batch_dims=1)
+        new = tf.maximum(at - self.k, 0)
+        group = tf.gather(groups, new // self.size, batch_dims=1)
+        new = tf.cast(group * self.size + new % self.size, places.dtype) + self.offset
+        return values, tf.where(at < self.k, old, new)
