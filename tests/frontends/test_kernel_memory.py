@@ -59,6 +59,8 @@ def _products(R: Any) -> list[Case]:
         *(matmul(*s, "float64", t, t) for s in sizes for t in (0, 1)),
         *(matmul(*s, "float64", *t) for s in sizes[1:3] for t in ((0, 1), (1, 0))),
         *(matmul(*s, "float32", 0, 0) for s in sizes[1:6]),
+        # Blocks of Eigen's own length would be enough for it to shard along one axis only.
+        *(matmul(*s, "float32", 0, 1) for s in ((100, 200, 5904), (50, 200, 5904))),
         *(batch(*s) for s in ((4, 700, 700, 700), (500, 30, 30, 30), (20, 500, 1, 500))),
         *(batch(*s) for s in ((20, 500, 500, 1), (1000, 100, 20, 1))),
     ]

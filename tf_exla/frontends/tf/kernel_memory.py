@@ -130,14 +130,16 @@ def _contraction(rows: int, inner: int, cols: int, size: int, threads: int) -> i
         return depth * cols * size + min(depth * rows * size, 2**20)
     depth = min(inner, 2 * _BLOCK_DEPTH)
     packed = max(
-        _sharded_axis(*axes, inner, size, threads) + depth * axes[1] * size
-        for axes in _shardings(rows, cols, threads)
+        _sharded_axis(sharded, other, is_m, inner, size, threads) + depth * other * size
+        for sharded, other, is_m in _shardings(rows, cols, threads)
     )
     return max(packed, _sharded_by_inner(rows, inner, cols, size, threads))
 
 
-def _shardings(rows: int, cols: int, threads: int) -> set[tuple[int, int]]:
-    """(sharded axis, other axis) as Eigen's shardByCol chooses, for each size of its registers.
+def _shardings(rows: int, cols: int, threads: int) -> set[tuple[int, int, bool]]:
+    """(sharded axis, other axis, whether it is m) as Eigen's shardByCol chooses.
+
+    For each size of its registers.
 
     Eigen sees the row-major product transposed: its m are our columns, its n our rows.
     """
@@ -151,15 +153,16 @@ def _shardings(rows: int, cols: int, threads: int) -> set[tuple[int, int]]:
         )
         by_row = m // threads >= nr and few_columns
         by_row = by_row or (n // threads < 16 * nr and m > n * 32)
-        found.add((m, n) if by_row else (n, m))
+        found.add((m, n, True) if by_row else (n, m, False))
     return found
 
 
-def _sharded_axis(sharded: int, other: int, inner: int, size: int, threads: int) -> int:
+def _sharded_axis(sharded: int, other: int, is_m: bool, inner: int, size: int, threads: int) -> int:
     depth = min(inner, _BLOCK_DEPTH)
     whole = min(inner, 2 * _BLOCK_DEPTH) * sharded * size
-    # float32 goes to oneDNN's kernel, whose blocks are rounded up to 24.
-    block = _L2 // (4 * size * depth) + (24 if size == 4 else 0)
+    block = _L2 // (4 * size * depth)
+    if size == 4:  # goes to oneDNN's kernel, with blocks half as long again along m, rounded up
+        block = block * 3 // 2 + 48 if is_m else block + 24
     task = max(block, _TASK_WORK // (max(1, other // threads) * depth))
     tasks = ceil(sharded / task)
     # Eigen's oversharding factor: from how many tasks on it shards along this axis only.
