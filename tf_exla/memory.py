@@ -187,7 +187,7 @@ def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
         if node.op == "Const" or is_alias(ops, node):
             continue
         if not pointwise[node] or node.op in _BY_ROWS:
-            total += ops.scratch(node)
+            total += ops.scratch(node, compiled=True)
         if node.op in _BY_ROWS:
             total += node.output.nbytes  # the exponentials, which XLA sums by windows
         operands = [root.get(tensor, tensor) for tensor in node.inputs]

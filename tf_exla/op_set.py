@@ -39,8 +39,11 @@ class OpSet(Protocol):
         that it needs (a new shape operand). The node's `outputs` are new tensors.
         """
 
-    def scratch(self, node: Node) -> int:
-        """Return an upper bound of the bytes that the kernel allocates beside its outputs."""
+    def scratch(self, node: Node, compiled: bool = False) -> int:
+        """Return an upper bound of the bytes that the kernel allocates beside its outputs.
+
+        `compiled`: what XLA's code calls for it.
+        """
 
     def aliases(self, node: Node) -> bool:
         """Return whether the first output always shares the buffer of the first input."""

@@ -377,6 +377,36 @@ def test_certain_forwarding_takes_place() -> None:
     assert not [row for row in rows if row["tensors"] > 1.5]
 
 
+def _compiled(batch: int, rows: int, inner: int, cols: int, dtype: str, shared: bool) -> list[int]:
+    import os
+
+    import tensorflow as tf
+
+    import tf_exla
+    from tf_exla.frontends.tf.kernel_memory import compiled_scratch_bytes
+
+    x, y = tf.ones([batch, rows, inner], dtype), tf.ones([batch, cols, inner], dtype)
+    y = y[:1] if shared else y
+    product = tf.function(lambda x, y: tf.matmul(x, y, transpose_b=True), jit_compile=True)
+    made = product(x, y)
+    tensors = [Tensor(tuple(tensor.shape), dtype) for tensor in (x, y, made)]
+    bound = compiled_scratch_bytes(
+        "BatchMatMulV2", tensors[:2], tensors[2:], {"adj_y": True}, os.cpu_count() or 1
+    )
+    held = sum(one.shape.num_elements() * one.dtype.size for one in (x, y, made))
+    del made
+    return [tf_exla.measured_peak(product, x, y), held + bound + 2**20]
+
+
+@pytest.mark.parametrize("shape", [(16, 200, 430, 258), (8, 18, 459, 459), (16, 6, 151, 926)])
+@pytest.mark.parametrize(("dtype", "shared"), [("float64", False), ("float32", True)])
+def test_compiled_products_of_a_batch_are_begun_at_once(
+    shape: tuple[int, int, int, int], dtype: str, shared: bool
+) -> None:
+    measured, bound = run_fresh(_compiled, *shape, dtype, shared)
+    assert measured <= bound
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 8, 17, 64, 128])
 def test_any_number_of_threads(threads: int) -> None:
     tensors = Tensor((4000, 500), "float64"), Tensor((500, 300), "float64")

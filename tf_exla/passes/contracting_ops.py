@@ -40,11 +40,11 @@ class ContractingOps:
             return self.ops.resized(node, inputs, shapes)
         return (contraction.resized(self.ops, node, inputs, shapes),)
 
-    def scratch(self, node: Node) -> int:
+    def scratch(self, node: Node, compiled: bool = False) -> int:
         """A contraction takes what the loop takes that it is written out as."""
         one = contraction_of(node)
         if one is None:
-            return self.ops.scratch(node)
+            return self.ops.scratch(node, compiled)
         if node not in self._scratch:
             graph = Graph(node.inputs, tuple(written_out(node, one, self.ops)), node.outputs)
             working_set = Projector(self.ops).project(graph).working_set

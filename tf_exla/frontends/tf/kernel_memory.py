@@ -47,6 +47,33 @@ def scratch_bytes(
     return _SCRATCH.get(op, copy_of_everything)(Call(inputs, outputs, attrs, threads))
 
 
+def compiled_scratch_bytes(
+    op: str,
+    inputs: Sequence[TensorLike],
+    outputs: Sequence[TensorLike],
+    attrs: Mapping[str, object],
+    threads: int,
+) -> int:
+    """Return the same bound of what XLA's code for a CPU calls for `op`.
+
+    It begins the products of a batch all at once (xla/backends/cpu/runtime/dot_thunk.cc), each with
+    its packed operands, and repeats an operand that has no batch.
+    """
+    bound = scratch_bytes(op, inputs, outputs, attrs, threads)
+    if not op.startswith("BatchMatMul"):
+        return bound
+    *batch, rows, cols = outputs[0].shape
+    count = prod(batch)
+    inner = inputs[0].shape[-2 if attrs.get("adj_x", False) else -1]
+    each = _contraction(rows, inner, cols, max(4, itemsize(outputs[0].dtype)), threads)
+    repeated = (
+        count * tensor_bytes(one) // max(1, prod(one.shape[:-2]))
+        for one in inputs
+        if prod(one.shape[:-2]) < count
+    )
+    return max(bound, count * each + sum(repeated))
+
+
 # Caches decide Eigen's block sizes. Where the system does not tell, assume large ones.
 
 

@@ -17,6 +17,7 @@ from tf_exla.frontends.tf.kernel_memory import (
     ALIASES,
     FORWARDS,
     MAY_ALIAS,
+    compiled_scratch_bytes,
     scratch_bytes,
 )
 from tf_exla.frontends.tf.make import make
@@ -73,10 +74,11 @@ class TensorFlowOps:
         """Return whether `resized` can make the node for other shapes."""
         return isinstance(self.rule(node), AxisRule)
 
-    def scratch(self, node: Node) -> int:
+    def scratch(self, node: Node, compiled: bool = False) -> int:
         """Return an upper bound of the bytes that the kernel allocates beside its outputs.
 
-        0 where a shape is not known: such a tensor's own bytes are not known either.
+        `compiled`: what XLA's code calls for it. 0 where a shape is not known: such a tensor's own
+        bytes are not known either.
         """
         if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
             return 0
@@ -84,7 +86,8 @@ class TensorFlowOps:
         outputs = cast(Sequence[TensorLike], node.outputs)
         if device() == "GPU":
             return gpu_scratch_bytes(node.op, inputs, outputs, node.attrs)
-        return scratch_bytes(node.op, inputs, outputs, node.attrs, self.threads)
+        bound = compiled_scratch_bytes if compiled else scratch_bytes
+        return bound(node.op, inputs, outputs, node.attrs, self.threads)
 
     def aliases(self, node: Node) -> bool:
         """Return whether the first output always shares the buffer of the first input."""
