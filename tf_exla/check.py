@@ -61,7 +61,7 @@ def _check_loop(loop: Loop) -> None:
         for k, inner in zip(folds, body.inputs[len(loop.inputs) :], strict=True):
             _check_chunk(loop, loop.outputs[k], None, inner, size)
         for whole, result, inner in zip(loop.outputs, loop.results, body.outputs, strict=True):
-            if result.combine != "top_k" or size == loop.chunk:
+            if result.combine != "top_k" or result.fold or size == loop.chunk:
                 _check_chunk(loop, whole, result.slot, inner, size)
         for node in body.nodes:
             if node.stateful:

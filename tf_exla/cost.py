@@ -34,11 +34,16 @@ COMPILE = 0.03  # to compile a cluster, and for each of its nodes
 COMPILE_NODE = 2e-3
 
 
-def node_seconds(ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1) -> float:
-    """Estimate one run of a node; `parallel`: how many of it run side by side."""
+def node_seconds(
+    ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1, promises: bool = True
+) -> float:
+    """Estimate one run of a node; `parallel`: how many of it run side by side.
+
+    `promises`: less what a late pass is going to save, a running top-k; else of the node as it is.
+    """
     if isinstance(node, Loop):
         full = ITERATION / beside(node.parallel)
-        full += graph_seconds(ops, node.body, CACHED_BYTE, node.parallel)
+        full += graph_seconds(ops, node.body, CACHED_BYTE, node.parallel, promises)
         full += sum(
             LAUNCH + chunk.nbytes * (BYTE + CACHED_BYTE) for chunk in node.sliced(node.body)
         )
@@ -53,15 +58,16 @@ def node_seconds(ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1) 
             if result.combine == "top_k" and not result.fold
         ]
         full += sum(map(merge_seconds, merged[::2]))
-        if merged and ops.picks_rows():
+        if merged and promises and ops.picks_rows():
             full -= saved_seconds(node)
         full *= (1 + IDLE / node.parallel) / (1 + IDLE)
-        rest = graph_seconds(ops, node.remainder, CACHED_BYTE) if node.remainder else 0.0
-        return node.runs * full + rest
+        if node.remainder is None:
+            return node.runs * full
+        return node.runs * full + graph_seconds(ops, node.remainder, CACHED_BYTE, promises=promises)
     if node.op == "Compiled":
         return sum(compiled_seconds(ops, sub, byte) for _, sub in node.subgraphs)
     if node.subgraphs:
-        return sum(graph_seconds(ops, sub) for _, sub in node.subgraphs)
+        return sum(graph_seconds(ops, sub, promises=promises) for _, sub in node.subgraphs)
     if node.op == "Const":
         return 0.0
     if node.op == "TopKV2" and node.inputs[0].is_static and node.outputs[0].is_static:
@@ -76,18 +82,6 @@ def node_seconds(ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1) 
     return LAUNCH / beside(parallel) + work_seconds(ops, node, parallel) + moved * byte
 
 
-def promised_seconds(ops: OpSet, graph: Graph) -> float:
-    """Estimate what the estimate leaves out, since late passes are expected to save it."""
-    total = 0.0
-    for node in graph.nodes:
-        if isinstance(node, Loop):
-            here = saved_seconds(node) if ops.picks_rows() else 0.0
-            total += node.runs * (here + promised_seconds(ops, node.body))
-        elif node.op != "Compiled":
-            total += sum(promised_seconds(ops, sub) for _, sub in node.subgraphs)
-    return total
-
-
 def beside(parallel: int) -> int:
     """Return how many cores what runs on one has, in so many iterations side by side.
 
@@ -96,9 +90,11 @@ def beside(parallel: int) -> int:
     return min(parallel, 2)
 
 
-def graph_seconds(ops: OpSet, graph: Graph, byte: float = BYTE, parallel: int = 1) -> float:
+def graph_seconds(
+    ops: OpSet, graph: Graph, byte: float = BYTE, parallel: int = 1, promises: bool = True
+) -> float:
     """Estimate one run of a graph."""
-    return sum(node_seconds(ops, node, byte, parallel) for node in graph.nodes)
+    return sum(node_seconds(ops, node, byte, parallel, promises) for node in graph.nodes)
 
 
 def compiled_seconds(ops: OpSet, graph: Graph, byte: float = CACHED_BYTE) -> float:

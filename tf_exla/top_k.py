@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tf_exla.graph import Loop, Node, consumers, producers
+from tf_exla.graph import Graph, Loop, Node, consumers, producers
 
 ELEMENT = 2e-9
 """Seconds that the kernel takes for one element; rows are shared out between two cores."""
@@ -36,7 +36,7 @@ PADDED = 8e-9
 SMALLEST, LARGEST = 8, 32
 """Elements of a group that is compared with the k-th so far."""
 SPARSE = 8
-"""One element of so many, at most, is in a group that beats it: these are looked at together."""
+"""One group of so many, at most, is looked at together with others that beat it."""
 MANY_EACH = 50
 """Elements for each of the k, from which on looking at them is what takes the kernel's time."""
 MANY = 4096
@@ -108,11 +108,11 @@ def merge_seconds(shape: Sequence[int]) -> float:
 def running_size(n: int) -> int:
     """Return the size of the groups of a chunk of `n` that are compared with the k-th so far.
 
-    0 where none divides `n`.
+    The last group may be shorter, where no size divides `n`. 0 where `n` is too small.
     """
     most = min(LARGEST, max(SMALLEST, math.isqrt(n // 4)))
     sizes = (size for size in range(most, SMALLEST - 1, -1) if n % size == 0)
-    return next((size for size in sizes if n >= SPARSE * size), 0)
+    return next(sizes, most) if n >= SPARSE * most else 0
 
 
 def by_groups(n: int, k: int, size: int) -> bool:
@@ -124,6 +124,27 @@ def by_groups(n: int, k: int, size: int) -> bool:
     return bool(size) and n >= max(2 * size, MANY_EACH) * k
 
 
+def few_groups(rows: int, n: int, k: int) -> int:
+    """Return how many groups of a chunk that beat the k-th, at most, are looked at together.
+
+    A small part of the chunk, and no more than takes the time of the other way.
+    """
+    size = running_size(n)
+    if not size:
+        return 0
+    part = rows * -(-n // size) // SPARSE
+    return min(part, int(_all_seconds(rows, n, k) / (size * PADDED)))
+
+
+def _all_seconds(rows: int, n: int, k: int) -> float:
+    """Estimate the time for a chunk that much of beats the k-th, merged."""
+    size = running_size(n)
+    if not by_groups(n, k, size):
+        return kernel_seconds(rows, n, k) + _merged(rows, k)
+    looked = (-(-n // size), k, k + k * size)
+    return sum(kernel_seconds(rows, m, k) for m in looked) + rows * k * GATHERED
+
+
 @lru_cache(maxsize=4096)
 def running_seconds(rows: int, n: int, k: int, chunks: int) -> float:
     """Estimate the time of a running top-k and its merging for one of `chunks`, on average.
@@ -132,20 +153,17 @@ def running_seconds(rows: int, n: int, k: int, chunks: int) -> float:
     their top k.
     """
     size = running_size(n)
-    plain = kernel_seconds(rows, n, k) + _merged(rows, k)
+    everything = _all_seconds(rows, n, k)
     if not size or chunks < 2:
-        return plain
-    if by_groups(n, k, size):
-        looked = (n // size, k, k + k * size)
-        plain = sum(kernel_seconds(rows, m, k) for m in looked) + rows * k * GATHERED
+        return everything
     each = np.arange(2, min(chunks, MANY) + 1)
     beaten = 1 - (1 - 1 / each) ** k  # of the rows
     most = k / each + 4 * np.sqrt(k / each) + 1  # groups of one row
-    padded = beaten * most * size
-    sparse = rows * (beaten * k * KEPT / min(rows, 2) + padded * PADDED)
-    test = FIXED + rows * (n * MAXIMUM + n // size * TESTED)
-    times = test + np.where(padded * SPARSE <= n, sparse, plain)
-    total = kernel_seconds(rows, n, k) + times.sum() + (chunks - 1 - len(each)) * times[-1]
+    padded = rows * beaten * most
+    few = rows * beaten * k * KEPT / min(rows, 2) + padded * size * PADDED
+    test = FIXED + rows * (n * (MAXIMUM + (COPY if n % size else 0.0)) + n / size * TESTED)
+    times = test + np.where(padded <= few_groups(rows, n, k), few, everything)
+    total = everything + times.sum() + (chunks - 1 - len(each)) * times[-1]
     return float(total) / chunks
 
 
@@ -154,31 +172,39 @@ def running_pairs(loop: Loop) -> dict[int, Node]:
 
     With each the node that finds the top k of a chunk.
     """
+    unfolded = any(result.combine == "top_k" and not result.fold for result in loop.results)
+    if not unfolded or loop.before or loop.exact is not None:
+        return {}
+    found = _found_in(loop, loop.body)
+    if loop.remainder is not None:
+        found = {key: found[key] for key in found.keys() & _found_in(loop, loop.remainder).keys()}
+    return {position: node for position, node in sorted(found.items()) if _saved(loop, node) > 0}
+
+
+def _found_in(loop: Loop, body: Graph) -> dict[int, Node]:
+    """Return the nodes whose results are a top-k of the loop, and nothing else's operand."""
+    makers, read = producers(body), consumers(body)
     found: dict[int, Node] = {}
-    if loop.before:
-        return found
-    makers, read = producers(loop.body), consumers(loop.body)
     for position, result in enumerate(loop.results):
-        pair = loop.body.outputs[position : position + 2]
+        pair = body.outputs[position : position + 2]
         node = makers.get(pair[0])
         if result.combine != "top_k" or node is None or node.outputs != pair:
             continue
-        alone = all(t not in read and loop.body.outputs.count(t) == 1 for t in pair)
-        if alone and node.op == "TopKV2" and all(t.is_static for t in node.inputs):
-            saved = top_k_seconds(node) + merge_seconds(pair[0].dims)
-            if running_seconds(*_sizes(node), int(loop.runs)) < saved:
-                found[position] = node
+        alone = all(t not in read and body.outputs.count(t) == 1 for t in pair)
+        static = all(t.is_static and (t.size or not t.shape) for t in (*node.inputs, *pair))
+        if node.op == "TopKV2" and alone and static:
+            found[position] = node
     return found
 
 
 def saved_seconds(loop: Loop) -> float:
     """Estimate what running top-k save in one iteration, the body being as it is."""
-    return sum(
-        top_k_seconds(node)
-        + merge_seconds(node.outputs[0].dims)
-        - running_seconds(*_sizes(node), int(loop.runs))
-        for node in running_pairs(loop).values()
-    )
+    return sum(_saved(loop, node) for node in running_pairs(loop).values())
+
+
+def _saved(loop: Loop, node: Node) -> float:
+    plain = top_k_seconds(node) + merge_seconds(node.outputs[0].dims)
+    return plain - running_seconds(*_sizes(node), int(loop.runs))
 
 
 def _sizes(node: Node) -> tuple[int, int, int]:

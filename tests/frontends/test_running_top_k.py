@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,12 +11,19 @@ import tensorflow as tf
 from fresh_process import run_fresh
 
 import tf_exla
+from tf_exla.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.frontends.tf.running_top_k import RunningChunk
 from tf_exla.graph import Array, Graph, Loop, walk
+from tf_exla.memory import Projector
 from tf_exla.options import Options
+from tf_exla.passes.clean import clean
+from tf_exla.passes.contracting_ops import ContractingOps
+from tf_exla.passes.running_top_k import run_top_k
+from tf_exla.passes.splitting.resize import resize_loop
+from tf_exla.passes.splitting.search import split
 from tf_exla.pipeline import optimize_graph
 from tf_exla.top_k import running_seconds, running_size
 
@@ -70,6 +78,19 @@ def plan_of(function: Function, *inputs: tf.Tensor, fraction: float = 0.06) -> G
     return optimize_graph(graph, ops, limit=limit, options=Options()).graph
 
 
+def in_chunks(function: Function, inputs: list[tf.Tensor], chunk: int) -> Graph:
+    """Split a function into chunks of a given size, with running top-k wherever they can be."""
+    ops = ContractingOps(TensorFlowOps())
+    graph = capture(tf.function(function).get_concrete_function(*inputs)).graph
+    projector, options = Projector(ops), Options()
+    budget = projector.working_set(graph) // 10
+    made = split(projector, clean(graph, ops), budget, options).graph
+    nodes = [
+        resize_loop(ops, node, chunk, 2) if isinstance(node, Loop) else node for node in made.nodes
+    ]
+    return run_top_k(made.replace(nodes=tuple(nodes)), ops)
+
+
 def runs(graph: Graph) -> int:
     return sum(node.op == "RunningTopK" for node in walk(graph))
 
@@ -107,14 +128,16 @@ def test_the_kernels_own_result(fill: Callable[..., Array], k: int) -> None:
     same(restore(graph)(inputs), best(k)(*inputs))
 
 
-@pytest.mark.parametrize(("rows", "chunk", "k"), [(1, 64, 1), (3, 72, 9), (40, 256, 2)])
+@pytest.mark.parametrize(
+    ("rows", "chunk", "k"), [(1, 64, 1), (3, 72, 9), (40, 256, 2), (9, 1_021, 3)]
+)
 @pytest.mark.parametrize("fill", FILLS, ids=lambda fill: fill.__name__)
 def test_where_it_would_not_pay(fill: Callable[..., Array], rows: int, chunk: int, k: int) -> None:
     x = tf.constant(fill(np.random.default_rng(6), (max(rows, 4), 12 * chunk))[:rows], tf.float32)
     values, places = tf.math.top_k(x[:, :chunk], k)
     for start in range(chunk, 12 * chunk, chunk):
         part = x[:, start : start + chunk]
-        one = RunningChunk(part, tf.constant(start), values, places, running_size(chunk))
+        one = RunningChunk(part, tf.constant(start), k, running_size(chunk), (values, places))
         values, places = one.merged()
     same((values, places), tuple(tf.math.top_k(x, k)))
 
@@ -152,6 +175,49 @@ def by_chunks(graph: Graph, a: tf.Tensor, b: tf.Tensor, c: tf.Tensor) -> list[tf
     return [values, places]
 
 
+@pytest.mark.parametrize("chunk", [1000, 1021, 1250])
+@pytest.mark.parametrize("rest", [0, 3, 7, 997])
+def test_remainders(chunk: int, rest: int) -> None:
+    """Of two top-k, with remainders that are smaller than either k: both are all of them."""
+    rng = np.random.default_rng(8)
+    inputs = scores_of(ties(rng, (ROWS, 30 * chunk + rest)), "float32")
+
+    def two(a: tf.Tensor, b: tf.Tensor, c: tf.Tensor) -> list[tf.Tensor]:
+        scores = tf.matmul(a, b, transpose_b=True) + c
+        return [*tf.math.top_k(scores, 5), *tf.math.top_k(scores, 10)]
+
+    graph = in_chunks(two, inputs, chunk)
+    assert runs(graph) == (4 if rest else 2)
+    check_graph(graph)
+    same(restore(graph)(inputs), two(*inputs))
+
+
+def test_a_loop_that_looks_for_equal_numbers_stays() -> None:
+    inputs = scores_of(ties(np.random.default_rng(9), (ROWS, 30_000)), "float32")
+
+    def nearest(a: tf.Tensor, b: tf.Tensor, c: tf.Tensor) -> tf.Tensor:
+        scores = tf.matmul(a, b, transpose_b=True) + c
+        least = tf.math.top_k(scores, 5).values[:, -1:]
+        return tf.reduce_sum(tf.cast(scores >= least, tf.int32), 1)
+
+    graph = plan_of(nearest, *inputs)
+    for loop in (node for node in graph.nodes if isinstance(node, Loop)):
+        assert loop.exact is None or not runs(loop.body)
+    same(restore(graph)(inputs), nearest(*inputs))
+
+
+def test_saved(tmp_path: Path) -> None:
+    inputs = scores_of(random(np.random.default_rng(10), (ROWS, 30_000)), "float32")
+    held = sum(tensor.shape.num_elements() * 4 for tensor in inputs)
+    optimized = tf_exla.optimize(best(5), held + 2_000_000)
+    assert "running top_k" in str(optimized.report(*inputs))
+    module = tf.Module()
+    module.call = tf.function(lambda a, b, c: optimized(a, b, c))
+    module.call.get_concrete_function(*inputs)
+    tf.saved_model.save(module, str(tmp_path))
+    same(tf.saved_model.load(str(tmp_path)).call(*inputs), best(5)(*inputs))
+
+
 def test_batches_of_rows() -> None:
     rng = np.random.default_rng(3)
     x = tf.constant(rng.integers(-9, 9, (3, 64, 20)), tf.float32)
@@ -183,7 +249,7 @@ def test_groups() -> None:
     assert running_size(1048) == 8
     assert running_size(1056) == 16
     assert running_size(4096) == 32
-    assert running_size(1_021) == 0
+    assert running_size(1_021) == 15
     assert running_size(64) == 8
     assert running_size(8) == 0
     many, few = (running_seconds(1000, 1024, 10, chunks) for chunks in (1000, 5))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tf_exla.cost import graph_seconds, promised_seconds
+from tf_exla.cost import graph_seconds
 from tf_exla.graph import Graph, Loop, Node, with_subgraphs
 from tf_exla.memory import Projector
 from tf_exla.options import Options
@@ -63,7 +63,13 @@ def _compile(projector: Projector, graph: Graph, options: Options) -> Graph:
     return compile_loops(graph, projector.ops, forced=options.jit_compile is True)
 
 
-LATE_PASSES: tuple[LatePass, ...] = (_rewrite, _run_top_k, _expand, _compile)
+LATE_PASSES: tuple[tuple[LatePass, ...], ...] = (
+    (_rewrite, _run_top_k, _expand, _compile),
+    (_rewrite, _expand, _compile),
+    (_rewrite, _expand),
+    (_rewrite,),
+)
+"""What to apply: the first that holds the budget. A running top-k needs the most room."""
 
 
 def finish(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
@@ -75,16 +81,16 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
     plain = write_out(graph, projector.ops)
     if projector.working_set(graph) > budget:
         return plain
-    seconds = graph_seconds(projector.ops, plain) + promised_seconds(projector.ops, plain)
-    for count in range(len(LATE_PASSES), 0, -1):
+    seconds = graph_seconds(projector.ops, plain, promises=False)
+    for passes in LATE_PASSES:
         split, target = graph, budget
         for _ in range(TRIES):
             finished = write_out(split, projector.ops)
-            for late in LATE_PASSES[:count]:
+            for late in passes:
                 finished = write_out(late(projector, finished, options), projector.ops)
             needed = projector.working_set(finished)
             if needed <= budget:
-                slower = graph_seconds(projector.ops, finished) > seconds
+                slower = graph_seconds(projector.ops, finished, promises=False) > seconds
                 if split is graph or options.jit_compile or not slower:
                     return finished
                 break

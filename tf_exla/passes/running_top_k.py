@@ -33,7 +33,7 @@ def run_top_k(graph: Graph, ops: OpSet) -> Graph:
 
 def _running(loop: Loop) -> Loop:
     pairs = running_pairs(loop)
-    if loop.exact is not None or not pairs:
+    if not pairs:
         return loop
     results = list(loop.results)
     for position in pairs:

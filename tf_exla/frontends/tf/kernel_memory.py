@@ -26,7 +26,7 @@ from tf_exla.frontends.tf.kernel_call import (
     transposed_reduction,
 )
 from tf_exla.frontends.tf.rule_builders import words
-from tf_exla.top_k import SPARSE, by_groups
+from tf_exla.top_k import by_groups, few_groups
 
 
 def scratch_bytes(
@@ -351,22 +351,24 @@ def _top_k(call: Call) -> int:
 def _running_top_k(call: Call) -> int:
     """The groups' maxima, how they compare; then those that beat the k-th, or all top k."""
     x, values, places = call.inputs
-    elements, size = prod(x.shape), int(str(call.attrs["size"]))
+    *batch, n = x.shape
+    rows, k, size = prod(batch), values.shape[-1], int(str(call.attrs["size"]))
     best = tensor_bytes(values) + tensor_bytes(places) + 4 * prod(values.shape)
     every = 4 * best + _top_k(call)
     if not size:
         return every
-    groups = elements // size
-    looked = ceil(groups / SPARSE)
+    groups = rows * ceil(n / size)
+    padded = groups * size * itemsize(x.dtype) if n % size else 0
+    looked = few_groups(rows, n, k)
     # As elements thrice, one after the other; each with its row, its group, its place.
     closer = 3 * looked * size * itemsize(x.dtype) + 64 * looked + 8 * best
-    if by_groups(x.shape[-1], values.shape[-1], size):  # as elements twice
+    if by_groups(n, k, size):  # as elements twice
         closer = max(closer, 2 * size * tensor_bytes(values) + 8 * best)
-    rows = 32 * elements // x.shape[-1]
-    return groups * (itemsize(x.dtype) + 6) + rows + max(every, closer) + _RUNNING_NODES
+    compared = groups * (itemsize(x.dtype) + 6) + 32 * rows
+    return padded + compared + max(every, closer) + _RUNNING_NODES
 
 
-_RUNNING_NODES = 1 << 14  # what the executor keeps for some sixty nodes
+_RUNNING_NODES = 1 << 14  # what the executor keeps for a hundred nodes
 
 
 _POINTWISE = words("""
