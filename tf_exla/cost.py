@@ -58,7 +58,7 @@ def node_seconds(
             if result.combine == "top_k" and not result.fold
         ]
         full += sum(map(merge_seconds, merged[::2]))
-        if merged and promises and ops.picks_rows():
+        if promises and ops.picks_rows():
             full -= saved_seconds(node)
         full *= (1 + IDLE / node.parallel) / (1 + IDLE)
         if node.remainder is None:

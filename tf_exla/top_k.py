@@ -91,18 +91,16 @@ def find_groups(shape: Sequence[int], k: int) -> Groups | None:
 
 def top_k_seconds(node: Node) -> float:
     """Estimate one run of a TopKV2, by way of groups where that is faster."""
-    shape, k = node.inputs[0].dims, node.outputs[0].dims[-1]
-    rows = math.prod(shape[:-1])
-    groups = find_groups(shape, k)
-    if groups is None:
-        return kernel_seconds(rows, shape[-1], k)
-    return groups.seconds(rows, k)
+    rows, n, k = _sizes(node)
+    groups = find_groups((rows, n), k)
+    return kernel_seconds(rows, n, k) if groups is None else groups.seconds(rows, k)
 
 
 def merge_seconds(shape: Sequence[int]) -> float:
     """Estimate the time to merge the top k of one chunk with those of the chunks before."""
     *batch, k = shape
-    return _merged(math.prod(batch), k)
+    rows = math.prod(batch)
+    return kernel_seconds(rows, 2 * k, k) + rows * k * GATHERED
 
 
 def running_size(n: int) -> int:
@@ -115,12 +113,13 @@ def running_size(n: int) -> int:
     return next(sizes, most) if n >= SPARSE * most else 0
 
 
-def by_groups(n: int, k: int, size: int) -> bool:
+def by_groups(n: int, k: int) -> bool:
     """Return whether of a chunk that much of beats the k-th, the k best groups are looked at.
 
     What the kernel takes for a row depends on its order, up to five times as long where each
     element is larger than those before; groups are only a few. But it runs once more.
     """
+    size = running_size(n)
     return bool(size) and n >= max(2 * size, MANY_EACH) * k
 
 
@@ -138,9 +137,9 @@ def few_groups(rows: int, n: int, k: int) -> int:
 
 def _all_seconds(rows: int, n: int, k: int) -> float:
     """Estimate the time for a chunk that much of beats the k-th, merged."""
+    if not by_groups(n, k):
+        return kernel_seconds(rows, n, k) + merge_seconds((rows, k))
     size = running_size(n)
-    if not by_groups(n, k, size):
-        return kernel_seconds(rows, n, k) + _merged(rows, k)
     looked = (-(-n // size), k, k + k * size)
     return sum(kernel_seconds(rows, m, k) for m in looked) + rows * k * GATHERED
 
@@ -191,7 +190,7 @@ def _found_in(loop: Loop, body: Graph) -> dict[int, Node]:
         if result.combine != "top_k" or node is None or node.outputs != pair:
             continue
         alone = all(t not in read and body.outputs.count(t) == 1 for t in pair)
-        static = all(t.is_static and (t.size or not t.shape) for t in (*node.inputs, *pair))
+        static = all(t.is_static and t.size > 0 for t in (*node.inputs, *pair))
         if node.op == "TopKV2" and alone and static:
             found[position] = node
     return found
@@ -211,7 +210,3 @@ def _sizes(node: Node) -> tuple[int, int, int]:
     """Rows, elements of each, k."""
     *batch, n = node.inputs[0].dims
     return math.prod(batch), n, node.outputs[0].dims[-1]
-
-
-def _merged(rows: int, k: int) -> float:
-    return kernel_seconds(rows, 2 * k, k) + rows * k * GATHERED

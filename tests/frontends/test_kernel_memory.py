@@ -383,15 +383,16 @@ def _compiled(batch: int, rows: int, inner: int, cols: int, dtype: str, shared: 
     import tensorflow as tf
 
     import tf_exla
-    from tf_exla.frontends.tf.kernel_memory import compiled_scratch_bytes
+    from tf_exla.frontends.tf.kernel_memory import scratch_bytes
 
     x, y = tf.ones([batch, rows, inner], dtype), tf.ones([batch, cols, inner], dtype)
     y = y[:1] if shared else y
     product = tf.function(lambda x, y: tf.matmul(x, y, transpose_b=True), jit_compile=True)
     made = product(x, y)
     tensors = [Tensor(tuple(tensor.shape), dtype) for tensor in (x, y, made)]
-    bound = compiled_scratch_bytes(
-        "BatchMatMulV2", tensors[:2], tensors[2:], {"adj_y": True}, os.cpu_count() or 1
+    threads = os.cpu_count() or 1
+    bound = scratch_bytes(
+        "BatchMatMulV2", tensors[:2], tensors[2:], {"adj_y": True}, threads, compiled=True
     )
     held = sum(one.shape.num_elements() * one.dtype.size for one in (x, y, made))
     del made

@@ -137,7 +137,7 @@ def test_where_it_would_not_pay(fill: Callable[..., Array], rows: int, chunk: in
     values, places = tf.math.top_k(x[:, :chunk], k)
     for start in range(chunk, 12 * chunk, chunk):
         part = x[:, start : start + chunk]
-        one = RunningChunk(part, tf.constant(start), k, running_size(chunk), (values, places))
+        one = RunningChunk(part, tf.constant(start), k, (values, places))
         values, places = one.merged()
     same((values, places), tuple(tf.math.top_k(x, k)))
 

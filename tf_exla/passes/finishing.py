@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tf_exla.cost import graph_seconds
-from tf_exla.graph import Graph, Loop, Node, with_subgraphs
+from tf_exla.graph import Graph, Loop, Node, walk, with_subgraphs
 from tf_exla.memory import Projector
 from tf_exla.options import Options
 from tf_exla.passes.blocking import write_out
@@ -82,7 +82,13 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
     if projector.working_set(graph) > budget:
         return plain
     seconds = graph_seconds(projector.ops, plain, promises=False)
+    has_top_k = any(
+        isinstance(node, Loop) and any(result.combine == "top_k" for result in node.results)
+        for node in walk(plain)
+    )
     for passes in LATE_PASSES:
+        if _run_top_k in passes and not has_top_k:  # the next ones do the same
+            continue
         split, target = graph, budget
         for _ in range(TRIES):
             finished = write_out(split, projector.ops)

@@ -12,13 +12,13 @@ import math
 
 from tf_exla.graph import Graph, Loop, Node, Tensor
 from tf_exla.op_set import OpSet
-from tf_exla.top_k import running_pairs, running_seconds, running_size
+from tf_exla.top_k import running_pairs, running_seconds
 
 RUNNING = "RunningTopK"
 """The top k of x, of which chunks before left values and positions.
 
-Operands: x, these values, these positions. Attributes: `size` of the groups, 0 for none; `block`:
-positions for one index of the loop; `seconds`: estimated, of one run.
+Operands: x, these values, these positions. Attributes: `block`: positions for one index of the
+loop; `seconds`: estimated, of one run.
 """
 
 
@@ -82,7 +82,6 @@ def _node(
     *batch, n = node.inputs[0].dims
     k = outputs[0].dims[-1]
     attrs = {
-        "size": running_size(n),
         "block": loop.results[position + 1].block,
         "seconds": running_seconds(math.prod(batch), n, k, int(loop.runs)),
     }

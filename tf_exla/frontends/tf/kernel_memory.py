@@ -26,7 +26,7 @@ from tf_exla.frontends.tf.kernel_call import (
     transposed_reduction,
 )
 from tf_exla.frontends.tf.rule_builders import words
-from tf_exla.top_k import by_groups, few_groups
+from tf_exla.top_k import by_groups, few_groups, running_size
 
 
 def scratch_bytes(
@@ -35,43 +35,19 @@ def scratch_bytes(
     outputs: Sequence[TensorLike],
     attrs: Mapping[str, object],
     threads: int,
+    compiled: bool = False,
 ) -> int:
     """Return an upper bound in bytes of what the CPU kernel of `op` allocates beside its outputs.
 
     `attrs` are plain values named as in the NodeDef (absent ones have TensorFlow's default),
-    `threads` is the number of intra-op threads. An op that is not in the table is taken to copy all
-    its inputs and outputs once.
+    `threads` is the number of intra-op threads; `compiled`: of what XLA's code calls for `op`. An
+    op that is not in the table is taken to copy all its inputs and outputs once.
     """
     if threads < 1:
         raise ValueError(f"threads must be at least 1, got {threads}")
-    return _SCRATCH.get(op, copy_of_everything)(Call(inputs, outputs, attrs, threads))
-
-
-def compiled_scratch_bytes(
-    op: str,
-    inputs: Sequence[TensorLike],
-    outputs: Sequence[TensorLike],
-    attrs: Mapping[str, object],
-    threads: int,
-) -> int:
-    """Return the same bound of what XLA's code for a CPU calls for `op`.
-
-    It begins the products of a batch all at once (xla/backends/cpu/runtime/dot_thunk.cc), each with
-    its packed operands, and repeats an operand that has no batch.
-    """
-    bound = scratch_bytes(op, inputs, outputs, attrs, threads)
-    if not op.startswith("BatchMatMul"):
-        return bound
-    *batch, rows, cols = outputs[0].shape
-    count = prod(batch)
-    inner = inputs[0].shape[-2 if attrs.get("adj_x", False) else -1]
-    each = _contraction(rows, inner, cols, max(4, itemsize(outputs[0].dtype)), threads)
-    repeated = (
-        count * tensor_bytes(one) // max(1, prod(one.shape[:-2]))
-        for one in inputs
-        if prod(one.shape[:-2]) < count
-    )
-    return max(bound, count * each + sum(repeated))
+    call = Call(inputs, outputs, attrs, threads)
+    bound = _SCRATCH.get(op, copy_of_everything)(call)
+    return max(bound, _COMPILED[op](call)) if compiled and op in _COMPILED else bound
 
 
 # Caches decide Eigen's block sizes. Where the system does not tell, assume large ones.
@@ -144,6 +120,23 @@ def _product(call: Call, transpose_left: bool, transpose_right: bool) -> int:
     return widened + vectors + temporary
 
 
+def _compiled_products(call: Call) -> int:
+    """XLA's code begins the products of a batch all at once, each with its packed operands.
+
+    (xla/backends/cpu/runtime/dot_thunk.cc.) It repeats an operand that has no batch.
+    """
+    *batch, rows, cols = call.outputs[0].shape
+    count = prod(batch)
+    inner = call.inputs[0].shape[-2 if call.attrs.get("adj_x", False) else -1]
+    size = max(4, itemsize(call.outputs[0].dtype))
+    repeated = (
+        count * tensor_bytes(one) // max(1, prod(one.shape[:-2]))
+        for one in call.inputs
+        if prod(one.shape[:-2]) < count
+    )
+    return count * _contraction(rows, inner, cols, size, call.threads) + sum(repeated)
+
+
 def _contraction(rows: int, inner: int, cols: int, size: int, threads: int) -> int:
     """Bound the packed operands of Eigen's TensorContraction on a thread pool.
 
@@ -164,11 +157,10 @@ def _contraction(rows: int, inner: int, cols: int, size: int, threads: int) -> i
 
 
 def _shardings(rows: int, cols: int, threads: int) -> set[tuple[int, int, bool]]:
-    """(sharded axis, other axis, whether it is m) as Eigen's shardByCol chooses.
+    """(sharded axis, other axis, whether m is sharded), for each size of Eigen's registers.
 
-    For each size of its registers.
-
-    Eigen sees the row-major product transposed: its m are our columns, its n our rows.
+    As its shardByCol chooses. Eigen sees the row-major product transposed: its m are our columns,
+    its n our rows.
     """
     m, n = cols, rows
     found = set()
@@ -352,7 +344,7 @@ def _running_top_k(call: Call) -> int:
     """The groups' maxima, how they compare; then those that beat the k-th, or all top k."""
     x, values, places = call.inputs
     *batch, n = x.shape
-    rows, k, size = prod(batch), values.shape[-1], int(str(call.attrs["size"]))
+    rows, k, size = prod(batch), values.shape[-1], running_size(n)
     best = tensor_bytes(values) + tensor_bytes(places) + 4 * prod(values.shape)
     every = 4 * best + _top_k(call)
     if not size:
@@ -362,7 +354,7 @@ def _running_top_k(call: Call) -> int:
     looked = few_groups(rows, n, k)
     # As elements thrice, one after the other; each with its row, its group, its place.
     closer = 3 * looked * size * itemsize(x.dtype) + 64 * looked + 8 * best
-    if by_groups(n, k, size):  # as elements twice
+    if by_groups(n, k):  # as elements twice
         closer = max(closer, 2 * size * tensor_bytes(values) + 8 * best)
     compared = groups * (itemsize(x.dtype) + 6) + 32 * rows
     return padded + compared + max(every, closer) + _RUNNING_NODES
@@ -449,6 +441,7 @@ _SCRATCH: dict[str, Bound] = {
     "Polygamma": _broadcast_blocks,
     "Prod": transposed_reduction,
     "Qr": _qr,
+    "RunningTopK": _running_top_k,
     "SelectV2": _broadcast_blocks,
     "SelfAdjointEigV2": _square_matrices(1.2),
     "Softmax": _softmax,
@@ -456,10 +449,13 @@ _SCRATCH: dict[str, Bound] = {
     "Sum": transposed_reduction,
     "Svd": _svd,
     "Tile": _broadcast_blocks,
-    "RunningTopK": _running_top_k,
     "TopKV2": _top_k,
     "Xlog1py": _broadcast_blocks,
 }
+
+_COMPILED: Mapping[str, Bound] = dict.fromkeys(
+    words("BatchMatMul BatchMatMulV2 BatchMatMulV3"), _compiled_products
+)
 
 # The output is the buffer of input 0, always (IdentityN: output i that of input i; ReadVariableOp:
 # the variable's). Snapshot and DeepCopy copy.

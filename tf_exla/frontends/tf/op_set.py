@@ -17,7 +17,6 @@ from tf_exla.frontends.tf.kernel_memory import (
     ALIASES,
     FORWARDS,
     MAY_ALIAS,
-    compiled_scratch_bytes,
     scratch_bytes,
 )
 from tf_exla.frontends.tf.make import make
@@ -86,8 +85,7 @@ class TensorFlowOps:
         outputs = cast(Sequence[TensorLike], node.outputs)
         if device() == "GPU":
             return gpu_scratch_bytes(node.op, inputs, outputs, node.attrs)
-        bound = compiled_scratch_bytes if compiled else scratch_bytes
-        return bound(node.op, inputs, outputs, node.attrs, self.threads)
+        return scratch_bytes(node.op, inputs, outputs, node.attrs, self.threads, compiled)
 
     def aliases(self, node: Node) -> bool:
         """Return whether the first output always shares the buffer of the first input."""

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.graph import Node
-from tf_exla.top_k import by_groups, few_groups
+from tf_exla.top_k import by_groups, few_groups, running_size
 
 Pair = tuple[tf.Tensor, tf.Tensor]
 
@@ -26,8 +26,7 @@ def emit_running_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     assert emitter.around is not None
     (x,) = emitter.values(node.inputs[:1])
     values, places = node.outputs
-    block, size = (int(str(node.attrs[key])) for key in ("block", "size"))
-    offset = emitter.around.scalar(places.dtype, block)
+    offset = emitter.around.scalar(places.dtype, int(str(node.attrs["block"])))
     *batch, n = node.inputs[0].dims
     rows, k = math.prod(batch), values.dims[-1]
     known = [emitter.known(tensor) for tensor in node.inputs[1:]]
@@ -35,7 +34,7 @@ def emit_running_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor]:
         before = None
         if known[0] is not None and known[1] is not None:
             before = tf.reshape(known[0], [rows, k]), tf.reshape(known[1], [rows, k])
-        made = RunningChunk(tf.reshape(x, [rows, n]), offset, k, size, before).merged()
+        made = RunningChunk(tf.reshape(x, [rows, n]), offset, k, before).merged()
         ended += [
             tf.reshape(tensor, whole.dims) for tensor, whole in zip(made, node.outputs, strict=True)
         ]
@@ -46,18 +45,16 @@ class RunningChunk:
     """x: [rows, n], which begins at `offset`; `before`: values and places of the chunks before.
 
     Of equal elements the kernel takes those that come first: the chunks before this one.
-    `size`: of the groups, 0 for none.
     """
 
-    def __init__(
-        self, x: tf.Tensor, offset: tf.Tensor, k: int, size: int, before: Pair | None
-    ) -> None:
-        self.x, self.offset, self.k, self.size, self.before = x, offset, k, size, before
+    def __init__(self, x: tf.Tensor, offset: tf.Tensor, k: int, before: Pair | None) -> None:
+        self.x, self.offset, self.k, self.before = x, offset, k, before
         self.rows, self.n = x.shape
+        self.size = running_size(self.n)  # of the groups, 0 for none
 
     def merged(self) -> Pair:
         """Return values and places after the chunk: [rows, k] each."""
-        grouped = bool(self.size) and by_groups(self.n, self.k, self.size)
+        grouped = by_groups(self.n, self.k)
         if not self.size or (self.before is None and not grouped):
             return self._all_merged()
         groups = self._groups()
