@@ -65,7 +65,7 @@ ARGS = (
 @pytest.mark.parametrize("fn", [sums, extremes, columns, gradients, rows])
 @pytest.mark.parametrize("jit", [None, False])
 def test_numbers_and_limit(fn: Program, jit: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "PARTLY_GAIN", 2.0)  # whether or not it is worth it
+    monkeypatch.setattr(keeping, "GAIN", 2.0)  # whether or not it is worth it
     limit = 20_000_000
     optimized = tf_exla.optimize(fn, limit, jit_compile=jit)
     report = optimized.report(*ARGS)

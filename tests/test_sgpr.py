@@ -132,7 +132,9 @@ def test_a_step_of_the_optimizer_changes_what_the_next_call_sees() -> None:
     assert_close(after, model.training_loss(), 1e-9)
 
 
-def _promise(n: int, m: int, megabytes: float, jit: bool | None = None) -> dict[str, int]:
+def _promise(
+    n: int, m: int, megabytes: float, jit: bool | None = None, in_cache: bool = True
+) -> dict[str, int]:
     """Measure SGPR's loss and gradients; for a fresh process."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, D))
@@ -143,7 +145,12 @@ def _promise(n: int, m: int, megabytes: float, jit: bool | None = None) -> dict[
         inducing_variable=X[:m].copy(),
         noise_variance=0.1,
     )
-    optimized = tf_exla.optimize(loss_and_gradients(model), int(megabytes * 1e6), jit_compile=jit)
+    optimized = tf_exla.optimize(
+        loss_and_gradients(model),
+        int(megabytes * 1e6),
+        jit_compile=jit,
+        rewrites={"in-cache": in_cache},
+    )
     report = optimized.report()
     return {
         "limit": report.limit,
@@ -155,21 +162,22 @@ def _promise(n: int, m: int, megabytes: float, jit: bool | None = None) -> dict[
 
 
 @pytest.mark.parametrize(
-    ("n", "m", "megabytes", "jit", "loops", "used"),
+    ("n", "m", "megabytes", "jit", "in_cache", "loops", "used"),
     [
-        (20_000, 100, 12, None, 2, 0.6),
-        (50_000, 200, 30, None, 2, 0.6),
-        (50_000, 200, 30, True, 2, 0.6),
-        (50_000, 200, 60, None, 2, 0.6),
+        (20_000, 100, 12, None, True, 2, 0.6),
+        (50_000, 200, 30, None, True, 2, 0.6),
+        (50_000, 200, 30, True, True, 2, 0.6),
+        (50_000, 200, 60, None, True, 2, 0.6),
         # Four iterations in flight on two cores are not all at their largest at once.
-        (50_000, 200, 300, None, 2, 0.5),
-        (50_000, 200, 2_000, None, 0, 0.6),
+        (50_000, 200, 300, None, True, 2, 0.5),
+        (50_000, 200, 2_000, None, True, 2, 0.5),
+        (50_000, 200, 2_000, None, False, 0, 0.6),
     ],
 )
 def test_promise(
-    n: int, m: int, megabytes: float, jit: bool | None, loops: int, used: float
+    n: int, m: int, megabytes: float, jit: bool | None, in_cache: bool, loops: int, used: float
 ) -> None:
-    found = run_fresh(_promise, n, m, megabytes, jit)
+    found = run_fresh(_promise, n, m, megabytes, jit, in_cache)
     assert found["measured"] <= found["projected"] <= found["limit"]
     assert found["measured"] >= used * found["projected"]
     assert found["loops"] == loops

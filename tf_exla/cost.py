@@ -23,6 +23,8 @@ CALL = 2e-5  # the executor's work for one call of a compiled cluster
 IDLE = 0.15  # the part of the time for which cores wait for each other, one iteration at a time
 WRITTEN_BYTE = 4.5e-10  # a result put together from chunks: strided, by one core, on fresh pages
 
+PRODUCT_BYTE = 5e-11  # of a product, by one core: operands are packed and results added up
+
 FLOP = 2e-11  # of any kind: to compare a rewrite with what it replaces
 
 # Seconds of one operation, by the bytes of an element.
@@ -30,6 +32,7 @@ PRODUCT: Mapping[int, float] = {8: RATES.product_8, 4: RATES.product_4}
 POINTWISE: Mapping[int, float] = {8: RATES.pointwise_8, 4: RATES.pointwise_4}
 COMPILED_POINTWISE = RATES.compiled_pointwise
 
+CALLS = 20  # of a program, at least: what is spent on it once must have paid by then
 COMPILE = 0.03  # to compile a cluster, and for each of its nodes
 COMPILE_NODE = 2e-3
 
@@ -39,7 +42,8 @@ def node_seconds(
 ) -> float:
     """Estimate one run of a node; `parallel`: how many of it run side by side.
 
-    `promises`: less what a late pass is going to save, a running top-k; else of the node as it is.
+    `promises`: less what a late pass is going to save, as a running top-k does; else of the node
+    as it is.
     """
     if isinstance(node, Loop):
         full = ITERATION / beside(node.parallel)
@@ -65,13 +69,13 @@ def node_seconds(
             return node.runs * full
         return node.runs * full + graph_seconds(ops, node.remainder, CACHED_BYTE, promises=promises)
     if node.op == "Compiled":
-        return sum(compiled_seconds(ops, sub, byte) for _, sub in node.subgraphs)
+        return sum(compiled_seconds(ops, sub, byte, parallel) for _, sub in node.subgraphs)
     if node.subgraphs:
         return sum(graph_seconds(ops, sub, promises=promises) for _, sub in node.subgraphs)
     if node.op == "Const":
         return 0.0
     if node.op == "TopKV2" and node.inputs[0].is_static and node.outputs[0].is_static:
-        return LAUNCH + top_k_seconds(node)
+        return LAUNCH + top_k_seconds(node, promises)
     if node.op == "RunningTopK":
         seconds = node.attrs["seconds"]
         assert isinstance(seconds, float)
@@ -79,7 +83,8 @@ def node_seconds(
     moved = 0
     if not ops.aliases(node):
         moved = sum(t.nbytes for t in node.inputs) + sum(t.nbytes for t in node.outputs)
-    return LAUNCH / beside(parallel) + work_seconds(ops, node, parallel) + moved * byte
+    seconds = work_seconds(ops, node, parallel) + moved * _byte_seconds(ops, node, byte, parallel)
+    return LAUNCH / beside(parallel) + seconds
 
 
 def beside(parallel: int) -> int:
@@ -97,7 +102,9 @@ def graph_seconds(
     return sum(node_seconds(ops, node, byte, parallel, promises) for node in graph.nodes)
 
 
-def compiled_seconds(ops: OpSet, graph: Graph, byte: float = CACHED_BYTE) -> float:
+def compiled_seconds(
+    ops: OpSet, graph: Graph, byte: float = CACHED_BYTE, parallel: int = 1
+) -> float:
     """Estimate one run of a graph that XLA compiles.
 
     What one pointwise node hands to another stays in registers.
@@ -111,9 +118,13 @@ def compiled_seconds(ops: OpSet, graph: Graph, byte: float = CACHED_BYTE) -> flo
             continue
         moved = sum(t.nbytes for t in (*node.inputs, *node.outputs) if t not in hidden)
         work = work_seconds(ops, node)
-        total += moved * byte
+        total += moved * _byte_seconds(ops, node, byte, parallel)
         total += work if ops.work(node) == "product" else COMPILED_POINTWISE * work
     return total
+
+
+def _byte_seconds(ops: OpSet, node: Node, byte: float, parallel: int) -> float:
+    return max(byte, PRODUCT_BYTE / beside(parallel)) if ops.work(node) == "product" else byte
 
 
 def compile_seconds(graph: Graph) -> float:

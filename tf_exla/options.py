@@ -21,6 +21,7 @@ class Options:
     `tensor_split_size`: no chunk of a split tensor is larger.
     `chunk_bytes`, `body_bytes`: the sizes of a chunk's largest tensor, and of all that one
     iteration holds, that are fastest: on a CPU they should stay in cache, on a GPU fill the device.
+    `cached`: whether chunks stay in a cache that is faster than memory.
     `allocator`: what is taken of the device for what a call asks for.
     `cores`: cores that run ops; iterations of a loop run side by side where there is more than one.
     """
@@ -31,6 +32,7 @@ class Options:
     tensor_split_size: int | None = None
     chunk_bytes: int = field(default_factory=lambda: cache_bytes() // 2)
     body_bytes: int = field(default_factory=lambda: cache_bytes() * 3 // 4)
+    cached: bool = True
     cores: int = os.cpu_count() or 1
     allocator: Allocator = EXACT
 

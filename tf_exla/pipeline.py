@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tf_exla.check import GraphError, check_graph
+from tf_exla.cost import graph_seconds
 from tf_exla.errors import Blocker, MemoryLimitError, UnboundedMemoryError
 from tf_exla.graph import Graph, Node, Tensor, producers
 from tf_exla.memory import Projector, resident_bytes
@@ -26,9 +27,10 @@ from tf_exla.passes.rewriting import (
     chosen,
     rewrite_graph,
 )
-from tf_exla.passes.rewriting.families import SYMMETRY
+from tf_exla.passes.rewriting.families import IN_CACHE, SYMMETRY
 from tf_exla.passes.sinking import sink
 from tf_exla.passes.splitting.chunks import fit_loops
+from tf_exla.passes.splitting.in_cache import GAIN, split_in_cache
 from tf_exla.passes.splitting.region import Refusal
 from tf_exla.passes.splitting.search import Splitting, split
 from tf_exla.passes.unsharing import unshare
@@ -80,7 +82,10 @@ def optimize_graph(
     within = _within(projector, forms, budget, options)
     split_graph = _checked("split", within.graph, graph)
     finished = finish(projector, split_graph, budget, options)
-    final = _checked("finish", finished, graph)
+    in_cache = None
+    if options.cached and options.uses(IN_CACHE):
+        in_cache = _in_cache(projector, split_graph, finished, budget, options)
+    final = _checked("finish", in_cache or finished, graph)
     working_set = taken(projector.working_set(final))
     if held + working_set > limit:
         smallest = within.splitting
@@ -104,7 +109,22 @@ def optimize_graph(
         refusals=within.splitting.refusals,
         seconds=time.perf_counter() - started,
         applications=(*mirrored, *within.applications),
+        for_speed=in_cache is not None,
     )
+
+
+def _in_cache(
+    projector: Projector, whole: Graph, finished: Graph, budget: int, options: Options
+) -> Graph | None:
+    """Return a split of a program that needs none, finished, where that is certainly faster."""
+    if projector.working_set(whole) > budget:
+        return None
+    made = split_in_cache(projector, whole, budget, options)
+    if made is None:
+        return None
+    made = finish(projector, made, budget, options)
+    fast, slow = (graph_seconds(projector.ops, one, promises=False) for one in (made, finished))
+    return made if fast <= GAIN * slow else None
 
 
 def _check_bounded(projector: Projector, graph: Graph, function: str) -> None:

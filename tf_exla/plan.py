@@ -15,6 +15,7 @@ class Plan:
     """Sizes in bytes; `*_before` is the program in its original order, unsplit.
 
     `resident`: bytes that exist before a call; `working_set`: what the call allocates.
+    `for_speed`: it fits the limit with fewer loops, which would be slower.
     """
 
     graph: Graph
@@ -28,6 +29,7 @@ class Plan:
     refusals: tuple[Refusal, ...]
     seconds: float
     applications: tuple[Application, ...] = ()
+    for_speed: bool = False
 
     @property
     def projected_peak(self) -> int:

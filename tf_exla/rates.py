@@ -27,13 +27,13 @@ LARGEST_FACTOR = 20.0
 class Rates:
     """Seconds of one thing each. The defaults are medians, on a CPU with 32 MB of shared cache."""
 
-    byte: float = 1e-10  # reading or writing main memory
-    cached_byte: float = 3e-11  # the same in a chunk that stays in cache
+    byte: float = 3e-11  # reading or writing main memory
+    cached_byte: float = 1e-11  # the same in a chunk that stays in cache
     launch: float = 7e-6  # the executor's work for one node
     product_8: float = 1e-11  # one operation of a product, elements of 8 bytes
-    product_4: float = 2.5e-12
+    product_4: float = 5e-12
     pointwise_8: float = 7e-11  # one operation of a pointwise op
-    pointwise_4: float = 4e-11
+    pointwise_4: float = 2.5e-11
     compiled_pointwise: float = 0.55  # of the executor's time: XLA's loops are fused
 
 

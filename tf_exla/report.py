@@ -15,6 +15,7 @@ from tf_exla.memory import Projector, largest_tensors
 from tf_exla.op_set import OpSet
 from tf_exla.passes.compiling import uncompiled
 from tf_exla.passes.rewriting import Application
+from tf_exla.passes.rewriting.families import IN_CACHE
 from tf_exla.passes.splitting.region import Refusal as RegionRefusal
 from tf_exla.plan import Plan
 from tf_exla.report_graph import GraphNode, graph_nodes
@@ -206,7 +207,12 @@ def make_report(
         largest=_largest(plan),
         loops=tuple(_loops(plan, ops)),
         refusals=_refusals(plan.refusals, plan.graph),
-        notes=(*notes, *_unknown_shapes(plan.graph), *_compiled(plan.graph, ops)),
+        notes=(
+            *notes,
+            *_unknown_shapes(plan.graph),
+            *_for_speed(plan),
+            *_compiled(plan.graph, ops),
+        ),
         timeline_before=_timeline(plan, before=True),
         timeline=_timeline(plan, before=False),
         rewrite_seconds=plan.seconds,
@@ -336,6 +342,15 @@ def _refusals(found: Sequence[RegionRefusal], graph: Graph) -> tuple[Refusal, ..
         )
         for one in ranked
     )
+
+
+def _for_speed(plan: Plan) -> list[str]:
+    if not plan.for_speed:
+        return []
+    return [
+        "split although it would fit the limit: chunks that stay in cache are estimated to be "
+        f'faster; rewrites={{"{IN_CACHE}": False}} leaves it whole'
+    ]
 
 
 def _compiled(graph: Graph, ops: OpSet) -> list[str]:

@@ -237,6 +237,9 @@ def run(graph: Graph, *values: np.ndarray, around: int = 0) -> list[np.ndarray]:
         operands = [known[tensor] for tensor in node.inputs]
         if isinstance(node, Loop):
             results = _run_loop(node, operands, around)
+        elif node.op == "Compiled":
+            ((_, inner),) = node.subgraphs
+            results = run(inner, *operands)
         elif node.op == "Const":
             results = [np.asarray(node.attrs["value"])]
         elif node.op == "MatMul":

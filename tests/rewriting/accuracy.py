@@ -110,9 +110,9 @@ INPUTS: dict[str, Inputs] = {
         rng.standard_normal(shape) * 10.0 ** rng.integers(-6, 7, shape)
         for shape in ((60, 50), (50, 60), (60, 1))
     ),
-    "400 x 300, sizes from 1e-6 to 1e6": lambda rng: tuple(
+    "800 x 300, sizes from 1e-6 to 1e6": lambda rng: tuple(
         rng.standard_normal(shape) * 10.0 ** rng.integers(-6, 7, shape)
-        for shape in ((400, 300), (300, 2))
+        for shape in ((800, 300), (300, 2))
     ),
     "200 x 500, sizes from 1e-6 to 1e6": lambda rng: tuple(
         rng.standard_normal((200, 500)) * 10.0 ** rng.integers(-6, 7, (200, 500)) for _ in range(2)
@@ -151,7 +151,7 @@ def _absolute(x: Any, y: Any) -> Any:
     return _sum(abs(x[:, None] - y[None]), -1)
 
 
-WIDE = "400 x 300, sizes from 1e-6 to 1e6"
+WIDE = "800 x 300, sizes from 1e-6 to 1e6"
 NEAR, SKEW, SIZES = "nearly equal points", "nearly antisymmetric", "sizes from 1e-6 to 1e6"
 
 

@@ -15,14 +15,11 @@ import dataclasses
 from collections.abc import Iterable
 
 from tf_exla.aliases import is_alias, roots
-from tf_exla.cost import CACHED_BYTE, compile_seconds, compiled_seconds, node_seconds
+from tf_exla.cost import CACHED_BYTE, CALLS, compile_seconds, compiled_seconds, node_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor, consumers, with_subgraphs
 from tf_exla.op_set import OpSet
 from tf_exla.passes.fusing import fusible
 from tf_exla.passes.recomputing import recompute
-
-CALLS = 20
-"""How often a program is expected to run at least: compiling must have paid by then."""
 
 
 def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 1) -> Graph:

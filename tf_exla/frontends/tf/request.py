@@ -76,6 +76,7 @@ class Request:
                 jit_compile=bool(made.jit_compile),  # what pays was measured on a CPU only
                 chunk_bytes=_GPU_CHUNK_BYTES,
                 body_bytes=4 * _GPU_CHUNK_BYTES,
+                cached=False,
                 allocator=EXACT if counts_exactly() else BLOCKS,
                 cores=1,  # its kernels wait for each other, and use all of it
             )

@@ -23,6 +23,8 @@ from tf_exla.passes.rewriting.rewrite import GraphRewrite, Rewrite
 
 SYMMETRY = "symmetry"
 """No rewrite of single nodes: `passes/mirroring.py`, and pairs of chunks in the splitting."""
+IN_CACHE = "in-cache"
+"""No rewrite either: splitting what fits the limit, for speed (`passes/splitting/in_cache.py`)."""
 
 FAMILIES: Mapping[str, tuple[Rewrite | GraphRewrite, ...]] = {
     cleanup.FAMILY: (*cleanup.REWRITES, *einsum.REWRITES),
@@ -37,6 +39,7 @@ FAMILIES: Mapping[str, tuple[Rewrite | GraphRewrite, ...]] = {
     triangles.FAMILY: triangles.REWRITES,
     small_axes.FAMILY: small_axes.REWRITES,
     SYMMETRY: (),
+    IN_CACHE: (),
 }
 
 INACCURATE = frozenset({distance.FAMILY, solves.FAMILY})

@@ -28,6 +28,10 @@ BESIDE = 32
 Refusals = dict[tuple[Tensor, int, Node], Refusal]
 
 
+Tile = Callable[[Graph, bool], Graph | None]
+"""Splits the loop at the peak of a graph along another axis; whether until it stays in cache."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A graph with one region split, and what it comes to."""
@@ -52,12 +56,13 @@ def candidates(
     options: Options,
     over: list[Tensor],
     refusals: Refusals,
-    tile: Callable[[Graph], Graph | None],
+    tile: Tile,
 ) -> Iterator[Candidate]:
     """Yield the graphs in which a region of one of the largest tensors is split.
 
     `over`: tensors above the user's threshold. `refusals` is given what stops a region. `tile`
-    splits a graph's loops along another axis.
+    splits a graph's loops along another axis: the matrices of a batch, where one of them is too
+    large, or larger than the cache.
     """
     index = Index(graph, projector.ops)
     tried: set[object] = set()
@@ -82,20 +87,21 @@ def candidates(
                     refusals[again.tensor, again.axis, again.node] = again
                     continue
                 made = evaluate(projector, index, stages, is_large, budget, options)
-                if made.peak > budget and region.extent <= FEW_MATRICES:
-                    made = _tiled(projector, made, tile)
-                yield made
+                if region.extent > FEW_MATRICES:
+                    yield made
+                elif made.peak > budget:
+                    yield _tiled(projector, made, tile, cached=False)
+                else:
+                    yield made
+                    yield _tiled(projector, made, tile, cached=True)
     if options.uses("symmetry"):
         for pair in pair_graphs(projector, index, seeds, budget, options):
             peak = projector.working_set(pair)
             yield Candidate(pair, peak, 0, index, None, _larger_than(CHAIN_BYTES, None))
 
 
-def _tiled(
-    projector: Projector, one: Candidate, tile: Callable[[Graph], Graph | None]
-) -> Candidate:
-    """Split the matrices of a batch as well, where one of them is too large."""
-    graph = tile(one.graph)
+def _tiled(projector: Projector, one: Candidate, tile: Tile, cached: bool) -> Candidate:
+    graph = tile(one.graph, cached)
     if graph is None:
         return one
     return dataclasses.replace(one, graph=graph, peak=projector.working_set(graph))

@@ -20,7 +20,9 @@ SIDE_BY_SIDE = 4
 """Iterations in flight: where their ops use all cores, so that what threads wait for in one, they
 find in another; at most, where an op runs on one core, one iteration for each."""
 LEAST_FRACTION = 4
-"""To keep a body in cache, its chunk becomes smaller by this at most."""
+LEAST_INDICES = 1024
+"""To keep a body in cache, its chunk becomes smaller than a fraction of the fastest only where it
+has so many indices: products of fewer rows are slower."""
 
 
 def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
@@ -119,7 +121,7 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
         chunk = _largest(needs, most, room)
         if chunk is None:
             return None
-        least = max(1, fastest // LEAST_FRACTION)
+        least = max(1, min(fastest // LEAST_FRACTION, LEAST_INDICES))
         if chunk > least and options.body_bytes < room:  # all of a body should stay in cache
             cached = _largest(needs, chunk, options.body_bytes)
             chunk = max(cached or 0, least)

@@ -16,8 +16,8 @@ from tf_exla.passes.splitting.stages import arrange
 
 KEEP_TRIALS = 10
 PARTLY_TRIALS = 1
-PARTLY_GAIN = 0.98
-"""Of the time that is estimated; twice as many loops must be worth it."""
+GAIN = 0.95
+"""Of the time that is estimated: memory is only taken for a gain that is certain."""
 
 
 def keep(projector: Projector, best: Candidate, budget: int, options: Options) -> Candidate:
@@ -48,6 +48,8 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
         made = trial(kept | {tensor})
         if made is not None and made.seconds < chosen.seconds:
             chosen, kept = made, kept | {tensor}
+    if chosen.seconds > GAIN * best.seconds:
+        chosen, kept = best, frozenset()
     rest = [tensor for tensor in dear if tensor not in kept]
     return _keep_partly(projector, chosen, kept, rest[:PARTLY_TRIALS], budget, options)
 
@@ -77,7 +79,7 @@ def _keep_partly(
             made = dataclasses.replace(best, graph=graph, peak=projector.working_set(graph))
             if made.peak > budget:
                 break
-            least = PARTLY_GAIN * best.seconds if chosen is best else chosen.seconds
+            least = GAIN * best.seconds if chosen is best else chosen.seconds
             if made.seconds < least:
                 chosen = made
     return chosen

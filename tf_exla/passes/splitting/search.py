@@ -50,8 +50,8 @@ def split(
     def split_body(body: Graph, budget: int) -> Graph:
         return split(projector, body, budget, options, depth + 1).graph
 
-    def tile(graph: Graph) -> Graph | None:
-        return tile_at_peak(projector, graph, budget, options, depth, split_body)
+    def tile(graph: Graph, cached: bool = False) -> Graph | None:
+        return tile_at_peak(projector, graph, budget, options, depth, split_body, cached)
 
     for _ in range(MAX_STEPS):
         graph = fit_loops(projector, graph, budget, options)

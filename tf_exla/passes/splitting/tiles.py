@@ -14,7 +14,7 @@ from tf_exla.cost import node_seconds
 from tf_exla.graph import Graph, Loop, with_subgraphs
 from tf_exla.memory import Projector
 from tf_exla.options import Options
-from tf_exla.passes.splitting.chunks import fastest_chunk, has_loops, room_at
+from tf_exla.passes.splitting.chunks import SIDE_BY_SIDE, fastest_chunk, has_loops, room_at
 from tf_exla.passes.splitting.resize import resize_loop
 
 MAX_DEPTH = 2
@@ -25,6 +25,8 @@ FEW_MATRICES = 256
 """An axis of so few indices is one of a batch: its matrices are worked on one by one."""
 TILE_ROWS = (128, 256, 512, 1024)
 """Rows of a tile to try."""
+GAIN = 0.85
+"""Of the time that is estimated: tiles that are there for speed must promise that much."""
 
 
 class Split(Protocol):
@@ -34,9 +36,18 @@ class Split(Protocol):
 
 
 def tile_at_peak(
-    projector: Projector, graph: Graph, budget: int, options: Options, depth: int, split: Split
+    projector: Projector,
+    graph: Graph,
+    budget: int,
+    options: Options,
+    depth: int,
+    split: Split,
+    cached: bool = False,
 ) -> Graph | None:
-    """Split the bodies of the loop at the peak along another axis; None where it is of no use."""
+    """Split the bodies of the loop at the peak along another axis; None where it is of no use.
+
+    `cached`: until they stay in cache, whatever the budget.
+    """
     projection = projector.project(graph)
     loop = projection.peak_node
     if not isinstance(loop, Loop) or has_loops(loop) or loop.exact or depth + 1 >= MAX_DEPTH:
@@ -45,6 +56,8 @@ def tile_at_peak(
     few = loop.extent <= FEW_MATRICES
     rows = 1 if few else max(1, min(64, fastest_chunk(loop, options) * 64))
     room = room_at(projector, graph, projection.peak_step, budget)
+    if cached:
+        room = min(room, SIDE_BY_SIDE * options.body_bytes)
     tiled = _tiled(projector, loop, rows, room, split)
     if projector.temporary(tiled) >= step.temporary:
         return None
@@ -62,7 +75,7 @@ def tile_for_speed(
             continue
         if node.extent < FEW_ROWS or not (_rows_are_long(node, options) or _reads_much(node)):
             continue
-        best, least = graph, node_seconds(projector.ops, node)
+        best, least = graph, GAIN * node_seconds(projector.ops, node)
         room = min(room_at(projector, graph, position, budget), 2 * options.body_bytes)
         for rows in TILE_ROWS:
             tiled = _tiled(projector, node, rows, room, split)
