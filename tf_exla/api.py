@@ -53,7 +53,8 @@ def optimize(
     known to be faster, on a CPU; what it leaves to TensorFlow the report names.
     `tensor_size_threshold`: every tensor above it is split where it can be, whatever the limit;
     `tensor_split_size`: no chunk is larger; both default to the flags in TF_EXLA_FLAGS. `rewrites`:
-    families of rewrites to switch, as {"chains": False}; True or False for all of them.
+    families of rewrites to switch, as {"chains": False}; True or False for all of them. "in-cache":
+    what fits the limit is split as well, on a CPU, where that is estimated to be much faster.
 
     Calls raise `MemoryLimitError` at tracing where no plan holds the limit. Raises ValueError or
     TypeError for what is no limit.

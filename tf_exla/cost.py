@@ -32,6 +32,9 @@ PRODUCT: Mapping[int, float] = {8: RATES.product_8, 4: RATES.product_4}
 POINTWISE: Mapping[int, float] = {8: RATES.pointwise_8, 4: RATES.pointwise_4}
 COMPILED_POINTWISE = RATES.compiled_pointwise
 
+LIKELY = "likely"
+"""The attribute of a choice that names the branch to count, where another is hardly ever taken."""
+
 CALLS = 20  # of a program, at least: what is spent on it once must have paid by then
 COMPILE = 0.03  # to compile a cluster, and for each of its nodes
 COMPILE_NODE = 2e-3
@@ -71,7 +74,11 @@ def node_seconds(
     if node.op == "Compiled":
         return sum(compiled_seconds(ops, sub, byte, parallel) for _, sub in node.subgraphs)
     if node.subgraphs:
-        return sum(graph_seconds(ops, sub, promises=promises) for _, sub in node.subgraphs)
+        return sum(
+            graph_seconds(ops, sub, promises=promises)
+            for name, sub in node.subgraphs
+            if node.attrs.get(LIKELY, name) == name
+        )
     if node.op == "Const":
         return 0.0
     if node.op == "TopKV2" and node.inputs[0].is_static and node.outputs[0].is_static:

@@ -36,6 +36,11 @@ class Options:
     cores: int = os.cpu_count() or 1
     allocator: Allocator = EXACT
 
+    @property
+    def cache_bytes(self) -> int:
+        """The size of the cache, of which the largest tensor of a chunk takes a half."""
+        return 2 * self.chunk_bytes
+
     def uses(self, family: str) -> bool:
         """Return whether a family outside of the rewrites proper is on; on unless switched off."""
         return self.rewrites.get(family, True)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tf_exla.check import GraphError, check_graph
-from tf_exla.cost import graph_seconds
 from tf_exla.errors import Blocker, MemoryLimitError, UnboundedMemoryError
 from tf_exla.graph import Graph, Node, Tensor, producers
 from tf_exla.memory import Projector, resident_bytes
@@ -16,6 +15,7 @@ from tf_exla.options import Options
 from tf_exla.passes.clean import clean
 from tf_exla.passes.contracting_ops import ContractingOps
 from tf_exla.passes.finishing import finish
+from tf_exla.passes.in_cache import split_in_cache
 from tf_exla.passes.lowering import lower
 from tf_exla.passes.messages import lighten
 from tf_exla.passes.mirroring import mirror
@@ -30,7 +30,6 @@ from tf_exla.passes.rewriting import (
 from tf_exla.passes.rewriting.families import IN_CACHE, SYMMETRY
 from tf_exla.passes.sinking import sink
 from tf_exla.passes.splitting.chunks import fit_loops
-from tf_exla.passes.splitting.in_cache import GAIN, split_in_cache
 from tf_exla.passes.splitting.region import Refusal
 from tf_exla.passes.splitting.search import Splitting, split
 from tf_exla.passes.unsharing import unshare
@@ -82,10 +81,12 @@ def optimize_graph(
     within = _within(projector, forms, budget, options)
     split_graph = _checked("split", within.graph, graph)
     finished = finish(projector, split_graph, budget, options)
+    final = _checked("finish", finished, graph)
     in_cache = None
     if options.cached and options.uses(IN_CACHE):
-        in_cache = _in_cache(projector, split_graph, finished, budget, options)
-    final = _checked("finish", in_cache or finished, graph)
+        in_cache = split_in_cache(projector, split_graph, final, budget, options)
+    if in_cache is not None:
+        final = _checked("in-cache", in_cache.graph, graph)
     working_set = taken(projector.working_set(final))
     if held + working_set > limit:
         smallest = within.splitting
@@ -106,25 +107,11 @@ def optimize_graph(
         original=graph,
         projection=projector.project(final),
         projection_before=projector.project(graph),
-        refusals=within.splitting.refusals,
+        refusals=(in_cache or within.splitting).refusals,
         seconds=time.perf_counter() - started,
         applications=(*mirrored, *within.applications),
         for_speed=in_cache is not None,
     )
-
-
-def _in_cache(
-    projector: Projector, whole: Graph, finished: Graph, budget: int, options: Options
-) -> Graph | None:
-    """Return a split of a program that needs none, finished, where that is certainly faster."""
-    if projector.working_set(whole) > budget:
-        return None
-    made = split_in_cache(projector, whole, budget, options)
-    if made is None:
-        return None
-    made = finish(projector, made, budget, options)
-    fast, slow = (graph_seconds(projector.ops, one, promises=False) for one in (made, finished))
-    return made if fast <= GAIN * slow else None
 
 
 def _check_bounded(projector: Projector, graph: Graph, function: str) -> None:

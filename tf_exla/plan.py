@@ -15,7 +15,7 @@ class Plan:
     """Sizes in bytes; `*_before` is the program in its original order, unsplit.
 
     `resident`: bytes that exist before a call; `working_set`: what the call allocates.
-    `for_speed`: it fits the limit with fewer loops, which would be slower.
+    `for_speed`: the limit asks for fewer loops, which would be slower.
     """
 
     graph: Graph

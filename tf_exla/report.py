@@ -348,8 +348,8 @@ def _for_speed(plan: Plan) -> list[str]:
     if not plan.for_speed:
         return []
     return [
-        "split although it would fit the limit: chunks that stay in cache are estimated to be "
-        f'faster; rewrites={{"{IN_CACHE}": False}} leaves it whole'
+        "split further than the limit asks for: chunks that stay in cache are estimated to be "
+        f'faster; rewrites={{"{IN_CACHE}": False}} splits for the limit alone'
     ]
 
 

@@ -18,10 +18,12 @@ AMPLE = 10**12
 OPTIONS = Options(cores=2, chunk_bytes=1 << 22, body_bytes=3 << 21)
 
 
-def kernel_product(n: int, columns: int = 1) -> Graph:
-    """(k + k²) v, k = exp(x yᵀ): large matrices between small ones."""
+def kernel_product(n: int, others: int = 0) -> Graph:
+    """(k + k²) v, k = exp(x yᵀ): large matrices between small ones, and other small ones."""
     b = Builder()
-    x, y, v = b.input(n, 3), b.input(n, 3), b.input(n, columns)
+    x, y, v = b.input(n, 3), b.input(n, 3), b.input(n, 1)
+    for _ in range(others):
+        v = b.op("Exp", v)
     k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", y)))
     return b.graph(b.op("MatMul", b.op("Add", k, b.op("Mul", k, k)), v))
 
@@ -61,7 +63,7 @@ def test_chunks_in_cache_are_faster() -> None:
         (kernel_product(4001), replace(OPTIONS, rewrites={"in-cache": False})),
         (kernel_product(4001), replace(OPTIONS, cached=False)),
         (kernel_product(4001), replace(OPTIONS, chunk_bytes=1 << 27)),  # the matrix fits the cache
-        (kernel_product(900), OPTIONS),  # the search takes longer than twenty calls save
+        (kernel_product(1100, others=300), OPTIONS),  # a search takes more than calls save
         (dense(1500), OPTIONS),
     ],
 )

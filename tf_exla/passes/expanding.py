@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from tf_exla.cost import LIKELY
 from tf_exla.graph import Graph, Node, Tensor
 from tf_exla.op_set import OpSet
 from tf_exla.passes.lowering import Writer
@@ -66,8 +67,9 @@ def _by_groups(node: Node, groups: Groups, ops: OpSet) -> list[Node]:
     tested = maxima if tail is None else w.op("ConcatV2", maxima, tail, w.const(rank))
     test = w.op("Any", w.op("IsNan", tested), w.const(range(rank + 1)), keep_dims=False)
     operands = (x, *read)
-    branches = {"then_branch": _whole(node, ops, operands)}
+    branches: dict[str, object] = {"then_branch": _whole(node, ops, operands)}
     branches["else_branch"] = _chosen(node, groups, ops, operands)
+    branches[LIKELY] = "else_branch"
     name = f"{node.name or node.op}/groups"
     choice = Node("If", (test, *operands), node.outputs, branches, name=name, source=node.source)
     return [*w.nodes, choice]

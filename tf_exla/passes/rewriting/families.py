@@ -24,7 +24,7 @@ from tf_exla.passes.rewriting.rewrite import GraphRewrite, Rewrite
 SYMMETRY = "symmetry"
 """No rewrite of single nodes: `passes/mirroring.py`, and pairs of chunks in the splitting."""
 IN_CACHE = "in-cache"
-"""No rewrite either: splitting what fits the limit, for speed (`passes/splitting/in_cache.py`)."""
+"""No rewrite either: splitting what fits the limit, for speed (`passes/in_cache.py`)."""
 
 FAMILIES: Mapping[str, tuple[Rewrite | GraphRewrite, ...]] = {
     cleanup.FAMILY: (*cleanup.REWRITES, *einsum.REWRITES),

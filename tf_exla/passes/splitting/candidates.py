@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from tf_exla.cost import graph_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor
@@ -28,8 +29,10 @@ BESIDE = 32
 Refusals = dict[tuple[Tensor, int, Node], Refusal]
 
 
-Tile = Callable[[Graph, bool], Graph | None]
-"""Splits the loop at the peak of a graph along another axis; whether until it stays in cache."""
+class Tile(Protocol):
+    """Splits the loop at the peak of a graph along another axis; see `tiles.tile_at_peak`."""
+
+    def __call__(self, graph: Graph, for_speed: bool = False) -> Graph | None: ...
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,9 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Yield the graphs in which a region of one of the largest tensors is split.
 
-    `over`: tensors above the user's threshold. `refusals` is given what stops a region. `tile`
-    splits a graph's loops along another axis: the matrices of a batch, where one of them is too
-    large, or larger than the cache.
+    `over`: tensors to begin with, above the user's threshold or slow to make. `refusals` is given
+    what stops a region. `tile` splits a graph's loops along another axis: the matrices of a batch,
+    where one of them is too large, or larger than the cache.
     """
     index = Index(graph, projector.ops)
     tried: set[object] = set()
@@ -87,23 +90,24 @@ def candidates(
                     refusals[again.tensor, again.axis, again.node] = again
                     continue
                 made = evaluate(projector, index, stages, is_large, budget, options)
-                if region.extent > FEW_MATRICES:
+                for_speed = made.peak <= budget
+                tiled = None
+                if region.extent <= FEW_MATRICES and (options.cached or not for_speed):
+                    tiled = _tiled(projector, made, tile, for_speed)
+                if tiled is None or for_speed:
                     yield made
-                elif made.peak > budget:
-                    yield _tiled(projector, made, tile, cached=False)
-                else:
-                    yield made
-                    yield _tiled(projector, made, tile, cached=True)
+                if tiled is not None:
+                    yield tiled
     if options.uses("symmetry"):
         for pair in pair_graphs(projector, index, seeds, budget, options):
             peak = projector.working_set(pair)
             yield Candidate(pair, peak, 0, index, None, _larger_than(CHAIN_BYTES, None))
 
 
-def _tiled(projector: Projector, one: Candidate, tile: Tile, cached: bool) -> Candidate:
-    graph = tile(one.graph, cached)
+def _tiled(projector: Projector, one: Candidate, tile: Tile, for_speed: bool) -> Candidate | None:
+    graph = tile(one.graph, for_speed)
     if graph is None:
-        return one
+        return None
     return dataclasses.replace(one, graph=graph, peak=projector.working_set(graph))
 
 
@@ -112,7 +116,7 @@ def _larger_than(small: int, seed: Tensor | None) -> Callable[[Tensor], bool]:
 
 
 def _seeds(projector: Projector, index: Index, over: list[Tensor]) -> list[Tensor]:
-    """The largest tensors alive at the peak, and those above the user's threshold."""
+    """The tensors to begin with, and the largest alive at the peak."""
     live = [tensor for tensor, _ in projector.project(index.graph).live]
     seeds: list[Tensor] = []
     for tensor in (*over, *live):

@@ -20,9 +20,9 @@ SIDE_BY_SIDE = 4
 """Iterations in flight: where their ops use all cores, so that what threads wait for in one, they
 find in another; at most, where an op runs on one core, one iteration for each."""
 LEAST_FRACTION = 4
-LEAST_INDICES = 1024
-"""To keep a body in cache, its chunk becomes smaller than a fraction of the fastest only where it
-has so many indices: products of fewer rows are slower."""
+"""To keep a body in cache, its chunk becomes smaller by this at most; by more, ..."""
+LEAST_INDICES = 720
+"""... where it stays in cache then and has so many indices: products of fewer rows are slower."""
 
 
 def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
@@ -121,10 +121,10 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
         chunk = _largest(needs, most, room)
         if chunk is None:
             return None
-        least = max(1, min(fastest // LEAST_FRACTION, LEAST_INDICES))
-        if chunk > least and options.body_bytes < room:  # all of a body should stay in cache
-            cached = _largest(needs, chunk, options.body_bytes)
-            chunk = max(cached or 0, least)
+        least = max(1, fastest // LEAST_FRACTION)
+        if chunk > min(least, LEAST_INDICES) and options.body_bytes < room:
+            cached = _largest(needs, chunk, options.body_bytes) or 0
+            chunk = cached if cached >= LEAST_INDICES else min(chunk, max(cached, least))
         if parallel > 1 and chunk * _bytes_per_index(loop) < SMALLEST_PARALLEL_CHUNK:
             return None
         return resized(chunk, parallel)

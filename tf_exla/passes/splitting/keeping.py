@@ -50,7 +50,9 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
             chosen, kept = made, kept | {tensor}
     if chosen.seconds > GAIN * best.seconds:
         chosen, kept = best, frozenset()
-    rest = [tensor for tensor in dear if tensor not in kept]
+    # A part of what was not worth keeping is not either.
+    tried = {tensor for tensor, made in alone if made is not None}
+    rest = [tensor for tensor in dear if tensor not in tried]
     return _keep_partly(projector, chosen, kept, rest[:PARTLY_TRIALS], budget, options)
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tf_exla.cost import graph_seconds
-from tf_exla.graph import Graph, Loop, Tensor, with_subgraphs
+from tf_exla.cost import graph_seconds, node_seconds
+from tf_exla.graph import Graph, Loop, Node, Tensor, with_subgraphs
 from tf_exla.memory import Projector, carried_bytes
 from tf_exla.options import Options
-from tf_exla.passes.splitting.candidates import Candidate, Refusals, candidates, lowest
+from tf_exla.passes.splitting.candidates import Candidate, Refusals, Tile, candidates, lowest
 from tf_exla.passes.splitting.chunks import fit_loops, room_at
 from tf_exla.passes.splitting.keeping import keep
 from tf_exla.passes.splitting.region import Refusal
-from tf_exla.passes.splitting.tiles import tile_at_peak, tile_for_speed
+from tf_exla.passes.splitting.tiles import Split, tile_at_peak, tile_for_speed
 
 MAX_STEPS = 24
 AHEAD = 0.9
@@ -47,12 +47,8 @@ def split(
     """
     refusals: Refusals = {}
 
-    def split_body(body: Graph, budget: int) -> Graph:
-        return split(projector, body, budget, options, depth + 1).graph
-
-    def tile(graph: Graph, cached: bool = False) -> Graph | None:
-        return tile_at_peak(projector, graph, budget, options, depth, split_body, cached)
-
+    split_body = _body_split(projector, options, depth)
+    tile = _tile(projector, budget, options, depth)
     for _ in range(MAX_STEPS):
         graph = fit_loops(projector, graph, budget, options)
         peak = projector.working_set(graph)
@@ -74,6 +70,59 @@ def split(
             break
         graph = inner
     return Splitting(graph, tuple(refusals.values()))
+
+
+def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Options) -> Splitting:
+    """Split what takes the most time, as long as each step saves a tenth of the program's."""
+    refusals: Refusals = {}
+    tile = _tile(projector, budget, options, depth=0)
+    whole = graph
+    for _ in range(MAX_STEPS):
+        slow = [node.outputs[0] for _, node in slow_nodes(projector, graph, options)]
+        if not slow:
+            break
+        most = AHEAD * graph_seconds(projector.ops, graph)
+        found = candidates(projector, graph, budget, options, slow, refusals, tile)
+        faster = [one for one in found if one.peak <= budget and one.seconds < most]
+        if not faster:
+            break
+        best = min(faster, key=lambda one: one.seconds)
+        graph = keep(projector, best, budget, options).graph
+    if graph is not whole:
+        split_body = _body_split(projector, options, depth=0)
+        graph = tile_for_speed(projector, graph, budget, options, 0, split_body)
+    return Splitting(graph, tuple(refusals.values()))
+
+
+def slow_nodes(projector: Projector, graph: Graph, options: Options) -> list[tuple[float, Node]]:
+    """Return what makes tensors larger than the cache, what takes the longest first; seconds."""
+    ops = projector.ops
+    found = [
+        (node_seconds(ops, node), node)
+        for node in graph.nodes
+        if not isinstance(node, Loop)
+        and node.outputs
+        and node.outputs[0].nbytes > options.cache_bytes
+        and node.outputs[0] not in graph.outputs
+        and not ops.aliases(node)
+    ]
+    return sorted(found, key=lambda one: -one[0])
+
+
+def _body_split(projector: Projector, options: Options, depth: int) -> Split:
+    def split_body(body: Graph, budget: int) -> Graph:
+        return split(projector, body, budget, options, depth + 1).graph
+
+    return split_body
+
+
+def _tile(projector: Projector, budget: int, options: Options, depth: int) -> Tile:
+    split_body = _body_split(projector, options, depth)
+
+    def tile(graph: Graph, for_speed: bool = False) -> Graph | None:
+        return tile_at_peak(projector, graph, budget, options, depth, split_body, for_speed)
+
+    return tile
 
 
 def _ahead(

@@ -3,7 +3,7 @@
 A chunk of few long rows is slow: each iteration reads all columns again for little work, and there
 are many iterations. So is a chunk of a few rows of each of many matrices. So where rows are long
 beside the cache, or where an iteration reads much that is not its own, more of them are taken and
-split along another axis as well, if the estimate says that it is faster.
+split along another axis as well, if that is estimated to be faster.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def tile_at_peak(
     options: Options,
     depth: int,
     split: Split,
-    cached: bool = False,
+    for_speed: bool = False,
 ) -> Graph | None:
     """Split the bodies of the loop at the peak along another axis; None where it is of no use.
 
-    `cached`: until they stay in cache, whatever the budget.
+    `for_speed`: the budget is held; they must be large beside the cache.
     """
     projection = projector.project(graph)
     loop = projection.peak_node
@@ -56,8 +56,10 @@ def tile_at_peak(
     few = loop.extent <= FEW_MATRICES
     rows = 1 if few else max(1, min(64, fastest_chunk(loop, options) * 64))
     room = room_at(projector, graph, projection.peak_step, budget)
-    if cached:
+    if for_speed:
         room = min(room, SIDE_BY_SIDE * options.body_bytes)
+        if step.temporary <= room:
+            return None
     tiled = _tiled(projector, loop, rows, room, split)
     if projector.temporary(tiled) >= step.temporary:
         return None
