@@ -342,10 +342,14 @@ def const(value: npt.ArrayLike, name: str = "const", dtype: str | None = None) -
     return Node("Const", (), (tensor,), {"value": array}, name=name)
 
 
+class CycleError(ValueError):
+    """Nodes that wait for each other."""
+
+
 def topological(nodes: Iterable[Node], key: Callable[[Node], float]) -> tuple[Node, ...]:
     """Sort nodes so that producers come before consumers, by least `key` among those ready.
 
-    Stateful nodes keep the order in which they are given.
+    Stateful nodes keep the order in which they are given. Raises CycleError where there is none.
     """
     import heapq
 
@@ -376,5 +380,5 @@ def topological(nodes: Iterable[Node], key: Callable[[Node], float]) -> tuple[No
                 heapq.heappush(heap, (key(follower), position[follower], follower))
     if len(ordered) != len(nodes):
         stuck = next(node for node in nodes if waiting[node])
-        raise ValueError(f"the graph has a cycle through {stuck}")
+        raise CycleError(f"the graph has a cycle through {stuck}")
     return tuple(ordered)

@@ -138,10 +138,11 @@ def _level(levels: dict[Tensor, int], reading: _Reading) -> int:
 
 
 def _depends(site: Site, group: list[_Reading]) -> bool:
-    """Return whether the columns of one need the result of another."""
+    """Return whether the columns of one need the result of another, through variables as well."""
     first = min(site.position[one.node] for one in group)
     results = {one.node for one in group}
     work = [one.columns.tensor for one in group if one.columns is not None]
+    stateful = [node for node in site.nodes if node.stateful]
     seen: set[Node] = set()
     while work:
         maker = site.producer.get(work.pop())
@@ -151,6 +152,9 @@ def _depends(site: Site, group: list[_Reading]) -> bool:
             return True
         seen.add(maker)
         work += maker.inputs
+        if maker.stateful:  # it waits for those before it
+            before = stateful[: stateful.index(maker)]
+            work += [tensor for node in before for tensor in node.inputs]
     return False
 
 

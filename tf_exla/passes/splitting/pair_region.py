@@ -161,10 +161,16 @@ def _check(index: Index, region: PairRegion) -> None:
 
 
 def _number_stages(index: Index, region: PairRegion) -> None:
-    """Number the contractions: one more than the completed results that they depend on."""
+    """Number the contractions: one more than the completed results that they depend on.
+
+    What is read of a variable waits for what was assigned to it: stateful nodes are in order.
+    """
     level: dict[Tensor, int] = {}
+    state = 0
     for node in index.graph.nodes:
         number = max((level.get(tensor, 0) for tensor in node.inputs), default=0)
+        if node.stateful:
+            number = state = max(number, state)
         if node in region.contractions:
             region.stage[node] = number
             number += 1

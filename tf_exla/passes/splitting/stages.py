@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from tf_exla.axis_rule import AxisRule
-from tf_exla.graph import PAIRED, Graph, Loop, Node, Result, Slot, Tensor, topological
+from tf_exla.graph import PAIRED, CycleError, Graph, Loop, Node, Result, Slot, Tensor, topological
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import Region
 from tf_exla.passes.splitting.resize import bodies
@@ -100,12 +101,18 @@ def arrange(
 
 
 def _stage_numbers(index: Index, region: Region) -> dict[Node, int]:
-    """Number the members' stages by one walk over the graph."""
+    """Number the members' stages by one walk over the graph.
+
+    What is read of a variable waits for what was assigned to it: stateful nodes are in order.
+    """
     stage_of: dict[Node, int] = {}
     level: dict[Tensor, int] = {}  # of a tensor that is read whole, or outside of the region
+    state = 0
     for node in index.graph.nodes:
         if node not in region.members:
             number = max((level.get(tensor, 0) for tensor in node.inputs), default=0)
+            if node.stateful:
+                number = state = max(number, state)
             level.update(dict.fromkeys(node.outputs, number))
             continue
         number = 0
@@ -147,7 +154,8 @@ def rewrite(index: Index, stages: Stages, chunk: int) -> Iterator[Graph]:
     yield replaced(index, region, loops)
     streams = stream(index, loops)
     if streams is not None:
-        yield replaced(index, region, (*streams.loops, *streams.after))
+        with suppress(CycleError):  # what is read of a variable may lie between the stages
+            yield replaced(index, region, (*streams.loops, *streams.after))
 
 
 def replaced(

@@ -25,6 +25,8 @@ FEW_MATRICES = 256
 """An axis of so few indices is one of a batch: its matrices are worked on one by one."""
 TILE_ROWS = (128, 256, 512, 1024)
 """Rows of a tile to try."""
+TILED_NODES = 64
+"""A body of more nodes is a program of its own: searching all of it is not worth a little speed."""
 GAIN = 0.85
 """Of the time that is estimated: tiles that are there for speed must promise that much."""
 
@@ -58,7 +60,7 @@ def tile_at_peak(
     room = room_at(projector, graph, projection.peak_step, budget)
     if for_speed:
         room = min(room, SIDE_BY_SIDE * options.body_bytes)
-        if step.temporary <= room:
+        if step.temporary <= room or len(loop.body.nodes) > TILED_NODES:
             return None
     tiled = _tiled(projector, loop, rows, room, split)
     if projector.temporary(tiled) >= step.temporary:
