@@ -163,6 +163,8 @@ class Projector:
 
 _BY_ROWS = frozenset({"LogSoftmax", "Softmax"})
 """Overwrite their operand, but are no single pass over it."""
+_TWICE = _BY_ROWS | {"Softplus"}
+"""Read exponentials more than once, which have a buffer beside the result."""
 
 
 def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
@@ -188,8 +190,8 @@ def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
             continue
         if not pointwise[node] or node.op in _BY_ROWS:
             total += ops.scratch(node, compiled=True)
-        if node.op in _BY_ROWS:
-            total += node.output.nbytes  # the exponentials, which XLA sums by windows
+        if node.op in _TWICE:
+            total += node.output.nbytes  # the exponentials, which XLA reads twice
         operands = [root.get(tensor, tensor) for tensor in node.inputs]
         for tensor in node.outputs:
             read = readers.get(tensor, ())
