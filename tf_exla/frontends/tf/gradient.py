@@ -4,13 +4,14 @@ The gradient of a program is a program: the original function, traced again with
 gradient behind it, captured and planned like any other. What the forward pass computed is thus
 computed again, in chunks, rather than kept. Only what cannot be computed again is *saved* by the
 forward pass: the values that variables had, and the results of stateful nodes (random numbers,
-reads of variables that the program assigns). Stateful nodes of the forward pass do not run again.
+reads of variables that the program assigns). Stateful nodes of the forward pass do not run again;
+control flow with such nodes inside runs again without them (`replay.py`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from tf_exla.frontends.tf.capture import CALLS
 from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.emit import new_graph, placeholder
 from tf_exla.frontends.tf.func_graphs import variable_type
+from tf_exla.frontends.tf.replay import Key, is_handle, keeping, replay, stateful_inside
 from tf_exla.graph import Graph, Node, Tensor, const, walk, without_dead
 
 if TYPE_CHECKING:
@@ -167,13 +169,21 @@ def own_saves(program: Program) -> list[Tensor]:
         saves.append(tensor)
         return program.first_save + len(saves) - 1
 
-    nodes = list(program.graph.nodes)
+    nodes: list[Node] = []
     inputs = {tensor: k for k, tensor in enumerate(program.graph.inputs)}
     for node in program.graph.nodes:
+        if node.stateful and node.subgraphs:
+            made, kept = keeping(node)
+            nodes += made
+            positions = {key: save(tensor) for key, tensor in kept.items()}
+            for one in (node, *stateful_inside(node)):
+                keys = ((one.name, k) for k in range(max(len(one.outputs), 1)))
+                program.by_name[one.name] = [positions.get(key) for key in keys]
+            continue
+        nodes.append(node)
         if node.stateful:
             program.by_name[node.name] = [
-                None if tensor.dtype in ("resource", "variant") else save(tensor)
-                for tensor in node.outputs
+                None if is_handle(tensor) else save(tensor) for tensor in node.outputs
             ]
         elif node.op in READS and node.op != "VariableShape" and node.inputs[0] in inputs:
             position = inputs[node.inputs[0]]
@@ -209,7 +219,7 @@ def substitute(program: Program, inner: Program, prefix: str) -> None:
     Raises `GradientError` where a value cannot be had.
     """
     graph = program.graph
-    given = [_copy(inner.save_at(k), k) for k in range(program.first_save)]
+    given = [inner.given_at(k) for k in range(program.first_save)]
     renamed: dict[Tensor, Tensor] = {}
     handles = {tensor: k for k, tensor in enumerate(graph.inputs) if tensor.dtype == "resource"}
     program.by_handle.update(inner.by_handle)
@@ -218,16 +228,16 @@ def substitute(program: Program, inner: Program, prefix: str) -> None:
     for node in graph.nodes:
         node = node.reading(renamed)
         if node.stateful and node.name.startswith(prefix):
-            known = inner.by_name.get(node.name.removeprefix(prefix))
-            if known is None:
-                raise GradientError(
-                    f"{inner.settings.name}: the stateful {node.op} {node.name!r} of the forward "
-                    "pass is not the same when its gradient is traced"
-                )
-            program.by_name[node.name] = known
-            for tensor, index in zip(node.outputs, known, strict=False):
-                if index is not None:
-                    renamed[tensor] = given[index]
+            known: dict[Key, Tensor] = {}
+            for one in (node, *stateful_inside(node)):
+                positions = _positions(one, program, inner, prefix)
+                known.update(((one.name, k), given[i]) for k, i in positions if i is not None)
+            if node.subgraphs:
+                nodes += replay(node, known)
+                continue
+            for k, tensor in enumerate(node.outputs):
+                if (node.name, k) in known:
+                    renamed[tensor] = known[node.name, k]
         elif (
             node.op in READS
             and not node.stateful
@@ -243,8 +253,18 @@ def substitute(program: Program, inner: Program, prefix: str) -> None:
     program.graph = made
 
 
-def _copy(tensor: Tensor, index: int) -> Tensor:
-    return Tensor(tensor.shape, tensor.dtype, f"saved_{index}")
+def _positions(
+    node: Node, program: Program, inner: Program, prefix: str
+) -> Iterator[tuple[int, int | None]]:
+    """Yield the results of a stateful node of the forward pass with their positions as saved."""
+    known = inner.by_name.get(node.name.removeprefix(prefix))
+    if known is None:
+        raise GradientError(
+            f"{inner.settings.name}: the stateful {node.op} {node.name!r} of the forward pass is "
+            "not the same when its gradient is traced"
+        )
+    program.by_name[node.name] = known
+    yield from enumerate(known)
 
 
 def _read_saved(node: Node, value: Tensor, renamed: dict[Tensor, Tensor]) -> list[Node]:
@@ -269,15 +289,12 @@ def _read_saved(node: Node, value: Tensor, renamed: dict[Tensor, Tensor]) -> lis
 
 def _check_defined(graph: Graph, inner: Program) -> None:
     """Check that the gradient needs nothing that only a second run of an effect would give."""
-    defined = set(graph.inputs)
-    for node in graph.nodes:
-        for tensor in node.inputs:
-            if tensor not in defined:
-                raise GradientError(
-                    f"{inner.settings.name}: the gradient needs {tensor}, an inner value of "
-                    "control flow with side effects, which cannot run twice"
-                )
-        defined.update(node.outputs)
+    lost = _undefined(graph)
+    if lost is not None:
+        raise GradientError(
+            f"{inner.settings.name}: the gradient needs {lost}, a handle that a side effect gave, "
+            "which cannot run twice"
+        )
     inside = (
         inner_node for node in graph.nodes for _, sub in node.subgraphs for inner_node in walk(sub)
     )
@@ -287,3 +304,16 @@ def _check_defined(graph: Graph, inner: Program) -> None:
                 f"{inner.settings.name}: the gradient reads a variable inside of control flow "
                 f"({node.name}), where its value at the forward pass is not known"
             )
+
+
+def _undefined(graph: Graph) -> Tensor | None:
+    """Return a tensor that a graph, or one inside of it, uses and no node of it makes."""
+    defined = set(graph.inputs)
+    for node in graph.nodes:
+        found = next((tensor for tensor in node.inputs if tensor not in defined), None)
+        for _, sub in node.subgraphs:
+            found = found or _undefined(sub)
+        if found is not None:
+            return found
+        defined.update(node.outputs)
+    return next((tensor for tensor in graph.outputs if tensor not in defined), None)

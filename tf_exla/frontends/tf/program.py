@@ -20,8 +20,10 @@ from tensorflow.python.ops import gradients_util
 from tf_exla.frontends.tf.capture import Captured, capture
 from tf_exla.frontends.tf.gradient import Gradient, backward_function, own_saves, substitute
 from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.replay import is_handle
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.graph import Graph, Tensor
+from tf_exla.lists import Lists
 from tf_exla.options import Options
 from tf_exla.pipeline import optimize_graph
 from tf_exla.plan import Plan
@@ -85,6 +87,16 @@ class Program:
             return self.inner.save_at(index)
         return self.saves[index - self.first_save]
 
+    def given_at(self, index: int) -> Tensor:
+        """Return what stands for a saved value in a gradient: an input, with what a list holds."""
+        if index < self.first_save:
+            assert self.inner is not None
+            return self.inner.given_at(index)
+        saved = self.saves[index - self.first_save]
+        lists = Lists(OPS).held(self.graph)
+        held = lists[saved].total if saved in lists else 0
+        return Tensor(saved.shape, saved.dtype, f"saved_{index}", held=held)
+
     @cached_property
     def recording_plan(self) -> Plan:
         """The plan that returns the saved values after the outputs."""
@@ -93,7 +105,7 @@ class Program:
     @cached_property
     def plan(self) -> Plan:
         """The plan of a call whose gradient is not needed."""
-        static = all(tensor.is_static for tensor in self.saves)
+        static = all(tensor.is_static and not is_handle(tensor) for tensor in self.saves)
         if static and sum(tensor.nbytes for tensor in self.saves) <= _SMALL_SAVES:
             return self.recording_plan
         return self._plan(self.graph.outputs)

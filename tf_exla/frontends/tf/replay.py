@@ -1,0 +1,305 @@
+"""Control flow with side effects, run again for a gradient without them.
+
+What must not be computed again comes from the forward call: the results of stateful nodes. Those
+inside of control flow leave it as results of its own: a While appends the one of each iteration to
+a list, a choice returns that of the branch that is taken, and zeros for the others. The gradient
+runs the same control flow, in which these nodes are replaced by reads of what was saved. A
+condition with side effects is replaced by the number of iterations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tf_exla.graph import Graph, Node, Tensor, const, producers
+
+Key = tuple[str, int]
+"""A result of a stateful node: the node's name, and the position."""
+
+
+def is_handle(tensor: Tensor) -> bool:
+    return tensor.dtype in ("resource", "variant")
+
+
+def results_inside(graph: Graph) -> dict[Key, Tensor]:
+    """Return what stateful nodes of a graph give that is read there, as the graph sees it.
+
+    A While inside of it gives a list; a While whose condition has side effects gives the number of
+    its iterations as well.
+    """
+    read = {tensor for node in graph.nodes for tensor in node.inputs} | set(graph.outputs)
+    found: dict[Key, Tensor] = {}
+    for node in graph.nodes:
+        if not node.stateful:
+            continue
+        if not node.subgraphs:
+            wanted = enumerate(node.outputs)
+            found.update(((node.name, k), t) for k, t in wanted if t in read and not is_handle(t))
+        elif "body" not in node.attrs:
+            for _, sub in node.subgraphs:
+                found.update(results_inside(sub))
+        else:
+            cond, body = _parts(node)
+            found.update((key, Tensor((), "variant", key[0])) for key in results_inside(body))
+            if _is_stateful(cond):
+                found[node.name, 0] = Tensor((), "int32", f"{node.name}/count")
+    return found
+
+
+def stateful_inside(node: Node) -> Iterator[Node]:
+    """Yield the stateful nodes in the sub-graphs of a node, control flow too."""
+    for _, sub in node.subgraphs:
+        for inner in sub.nodes:
+            if inner.stateful:
+                yield inner
+                yield from stateful_inside(inner)
+
+
+# The forward call.
+
+
+def keeping(node: Node) -> tuple[list[Node], dict[Key, Tensor]]:
+    """Return nodes that do what a While, If or Case does, and return what it gives inside."""
+    return _keeping_while(node) if "body" in node.attrs else _keeping_choice(node)
+
+
+def _keeping_inside(graph: Graph) -> tuple[Graph, dict[Key, Tensor]]:
+    kept = results_inside(graph)
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if node.stateful and node.subgraphs:
+            made, inner = keeping(node)
+            nodes += made
+            kept.update(inner)
+        else:
+            nodes.append(node)
+    return graph.replace(nodes=tuple(nodes)), kept
+
+
+def _keeping_while(node: Node) -> tuple[list[Node], dict[Key, Tensor]]:
+    cond, body = _parts(node)
+    body, kept = _keeping_inside(body)
+    before: list[Node] = []
+    nodes = list(body.nodes)
+    firsts: list[Tensor] = []
+    inner: list[Tensor] = []
+    after: list[Tensor] = []
+    for key, tensor in kept.items():
+        empty = _empty_list(tensor, key[0])
+        before += empty
+        firsts.append(empty[-1].output)
+        inner.append(empty[-1].output.twin())
+        attrs = {"element_dtype": tensor.dtype}
+        pushed = Tensor((), "variant", f"{key[0]}/kept")
+        nodes.append(Node("TensorListPushBack", (inner[-1], tensor), (pushed,), attrs, name=key[0]))
+        after.append(pushed)
+    keys = list(kept)
+    if _is_stateful(cond):
+        zero, step, counter = _counter(node.name)
+        before.append(zero)
+        nodes += step
+        firsts.append(zero.output)
+        inner.append(counter)
+        after.append(step[-1].output)
+        keys.append((node.name, 0))
+    body = body.replace(nodes=tuple(nodes))
+    made = _with_variables(node, cond, body, firsts, inner, after)
+    results = made.outputs[len(node.outputs) :]
+    return [*before, made], dict(zip(keys, results, strict=True))
+
+
+def _keeping_choice(node: Node) -> tuple[list[Node], dict[Key, Tensor]]:
+    branches = {key: _keeping_inside(sub) for key, sub in node.subgraphs}
+    wanted = {key: tensor for _, kept in branches.values() for key, tensor in kept.items()}
+    subs = {}
+    for name, (sub, kept) in branches.items():
+        nodes, results = list(sub.nodes), []
+        for key, tensor in wanted.items():
+            if key not in kept:
+                nodes += _nothing(tensor, key[0])
+            results.append(kept[key] if key in kept else nodes[-1].output)
+        subs[name] = Graph(sub.inputs, tuple(nodes), (*sub.outputs, *results))
+    made = {key: tensor.twin() for key, tensor in wanted.items()}
+    outputs = (*node.outputs, *made.values())
+    return [dataclasses.replace(node, outputs=outputs, attrs={**node.attrs, **subs})], made
+
+
+def _empty_list(element: Tensor, name: str) -> list[Node]:
+    """Return nodes that make a list for tensors like `element`; the last makes the list."""
+    shape = _shape_operand(element, name)
+    most = const(np.int32(-1), f"{name}/most")
+    attrs = {"element_dtype": element.dtype, "shape_type": "int32"}
+    made = Tensor((), "variant", f"{name}/list")
+    inputs = (shape.output, most.output)
+    return [shape, most, Node("EmptyTensorList", inputs, (made,), attrs, name=made.name)]
+
+
+def _nothing(like: Tensor, name: str) -> list[Node]:
+    """Return nodes that make zeros, or an empty list, for what no node of this branch makes."""
+    if like.dtype == "variant":
+        return _empty_list(Tensor((), "int32"), name)
+    sizes = [size or 0 for size in like.shape or ()]
+    kind = tf.as_dtype(like.dtype)
+    zero = const("" if kind == tf.string else np.zeros((), kind.as_numpy_dtype), dtype=like.dtype)
+    dims = const(np.asarray(sizes, np.int32), f"{name}/dims")
+    made = Tensor(like.shape, like.dtype, f"{name}/nothing")
+    attrs = {"T": like.dtype, "index_type": "int32"}
+    inputs = (dims.output, zero.output)
+    return [dims, zero, Node("Fill", inputs, (made,), attrs, name=made.name)]
+
+
+# The gradient.
+
+
+def replay(node: Node, given: Mapping[Key, Tensor]) -> list[Node]:
+    """Return nodes that do what a While, If or Case does, without its side effects.
+
+    `given`: what the forward call saved, as the graph around `node` sees it.
+    """
+    return _replay_while(node, given) if "body" in node.attrs else [_replay_choice(node, given)]
+
+
+def without_effects(graph: Graph, given: Mapping[Key, Tensor]) -> Graph:
+    """Return a graph with what was saved in the place of what its stateful nodes give."""
+    renamed: dict[Tensor, Tensor] = {}
+    nodes: list[Node] = []
+    for old in graph.nodes:
+        node = old.reading(renamed)
+        if not node.stateful:
+            nodes.append(node)
+        elif node.subgraphs:
+            nodes += replay(node, given)
+        else:
+            for k, tensor in enumerate(node.outputs):
+                if (node.name, k) in given:
+                    renamed[tensor] = given[node.name, k]
+    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
+    return graph.replace(nodes=tuple(nodes), outputs=outputs)
+
+
+def _replay_while(node: Node, given: Mapping[Key, Tensor]) -> list[Node]:
+    cond, body = _parts(node)
+    zero, step, counter = _counter(node.name)
+    reads: list[Node] = []
+    inside: dict[Key, Tensor] = {}
+    firsts: list[Tensor] = []
+    inner: list[Tensor] = []
+    for key, tensor in results_inside(body).items():
+        if key not in given:
+            continue
+        firsts.append(given[key])
+        inner.append(given[key].twin())
+        shape = _shape_operand(tensor, key[0])
+        item = tensor.twin()
+        attrs = {"element_dtype": tensor.dtype}
+        inputs = (inner[-1], counter, shape.output)
+        reads += [shape, Node("TensorListGetItem", inputs, (item,), attrs, name=key[0])]
+        inside[key] = item
+    firsts, inner = [zero.output, *firsts], [counter, *inner]
+    seen = [tensor.twin() for tensor in inner]  # by the condition
+    if _is_stateful(cond):
+        firsts.append(given[node.name, 0])
+        inner.append(given[node.name, 0].twin())
+        seen.append(inner[-1].twin())
+        cond = _counted(cond, seen[0], seen[-1])
+    pure = without_effects(body, inside)
+    body = pure.replace(nodes=(*reads, *pure.nodes, *step))
+    after = [step[-1].output, *inner[1:]]
+    made = _with_variables(node, cond, body, firsts, inner, after, seen)
+    return [zero, dataclasses.replace(made, stateful=False)]
+
+
+def _replay_choice(node: Node, given: Mapping[Key, Tensor]) -> Node:
+    keys = dict.fromkeys(key for _, sub in node.subgraphs for key in results_inside(sub))
+    known = {key: given[key] for key in keys if key in given}
+    subs = {}
+    for name, sub in node.subgraphs:
+        inside = {key: tensor.twin() for key, tensor in known.items()}
+        pure = without_effects(sub, inside)
+        subs[name] = pure.replace(inputs=(*pure.inputs, *inside.values()))
+    inputs, attrs = (*node.inputs, *known.values()), {**node.attrs, **subs}
+    return dataclasses.replace(node, inputs=inputs, attrs=attrs, stateful=False)
+
+
+def _counted(cond: Graph, counter: Tensor, count: Tensor) -> Graph:
+    """Return a condition that holds `count` times, and no longer than its pure conjuncts."""
+    made_by = producers(cond)
+    impure: set[Tensor] = set()
+    for node in cond.nodes:
+        if node.stateful or not impure.isdisjoint(node.inputs):
+            impure.update(node.outputs)
+
+    def conjuncts(tensor: Tensor) -> Iterator[Tensor]:
+        maker = made_by.get(tensor)
+        if tensor not in impure:
+            yield tensor
+        elif maker is not None and not maker.stateful and maker.op in ("Identity", "LogicalAnd"):
+            for operand in maker.inputs:
+                yield from conjuncts(operand)
+
+    nodes = [node for node in cond.nodes if not node.stateful and impure.isdisjoint(node.outputs)]
+    holds = Tensor((), "bool", "again")
+    nodes.append(Node("Less", (counter, count), (holds,), {"T": "int32"}, name=holds.name))
+    for tensor in conjuncts(cond.outputs[0]):
+        both = Tensor((), "bool", "both")
+        nodes.append(Node("LogicalAnd", (tensor, holds), (both,), name=both.name))
+        holds = both
+    return Graph(cond.inputs, tuple(nodes), (holds,))
+
+
+# While loops.
+
+
+def _parts(node: Node) -> tuple[Graph, Graph]:
+    cond, body = node.attrs["cond"], node.attrs["body"]
+    assert isinstance(cond, Graph)
+    assert isinstance(body, Graph)
+    return cond, body
+
+
+def _is_stateful(graph: Graph) -> bool:
+    return any(node.stateful for node in graph.nodes)
+
+
+def _counter(name: str) -> tuple[Node, list[Node], Tensor]:
+    """Return the first value of a counter, the nodes that add one to it, and it in the body."""
+    zero = const(np.int32(0), f"{name}/first")
+    one = const(np.int32(1), f"{name}/one")
+    counter, after = Tensor((), "int32", f"{name}/counter"), Tensor((), "int32", f"{name}/next")
+    attrs = {"T": "int32"}
+    return zero, [one, Node("AddV2", (counter, one.output), (after,), attrs, name=name)], counter
+
+
+def _with_variables(
+    node: Node,
+    cond: Graph,
+    body: Graph,
+    firsts: Sequence[Tensor],
+    inner: Sequence[Tensor],
+    after: Sequence[Tensor],
+    seen: Sequence[Tensor] | None = None,
+) -> Node:
+    """Return a While with more variables: outside, in the body, after it, in the condition."""
+    seen = [tensor.twin() for tensor in inner] if seen is None else seen
+    count = len(node.outputs)  # the body has as many results
+    cond = cond.replace(inputs=(*cond.inputs, *seen))
+    inputs, outputs = (*body.inputs, *inner), (*body.outputs[:count], *after)
+    body = body.replace(inputs=inputs, outputs=outputs)
+    return dataclasses.replace(
+        node,
+        inputs=(*node.inputs, *firsts),
+        outputs=(*node.outputs, *(tensor.twin() for tensor in after)),
+        attrs={**node.attrs, "cond": cond, "body": body},
+    )
+
+
+def _shape_operand(element: Tensor, name: str) -> Node:
+    """Return the shape that a list is told of its tensors: -1 for what is not known."""
+    if element.shape is None:
+        return const(np.int32(-1), f"{name}/shape")
+    sizes = [-1 if size is None else size for size in element.shape]
+    return const(np.asarray(sizes, np.int32), f"{name}/shape")
