@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,16 +64,42 @@ def only(*families: str) -> Mapping[str, bool]:
 def rewritten(
     fn: Callable[..., Any], *args: Any, families: Mapping[str, bool] | bool | None = None
 ) -> Outcome:
-    """Rewrite a function; check the graph, and that a second application changes nothing."""
+    """Rewrite a function; check the graph, and that a second application changes nothing.
+
+    The same function of unknown sizes is rewritten as well.
+    """
     concrete = tf.function(fn, autograph=False).get_concrete_function(*args)
     captured = capture(concrete)
     before = clean(captured.graph, OPS)
     rules = chosen(families)
+    check_unknown_sizes(fn, args, rules)
     result = rewrite_graph(before, OPS, rules)
     check_graph(result.graph, before)
     again = rewrite_graph(result.graph, OPS, rules)
     assert again.graph is result.graph, [one.rewrite for one in again.applications]
     return Outcome(before, result, concrete, captured)
+
+
+def check_unknown_sizes(fn: Callable[..., Any], args: Sequence[Any], rules: Any) -> None:
+    """Rewrite a function whose arguments have unknown leading sizes, then unknown sizes only."""
+    for known in (slice(1, None), slice(0, 0)):
+        try:
+            concrete = tf.function(fn, autograph=False).get_concrete_function(
+                *(unknown(arg, known) for arg in args)
+            )
+        except (TypeError, ValueError, AttributeError, AssertionError):
+            continue  # it needs static sizes
+        graph = clean(capture(concrete).graph, OPS)
+        check_graph(rewrite_graph(graph, OPS, rules).graph, graph)
+
+
+def unknown(arg: Any, known: slice) -> Any:
+    """Return the spec of a tensor of which only the `known` axes have a size."""
+    if not tf.is_tensor(arg) or isinstance(arg, tf.Variable):
+        return arg
+    sizes = arg.shape.as_list()
+    kept = range(len(sizes))[known]
+    return tf.TensorSpec([n if axis in kept else None for axis, n in enumerate(sizes)], arg.dtype)
 
 
 def runnable(outcome: Outcome, graph: Graph) -> Callable[..., list[np.ndarray]]:

@@ -128,6 +128,8 @@ class _Run:
             old = each.outputs[0]
             if (new.shape, new.dtype) != (old.shape, old.dtype):
                 return Refused(f"{new} would stand for {old}")
+        if _reads_replaced(site, together):
+            return Refused("what would stand for it is made of it")
         gone = site.removed(together.replacements)
         if not rewrite.normal:
             before, after = site.seconds(gone), site.seconds(site.made)
@@ -155,6 +157,16 @@ class _Run:
             )
         )
         return site.replace(together.replacements, gone)
+
+
+def _reads_replaced(site: Site, together: Together) -> bool:
+    """Return whether a proposal reads a tensor that it replaces, or is one.
+
+    A pattern that cannot be taken apart, for the want of static sizes, ends in the root itself.
+    """
+    replaced = {each.outputs[0] for each in together.replacements}
+    read = {tensor for node in site.made for tensor in node.inputs}
+    return not replaced.isdisjoint(read.union(together.replacements.values()))
 
 
 def _read(site: Site) -> int:

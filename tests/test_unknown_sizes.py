@@ -1,0 +1,72 @@
+"""Programs of unknown sizes: no pass breaks on them, whatever it can do with them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tf_exla.errors import MemoryLimitError
+from tf_exla.frontends.tf.capture import capture
+from tf_exla.frontends.tf.program import OPS
+from tf_exla.pipeline import optimize_graph
+
+
+def gradients(function: Callable[..., tf.Tensor]) -> Callable[..., Any]:
+    def both(*arguments: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(arguments)
+            value = function(*arguments)
+        return value, tape.gradient(value, arguments)
+
+    return both
+
+
+def rbf(x: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+    xx, zz = (tf.reduce_sum(tf.square(each), -1) for each in (x, z))
+    return tf.exp(-0.5 * (xx[:, None] + zz[None] - 2.0 * tf.matmul(x, z, transpose_b=True)))
+
+
+def sparse_gp(x: tf.Tensor, z: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
+    chol = tf.linalg.cholesky(rbf(z, z) + tf.eye(7, dtype=x.dtype))
+    a = tf.linalg.triangular_solve(chol, rbf(z, x))
+    return tf.reduce_sum(tf.square(tf.matmul(a, q, transpose_a=True) - x[:, :1]))
+
+
+def network(x: tf.Tensor, w: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.square(tf.tanh(x @ w) @ v))
+
+
+def attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(tf.nn.softmax(tf.matmul(q, k, transpose_b=True)), v)
+
+
+def scaled(x: tf.Tensor, d: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.trace(tf.linalg.diag(d) @ (x @ v)) + tf.reduce_sum(2.0 * (x @ v) * d)
+
+
+def of(*shapes: tuple[int | None, ...]) -> tuple[tf.TensorSpec, ...]:
+    return tuple(tf.TensorSpec(shape, tf.float64) for shape in shapes)
+
+
+@pytest.mark.parametrize("limit", [10**12, 1])
+@pytest.mark.parametrize(
+    ("function", "specs"),
+    [
+        (gradients(network), of((None, 3), (3, 5), (5, 2))),
+        (gradients(network), of((None, None), (None, 5), (5, None))),
+        (gradients(sparse_gp), of((None, 2), (7, 2), (7, 1))),
+        (gradients(attention), of((2, 3, None, 4), (2, 1, None, 4), (2, 1, None, 4))),
+        (gradients(scaled), of((5, None), (5,), (None, 5))),
+        (scaled, of((None, None), (None,), (None, None))),
+    ],
+)
+def test_no_pass_breaks(
+    function: Callable[..., Any], specs: tuple[tf.TensorSpec, ...], limit: int
+) -> None:
+    concrete = tf.function(function, autograph=False).get_concrete_function(*specs)
+    with contextlib.suppress(MemoryLimitError):
+        optimize_graph(capture(concrete).graph, OPS, limit=limit)
