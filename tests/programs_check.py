@@ -80,6 +80,16 @@ def difference(expected: Any, found: Any, rtol: float) -> float:
     return worst
 
 
+def limits_of(stock: Any, arguments: tuple[Any, ...], jit: bool | None) -> tuple[int, int]:
+    """Return the smallest limit that works, and the peak without one."""
+    unsplit = tf_exla.explain(stock, *arguments, limit=10**13).projected_peak_before
+    try:
+        tf_exla.optimize(stock, 1, jit_compile=jit).report(*arguments)
+    except tf_exla.MemoryLimitError as error:
+        return error.smallest_limit, max(unsplit, error.smallest_limit)
+    raise AssertionError("a limit of one byte holds")
+
+
 def fastest(function: Any, arguments: Any, repeat: int) -> float:
     times = []
     for _ in range(repeat):

@@ -64,7 +64,7 @@ def run_op(op: str, inputs: Sequence[Array], attrs: Mapping[str, Any]) -> list[A
         attrs=tuple(flat),
         ctx=context.context(),
     )
-    return [np.asarray(result) for result in results]
+    return [np.asarray(result.numpy()) for result in results]
 
 
 def _eager_attr(value: Any, type_: str) -> Any:

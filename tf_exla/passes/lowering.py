@@ -99,13 +99,23 @@ def _numpy(dtype: str) -> npt.DTypeLike:
 
 
 def _mean(w: Writer, node: Node) -> Tensor | None:
-    """mean x = sum x / count"""
+    """mean x = sum x / count
+
+    Short floats hold neither the sum nor the count of many numbers: both are float32, as in the
+    kernel.
+    """
     x, axes = node.inputs
-    if axes.value is None or not x.dtype.startswith("float") or not node.output.size:
+    if axes.value is None or x.dtype not in _FLOATS or not node.output.size:
         return None
     keep_dims = bool(node.attrs.get("keep_dims", False))
-    total = w.op("Sum", x, axes, keep_dims=keep_dims)
-    return w.op("RealDiv", total, w.const(x.size // node.output.size, x.dtype))
+    dtype = "float64" if x.dtype == "float64" else "float32"
+    wide = x if x.dtype == dtype else w.op("Cast", x, DstT=dtype)
+    total = w.op("Sum", wide, axes, keep_dims=keep_dims)
+    mean = w.op("RealDiv", total, w.const(x.size // node.output.size, dtype))
+    return mean if x.dtype == dtype else w.op("Cast", mean, DstT=x.dtype)
+
+
+_FLOATS = frozenset({"bfloat16", "float16", "float32", "float64"})
 
 
 # Softmax: the largest number and the sum of a row are results of their own.

@@ -21,6 +21,7 @@ from tf_exla.graph import Graph, Loop, Node, Result, Slot, Tensor, topological
 from tf_exla.memory import Projector
 from tf_exla.options import Options
 from tf_exla.passes.splitting.chunks import even_chunk
+from tf_exla.passes.splitting.factors import wide
 from tf_exla.passes.splitting.forms import Forms
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.pair_region import PairRegion, grow_pair
@@ -74,6 +75,8 @@ def pair_graphs(
             if region is None or region.key in tried:
                 continue
             tried.add(region.key)
+            if any(wide(node.output.dtype) != node.output.dtype for node in region.contractions):
+                continue  # each tile's sum would be rounded
             try:
                 if saving(index, region, forms) >= LEAST_SAVING:
                     yield from _fitted(projector, index, region, forms, budget, options)

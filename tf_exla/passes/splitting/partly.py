@@ -44,6 +44,8 @@ def keep_partly(
     try:
         for pair in stages:
             first, second = (build_loop(index, region, stage, chunk) for stage in pair)
+            if second.outputs != pair[1].results:
+                return None  # sums of short floats, which both parts would have to carry wide
             late = max(index.position[index.producer[tensor]] for tensor in second.outputs)
             made = parts.stage(first, second)
             priority.update(dict.fromkeys(made, late))

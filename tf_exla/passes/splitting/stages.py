@@ -20,6 +20,7 @@ from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import Region
 from tf_exla.passes.splitting.resize import bodies
 from tf_exla.passes.splitting.streaming import stream
+from tf_exla.passes.splitting.widening import shortened, widened
 
 Operand = tuple[Tensor, Slot | None]
 
@@ -151,8 +152,10 @@ def rewrite(index: Index, stages: Stages, chunk: int) -> Iterator[Graph]:
     region = stages.region
     chunk = min(chunk, region.extent)
     loops = [build_loop(index, region, stage, chunk, stages.exact) for stage in stages.stages]
-    yield replaced(index, region, loops)
-    streams = stream(index, loops)
+    pairs = zip(loops, stages.stages, strict=True)
+    short = [node for loop, stage in pairs for node in shortened(index.ops, loop, stage.results)]
+    yield replaced(index, region, (*loops, *short))
+    streams = stream(index, loops, short)
     if streams is not None:
         with suppress(CycleError):  # what is read of a variable may lie between the stages
             yield replaced(index, region, (*streams.loops, *streams.after))
@@ -167,6 +170,9 @@ def replaced(
     """
     position = {tensor: index.position[node] for tensor, node in index.producer.items()}
     priority = dict(place or {})
+    for node in nodes:  # what is made short again stands where the graph has it
+        if node.op == "Cast" and node.output in position:
+            position.setdefault(node.inputs[0], position[node.output])
     for node in nodes:
         if node not in priority:
             priority[node] = max((position.get(tensor, 0) for tensor in node.outputs), default=0)
@@ -180,7 +186,7 @@ def replaced(
 
 
 def build_loop(index: Index, region: Region, stage: Stage, chunk: int, exact: bool = False) -> Loop:
-    """Make the loop of one stage."""
+    """Make the loop of one stage; sums of short floats are wide outputs (`widening.py`)."""
     made = {tensor for node in stage.nodes for tensor in node.outputs}
     operands: dict[Operand, Tensor] = {}
     constants: dict[Tensor, Node] = {}
@@ -200,8 +206,12 @@ def build_loop(index: Index, region: Region, stage: Stage, chunk: int, exact: bo
         renamed.append(dataclasses.replace(node, inputs=tuple(inputs)))
     carried = {tensor: slot for tensor, slot in region.slots.items() if tensor in made}
     carried.update({stand_in: slot for (_, slot), stand_in in operands.items() if slot})
-    nodes = (*constants.values(), *renamed)
-    template = Graph(tuple(operands.values()), nodes, stage.results)
+    results = {tensor: _result(index, region, tensor) for tensor in stage.results}
+    combines = {tensor: result.combine for tensor, result in results.items()}
+    wide_nodes, ends = widened(index.ops, renamed, combines, carried)
+    outputs = tuple(ends.get(tensor, tensor) for tensor in stage.results)
+    nodes = (*constants.values(), *wide_nodes)
+    template = Graph(tuple(operands.values()), nodes, outputs)
     least = max((_least_chunk(region, node) for node in stage.nodes), default=1)
     chunk = max(chunk, least)
     body, remainder = bodies(index.ops, template, carried, region.extent, chunk)
@@ -209,7 +219,7 @@ def build_loop(index: Index, region: Region, stage: Stage, chunk: int, exact: bo
     return Loop(
         op="Loop",
         inputs=tuple(tensor for tensor, _ in operands),
-        outputs=stage.results,
+        outputs=outputs,
         name=f"stage{stage.number}_{region.seed.name}",
         source=seed.source if seed is not None else "",
         extent=region.extent,
@@ -217,7 +227,7 @@ def build_loop(index: Index, region: Region, stage: Stage, chunk: int, exact: bo
         body=body,
         remainder=remainder,
         slots=tuple(slot for _, slot in operands),
-        results=tuple(_result(index, region, tensor) for tensor in stage.results),
+        results=tuple(results.values()),
         least=least,
         stage=stage.number,
         template=template,

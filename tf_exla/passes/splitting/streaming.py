@@ -39,15 +39,20 @@ class Streams:
     after: tuple[Node, ...]
 
 
-def stream(index: Index, loops: Sequence[Loop]) -> Streams | None:
-    """Merge loops of one region, the first stage first; None where no two of them merge."""
+def stream(index: Index, loops: Sequence[Loop], short: Sequence[Node] = ()) -> Streams | None:
+    """Merge loops of one region, the first stage first; None where no two of them merge.
+
+    `short`: the nodes that make their wide sums short again.
+    """
     left = list(loops)
-    after: list[Node] = []
-    sums: dict[Tensor, Tensor] = {}
+    after: list[Node] = list(short)
+    sums = {node.output: node.inputs[0] for node in short}
     first = 0
     while first < len(left):
         stages = (loop for loop in loops if loop.stage >= left[first].stage)
-        completed = _downstream(index, [tensor for loop in stages for tensor in loop.outputs])
+        outputs = {tensor for loop in stages for tensor in loop.outputs}
+        ends = [node.output for node in short if node.inputs[0] in outputs]
+        completed = _downstream(index, [*outputs, *ends])
         inside = Shared()
         second = first + 1
         while second < len(left):

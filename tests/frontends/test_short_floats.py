@@ -1,0 +1,222 @@
+"""Chunks of bfloat16 and float16: never worse than twice the stock's own error.
+
+The error is that against float64. Where the stock happens to be exact, half a unit in the last
+place of the largest result is allowed: a rounding of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from frontends.op_cases import ALGEBRA, REDUCTIONS, Case
+from frontends.run_node import complete_attrs, run_op
+from frontends.test_op_rules import IMAGES, INDEXING, MOVEMENT, operand
+from programs_check import limits_of
+
+import tf_exla
+from tf_exla.axis_rule import AxisRule
+from tf_exla.check import check_graph
+from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.restore import restore
+from tf_exla.graph import Array, Graph, Node, Tensor
+from tf_exla.passes.splitting.index import Index
+from tf_exla.passes.splitting.region import grow
+from tf_exla.passes.splitting.stages import arrange, rewrite
+
+OPS = TensorFlowOps()
+UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+"""Half a unit in the last place, of 1."""
+
+SUMS = [
+    case
+    for case in (*REDUCTIONS, *ALGEBRA, *IMAGES, *MOVEMENT, *INDEXING)
+    if "; add" in case.rule or "; mul" in case.rule
+]
+
+
+def shortened(case: Case, dtype: str) -> tuple[Node, list[Array], list[Array]] | None:
+    """Return a case with short floats, its operands, and the stock's results; None: no kernel."""
+    kind = tf.as_dtype(dtype).as_numpy_dtype
+    values, static = zip(*map(operand, case.operands), strict=True)
+    short = [v.astype(kind) if v.dtype.kind == "f" else v for v in values]
+    if all(one is value for one, value in zip(short, values, strict=True)):
+        return None
+    try:
+        given = {key: dtype if value == "float64" else value for key, value in case.attrs.items()}
+        attrs = complete_attrs(case.op, [value.dtype.name for value in short], given)
+        results = run_op(case.op, short, attrs)
+    except (tf.errors.OpError, TypeError):
+        return None
+    if not any(map(_is_short, results)):
+        return None
+    inputs = tuple(
+        Tensor(value.shape, value.dtype.name, f"x{k}", value if known else None)
+        for k, (value, known) in enumerate(zip(short, static, strict=True))
+    )
+    outputs = tuple(Tensor(r.shape, r.dtype.name, f"y{k}") for k, r in enumerate(results))
+    return Node(case.op, inputs, outputs, attrs, name=case.op), short, results
+
+
+def exact(case: Case, short: list[Array]) -> list[Array]:
+    values = [v.astype(np.float64) if _is_short(v) else v for v in short]
+    return run_op(
+        case.op, values, complete_attrs(case.op, [v.dtype.name for v in values], case.attrs)
+    )
+
+
+def _is_short(value: Array) -> bool:
+    return value.dtype.name in UNIT
+
+
+@pytest.mark.parametrize("dtype", UNIT)
+@pytest.mark.parametrize("case", SUMS, ids=str)
+def test_every_sum_of_the_table(case: Case, dtype: str) -> None:
+    """Split each label that is added over, one index at a time."""
+    made = shortened(case, dtype)
+    if made is None:
+        pytest.skip(f"no kernel of {dtype}")
+    node, values, stock = made
+    rule = OPS.rule(node)
+    assert isinstance(rule, AxisRule)
+    want = exact(case, values)
+    graph = Graph(
+        tuple(t for t in node.inputs if t.value is None),
+        (*(_const(t) for t in node.inputs if t.value is not None), node),
+        node.outputs,
+    )
+    index = Index(graph, OPS)
+    for position, axes in enumerate(rule.operands):
+        for axis, one in enumerate(axes or ()):
+            if one is None or one.label not in rule.combine:
+                continue
+            region = grow(index, node.inputs[position], axis, lambda _: True)
+            if region is None or node not in region.members:
+                continue
+            split = next(rewrite(index, arrange(index, region, lambda _: True), 1))
+            check_graph(split, graph)
+            given = [v for v, t in zip(values, node.inputs, strict=True) if t.value is None]
+            found = restore(split)([tf.constant(value) for value in given])
+            for k, (new, old, truth) in enumerate(zip(found, stock, want, strict=True)):
+                if k not in case.unset and _is_short(old):
+                    assert_not_worse(new.numpy(), old, truth)
+
+
+def _const(tensor: Tensor) -> Node:
+    return Node("Const", (), (tensor,), {"value": tensor.value}, name=tensor.name)
+
+
+def assert_not_worse(found: Array, stock: Array, truth: Array) -> None:
+    assert found.dtype == stock.dtype
+    new, old = (np.abs(one.astype(np.float64) - truth).max(initial=0) for one in (found, stock))
+    rounding = UNIT[stock.dtype.name] * np.abs(truth).max(initial=0)
+    lost = np.isnan(old)  # the stock's mean of many numbers in float16: infinite sum and count
+    assert new <= (2 * max(old, rounding) if not lost else 4 * rounding)
+
+
+# Programs, at limits from the smallest on.
+
+
+def draw(*shape: int, dtype: str, seed: int = 0) -> tf.Tensor:
+    return tf.cast(np.random.default_rng(seed).standard_normal(shape), dtype)
+
+
+def gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    def graded(*arguments: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(arguments)
+            value = tf.reduce_sum(function(*arguments))
+        return tape.gradient(value, list(arguments))
+
+    return graded
+
+
+def kernel(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.tanh(tf.matmul(x, y, transpose_b=True) / 4)
+
+
+def products(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(kernel(x, y), y)
+
+
+def other_products(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(kernel(x, y), x, transpose_a=True)
+
+
+def gram(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    k = kernel(x, y)
+    return tf.matmul(k, k, transpose_a=True)[:5]
+
+
+def symmetric(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(kernel(x, x), x)
+
+
+def segments(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    ids = tf.math.floormod(tf.range(x.shape[0]), 3)
+    return tf.math.unsorted_segment_sum(kernel(x, y), ids, 3)
+
+
+def softmax(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(tf.nn.softmax(tf.matmul(x, y, transpose_b=True)), y)
+
+
+def manhattan(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """A short axis is written out."""
+    return tf.reduce_sum(tf.exp(-tf.reduce_sum(tf.abs(x[:, None] - y), 2)), 1)
+
+
+def in_a_loop(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    k = kernel(x, y)
+    start = tf.ones([y.shape[0], 1], x.dtype)
+
+    def body(i: tf.Tensor, v: tf.Tensor) -> Any:
+        w = tf.matmul(k, tf.matmul(k, v), transpose_a=True)
+        return i + 1, w / tf.reduce_max(tf.abs(w))
+
+    return tf.while_loop(lambda i, v: i < 2, body, (0, start))[1]
+
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "sum": lambda x, y: tf.reduce_sum(tf.square(kernel(x, y)), [0, 1]),
+    "sums": lambda x, y: (tf.reduce_sum(kernel(x, y), 0), tf.reduce_sum(kernel(x, y) + 1, 1)),
+    "means": lambda x, y: (tf.reduce_mean(kernel(x, y) + 1, 0), tf.reduce_mean(kernel(x, y))),
+    "mean of many": lambda x, y: tf.reduce_mean(tf.exp(kernel(x, y))),
+    "product": lambda x, y: tf.reduce_prod(1 + kernel(x, y) / 64, 1),
+    "l2 loss": lambda x, y: tf.nn.l2_loss(kernel(x, y) / 8),
+    "moments": lambda x, y: tf.nn.moments(kernel(x, y), 0),
+    "log sum exp": lambda x, y: tf.reduce_logsumexp(4 * kernel(x, y), 1),
+    "einsum": lambda x, y: tf.einsum("ij,ik->jk", kernel(x, y), x),
+    "symmetric": symmetric,
+    "segments": segments,
+    "softmax": softmax,
+    "manhattan": manhattan,
+    "loop": in_a_loop,
+    "products": products,
+    "other products": other_products,
+    "gram": gram,
+    "gradient of a sum": gradient(lambda x, y: tf.square(kernel(x, y))),
+    "gradient of products": gradient(products),
+    "gradient of a softmax": gradient(softmax),
+    "gradient of manhattan": gradient(manhattan),
+    "gradient of a segment sum": gradient(segments),
+}
+
+
+@pytest.mark.parametrize(("dtype", "jit"), [("bfloat16", None), ("float16", True)])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs(name: str, dtype: str, jit: bool | None) -> None:
+    function = PROGRAMS[name]
+    stock = tf.function(function, autograph=False)
+    arguments = draw(601, 5, dtype=dtype), draw(503, 5, dtype=dtype, seed=1)
+    expected = tf.nest.flatten(stock(*arguments))
+    truth = tf.nest.flatten(function(*(tf.cast(one, tf.float64) for one in arguments)))
+    smallest, unsplit = limits_of(stock, arguments, jit)
+    for limit in (smallest, (3 * smallest + unsplit) // 4)[: 1 if jit else 2]:
+        optimized = tf_exla.optimize(stock, limit, jit_compile=jit)
+        found = tf.nest.flatten(optimized(*arguments))
+        for new, old, exact in zip(found, expected, truth, strict=True):
+            assert_not_worse(new.numpy(), old.numpy(), exact.numpy())
