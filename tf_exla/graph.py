@@ -24,7 +24,7 @@ Shape = tuple[int | None, ...]
 
 _ITEM_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "qint8": 1, "quint8": 1,
-    "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2, "half": 2,
+    "int16": 2, "uint16": 2, "qint16": 2, "quint16": 2, "float16": 2, "bfloat16": 2, "half": 2,
     "int32": 4, "uint32": 4, "float32": 4, "qint32": 4,
     "int64": 8, "uint64": 8, "float64": 8, "complex64": 8,
     "complex128": 16,

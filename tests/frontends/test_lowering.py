@@ -38,7 +38,12 @@ PROGRAMS: dict[str, tuple[Callable[..., tf.Tensor], Array]] = {
     "mean": (lambda x: tf.reduce_mean(x, [0, 2]), reals(3, 5, 7)),
     "mean of all": (tf.reduce_mean, reals(5, 7)),
     "mean, kept": (lambda x: tf.reduce_mean(x, 1, keepdims=True), reals(5, 7)),
-    "mean of integers": (lambda x: tf.reduce_mean(x, 1), np.arange(35).reshape(5, 7)),
+    "mean of integers": (lambda x: tf.reduce_mean(x, 1), np.arange(35).reshape(5, 7) - 20),
+    "mean of bytes": (lambda x: tf.reduce_mean(x, 1), np.full([3, 300], 200, np.uint8)),
+    "mean of wrapped": (lambda x: tf.reduce_mean(x, 1), np.full([3, 9], 2**30, np.int32)),
+    "mean of unsigned": (lambda x: tf.reduce_mean(x, 1), np.full([3, 9], 2**30, np.uint32)),
+    "mean in half": (lambda x: tf.reduce_mean(x, 1), np.full([3, 99], 9, np.float16)),
+    "mean of complex": (lambda x: tf.reduce_mean(x, 1), reals(5, 7) * (1 + 2j)),
     "argmin": (lambda x: tf.argmin(x, 1), holes(9, 7)),
     "argmax": (lambda x: tf.argmax(x, 1, tf.int32), holes(9, 7)),
     "argmax of columns": (lambda x: tf.argmax(x, 0), holes(9, 7)),
@@ -57,10 +62,11 @@ PROGRAMS: dict[str, tuple[Callable[..., tf.Tensor], Array]] = {
     "diag above": (lambda x: tf.linalg.diag(x, k=1), reals(3, 5)),
     "diag, padded": (lambda x: tf.linalg.diag(x, padding_value=2.0), reals(3, 5)),
     "diag_part": (tf.linalg.diag_part, holes(7, 7)),
+    "diag_part of truth": (tf.linalg.diag_part, reals(2, 7, 7) > 0.5),
     "diag_part below": (lambda x: tf.linalg.diag_part(x, k=-1), reals(3, 5, 5)),
     "eye": (lambda x: x + tf.eye(99, dtype=x.dtype), reals(99, 99)),
 }  # fmt: skip
-UNCHANGED = {"mean of integers", "diag above", "diag, padded", "diag_part below",
+UNCHANGED = {"mean of unsigned", "diag above", "diag, padded", "diag_part below",
              "set_diag of an oblong", "band -1 -1"}  # fmt: skip
 
 

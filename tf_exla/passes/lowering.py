@@ -85,6 +85,9 @@ class Writer:
         shape = [size if one == axis else 1 for one in range(rank)]
         return self.op("Reshape", self.op("Range", *bounds), self.const(shape))
 
+    def cast(self, tensor: Tensor, dtype: str) -> Tensor:
+        return tensor if tensor.dtype == dtype else self.op("Cast", tensor, DstT=dtype)
+
     def zeros(self, like: Tensor) -> Tensor:
         return self.const(0, like.dtype)
 
@@ -101,21 +104,26 @@ def _numpy(dtype: str) -> npt.DTypeLike:
 def _mean(w: Writer, node: Node) -> Tensor | None:
     """mean x = sum x / count
 
-    Short floats hold neither the sum nor the count of many numbers: both are float32, as in the
-    kernel.
+    Short numbers hold neither the sum nor the count of many: both are in a longer dtype.
     """
     x, axes = node.inputs
-    if axes.value is None or x.dtype not in _FLOATS or not node.output.size:
+    if axes.value is None or x.dtype not in _ADDED_AS or not node.output.size:
         return None
-    keep_dims = bool(node.attrs.get("keep_dims", False))
-    dtype = "float64" if x.dtype == "float64" else "float32"
-    wide = x if x.dtype == dtype else w.op("Cast", x, DstT=dtype)
+    dtype, keep_dims = _ADDED_AS[x.dtype], bool(node.attrs.get("keep_dims", False))
+    wide = w.cast(x, dtype)
     total = w.op("Sum", wide, axes, keep_dims=keep_dims)
-    mean = w.op("RealDiv", total, w.const(x.size // node.output.size, dtype))
-    return mean if x.dtype == dtype else w.op("Cast", mean, DstT=x.dtype)
+    divide = "TruncateDiv" if "int" in dtype else "RealDiv"
+    return w.cast(w.op(divide, total, w.const(x.size // node.output.size, dtype)), x.dtype)
 
 
-_FLOATS = frozenset({"bfloat16", "float16", "float32", "float64"})
+# TensorFlow's kernel of Mean adds short numbers as longer ones too, but for float16: there the mean
+# of 999 numbers of 900 is infinity.
+_ADDED_AS: Mapping[str, str] = {
+    **{dtype: dtype for dtype in ("float32", "float64", "complex64", "complex128")},
+    **dict.fromkeys(("float16", "bfloat16"), "float32"),
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), "int64"),
+    **dict.fromkeys(("uint8", "uint16"), "uint64"),
+}
 
 
 # Softmax: the largest number and the sum of a row are results of their own.
@@ -247,12 +255,14 @@ def _diag(w: Writer, node: Node) -> Tensor | None:
 
 
 def _diag_part(w: Writer, node: Node) -> Tensor | None:
-    """diag_part(x) = sum over columns of x where row = column, else 0"""
+    """diag_part(x) = sum over columns of x where row = column, else 0; of truth values, any"""
     x = node.inputs[0]
     if len(node.inputs) == 3 and not _main_diagonal(node, 1):
         return None
     if x.dims[-1] != x.dims[-2] or node.output.dims != x.dims[:-1]:
         return None
+    if x.dtype == "bool":
+        return w.op("Any", w.op("LogicalAnd", _on_diagonal(w, x), x), w.const([-1]))
     kept = w.op("SelectV2", _on_diagonal(w, x), x, w.zeros(x))
     return w.op("Sum", kept, w.const([-1]))
 

@@ -18,7 +18,7 @@ from tensorflow.python.framework import func_graph, op_def_registry
 from tf_exla.frontends.tf.attrs import attr_types, decode, shape_of
 from tf_exla.frontends.tf.effects import settle
 from tf_exla.frontends.tf.emit import DEVICE, emit, emit_const, new_graph, placeholder
-from tf_exla.frontends.tf.folding import fold, is_small
+from tf_exla.frontends.tf.folding import fold, is_small, value_bytes
 from tf_exla.frontends.tf.func_graphs import (
     CaptureError,
     called_function,
@@ -182,12 +182,11 @@ class Scope:
         shapes = self._shapes(kind, inputs, attrs, op, name)
         if not stateful and _may_be_small(op, shapes):
             folded = fold(kind, inputs, attrs, len(op.outputs))
-            if folded is not None and all(
-                is_small(array.dtype.name, array.size, array.nbytes) for array in folded
-            ):
+            dtypes = [tensor.dtype.name for tensor in op.outputs]
+            if folded is not None and all(map(_is_small_value, folded, dtypes)):
                 return [
-                    self.constant(array, tensor.dtype.name, f"{name}:{k}" if k else name)
-                    for k, (array, tensor) in enumerate(zip(folded, op.outputs, strict=True))
+                    self.constant(array, dtype, f"{name}:{k}" if k else name)
+                    for k, (array, dtype) in enumerate(zip(folded, dtypes, strict=True))
                 ]
         outputs = self.outputs(op, shapes, name)
         large = any(not t.is_static or t.nbytes >= _SOURCE_BYTES for t in outputs)
@@ -207,9 +206,9 @@ class Scope:
 
     def constant(self, array: Array, dtype: str, name: str) -> Tensor:
         """Append a constant: a Const node, or where it is large an input of the program."""
-        nbytes = array.size * item_bytes(dtype)
-        if is_small(dtype, array.size, nbytes) or not self.hoist or dtype == "string":
-            value = array if is_small(dtype, array.size, nbytes) else None
+        small = _is_small_value(array, dtype)
+        if small or not self.hoist or dtype == "string":
+            value = array if small else None
             tensor = Tensor(array.shape, dtype, name, value=value)
             self.nodes.append(Node("Const", (), (tensor,), {"value": array}, name=name))
             return tensor
@@ -253,6 +252,10 @@ def _may_be_small(op: tf.Operation, shapes: Sequence[Shape | None]) -> bool:
             if not is_small(tensor.dtype.name, size, size * item_bytes(tensor.dtype.name)):
                 return False
     return True
+
+
+def _is_small_value(array: Array, dtype: str) -> bool:
+    return is_small(dtype, array.size, value_bytes(array, dtype))
 
 
 def _plain(name: str) -> str:

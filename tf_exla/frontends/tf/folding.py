@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context, execute, record
 
 from tf_exla.frontends.tf.attrs import attr_types, dtype_enum
-from tf_exla.graph import Array, Tensor
+from tf_exla.graph import Array, Tensor, item_bytes
 
 # An integer operand of up to so many elements may be a shape, axes or indices.
 FOLD_ELEMENTS = 1024
@@ -50,9 +50,20 @@ def fold(
             results = execute.execute(op, count, values, tuple(flat), context.context())
             if any(result.dtype in _NO_VALUE for result in results):
                 return None
-            return [result.numpy() for result in results]
+            return [_array(result) for result in results]
     except (tf.errors.OpError, TypeError, ValueError):
         return None  # whether it fails is decided where it runs
+
+
+def _array(result: tf.Tensor) -> Array:
+    """Return a result's value; a scalar of text is no array by itself, and would lose its zeros."""
+    return np.asarray(result.numpy(), object if result.dtype == tf.string else None)
+
+
+def value_bytes(array: Array, dtype: str) -> int:
+    """Return the bytes of a value of TensorFlow's type `dtype`; of text, with its characters."""
+    text = sum(map(len, array.ravel())) if dtype == "string" else 0
+    return array.size * item_bytes(dtype) + text
 
 
 def _fold_shape(op: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> list[Array] | None:

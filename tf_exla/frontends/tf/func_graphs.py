@@ -22,12 +22,17 @@ class CaptureError(RuntimeError):
 def find_function(op: tf.Operation, name: str) -> func_graph.FuncGraph:
     """Return the graph of a function that an op calls."""
     function = called_function(op, name)
-    if function is not None:
-        return function.graph
-    definition = context.context().get_function_def(name)
+    graph = getattr(function, "graph", None)
+    if graph is not None:
+        return graph
+    # A function of TensorFlow 1 (`Defun`) has a definition only.
+    definition = (
+        context.context().get_function_def(name) if function is None else function.definition
+    )
     if definition is None:
         raise CaptureError(f"{op.name} calls {name}, which is not known")
-    return function_def_to_graph.function_def_to_graph(definition)
+    with op.graph.as_default():  # where functions that it calls are looked up
+        return function_def_to_graph.function_def_to_graph(definition)
 
 
 def called_function(op: tf.Operation, name: str) -> Any:

@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tf_exla.graph import item_bytes
+
 
 class TensorLike(Protocol):
     """What a bound needs of a tensor; `value` is its static value where known (axes, shapes)."""
@@ -35,9 +37,7 @@ Bound = Callable[[Call], int]
 
 
 def itemsize(dtype: str) -> int:
-    if dtype in ("resource", "variant", "string"):
-        return 0
-    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+    return 0 if dtype == "string" else item_bytes(dtype)
 
 
 def tensor_bytes(tensor: TensorLike) -> int:

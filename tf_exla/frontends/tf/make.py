@@ -191,5 +191,6 @@ MAKERS: Mapping[str, Maker] = {
     "Square": Maker(_same),
     "Sub": Maker(_broadcast),
     "Sum": _REDUCE,
+    "TruncateDiv": Maker(_broadcast),
     "Transpose": Maker(_transposed, types={"T": 0, "Tperm": 1}),
 }

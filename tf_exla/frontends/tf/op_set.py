@@ -172,6 +172,14 @@ def _is_view(node: Node) -> bool:
     return row > 0 and row % _ALIGNMENT == 0
 
 
+# The dtypes that the kernels of loops know: Empty, Slice, TensorStridedSliceUpdate. Handles are no
+# data.
+_IN_PARTS = frozenset(
+    words("""
+    bfloat16 bool complex128 complex64 float16 float32 float64 int16 int32 int64 int8 resource
+    string uint16 uint32 uint64 uint8 variant
+""")
+)
 _VIEWS = frozenset({"Slice", "Split", "SplitV", "StridedSlice", "Unpack"})
 
 
@@ -182,6 +190,9 @@ def _rule(node: Node) -> AxisRule | NoRule:
         absent = effects if node.stateful else "it is not in the table of axis rules"
         reason = REASONS.get(node.op, absent)
         return NoRule(f"{node.op} is never split: {reason}")
+    for tensor in (*node.inputs, *node.outputs):
+        if tensor.dtype not in _IN_PARTS:
+            return NoRule(f"{node.op} is not split here: TensorFlow has no parts of {tensor.dtype}")
     try:
         text = found if isinstance(found, str) else found(node)
         return _bind(
