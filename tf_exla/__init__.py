@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tf_exla.api import OptimizedFunction, explain, optimize
-    from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
+    from tf_exla.errors import MemoryLimitError, UnboundedMemoryError, UnboundedMemoryWarning
     from tf_exla.measure import measured_peak
     from tf_exla.report import MemoryReport
 
@@ -19,6 +19,7 @@ __all__ = [
     "MemoryReport",
     "OptimizedFunction",
     "UnboundedMemoryError",
+    "UnboundedMemoryWarning",
     "explain",
     "measured_peak",
     "optimize",
@@ -29,6 +30,7 @@ _MODULES = {
     "MemoryReport": "report",
     "OptimizedFunction": "api",
     "UnboundedMemoryError": "errors",
+    "UnboundedMemoryWarning": "errors",
     "explain": "api",
     "measured_peak": "measure",
     "optimize": "api",

@@ -7,6 +7,7 @@ from typing import Any, overload
 
 from tf_exla.frontends.tf.optimized import OptimizedFunction
 from tf_exla.frontends.tf.request import Limit, Request
+from tf_exla.options import Unbounded
 from tf_exla.report import MemoryReport
 
 __all__ = ["OptimizedFunction", "explain", "optimize"]
@@ -21,6 +22,7 @@ def optimize(
     tensor_size_threshold: int | str | None = ...,
     tensor_split_size: int | str | None = ...,
     rewrites: Mapping[str, bool] | bool | None = ...,
+    unbounded: Unbounded = ...,
 ) -> OptimizedFunction: ...
 
 
@@ -33,6 +35,7 @@ def optimize(
     tensor_size_threshold: int | str | None = ...,
     tensor_split_size: int | str | None = ...,
     rewrites: Mapping[str, bool] | bool | None = ...,
+    unbounded: Unbounded = ...,
 ) -> Callable[[Callable[..., Any]], OptimizedFunction]: ...
 
 
@@ -44,6 +47,7 @@ def optimize(
     tensor_size_threshold: int | str | None = None,
     tensor_split_size: int | str | None = None,
     rewrites: Mapping[str, bool] | bool | None = None,
+    unbounded: Unbounded = "raise",
 ) -> OptimizedFunction | Callable[[Callable[..., Any]], OptimizedFunction]:
     """Return `fn` with the same signature, results and side effects, its peak below `limit`.
 
@@ -55,11 +59,15 @@ def optimize(
     `tensor_split_size`: no chunk is larger; both default to the flags in TF_EXLA_FLAGS. `rewrites`:
     families of rewrites to switch, as {"chains": False}; True or False for all of them. "in-cache":
     what fits the limit is split as well, on a CPU, where that is estimated to be much faster.
+    `unbounded`: "raise" `UnboundedMemoryError` where a size depends on data and nothing bounds it,
+    or "warn" with `UnboundedMemoryWarning`, run it, and do not count it.
 
     Calls raise `MemoryLimitError` at tracing where no plan holds the limit. Raises ValueError or
     TypeError for what is no limit.
     """
-    request = Request.of(limit, jit_compile, tensor_size_threshold, tensor_split_size, rewrites)
+    request = Request.of(
+        limit, jit_compile, tensor_size_threshold, tensor_split_size, rewrites, unbounded
+    )
     if fn is None:
         return lambda function: OptimizedFunction(function, request)
     return OptimizedFunction(fn, request)

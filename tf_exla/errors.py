@@ -79,19 +79,39 @@ class MemoryLimitError(RuntimeError):
 
 
 class UnboundedMemoryError(RuntimeError):
-    """No limit can be held: a loop keeps much of each iteration, and may run any number of times.
+    """No limit can be held: nothing bounds what a node of the program allocates.
 
-    `bytes`: what it keeps of one iteration.
+    A loop keeps much of each iteration, and may run any number of times; or a result has a size
+    that depends on data, and the sizes of the operands do not bound it. `node`, `op`, `source`:
+    which, and the line that made it; `bytes`: what a loop keeps of one iteration, else None.
     """
 
-    def __init__(self, function: str, *, loop: str, source: str, bytes: int) -> None:
+    def __init__(
+        self, function: str, *, node: str, op: str, source: str, bytes: int | None = None
+    ) -> None:
         self.function = function
-        self.loop = loop
+        self.node = node
+        self.op = op
         self.source = source
         self.bytes = bytes
         where = f" ({source})" if source else ""
-        super().__init__(
-            f"{function}: the loop {loop}{where} keeps {format_bytes(bytes)} of each iteration, "
-            "for gradients or in an array, and how often it runs is not known before. Bound it: "
-            "maximum_iterations of tf.while_loop, or a counter in its condition."
-        )
+        if bytes is not None:
+            text = (
+                f"{function}: the loop {node}{where} keeps {format_bytes(bytes)} of each iteration,"
+                " for gradients or in an array, and how often it runs is not known before. Bound "
+                "it: maximum_iterations of tf.while_loop, or a counter in its condition; "
+            )
+        else:
+            text = (
+                f"{function}: {node}, a result of {op}{where}, has a size that only the run tells,"
+                " and nothing bounds it. Bound it: tf.minimum of a number and the most that it can"
+                " be, set_shape of what has a fixed shape; "
+            )
+        super().__init__(text + _UNBOUNDED)
+
+
+_UNBOUNDED = 'or let it run without being counted: optimize(..., unbounded="warn").'
+
+
+class UnboundedMemoryWarning(UserWarning):
+    """Something that nothing bounds runs, and is not counted."""

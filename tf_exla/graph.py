@@ -38,7 +38,7 @@ def item_bytes(dtype: str) -> int:
     return _ITEM_BYTES.get(dtype, 1)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
 class Tensor:
     """One value of the program.
 

@@ -2,122 +2,120 @@
 
 The gradient of a While reads what its iterations computed, the last first: TensorFlow keeps these
 tensors in lists, and so it keeps what a loop writes to an array. A list is a handle; here is what
-it holds.
+it holds. `sizes.py` follows the lists of a program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from tf_exla.graph import Graph, Node, Tensor
-from tf_exla.op_set import OpSet
+from tf_exla.bounds import Most
+from tf_exla.graph import Node, Tensor, item_bytes
 
 ITEM_BYTES = 192
 """What a list keeps for each tensor beside its elements."""
 
-UNKNOWN_ITERATIONS = 1000
-"""Iterations counted for a loop whose number is not known; `unbounded` finds large ones."""
-
-SMALL_BYTES = 4096
-"""What a loop of unknown length may keep of an iteration without being refused."""
-
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Bytes that a list holds, of which its node added `growth`; `most`: tensors it may hold."""
+    """Bytes that a list holds, of which its node added `growth`.
+
+    `added`: of them, those that were added to the list that the graph was given, where it is
+    `derived` from that. `most`: tensors it may hold. `reserved`: some of them may not be there yet.
+    """
 
     growth: int = 0
     total: int = 0
+    added: int = 0
+    derived: bool = False
     most: int | None = None
+    reserved: bool = False
 
 
-_EMPTY = Held()
+EMPTY = Held()
 
 
-@dataclass
-class Lists:
-    """What the lists of graphs hold; lists among a graph's inputs count as empty."""
+@dataclass(frozen=True, slots=True)
+class ListEffect:
+    """What a node does to the list in its result.
 
-    ops: OpSet
-    _known: WeakKeyDictionary[Graph, dict[Tensor, Held]] = field(default_factory=WeakKeyDictionary)
-    _bounds: WeakKeyDictionary[Graph, dict[Tensor, int]] = field(default_factory=WeakKeyDictionary)
+    `keeps`: operands that the list keeps alive, `rows`: one tensor for each row of the last of
+    them. `anew`: its tensors are new ones, as large as those of its operands. `size`: the operand
+    that says how many tensors it may hold, -1 for any number; `reserves`: their places are there at
+    once. `resized`: their number may have changed, so that `index`, an operand, has a place.
+    """
 
-    def held(self, graph: Graph) -> dict[Tensor, Held]:
-        """Return what the lists that nodes of `graph` make hold."""
-        found = self._known.get(graph)
-        if found is None:
-            found = self._known[graph] = {}
-            bounds = self._bounds[graph] = {}
-            for node in graph.nodes:
-                if any(is_list(tensor) for tensor in node.outputs):
-                    made = self._made(node, found, bounds)
-                    found.update((tensor, one) for tensor, one in made if is_list(tensor))
-                if "body" in node.attrs:
-                    times = self.ops.iterations(node, bounds)
-                    bounds.update({} if times is None else self.ops.counted(node, times))
-        return found
-
-    def unbounded(self, graph: Graph) -> tuple[Node, int] | None:
-        """Return a While that keeps much of each iteration, and of unknown many; and how much."""
-        held = self.held(graph)
-        for node in graph.nodes:
-            for _, sub in node.subgraphs:
-                if (found := self.unbounded(sub)) is not None:
-                    return found
-            if "body" not in node.attrs:
-                continue
-            if self.ops.iterations(node, self._bounds[graph]) is not None:
-                continue
-            kept = sum(
-                size
-                for k, size in self._kept(node)
-                if held.get(node.inputs[k], _EMPTY).most is None
-            )
-            if kept > SMALL_BYTES:
-                return node, kept
-        return None
-
-    def _made(
-        self, node: Node, known: dict[Tensor, Held], bounds: dict[Tensor, int]
-    ) -> Iterator[tuple[Tensor, Held]]:
-        if "body" in node.attrs:
-            kept = dict(self._kept(node))
-            count = self.ops.iterations(node, bounds)
-            for k, tensor in enumerate(node.outputs):
-                old = known.get(node.inputs[k], _EMPTY)
-                times = [one for one in (count, old.most) if one is not None]
-                growth = kept.get(k, 0) * min(times, default=UNKNOWN_ITERATIONS)
-                yield tensor, Held(growth, old.total + growth, old.most)
-            return
-        before = sum(known.get(tensor, _EMPTY).total for tensor in node.inputs if is_list(tensor))
-        if node.subgraphs:
-            for k, tensor in enumerate(node.outputs):
-                inner = (self.held(sub).get(sub.outputs[k], _EMPTY) for _, sub in node.subgraphs)
-                growth = max(one.total for one in inner)
-                yield tensor, Held(growth, before + growth)
-            return
-        operands, most = self.ops.keeps(node)
-        growth = 0
-        for position in operands:
-            item = node.inputs[position]
-            growth += item.nbytes + known.get(item, _EMPTY).total + ITEM_BYTES
-        first = known.get(node.inputs[0], _EMPTY) if node.inputs else _EMPTY
-        yield (
-            node.outputs[0],
-            Held(growth, first.total + growth, first.most if most is None else most),
-        )
-
-    def _kept(self, node: Node) -> Iterator[tuple[int, int]]:
-        """Yield the variables of a While that are lists, and what an iteration adds to each."""
-        body = node.attrs["body"]
-        assert isinstance(body, Graph)
-        held = self.held(body)
-        for k, tensor in enumerate(body.outputs[: len(body.inputs)]):
-            if is_list(tensor) and held.get(tensor, _EMPTY).total:
-                yield k, held[tensor].total
+    keeps: tuple[int, ...] = ()
+    rows: bool = False
+    anew: bool = False
+    size: int | None = None
+    reserves: bool = False
+    resized: bool = False
+    index: int | None = None
 
 
 def is_list(tensor: Tensor) -> bool:
     return tensor.dtype == "variant"
+
+
+def made(
+    node: Node,
+    effect: ListEffect,
+    operands: Sequence[tuple[Most, Held]],
+    nbytes: Sequence[int],
+) -> Held:
+    """Return what the list that a node makes holds; `nbytes`: of its operands."""
+    lists = [
+        held for tensor, (_, held) in zip(node.inputs, operands, strict=True) if is_list(tensor)
+    ]
+    if effect.anew:
+        total = max((one.total for one in lists), default=0)
+        # More than two lists are added one by one, each sum beside the one before.
+        return Held(
+            growth=2 * total if len(lists) > 2 else total,
+            total=total,
+            added=max((one.added for one in lists), default=0),
+            derived=any(one.derived for one in lists),
+            most=lists[0].most if lists else None,
+            reserved=any(one.reserved for one in lists),
+        )
+    growth = 0
+    for position in effect.keeps:
+        growth += nbytes[position] + operands[position][1].total + ITEM_BYTES
+    if effect.rows and effect.keeps:
+        dims = operands[effect.keeps[-1]][0].dims
+        growth += (max((dims[0] or 1) - 1, 0) if dims else 0) * ITEM_BYTES
+    first = EMPTY
+    if node.inputs and is_list(node.inputs[0]) and 0 not in effect.keeps:
+        first = operands[0][1]
+    most, reserved = first.most, first.reserved or effect.reserves
+    if effect.size is not None:
+        most = operands[effect.size][0].top
+    if effect.resized:
+        top = None if effect.index is None else operands[effect.index][0].top
+        most = None if top is None or most is None else max(most, top + 1)
+        reserved = True
+    return Held(
+        growth=growth,
+        total=first.total + growth,
+        added=first.added + growth,
+        derived=first.derived,
+        most=most,
+        reserved=reserved,
+    )
+
+
+def stacked(held: Held, tensor: Tensor) -> Most:
+    """Return bounds of a tensor that is made of those in a list, or is one of them.
+
+    What was not written to its place in the list, TensorFlow makes as zeros.
+    """
+    size = held.total // max(1, item_bytes(tensor.dtype))
+    if not held.reserved:
+        return Most(None, size)
+    rest = tensor.shape[1:] if tensor.shape else (None,)
+    if held.most is None or None in rest:
+        return Most()
+    return Most(None, max(size, held.most * math.prod(one for one in rest if one is not None)))

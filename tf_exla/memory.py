@@ -19,8 +19,9 @@ from weakref import WeakKeyDictionary
 from tf_exla.aliases import is_alias, readers_through, roots
 from tf_exla.fusion import in_registers, is_one_loop
 from tf_exla.graph import PAIRED, Graph, Loop, Node, Tensor, consumers, walk
-from tf_exla.lists import Lists, is_list
+from tf_exla.lists import is_list
 from tf_exla.op_set import OpSet
+from tf_exla.sizes import Sizes
 
 CHAIN_BYTES = 4096
 """Nodes that touch a tensor of at least so many bytes are run in the order of the plan."""
@@ -71,7 +72,7 @@ class Projector:
     """Projects graphs for one op set, and remembers what it projected."""
 
     ops: OpSet
-    _known: WeakKeyDictionary[Graph, dict[frozenset[Tensor], Projection]] = field(
+    _known: WeakKeyDictionary[Graph, dict[object, Projection]] = field(
         default_factory=WeakKeyDictionary
     )
 
@@ -79,7 +80,7 @@ class Projector:
     _bodies: WeakKeyDictionary[Graph, dict[int, Graph]] = field(default_factory=WeakKeyDictionary)
 
     def __post_init__(self) -> None:
-        self.lists = Lists(self.ops)
+        self.sizes = Sizes(self.ops)
 
     def bodies(self, loop: Loop) -> dict[int, Graph]:
         """Return the bodies that were cut from a loop's template, by size: whoever cuts adds them.
@@ -95,9 +96,10 @@ class Projector:
         body's chunks.
         """
         known = self._known.setdefault(graph, {})
-        if sliced not in known:
-            known[sliced] = _Walk(graph, self, sliced).run()
-        return known[sliced]
+        key = sliced, self.sizes.given(graph)
+        if key not in known:
+            known[key] = _Walk(graph, self, sliced).run()
+        return known[key]
 
     def project_body(self, loop: Loop, body: Graph) -> Projection:
         """Project one iteration of a loop, or its remainder."""
@@ -139,8 +141,8 @@ class Projector:
             return self._cluster_temporary(node)
         if node.subgraphs:
             inner = max(self.project(sub).working_set for _, sub in node.subgraphs)
-            return inner + carried_bytes(node)
-        return self.ops.scratch(node)
+            return inner + carried_bytes(node, self.sizes)
+        return self.sizes.scratch(node)
 
     def _loop_temporary(self, loop: Loop) -> int:
         """Iterations in flight hold a body each; the remainder runs after them."""
@@ -211,12 +213,13 @@ def _overwrites(own: set[Tensor], operands: Sequence[Tensor], result: Tensor) ->
     return any(operand in own and operand.nbytes == result.nbytes for operand in operands)
 
 
-def carried_bytes(node: Node) -> int:
+def carried_bytes(node: Node, sizes: Sizes) -> int:
     """Return the bytes of a While's variables that change: they live beside the first values."""
     if "body" not in node.attrs:
         return 0
     passed = passed_on(node)
-    return sum(t.nbytes for k, t in enumerate(node.inputs) if k not in passed)
+    outputs = enumerate(node.outputs)  # unknown sizes may grow
+    return sum(sizes.nbytes(t) for k, t in outputs if k not in passed)
 
 
 def passed_on(node: Node) -> frozenset[int]:
@@ -252,7 +255,8 @@ class _Walk:
         self.uses = {tensor: len(readers) for tensor, readers in consumers(graph).items()}
         for tensor in graph.outputs:
             self.uses[tensor] = self.uses.get(tensor, 0) + 1
-        self.lists = projector.lists.held(graph)
+        self.sizes = projector.sizes
+        self.lists = self.sizes.lists(graph)
         self.buffers: dict[Tensor, _Buffer] = {}
         self.alive: dict[int, _Buffer] = {}
         self.bytes = 0
@@ -262,7 +266,7 @@ class _Walk:
             if tensor not in self.sliced:
                 self.buffers[tensor] = _Buffer(tensor, 0, owned=False)
         made = (*self._made(), *self.sliced)
-        loose = sum(t.nbytes for t in made if t.nbytes < CHAIN_BYTES)
+        loose = sum(size for t in made if (size := self.sizes.nbytes(t)) < CHAIN_BYTES)
         steps: list[Step] = []
         peak = loose
         peak_step = 0
@@ -293,6 +297,10 @@ class _Walk:
         shared = {k: self.buffers[node.inputs[k]] for k in passed_on(node)}
         if (first := self._shared_buffer(node)) is not None:
             shared[0] = first
+        if self.ops.joint(node) and not all(tensor.is_static for tensor in node.outputs):
+            together = self._hold(node.outputs[0], self.sizes.nbytes(node.inputs[0]))
+            together.pending = 0
+            shared = dict.fromkeys(range(len(node.outputs)), together)
         for position, tensor in enumerate(node.outputs):
             if position in shared:
                 shared[position].pending += self.uses.get(tensor, 0)
@@ -330,7 +338,8 @@ class _Walk:
             parent.pending += 1
 
     def _allocate(self, tensor: Tensor) -> None:
-        self._hold(tensor, tensor.nbytes if tensor.nbytes >= CHAIN_BYTES else 0)
+        size = self.sizes.nbytes(tensor)
+        self._hold(tensor, size if size >= CHAIN_BYTES else 0)
 
     def _hold(self, tensor: Tensor, size: int) -> _Buffer:
         buffer = _Buffer(tensor, size, owned=True, pending=self.uses.get(tensor, 0))

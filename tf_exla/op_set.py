@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tf_exla.axis_rule import AxisRule
+from tf_exla.bounds import Most
 from tf_exla.graph import Node, Shape, Tensor
+from tf_exla.lists import ListEffect
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,14 @@ class OpSet(Protocol):
     def resizable(self, node: Node) -> bool:
         """Return whether `resized` can make the node for other shapes."""
 
-    def keeps(self, node: Node) -> tuple[tuple[int, ...], int | None]:
-        """Return the operands that the list a node makes keeps alive, and how many it may hold."""
+    def joint(self, node: Node) -> bool:
+        """Return whether all results together are not larger than the first operand."""
+
+    def bounds(self, node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+        """Return upper bounds of the results' sizes and integers, from those of the operands."""
+
+    def keeps(self, node: Node) -> ListEffect | None:
+        """Return what a node does to the list in its result; None where that cannot be told."""
 
     def iterations(self, node: Node, bounds: Mapping[Tensor, int]) -> int | None:
         """Return an upper bound of a While's iterations; None where it is not known.

@@ -6,9 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Literal
 
 from tf_exla.allocator import EXACT, Allocator
 from tf_exla.machine import cache_bytes
+
+Unbounded = Literal["raise", "warn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,7 @@ class Options:
     iteration holds, that are fastest: on a CPU they should stay in cache, on a GPU fill the device.
     `cached`: whether chunks stay in a cache that is faster than memory.
     `allocator`: what is taken of the device for what a call asks for.
+    `unbounded`: "raise" where nothing bounds a result's size, or "warn" and do not count it.
     `cores`: cores that run ops; iterations of a loop run side by side where there is more than one.
     """
 
@@ -35,6 +39,7 @@ class Options:
     cached: bool = True
     cores: int = os.cpu_count() or 1
     allocator: Allocator = EXACT
+    unbounded: Unbounded = "raise"
 
     @property
     def cache_bytes(self) -> int:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tf_exla.check import GraphError, check_graph
-from tf_exla.errors import Blocker, MemoryLimitError, UnboundedMemoryError
+from tf_exla.errors import (
+    Blocker,
+    MemoryLimitError,
+    UnboundedMemoryError,
+    UnboundedMemoryWarning,
+)
 from tf_exla.graph import Graph, Node, Tensor, producers
 from tf_exla.memory import Projector, resident_bytes
 from tf_exla.op_set import OpSet
@@ -61,7 +67,7 @@ def optimize_graph(
     projector = Projector(ops)
     check_graph(graph)
     cleaned = _checked("clean", clean(graph, ops), graph)
-    _check_bounded(projector, cleaned, function)
+    _check_bounded(projector, cleaned, function, options)
     mirrored: tuple[Application, ...] = ()
     if options.uses(SYMMETRY):
         merged = mirror(cleaned, ops)
@@ -114,11 +120,19 @@ def optimize_graph(
     )
 
 
-def _check_bounded(projector: Projector, graph: Graph, function: str) -> None:
-    found = projector.lists.unbounded(graph)
-    if found is not None:
-        node, kept = found
-        raise UnboundedMemoryError(function, loop=node.name, source=node.source, bytes=kept)
+def _check_bounded(projector: Projector, graph: Graph, function: str, options: Options) -> None:
+    """Refuse what nothing bounds, or warn of it: of what comes from outside, always."""
+    for found in projector.sizes.unbounded(graph):
+        error = UnboundedMemoryError(
+            function,
+            node=found.node.name,
+            op=found.node.op,
+            source=found.node.source,
+            bytes=found.bytes,
+        )
+        if options.unbounded == "raise" and not found.outside:
+            raise error
+        warnings.warn(f"{error} It is not counted.", UnboundedMemoryWarning, stacklevel=2)
 
 
 def _checked(name: str, graph: Graph, original: Graph) -> Graph:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tf_exla.bounds import HANDLES
 from tf_exla.cost import graph_flops
-from tf_exla.graph import Graph, Loop, Node, Tensor, producers, walk
+from tf_exla.graph import Graph, Loop, Tensor, producers, walk
 from tf_exla.memory import Projector, largest_tensors
 from tf_exla.op_set import OpSet
 from tf_exla.passes.compiling import uncompiled
@@ -19,6 +20,7 @@ from tf_exla.passes.rewriting.families import IN_CACHE
 from tf_exla.passes.splitting.region import Refusal as RegionRefusal
 from tf_exla.plan import Plan
 from tf_exla.report_graph import GraphNode, graph_nodes
+from tf_exla.sizes import Sizes
 
 LARGEST = 8
 
@@ -209,7 +211,7 @@ def make_report(
         refusals=_refusals(plan.refusals, plan.graph),
         notes=(
             *notes,
-            *_unknown_shapes(plan.graph),
+            *_unknown_shapes(plan.graph, ops),
             *_for_speed(plan),
             *_compiled(plan.graph, ops),
         ),
@@ -363,17 +365,32 @@ def _compiled(graph: Graph, ops: OpSet) -> list[str]:
     return [f"XLA compiles parts of the bodies of loops, {clusters} in all{rest}"]
 
 
-def _unknown_shapes(graph: Graph) -> list[str]:
-    found: list[Node] = [
-        node
-        for node in walk(graph)
-        if any(not t.is_static and t.dtype not in ("resource", "variant") for t in node.outputs)
-    ]
-    if not found:
-        return []
-    names = ", ".join(f"{node.name} ({node.op})" for node in found[:5])
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    return [f"sizes known only at run time are not counted: {names}{more}"]
+def _unknown_shapes(graph: Graph, ops: OpSet) -> list[str]:
+    sizes = Sizes(ops)
+    sizes.lists(graph)  # walks
+    bounded: list[str] = []
+    not_counted = [tensor.name for tensor in graph.inputs if _is_open(tensor)]
+    for node in walk(graph):
+        found = [tensor for tensor in node.outputs if _is_open(tensor)]
+        if not found:
+            continue
+        known = all(sizes.most(tensor).size is not None for tensor in found)
+        (bounded if known else not_counted).append(f"{node.name} ({node.op})")
+    return [
+        f"sizes known only at run time are {how}: {_some(names)}"
+        for how, names in (("counted as the most that they can be", bounded),
+                           ("not counted", not_counted))
+        if names
+    ]  # fmt: skip
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
+
+
+def _is_open(tensor: Tensor) -> bool:
+    return not tensor.is_static and tensor.dtype not in HANDLES
 
 
 def _timeline(plan: Plan, *, before: bool) -> tuple[TimelinePoint, ...]:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tf_exla.axis_rule import AxisRule, bind
+from tf_exla.bounds import Most
 from tf_exla.graph import Graph, Loop, Node, Shape, Tensor, const, item_bytes
+from tf_exla.lists import ListEffect
 from tf_exla.op_set import Compiles, NoRule, Work
 
 Kernel = Callable[..., np.ndarray]
@@ -159,8 +161,14 @@ class ToyOps:
     def resizable(self, node: Node) -> bool:
         return node.op in RULES
 
-    def keeps(self, node: Node) -> tuple[tuple[int, ...], int | None]:
-        return (), None
+    def joint(self, node: Node) -> bool:
+        return False
+
+    def bounds(self, node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+        return [Most() for _ in node.outputs]
+
+    def keeps(self, node: Node) -> ListEffect | None:
+        return None
 
     def iterations(self, node: Node, bounds: Mapping[Tensor, int]) -> int | None:
         return None

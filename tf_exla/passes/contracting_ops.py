@@ -7,8 +7,10 @@ from weakref import WeakKeyDictionary
 
 from tf_exla import contraction
 from tf_exla.axis_rule import AxisRule
+from tf_exla.bounds import Most
 from tf_exla.contraction import contraction_of
 from tf_exla.graph import Graph, Node, Shape, Tensor, walk
+from tf_exla.lists import ListEffect
 from tf_exla.memory import NODE_BYTES, Projector
 from tf_exla.op_set import Compiles, NoRule, OpSet, Work
 from tf_exla.passes.blocking import written_out
@@ -86,7 +88,13 @@ class ContractingOps:
     def resizable(self, node: Node) -> bool:
         return contraction_of(node) is not None or self.ops.resizable(node)
 
-    def keeps(self, node: Node) -> tuple[tuple[int, ...], int | None]:
+    def joint(self, node: Node) -> bool:
+        return self.ops.joint(node)
+
+    def bounds(self, node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+        return self.ops.bounds(node, operands)
+
+    def keeps(self, node: Node) -> ListEffect | None:
         return self.ops.keeps(node)
 
     def iterations(self, node: Node, bounds: Mapping[Tensor, int]) -> int | None:

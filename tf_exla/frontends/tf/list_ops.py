@@ -5,30 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tf_exla.graph import Graph, Node, Tensor, producers
+from tf_exla.lists import ListEffect
 
-# Operands that the list in the result keeps.
-_KEPT: Mapping[str, tuple[int, ...]] = {
-    "TensorListFromTensor": (0,),
-    "TensorListPushBack": (1,),
-    "TensorListPushBackBatch": (1,),
-    "TensorListScatter": (0,),
-    "TensorListScatterIntoExistingList": (1,),
-    "TensorListScatterV2": (0,),
-    "TensorListSetItem": (2,),
-    "TensorListSplit": (0,),
-    "TensorListConcatLists": (1,),
+_EFFECTS: Mapping[str, ListEffect] = {
+    "AddN": ListEffect(anew=True),
+    "AddV2": ListEffect(anew=True),
+    "EmptyTensorList": ListEffect(size=1),
+    "Identity": ListEffect(),
+    "OnesLike": ListEffect(anew=True),
+    "Snapshot": ListEffect(),
+    "StopGradient": ListEffect(),
+    "TensorListConcatLists": ListEffect((1,)),
+    "TensorListFromTensor": ListEffect((0,), rows=True),
+    "TensorListGetItem": ListEffect(),
+    "TensorListPopBack": ListEffect(),
+    "TensorListPushBack": ListEffect((1,)),
+    "TensorListPushBackBatch": ListEffect((1,), rows=True),
+    "TensorListReserve": ListEffect(size=1, reserves=True),
+    "TensorListResize": ListEffect(size=1, reserves=True),
+    "TensorListScatter": ListEffect((0,), rows=True, resized=True),
+    "TensorListScatterIntoExistingList": ListEffect((1,), rows=True, resized=True),
+    "TensorListScatterV2": ListEffect((0,), rows=True, resized=True),
+    "TensorListSetItem": ListEffect((2,)),
+    "TensorListSplit": ListEffect((0,), rows=True),
+    "TensorMapErase": ListEffect(),
+    "TensorMapInsert": ListEffect((1, 2)),
+    "EmptyTensorMap": ListEffect(),
+    "ZerosLike": ListEffect(anew=True),
 }
-# The operand that says how many tensors a list may hold.
-_MOST: Mapping[str, int] = {"EmptyTensorList": 1, "TensorListReserve": 1}
 
 
-def list_keeps(node: Node) -> tuple[tuple[int, ...], int | None]:
-    """Return the operands that a list keeps alive, and how many it may hold, where it is known."""
-    most = None
-    if node.op in _MOST:
-        most = _integer(node.inputs[_MOST[node.op]])
-    kept = range(len(node.inputs)) if node.op == "OptionalFromValue" else _KEPT.get(node.op, ())
-    return tuple(kept), most if most is not None and most >= 0 else None
+def list_keeps(node: Node) -> ListEffect | None:
+    """Return what a node does to the list in its result; None where that cannot be told."""
+    if node.op in ("OptionalFromValue", "RaggedTensorToVariant", "Identity", "IdentityN"):
+        if node.inputs and node.inputs[0].dtype == "variant":
+            return ListEffect()
+        return ListEffect(tuple(range(len(node.inputs))))
+    effect = _EFFECTS.get(node.op)
+    if node.op == "TensorListSetItem" and node.attrs.get("resize_if_index_out_of_bounds"):
+        return ListEffect((2,), resized=True, index=1)
+    return effect
 
 
 def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:

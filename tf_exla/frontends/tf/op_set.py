@@ -9,6 +9,7 @@ from typing import cast
 from weakref import WeakKeyDictionary
 
 from tf_exla.axis_rule import AxisRule, AxisRuleError, bind
+from tf_exla.bounds import Most
 from tf_exla.device import device, rounds_factors
 from tf_exla.frontends.tf import compiled_ops, flops, list_ops
 from tf_exla.frontends.tf.gpu_kernel_memory import gpu_scratch_bytes
@@ -24,6 +25,7 @@ from tf_exla.frontends.tf.op_rules import REASONS, TABLE
 from tf_exla.frontends.tf.resize import resize
 from tf_exla.frontends.tf.rule_builders import Unruled, words
 from tf_exla.graph import Node, Shape, Tensor
+from tf_exla.lists import ListEffect
 from tf_exla.op_set import Compiles, NoRule, Work
 
 _bind = lru_cache(maxsize=16384)(bind)
@@ -37,6 +39,9 @@ class TensorFlowOps:
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or os.cpu_count() or 1
+        self._bounds: WeakKeyDictionary[Node, tuple[tuple[Most, ...], list[Most]]] = (
+            WeakKeyDictionary()
+        )
         self._rules: WeakKeyDictionary[Node, AxisRule | NoRule] = WeakKeyDictionary()
 
     def rule(self, node: Node) -> AxisRule | NoRule:
@@ -130,8 +135,23 @@ class TensorFlowOps:
         """Return how well XLA compiles the node on a CPU."""
         return compiled_ops.compiles(node)
 
-    def keeps(self, node: Node) -> tuple[tuple[int, ...], int | None]:
-        """Return the operands that the list a node makes keeps alive, and how many it may hold."""
+    def joint(self, node: Node) -> bool:
+        """Return whether all results together are not larger than the first operand."""
+        return node.op == "DynamicPartition"
+
+    def bounds(self, node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+        """Return upper bounds of the results' sizes and integers, from those of the operands."""
+        # TensorFlow infers shapes: only graphs with sizes that are not known need it.
+        from tf_exla.frontends.tf import size_rules
+
+        known = self._bounds.get(node)
+        key = tuple(operands)
+        if known is None or known[0] != key:
+            known = self._bounds[node] = key, size_rules.size_bounds(node, operands)
+        return known[1]
+
+    def keeps(self, node: Node) -> ListEffect | None:
+        """Return what a node does to the list in its result; None where that cannot be told."""
         return list_ops.list_keeps(node)
 
     def iterations(self, node: Node, bounds: Mapping[Tensor, int]) -> int | None:

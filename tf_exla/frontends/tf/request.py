@@ -14,7 +14,7 @@ from tf_exla.allocator import BLOCKS, EXACT
 from tf_exla.byte_size import parse_bytes
 from tf_exla.device import counts_exactly, device
 from tf_exla.measure import auto_limit
-from tf_exla.options import Options
+from tf_exla.options import Options, Unbounded
 from tf_exla.passes.rewriting.families import switches
 
 Limit = int | float | str
@@ -36,6 +36,7 @@ class Request:
     tensor_size_threshold: int | None = None
     tensor_split_size: int | None = None
     rewrites: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    unbounded: Unbounded = "raise"
 
     @classmethod
     def of(
@@ -45,14 +46,17 @@ class Request:
         tensor_size_threshold: Limit | None = None,
         tensor_split_size: Limit | None = None,
         rewrites: Mapping[str, bool] | bool | None = None,
+        unbounded: Unbounded = "raise",
     ) -> Request:
         """Read the arguments of `optimize`. A ValueError or TypeError quotes a bad one."""
+        if unbounded not in ("raise", "warn"):
+            raise ValueError(f'unbounded must be "raise" or "warn", got {unbounded!r}')
         threshold, size = _flags()
         if tensor_size_threshold is not None:
             threshold = parse_bytes(tensor_size_threshold)
         if tensor_split_size is not None:
             size = parse_bytes(tensor_split_size)
-        return cls(_limit(limit), jit_compile, threshold, size, switches(rewrites))
+        return cls(_limit(limit), jit_compile, threshold, size, switches(rewrites), unbounded)
 
     def with_limit(self, limit: Limit) -> Request:
         """Return the same request for another limit."""
@@ -69,6 +73,7 @@ class Request:
             rewrites=self.rewrites,
             tensor_size_threshold=self.tensor_size_threshold,
             tensor_split_size=self.tensor_split_size,
+            unbounded=self.unbounded,
         )
         if device() == "GPU":
             made = dataclasses.replace(

@@ -39,7 +39,9 @@ class Session:
             )
         optimized = self.optimized.get(function)
         if optimized is None:
-            optimized = self.optimized[function] = optimize(function, self.limit or "auto")
+            optimized = self.optimized[function] = optimize(
+                function, self.limit or "auto", unbounded="raise" if self.strict else "warn"
+            )
         try:
             optimized.prepare(*args, **kwargs)
         except CaptureError as error:

@@ -54,7 +54,12 @@ def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options)
             room = budget - overhead - (step.bytes - step.temporary)
             new: Node = _fit(projector, node, room, options)
         elif node.subgraphs and not isinstance(node, Loop):
-            room = budget - overhead - (step.bytes - step.temporary) - carried_bytes(node)
+            room = (
+                budget
+                - overhead
+                - (step.bytes - step.temporary)
+                - carried_bytes(node, projector.sizes)
+            )
             new = _fit_subgraphs(projector, node, room, options)
         else:
             new = node

@@ -185,7 +185,9 @@ def _descend(
     if node is None or isinstance(node, Loop) or not node.subgraphs:
         return None
     step = projection.steps[projection.peak_step]
-    room = room_at(projector, graph, projection.peak_step, budget) - carried_bytes(node)
+    room = room_at(projector, graph, projection.peak_step, budget) - carried_bytes(
+        node, projector.sizes
+    )
 
     def inside(sub: Graph) -> Graph:
         found = split(projector, sub, max(room, 0) + projector.overhead(sub), options, depth)

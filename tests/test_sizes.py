@@ -1,0 +1,139 @@
+"""What no shape tells is counted: sizes that data decide, what lists hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from fresh_process import run_fresh
+from programs_check import difference
+from size_programs import ALL, PROGRAMS, X
+
+import tf_exla
+
+
+def check(names: list[str]) -> list[dict[str, Any]]:
+    """Hold each program to the smallest limit that it can run with."""
+    found = []
+    for name in names:
+        stock = tf.function(PROGRAMS[name], autograph=False)
+        with pytest.raises(tf_exla.MemoryLimitError) as info:
+            tf_exla.explain(stock, X, ALL, limit=1)
+        limit = info.value.smallest_limit
+        optimized = tf_exla.optimize(stock, limit)
+        found.append({
+            "name": name,
+            "limit": limit,
+            "projected": optimized.report(X, ALL).projected_peak,
+            "measured": int(tf_exla.measured_peak(optimized, X, ALL)),
+            "worst": difference(stock(X, ALL), optimized(X, ALL), 1e-7),
+        })  # fmt: skip
+    return found
+
+
+def test_counted() -> None:
+    rows = run_fresh(check, list(PROGRAMS))
+    exceeded = [one for one in rows if not one["measured"] <= one["projected"] <= one["limit"]]
+    assert not exceeded
+    assert not [one for one in rows if one["worst"] > 1]
+    # A bound is of use only where it is not far off.
+    loose = [one for one in rows if one["projected"] > 4 * one["measured"]]
+    assert not loose
+
+
+SMALL = X[:30]
+
+
+def from_python(x: tf.Tensor) -> tf.Tensor:
+    return 2.0 * tf.numpy_function(lambda one: one, [x], x.dtype)
+
+
+def repeated_by_data(x: tf.Tensor) -> tf.Tensor:
+    return tf.repeat(x, tf.cast(tf.abs(x[:, 0]), tf.int32), axis=0)
+
+
+def histogram(x: tf.Tensor) -> tf.Tensor:
+    return tf.math.bincount(tf.cast(tf.abs(x[:, 0]), tf.int32))
+
+
+def segments(x: tf.Tensor) -> tf.Tensor:
+    return tf.math.segment_sum(x, tf.sort(tf.cast(tf.abs(x[:, 0]), tf.int32)))
+
+
+def in_a_branch(x: tf.Tensor) -> tf.Tensor:
+    return tf.cond(x[0, 0] > 100.0, lambda: from_python(x), lambda: x)
+
+
+def doubling(x: tf.Tensor) -> tf.Tensor:
+    """It grows in each iteration, and nothing says how many there are."""
+    more = lambda y: tf.reduce_sum(y) < 1e4  # noqa: E731
+    step = lambda y: [tf.concat([y, y], 0)]  # noqa: E731
+    shapes = [tf.TensorShape([None, 50])]
+    return tf.while_loop(more, step, [tf.abs(x)], shape_invariants=shapes)[0][:30]
+
+
+UNBOUNDED: list[tuple[Callable[..., Any], str]] = [
+    (from_python, "PyFunc"),
+    (repeated_by_data, "Range"),
+    (histogram, "DenseBincount"),
+    (segments, "SegmentSum"),
+    (in_a_branch, "PyFunc"),
+    (doubling, "ConcatV2"),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "op"), UNBOUNDED, ids=lambda one: getattr(one, "__name__", "")
+)
+def test_unbounded_is_refused_or_said(function: Callable[..., Any], op: str) -> None:
+    with pytest.raises(tf_exla.UnboundedMemoryError, match='unbounded="warn"') as info:
+        tf_exla.optimize(function, 10**9)(SMALL)
+    assert info.value.op == op
+    assert "test_sizes.py" in info.value.source
+    assert info.value.source in str(info.value)
+    with pytest.warns(tf_exla.UnboundedMemoryWarning, match="not counted"):
+        found = tf_exla.optimize(function, 10**9, unbounded="warn")(SMALL)
+    np.testing.assert_allclose(found, tf.function(function)(SMALL))
+
+
+BOUNDED: dict[str, Callable[[tf.Tensor], Any]] = {
+    "fixed shape": lambda x: tf.ensure_shape(_shaped(x), x.shape) + 1.0,
+    "at most": lambda x: tf.repeat(x, tf.minimum(tf.cast(tf.abs(x[:, 0]) * 3, tf.int32), 2), 0),
+    "clipped": lambda x: tf.range(tf.clip_by_value(tf.cast(x[0, 0] * 9, tf.int32), 0, 99)),
+    "histogram": lambda x: tf.math.bincount(tf.cast(tf.abs(x[:, 0]), tf.int32), maxlength=9),
+    "sets": lambda x: (
+        tf.sets.difference(*(tf.cast(one, tf.int64) for one in (x[:3], x[3:6]))).values
+    ),
+    "segments": lambda x: tf.math.segment_sum(x, tf.argmax(x, 1) // 50),
+    "boxes": lambda x: tf.image.non_max_suppression(
+        *(tf.cast(one, tf.float32) for one in (tf.abs(x[:, :4]), x[:, 5])), 7
+    ),
+    "best": lambda x: tf.math.top_k(x[:, 0], k=tf.reduce_sum(tf.cast(x[:, 1] > 0, tf.int32)))[0],
+    "broadcast": lambda x: tf.boolean_mask(x, x[:, 0] > 0)[:, None] * x[:1],
+    "nothing": lambda x: tf.boolean_mask(x, x[:, 0] > 1e9),
+    "strings": lambda x: tf.boolean_mask(tf.as_string(x), x > 0),
+}
+
+
+def _shaped(x: tf.Tensor) -> tf.Tensor:
+    made = tf.numpy_function(lambda one: one, [x], x.dtype)
+    made.set_shape(x.shape)
+    return made
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_bounded_runs_as_it_was(name: str, recwarn: pytest.WarningsRecorder) -> None:
+    stock = tf.function(BOUNDED[name], autograph=False)
+    np.testing.assert_array_equal(tf_exla.optimize(stock, 10**8)(SMALL), stock(SMALL))
+    assert not [one for one in recwarn if one.category is tf_exla.UnboundedMemoryWarning]
+
+
+def test_elements_of_an_iterator_are_said() -> None:
+    """They come from outside: the program runs, with a warning."""
+    data = iter(tf.data.Dataset.from_tensor_slices(SMALL).batch(8).repeat())
+    with pytest.warns(tf_exla.UnboundedMemoryWarning, match="Iterator"):
+        found = tf_exla.optimize(lambda: tf.reduce_sum(next(data)), 10**8)()
+    np.testing.assert_allclose(found, tf.reduce_sum(SMALL[:8]))

@@ -1,0 +1,358 @@
+"""Bytes of tensors whose shapes do not tell them: unknown sizes, and what lists hold.
+
+One walk over a graph, in its order, and over its sub-graphs with what they are given: a size that
+is known at run time only has an upper bound, which follows from those of the operands; a list has
+the tensors that were put into it. What nothing bounds has a *cause*: the first node on its way that
+says nothing of its result's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from tf_exla.bounds import HANDLES, Most
+from tf_exla.graph import Graph, Loop, Node, Tensor, item_bytes
+from tf_exla.lists import EMPTY, Held, is_list, made, stacked
+from tf_exla.op_set import OpSet
+
+UNKNOWN_ITERATIONS = 1000
+"""Iterations counted for a loop whose number is not known; `unbounded` finds large ones."""
+
+SMALL_BYTES = 4096
+"""What a loop of unknown length may keep of an iteration without being refused."""
+
+FOLLOWED = 100
+"""Iterations that are followed one by one, where each may enlarge a variable.
+
+A node takes about a millisecond: a hundred iterations of ten nodes are as long as a usual planning.
+"""
+
+_Given = tuple[tuple[Most, Held, Node | None, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unbounded:
+    """What has no bound: a While that keeps `bytes` of each iteration, or a node's result.
+
+    `outside`: its size comes from outside the program: an iterator's element, a variable.
+    """
+
+    node: Node
+    bytes: int | None = None
+    outside: bool = False
+
+
+@dataclass
+class Sizes:
+    """Bounds of the tensors of graphs; of a sub-graph, those of its last walk."""
+
+    ops: OpSet
+    _most: WeakKeyDictionary[Tensor, Most] = field(default_factory=WeakKeyDictionary)
+    _causes: WeakKeyDictionary[Tensor, Node] = field(default_factory=WeakKeyDictionary)
+    _lists: WeakKeyDictionary[Graph, dict[Tensor, Held]] = field(default_factory=WeakKeyDictionary)
+    _held: WeakKeyDictionary[Tensor, Held] = field(default_factory=WeakKeyDictionary)
+    _given: WeakKeyDictionary[Graph, _Given] = field(default_factory=WeakKeyDictionary)
+
+    def nbytes(self, tensor: Tensor) -> int:
+        """Return the bytes of a tensor, at most; 0 where nothing bounds them."""
+        if tensor.is_static or tensor.dtype in HANDLES:
+            return tensor.nbytes
+        return (self.most(tensor).size or 0) * item_bytes(tensor.dtype)
+
+    def most(self, tensor: Tensor) -> Most:
+        """Return the bounds of a tensor."""
+        return self._most.get(tensor) or Most.of(tensor)
+
+    def lists(self, graph: Graph) -> dict[Tensor, Held]:
+        """Return what the lists that nodes of `graph` make hold."""
+        if graph not in self._lists:
+            self._walk(graph)
+        return self._lists[graph]
+
+    def given(self, graph: Graph) -> object:
+        """Return what is known of a graph's inputs of unknown size: projections depend on it."""
+        self.lists(graph)
+        return self._given.get(graph, ())
+
+    def scratch(self, node: Node) -> int:
+        """Return the bytes that a kernel allocates beside its outputs, at most."""
+        if all(t.is_static or t.dtype in HANDLES for t in (*node.inputs, *node.outputs)):
+            return self.ops.scratch(node)
+        inputs, outputs = (
+            tuple(self.most(t).static(t) or _flat(t, self.nbytes(t)) for t in tensors)
+            for tensors in (node.inputs, node.outputs)
+        )
+        largest = Node(node.op, inputs, outputs, node.attrs, node.stateful, node.name)
+        copies = sum(t.nbytes for t in (*inputs, *outputs))
+        if any(t.shape is None or len(t.shape) != len(s.dims) for t, s in
+               zip((*node.inputs, *node.outputs), (*inputs, *outputs), strict=True)):  # fmt: skip
+            return copies
+        # Where the sizes decide the kernel's way, the largest need not take most.
+        found = self.ops.scratch(largest)
+        return max(found, copies) if self.ops.work(node) == "product" else found
+
+    def unbounded(self, graph: Graph) -> Iterator[Unbounded]:
+        """Yield what nothing bounds, each cause once, in the order of the nodes."""
+        seen: set[Node] = set()
+        # What comes from an input of unknown size has no cause.
+        for one in self._unbounded(graph, any(map(_is_open, graph.inputs))):
+            if one.node not in seen:
+                seen.add(one.node)
+                yield one
+
+    def _unbounded(self, graph: Graph, inputs: bool) -> Iterator[Unbounded]:
+        self.lists(graph)
+        for node in graph.nodes:
+            if isinstance(node, Loop):
+                continue
+            for _, sub in node.subgraphs:
+                yield from self._unbounded(sub, inputs)
+            for tensor in node.outputs:
+                if not _is_open(tensor) or self.most(tensor).size is not None:
+                    continue
+                cause = self._causes.get(tensor, None if inputs else node)
+                if cause is not None:
+                    yield Unbounded(cause, outside=_from_outside(cause))
+            if "body" in node.attrs and self._iterations(node) is None:
+                kept = sum(one.added for _, one in self._kept(node) if one.most is None)
+                if kept > SMALL_BYTES:
+                    yield Unbounded(node, kept)
+
+    # The walk.
+
+    def _walk(self, graph: Graph) -> None:
+        found: dict[Tensor, Held] = {}
+        for node in graph.nodes:
+            if isinstance(node, Loop):
+                self._split(node)
+            elif "body" in node.attrs:
+                self._while(node)
+            elif node.subgraphs:
+                self._choice(node)
+            else:
+                self._plain(node)
+            for tensor in node.outputs:
+                if is_list(tensor) and tensor in self._held:
+                    found[tensor] = self._held[tensor]
+        self._lists[graph] = found
+
+    def _plain(self, node: Node) -> None:
+        if any(is_list(tensor) for tensor in node.outputs):
+            self._list(node)
+        open_ = [tensor for tensor in node.outputs if _is_open(tensor)]
+        if not open_ and not any(map(_may_be_a_size, node.outputs)):
+            return
+        operands = [self.most(tensor) for tensor in node.inputs]
+        from_list = next((k for k, t in enumerate(node.inputs) if is_list(t)), None)
+        if from_list is not None:
+            of = self._held.get(node.inputs[from_list])
+            bounds = [Most() if of is None else stacked(of, one) for one in node.outputs]
+        else:
+            bounds = list(self.ops.bounds(node, operands))
+        for tensor, most in zip(node.outputs, bounds, strict=True):
+            if not _is_open(tensor) and most.value is None:
+                continue
+            self._most[tensor] = most.within(tensor.shape)
+            if self._most[tensor].size is None:
+                self._blame(tensor, node)
+
+    def _blame(self, tensor: Tensor, node: Node) -> None:
+        """Keep the cause of an unbounded result: an operand's, if it has none; else its node."""
+        for one in node.inputs:
+            if is_list(one) and one in self._causes:
+                self._causes[tensor] = self._causes[one]
+                return
+            if _is_open(one) and self.most(one).size is None:
+                if one in self._causes:
+                    self._causes[tensor] = self._causes[one]
+                return  # an input of the program has no cause
+        self._causes[tensor] = node
+
+    def _list(self, node: Node) -> None:
+        effect = self.ops.keeps(node)
+        lists = [tensor for tensor in node.outputs if is_list(tensor)]
+        if effect is None:
+            for tensor in lists:
+                self._causes[tensor] = node
+            return
+        operands = [(self.most(one), self._held.get(one, EMPTY)) for one in node.inputs]
+        one = made(node, effect, operands, [self.nbytes(tensor) for tensor in node.inputs])
+        self._held[lists[0]] = one
+        for inner in lists[1:]:  # a list that was in a list
+            self._held[inner] = Held(total=one.total, derived=one.derived)
+
+    def _enter(self, graph: Graph, given: Sequence[tuple[Most, Held, Node | None, bool]]) -> None:
+        """Walk a sub-graph with what its inputs are given."""
+        known = tuple(given)
+        if self._given.get(graph) == known:
+            return
+        self._given[graph] = known
+        for tensor, (most, held, cause, is_open) in zip(graph.inputs, known, strict=False):
+            if is_open or _is_open(tensor) or most.value is not None:
+                self._most[tensor] = most.within(tensor.shape)
+            if cause is not None and most.size is None:
+                self._causes[tensor] = cause
+            else:
+                self._causes.pop(tensor, None)
+            if is_list(tensor):
+                self._held[tensor] = held
+        self._walk(graph)
+
+    def _operand(self, tensor: Tensor) -> tuple[Most, Held, Node | None, bool]:
+        held = self._held.get(tensor, EMPTY) if is_list(tensor) else EMPTY
+        return self.most(tensor), held, self._causes.get(tensor), _is_open(tensor)
+
+    def _split(self, loop: Loop) -> None:
+        for _, body in loop.subgraphs:
+            sliced = loop.sliced(body)
+            operands = [
+                self._operand(inner if inner in sliced else outer)
+                for inner, outer in zip(body.inputs, loop.inputs, strict=False)
+            ]
+            self._enter(body, operands)
+
+    def _choice(self, node: Node) -> None:
+        operands = [self._operand(tensor) for tensor in node.inputs]
+        for _, sub in node.subgraphs:
+            self._enter(sub, operands[len(operands) - len(sub.inputs) :])
+        before = sum(one.total for _, one, _, _ in operands)
+        for k, tensor in enumerate(node.outputs):
+            results = [sub.outputs[k] for _, sub in node.subgraphs]
+            if is_list(tensor):
+                inner = [self._held.get(one, EMPTY) for one in results]
+                total = max(one.total for one in inner)
+                self._held[tensor] = Held(
+                    growth=total,
+                    total=before + total,
+                    added=max(one.added for one in inner),
+                    derived=any(one.derived for one in inner),
+                    reserved=any(one.reserved for one in inner),
+                )
+            if _is_open(tensor):
+                most = self.most(results[0])
+                for one in results[1:]:
+                    most = most.join(self.most(one))
+                self._set(tensor, most, results)
+
+    def _while(self, node: Node) -> None:
+        body, cond = node.attrs["body"], node.attrs["cond"]
+        assert isinstance(body, Graph)
+        assert isinstance(cond, Graph)
+        passed = [a is b for a, b in zip(body.inputs, body.outputs, strict=False)]
+        times = self._iterations(node)
+        last = {} if times is None else self.ops.counted(node, times)
+        first = []
+        for tensor, same, result in zip(node.inputs, passed, node.outputs, strict=True):
+            most, held, cause, is_open = self._operand(tensor)
+            value = most.value if same else None
+            if not same and result in last:
+                value = (max(0, last[result]),)
+            start = Held(derived=True, most=held.most, reserved=held.reserved)
+            first.append((Most(most.dims, most.size, value), start, cause, is_open))
+        variables = self._followed(body, first, times)
+        kept = dict(self._kept(node))
+        for k, tensor in enumerate(node.outputs):
+            if is_list(tensor):
+                self._held[tensor] = self._looped(node, k, kept.get(k, EMPTY), times)
+        final = []
+        for tensor, (most, _, cause, is_open) in zip(node.outputs, variables, strict=True):
+            one = self._held.get(tensor, EMPTY)
+            one = Held(total=one.total, derived=True, most=one.most, reserved=one.reserved)
+            final.append((most, one, cause, is_open))
+        self._enter(body, final)
+        self._enter(cond, final)
+        for k, tensor in enumerate(node.outputs):
+            if _is_open(tensor):
+                self._set(tensor, variables[k][0], [body.outputs[k], node.inputs[k]])
+        for tensor, count in last.items():
+            self._most[tensor] = Most(tensor.shape, tensor.size, (max(0, count),))
+
+    def _followed(
+        self, body: Graph, variables: list[tuple[Most, Held, Node | None, bool]], times: int | None
+    ) -> list[tuple[Most, Held, Node | None, bool]]:
+        """Return bounds of a While's variables: of all its iterations."""
+        exact = times is not None and times <= FOLLOWED
+        # What one variable hands to the next is known after as many iterations as there are.
+        left = times if exact and times is not None else len(variables)
+        while True:
+            self._enter(body, variables)
+            grown = list(variables)
+            for k, (most, held, cause, is_open) in enumerate(variables):
+                after = body.outputs[k]
+                if not (is_open or _is_open(body.inputs[k])):
+                    continue
+                joined = most.join(self.most(after)).within(body.inputs[k].shape)
+                if joined != most:
+                    why = cause or self._causes.get(after)
+                    grown[k] = (joined, held, why, True)
+            if grown == variables or (exact and left == 0) or left < -len(variables):
+                return variables
+            if left <= 0:
+                # What still grows has no bound.
+                grown = [
+                    one if one == old else (Most().within(tensor.shape), one[1], one[2], True)
+                    for one, old, tensor in zip(grown, variables, body.inputs, strict=True)
+                ]
+            left -= 1
+            variables = grown
+
+    def _iterations(self, node: Node) -> int | None:
+        known = {}
+        for tensor in node.inputs:
+            if tensor.value is None and (top := self.most(tensor).top) is not None:
+                known[tensor] = top
+        return self.ops.iterations(node, known)
+
+    def _kept(self, node: Node) -> Iterator[tuple[int, Held]]:
+        """Yield the variables of a While that are lists, and what an iteration makes of each."""
+        body = node.attrs["body"]
+        assert isinstance(body, Graph)
+        for k, tensor in enumerate(body.outputs[: len(body.inputs)]):
+            if is_list(tensor) and tensor is not body.inputs[k]:
+                yield k, self._held.get(tensor, EMPTY)
+
+    def _looped(self, node: Node, k: int, kept: Held, count: int | None) -> Held:
+        """Return what a list holds after a While; a list that each iteration makes anew, twice."""
+        old = self._held.get(node.inputs[k], EMPTY)
+        times = [one for one in (count, kept.most) if one is not None]
+        growth = kept.added * min(times, default=UNKNOWN_ITERATIONS)
+        base = old.total if not kept.total else max(old.total, kept.total - kept.added)
+        if not kept.derived:
+            growth += 2 * kept.total
+        return Held(
+            growth=growth + max(0, base - old.total),
+            total=base + growth,
+            added=old.added + growth,
+            derived=old.derived,
+            most=kept.most if kept is not EMPTY else old.most,
+            reserved=old.reserved or kept.reserved,
+        )
+
+    def _set(self, tensor: Tensor, most: Most, sources: Sequence[Tensor]) -> None:
+        self._most[tensor] = most.within(tensor.shape)
+        if self._most[tensor].size is None:
+            cause = next((self._causes[one] for one in sources if one in self._causes), None)
+            if cause is not None:
+                self._causes[tensor] = cause
+
+
+def _is_open(tensor: Tensor) -> bool:
+    return not tensor.is_static and tensor.dtype not in HANDLES
+
+
+def _may_be_a_size(tensor: Tensor) -> bool:
+    return "int" in tensor.dtype and tensor.value is None
+
+
+def _flat(tensor: Tensor, nbytes: int) -> Tensor:
+    """Return a vector of as many bytes."""
+    return Tensor((nbytes // max(1, item_bytes(tensor.dtype)),), tensor.dtype, tensor.name)
+
+
+def _from_outside(node: Node) -> bool:
+    """Return whether a node reads what other calls made: an iterator, a variable, a queue."""
+    return all(tensor.dtype == "resource" for tensor in node.inputs) and (
+        node.stateful or node.op == "ReadVariableOp"
+    )
