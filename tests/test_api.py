@@ -27,6 +27,7 @@ def test_the_package_exports_exactly_its_api() -> None:
         "MemoryReport",
         "OptimizedFunction",
         "UnboundedMemoryError",
+        "UnboundedMemoryWarning",
         "explain",
         "measured_peak",
         "optimize",
