@@ -68,6 +68,9 @@ class Sizes:
     def lists(self, graph: Graph) -> dict[Tensor, Held]:
         """Return what the lists that nodes of `graph` make hold."""
         if graph not in self._lists:
+            for tensor in graph.inputs:  # of a sub-graph, when nobody has said what it is given
+                if is_list(tensor) and tensor not in self._held:
+                    self._held[tensor] = Held(total=tensor.held)
             self._walk(graph)
         return self._lists[graph]
 

@@ -23,10 +23,10 @@ from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.replay import is_handle
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.graph import Graph, Tensor
-from tf_exla.lists import Lists
 from tf_exla.options import Options
 from tf_exla.pipeline import optimize_graph
 from tf_exla.plan import Plan
+from tf_exla.sizes import Sizes
 
 # Saved values up to so many bytes are returned by every call, so that one plan serves both.
 _SMALL_SAVES = 1 << 20
@@ -93,7 +93,7 @@ class Program:
             assert self.inner is not None
             return self.inner.given_at(index)
         saved = self.saves[index - self.first_save]
-        lists = Lists(OPS).held(self.graph)
+        lists = Sizes(OPS).lists(self.graph)
         held = lists[saved].total if saved in lists else 0
         return Tensor(saved.shape, saved.dtype, f"saved_{index}", held=held)
 
