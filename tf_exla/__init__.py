@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tf_exla.api import OptimizedFunction, explain, optimize
-    from tf_exla.errors import MemoryLimitError, UnboundedMemoryError, UnboundedMemoryWarning
+    from tf_exla.errors import (
+        MemoryLimitError,
+        NotOptimizedWarning,
+        UnboundedMemoryError,
+        UnboundedMemoryWarning,
+    )
     from tf_exla.measure import measured_peak
     from tf_exla.report import MemoryReport
 
 __all__ = [
     "MemoryLimitError",
     "MemoryReport",
+    "NotOptimizedWarning",
     "OptimizedFunction",
     "UnboundedMemoryError",
     "UnboundedMemoryWarning",
@@ -28,6 +34,7 @@ __all__ = [
 _MODULES = {
     "MemoryLimitError": "errors",
     "MemoryReport": "report",
+    "NotOptimizedWarning": "errors",
     "OptimizedFunction": "api",
     "UnboundedMemoryError": "errors",
     "UnboundedMemoryWarning": "errors",

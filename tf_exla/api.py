@@ -23,6 +23,7 @@ def optimize(
     tensor_split_size: int | str | None = ...,
     rewrites: Mapping[str, bool] | bool | None = ...,
     unbounded: Unbounded = ...,
+    strict: bool = ...,
 ) -> OptimizedFunction: ...
 
 
@@ -36,6 +37,7 @@ def optimize(
     tensor_split_size: int | str | None = ...,
     rewrites: Mapping[str, bool] | bool | None = ...,
     unbounded: Unbounded = ...,
+    strict: bool = ...,
 ) -> Callable[[Callable[..., Any]], OptimizedFunction]: ...
 
 
@@ -48,6 +50,7 @@ def optimize(
     tensor_split_size: int | str | None = None,
     rewrites: Mapping[str, bool] | bool | None = None,
     unbounded: Unbounded = "raise",
+    strict: bool = False,
 ) -> OptimizedFunction | Callable[[Callable[..., Any]], OptimizedFunction]:
     """Return `fn` with the same signature, results and side effects, its peak below `limit`.
 
@@ -62,11 +65,20 @@ def optimize(
     `unbounded`: "raise" `UnboundedMemoryError` where a size depends on data and nothing bounds it,
     or "warn" with `UnboundedMemoryWarning`, run it, and do not count it.
 
+    `strict`: whether a failure of tf_exla itself is raised; by default the function then runs as it
+    was, with one `NotOptimizedWarning`.
+
     Calls raise `MemoryLimitError` at tracing where no plan holds the limit. Raises ValueError or
     TypeError for what is no limit.
     """
     request = Request.of(
-        limit, jit_compile, tensor_size_threshold, tensor_split_size, rewrites, unbounded
+        limit,
+        jit_compile,
+        tensor_size_threshold,
+        tensor_split_size,
+        rewrites,
+        unbounded,
+        strict,
     )
     if fn is None:
         return lambda function: OptimizedFunction(function, request)

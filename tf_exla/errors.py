@@ -1,8 +1,10 @@
-"""The error that users see when no plan holds their limit."""
+"""The errors and warnings that users see."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tf_exla.byte_size import format_bytes
 
@@ -24,7 +26,26 @@ class Blocker:
     source: str
 
 
-class MemoryLimitError(RuntimeError):
+class _Reported(RuntimeError):
+    """An error that keeps its attributes when it is copied or pickled, as by a pool's worker."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(
+    kind: type[_Reported], args: tuple[Any, ...], attributes: Mapping[str, Any]
+) -> _Reported:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(attributes)
+    return error
+
+
+class NotOptimizedWarning(UserWarning):
+    """A function runs as it was, without a limit, because tf_exla could not rewrite it."""
+
+
+class MemoryLimitError(_Reported):
     """No plan holds the limit. Raised at tracing, before anything large is allocated.
 
     `limit`, `resident`, `projected_peak`, `smallest_limit` are bytes; the program runs with
@@ -78,7 +99,7 @@ class MemoryLimitError(RuntimeError):
         return f"{what}; {blocker.reason}."
 
 
-class UnboundedMemoryError(RuntimeError):
+class UnboundedMemoryError(_Reported):
     """No limit can be held: nothing bounds what a node of the program allocates.
 
     A loop keeps much of each iteration, and may run any number of times; or a result has a size

@@ -15,7 +15,8 @@ class Plan:
     """Sizes in bytes; `*_before` is the program in its original order, unsplit.
 
     `resident`: bytes that exist before a call; `working_set`: what the call allocates.
-    `for_speed`: the limit asks for fewer loops, which would be slower.
+    `for_speed`: the limit asks for fewer loops, which would be slower. `failure`: why the graph is
+    the original, and nothing was projected; empty where a plan was made.
     """
 
     graph: Graph
@@ -30,6 +31,7 @@ class Plan:
     seconds: float
     applications: tuple[Application, ...] = ()
     for_speed: bool = False
+    failure: str = ""
 
     @property
     def projected_peak(self) -> int:

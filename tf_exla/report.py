@@ -211,6 +211,7 @@ def make_report(
         refusals=_refusals(plan.refusals, plan.graph),
         notes=(
             *notes,
+            *([f"the function runs as it was: {plan.failure}"] if plan.failure else []),
             *_unknown_shapes(plan.graph, ops),
             *_for_speed(plan),
             *_compiled(plan.graph, ops),

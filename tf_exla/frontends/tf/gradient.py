@@ -25,11 +25,12 @@ from tf_exla.frontends.tf.capture import CALLS
 from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.emit import new_graph, placeholder
 from tf_exla.frontends.tf.func_graphs import variable_type
+from tf_exla.frontends.tf.plain_gradient import PlainGradient
 from tf_exla.frontends.tf.replay import Key, is_handle, keeping, replay, stateful_inside
 from tf_exla.graph import Graph, Node, Tensor, const, walk, without_dead
 
 if TYPE_CHECKING:
-    from tf_exla.frontends.tf.program import Program
+    from tf_exla.frontends.tf.program import Program, Settings
 
 
 class GradientError(RuntimeError):
@@ -52,9 +53,14 @@ class Gradient:
         settings = program.settings
         if not settings.name.startswith("gradient of "):
             settings = dataclasses.replace(settings, name=f"gradient of {settings.name}")
-        self.program = (
-            Program(concrete, settings, inner=program, prefix=prefix) if self.positions else None
-        )
+        self.concrete = concrete
+        self.program: Program | PlainGradient | None = None
+        if not self.positions:
+            return
+        try:
+            self.program = Program(concrete, settings, inner=program, prefix=prefix)
+        except Exception as error:
+            self._fall_back(settings, error)
 
     def __call__(
         self, inputs: Sequence[tf.Tensor], upstream: Sequence[Any], saved: Sequence[tf.Tensor]
@@ -67,11 +73,20 @@ class Gradient:
         if self.program is None:
             return made
         given = [self._upstream(k, upstream[k]) for k in self.trainable]
-        extra = self.program.concrete.captured_inputs
-        results = self.program.run([*inputs, *given, *extra], saved)
+        arguments = [*inputs, *given, *self.concrete.captured_inputs]
+        if not isinstance(self.program, PlainGradient):
+            try:
+                self.program.ready(arguments)
+            except Exception as error:
+                self._fall_back(self.program.settings, error)
+        results = self.program.run(arguments, saved)
         for position, tensor in zip(self.positions, results, strict=True):
             made[position] = tensor
         return made
+
+    def _fall_back(self, settings: Settings, error: Exception) -> None:
+        settings.guard.take(settings.name, error)
+        self.program = PlainGradient(self.forward, self.concrete, error)
 
     def _upstream(self, position: int, value: Any) -> tf.Tensor:
         if value is None:

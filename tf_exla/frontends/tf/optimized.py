@@ -9,7 +9,7 @@ import types
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import tensorflow as tf
 from tensorflow.python.eager import record
@@ -19,6 +19,7 @@ from tensorflow.python.ops import control_flow_util, resource_variable_ops
 
 from tf_exla.device import device
 from tf_exla.frontends.tf import signature
+from tf_exla.frontends.tf.fallback import Guard
 from tf_exla.frontends.tf.program import OPS, Program, Settings
 from tf_exla.frontends.tf.request import Limit, Request
 from tf_exla.frontends.tf.saving import Saveable
@@ -52,7 +53,9 @@ class OptimizedFunction(Saveable):
     and inside of a function that XLA compiles as a whole it is XLA's.
     """
 
-    def __init__(self, fn: Callable[..., Any], request: Request) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], request: Request, guard: Guard | None = None
+    ) -> None:
         if isinstance(fn, OptimizedFunction):
             fn = cast(Callable[..., Any], fn._function)
         if not callable(fn):
@@ -60,9 +63,11 @@ class OptimizedFunction(Saveable):
         self._owned = not isinstance(fn, polymorphic_function.Function)
         self._function: Any = tf.function(fn) if self._owned else fn
         self._request = request
+        self._guard = guard or Guard(request.strict)
         self._programs: OrderedDict[tuple[int, signature.Shapes], Program] = OrderedDict()
         self._open: WeakKeyDictionary[Any, tuple[int, ...]] = WeakKeyDictionary()
         self._bound: WeakKeyDictionary[Any, OptimizedFunction] = WeakKeyDictionary()
+        self._as_it_was: WeakSet[Any] = WeakSet()  # concrete functions that cannot be rewritten
         self._lock = threading.RLock()
         plain = self.python_function
         for name in ("__doc__", "__module__", "__name__", "__qualname__"):
@@ -131,7 +136,7 @@ class OptimizedFunction(Saveable):
             return types.MethodType(self, instance)
         if known is None:
             # The function holds its instance weakly, as the table does.
-            known = self._bound[instance] = OptimizedFunction(bound, self._request)
+            known = self._bound[instance] = OptimizedFunction(bound, self._request, self._guard)
         return known
 
     def __repr__(self) -> str:
@@ -149,8 +154,26 @@ class OptimizedFunction(Saveable):
         if record.could_possibly_record() or hasattr(ops.get_default_graph(), "watch_variable"):
             for variable in graph.variables:
                 resource_variable_ops.variable_accessed(variable)
-        program = self._program(concrete, flat)
-        return concrete.function_type.pack_output(program.run([*flat, *concrete.captured_inputs]))
+        inputs = [*flat, *concrete.captured_inputs]
+        program = self._ready(concrete, flat, inputs)
+        if program is None:
+            return concrete._call_flat(flat, concrete.captured_inputs)
+        return concrete.function_type.pack_output(program.run(inputs))
+
+    def _ready(
+        self, concrete: Any, flat: Sequence[tf.Tensor], inputs: Sequence[tf.Tensor]
+    ) -> Program | None:
+        """Return the program of a call, planned and restored; None where that failed."""
+        if concrete in self._as_it_was:
+            return None
+        try:
+            program = self._program(concrete, flat)
+            program.ready(inputs)
+        except Exception as error:
+            self._guard.take(self.__name__, error)
+            self._as_it_was.add(concrete)
+            return None
+        return program
 
     def _planned(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Program:
         args, kwargs = signature.with_defaults(self._function, args, kwargs)
@@ -177,7 +200,8 @@ class OptimizedFunction(Saveable):
 
     def _settings(self) -> Settings:
         jit_compile = True if self._function._jit_compile else None
-        return Settings(self.__name__, self._request.bytes, self._request.options(jit_compile))
+        options = self._request.options(jit_compile)
+        return Settings(self.__name__, self._request.bytes, options, self._guard)
 
     def _shrink(self) -> None:
         while len(self._programs) > CACHE_SIZE:

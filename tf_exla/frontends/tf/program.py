@@ -18,6 +18,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import gradients_util
 
 from tf_exla.frontends.tf.capture import Captured, capture
+from tf_exla.frontends.tf.fallback import Guard, unplanned
 from tf_exla.frontends.tf.gradient import Gradient, backward_function, own_saves, substitute
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.replay import is_handle
@@ -39,6 +40,7 @@ class Settings:
     name: str
     limit: Callable[[], int]
     options: Options = field(default_factory=Options)
+    guard: Guard = field(default_factory=Guard)
 
 
 class Program:
@@ -128,14 +130,19 @@ class Program:
                 return self._plain
         return self._plain
 
+    def ready(self, inputs: Sequence[tf.Tensor]) -> Restored:
+        """Plan and restore what a call with `inputs` runs; run nothing."""
+        if not self._records(inputs):
+            return self.prepare()
+        with self._lock:
+            return self._recording
+
     def run(self, inputs: list[tf.Tensor], saved: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
         """Call the program, eagerly or from the graph that is being built."""
         eager = context.executing_eagerly()
-        kind = gradients_util.PossibleTapeGradientTypes(inputs)
-        if eager and kind == gradients_util.POSSIBLE_GRADIENT_TYPES_NONE:
-            return self.prepare()(self._arguments(inputs, saved))[: self.count]
-        with self._lock:
-            function = self._recording
+        function = self.ready(inputs)
+        if not self._records(inputs):
+            return function(self._arguments(inputs, saved))[: self.count]
         mask = self._needed(inputs)
         if eager:
             made = function(self._arguments(inputs, saved))
@@ -153,6 +160,12 @@ class Program:
         if outputs:
             record.record_operation(self.settings.name, outputs, inputs, backward)
         return outputs
+
+    def _records(self, inputs: Sequence[tf.Tensor]) -> bool:
+        """Return whether the gradient of a call with `inputs` may be asked for."""
+        kind = gradients_util.PossibleTapeGradientTypes(inputs)
+        none = kind == gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
+        return not (none and context.executing_eagerly())
 
     def gradient(self, mask: tuple[bool, ...]) -> Gradient:
         """Return the gradient with respect to the inputs that `mask` names."""
@@ -172,17 +185,30 @@ class Program:
         return [*inputs, *self.captured.constants, *saved]
 
     def _plan(self, outputs: Sequence[Tensor]) -> Plan:
-        return optimize_graph(
-            self.graph.replace(outputs=tuple(outputs)),
-            OPS,
-            limit=self.settings.limit(),
-            options=self.settings.options,
-            function=self.settings.name,
-        )
+        graph = self.graph.replace(outputs=tuple(outputs))
+        limit = self.settings.limit()
+        name, guard = self.settings.name, self.settings.guard
+        try:
+            plan = optimize_graph(
+                graph, OPS, limit=limit, options=self.settings.options, function=name
+            )
+        except Exception as error:
+            guard.take(name, error)
+            return unplanned(graph, limit, error)
+        guard.listener.planned(name, plan)
+        return plan
 
     def _restore(self, plan: Plan) -> Restored:
+        try:
+            return self._emit(plan.graph)
+        except Exception as error:
+            self.settings.guard.take(self.settings.name, error)
+            # Before the passes the graph has as many outputs, in the same order.
+            return self._emit(plan.original)
+
+    def _emit(self, graph: Graph) -> Restored:
         return restore(
-            plan.graph,
+            graph,
             name="optimized",
             like=self.concrete.graph.inputs,
             keep=self.captured.functions,

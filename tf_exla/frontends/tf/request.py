@@ -37,6 +37,7 @@ class Request:
     tensor_split_size: int | None = None
     rewrites: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     unbounded: Unbounded = "raise"
+    strict: bool = False
 
     @classmethod
     def of(
@@ -47,6 +48,7 @@ class Request:
         tensor_split_size: Limit | None = None,
         rewrites: Mapping[str, bool] | bool | None = None,
         unbounded: Unbounded = "raise",
+        strict: bool = False,
     ) -> Request:
         """Read the arguments of `optimize`. A ValueError or TypeError quotes a bad one."""
         if unbounded not in ("raise", "warn"):
@@ -56,7 +58,9 @@ class Request:
             threshold = parse_bytes(tensor_size_threshold)
         if tensor_split_size is not None:
             size = parse_bytes(tensor_split_size)
-        return cls(_limit(limit), jit_compile, threshold, size, switches(rewrites), unbounded)
+        return cls(
+            _limit(limit), jit_compile, threshold, size, switches(rewrites), unbounded, strict
+        )
 
     def with_limit(self, limit: Limit) -> Request:
         """Return the same request for another limit."""

@@ -1,0 +1,176 @@
+"""A failure of tf_exla itself: the function runs as it was, one warning says so; strict raises."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_exla
+from tf_exla import pipeline
+from tf_exla.errors import Blocker
+from tf_exla.frontends.tf import capture, gradient, program, restore
+
+# The functions that a call goes through, from the traced function to the restored graph.
+CAPTURE = ((program, "capture"), (capture, "settle"), (capture, "without_reserve"))
+PASSES = tuple(
+    (pipeline, name)
+    for name in (
+        "check_graph",
+        "clean",
+        "mirror",
+        "rewrite_graph",
+        "split",
+        "finish",
+        "split_in_cache",
+        "Plan",
+    )
+)
+RESTORE = (
+    (program, "optimize_graph"),
+    (program, "restore"),
+    (restore, "define"),
+    (restore, "Emitter"),
+)
+GRADIENT = ((program, "substitute"), (gradient, "without_dead"), (gradient, "_check_defined"))
+ROWS = 701
+
+
+class Injected(Exception):
+    """What no part of tf_exla raises."""
+
+
+def affinities(x: tf.Tensor, scale: tf.Variable) -> tf.Tensor:
+    return tf.reduce_sum(tf.exp(-scale * tf.square(x[:, None] - x[None, :])), 1)
+
+
+def fail(*args: Any, **kwargs: Any) -> Any:
+    raise Injected("as asked for")
+
+
+def arguments() -> tuple[tf.Tensor, tf.Variable]:
+    x = tf.constant(np.random.default_rng(0).standard_normal(ROWS))
+    return x, tf.Variable(0.5, dtype=tf.float64)
+
+
+def value_and_gradient(function: Callable[..., tf.Tensor]) -> list[tf.Tensor]:
+    x, scale = arguments()
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = function(x, scale)
+    return [value, *tape.gradient(value, (x, scale))]
+
+
+@pytest.mark.parametrize("limit", ["2MB", "50MB"])
+@pytest.mark.parametrize(("module", "name"), [*CAPTURE, *PASSES, *RESTORE])
+def test_a_failure_in_the_forward_pass(
+    module: Any, name: str, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    want = value_and_gradient(tf.function(affinities))
+    monkeypatch.setattr(module, name, fail)
+    with pytest.raises(Injected):
+        tf_exla.optimize(affinities, limit, strict=True)(*arguments())
+    optimized = tf_exla.optimize(affinities, limit)
+    with pytest.warns(tf_exla.NotOptimizedWarning) as told:
+        got = value_and_gradient(optimized)
+        again = value_and_gradient(optimized)
+    names = [str(one.message).split()[0] for one in told]
+    # Once for the function; once for its gradient, where the forward pass was rewritten after all.
+    assert names.count("affinities") == 1
+    assert len(names) <= 2
+    assert "Injected: as asked for" in str(told[0].message)
+    assert "strict=True" in str(told[0].message)
+    for one, two, three in zip(want, got, again, strict=True):
+        np.testing.assert_allclose(two, one, rtol=1e-12)
+        np.testing.assert_allclose(three, one, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("module", "name"), [*CAPTURE, *PASSES, *RESTORE, *GRADIENT])
+def test_a_failure_in_the_gradient(module: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, scale = arguments()
+    want = value_and_gradient(tf.function(affinities))[1:]
+    for strict in (True, False):
+        optimized = tf_exla.optimize(affinities, "6MB", strict=strict)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = optimized(x, scale)
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, fail)
+            if strict:
+                with pytest.raises(Injected):
+                    tape.gradient(value, (x, scale))
+                continue
+            with pytest.warns(tf_exla.NotOptimizedWarning, match="gradient of affinities"):
+                got = tape.gradient(value, (x, scale))
+        for one, two in zip(want, got, strict=True):
+            np.testing.assert_allclose(two, one, rtol=1e-12)
+
+
+def test_a_gradient_that_cannot_run_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, scale = arguments()
+    assigned = tf_exla.optimize(lambda x, s: affinities(x, s.assign_add(0.1)), "6MB")
+    plain = tf_exla.optimize(affinities, "6MB")
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        first = plain(x, scale)
+        second = assigned(x, scale)
+    monkeypatch.setattr(program, "substitute", fail)
+    with (
+        pytest.warns(tf_exla.NotOptimizedWarning),
+        pytest.raises(
+            tf.errors.InvalidArgumentError, match="was assigned between the call and its gradient"
+        ),
+    ):
+        tape.gradient(first, x)
+    with pytest.warns(tf_exla.NotOptimizedWarning), pytest.raises(Injected) as raised:
+        tape.gradient(second, x)
+    assert any("would run twice" in note for note in raised.value.__notes__)
+
+
+def test_errors_of_the_user_are_the_users() -> None:
+    calls = []
+
+    def wrong(x: tf.Tensor) -> tf.Tensor:
+        calls.append(1)
+        raise ValueError("mine")
+
+    def refuses(x: tf.Tensor) -> tf.Tensor:
+        tf.debugging.assert_positive(x, "must be positive")
+        return affinities(x, tf.constant(0.5, tf.float64))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", tf_exla.NotOptimizedWarning)
+        with pytest.raises(ValueError, match="mine"):
+            tf_exla.optimize(wrong, "50MB")(tf.ones(3))
+        assert len(calls) == 1
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must be positive"):
+            tf_exla.optimize(refuses, "3MB")(arguments()[0])
+        with pytest.raises(tf_exla.MemoryLimitError):
+            tf_exla.optimize(affinities, 10)(*arguments())
+
+
+BLOCKER = Blocker("K", (3, None), "float64", 24, 0, "Cholesky", "it needs it whole", "a.py:3 in f")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        tf_exla.MemoryLimitError(
+            "f", limit=1, resident=2, projected_peak=3, smallest_limit=4, blocker=BLOCKER
+        ),
+        tf_exla.UnboundedMemoryError("f", node="while", op="While", source="a.py:3", bytes=8),
+        tf_exla.UnboundedMemoryError("f", node="where", op="Where", source=""),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_survive_copies(error: Exception) -> None:
+    for made in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(made) is type(error)
+        assert str(made) == str(error)
+        assert made.__dict__ == error.__dict__

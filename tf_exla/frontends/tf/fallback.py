@@ -1,0 +1,77 @@
+"""What happens when tf_exla itself fails: the function runs as it was, and a warning says so.
+
+A limit that cannot be held is an answer, not a failure: `MemoryLimitError` and
+`UnboundedMemoryError` always reach the caller. So do the errors of the user's own code, which runs
+only while a function is traced and when its ops run; neither is guarded.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+
+from tf_exla.errors import MemoryLimitError, NotOptimizedWarning, UnboundedMemoryError
+from tf_exla.graph import Graph
+from tf_exla.memory import Projection
+from tf_exla.plan import Plan
+
+
+class Listener:
+    """Hears what becomes of a function; this one warns of failures."""
+
+    def failed(self, function: str, reason: str) -> None:
+        """Hear that a function runs as it was."""
+        message = f"{function} runs as it was, and no memory limit holds for it: {reason}"
+        warnings.warn(message, NotOptimizedWarning, stacklevel=2)
+
+    def planned(self, function: str, plan: Plan) -> None:
+        """Hear of a plan that holds the limit."""
+
+
+@dataclass
+class Guard:
+    """Stands between the failures of one optimized function and its caller.
+
+    `strict`: failures are raised. Otherwise `listener` hears of the first of each function name: a
+    program and its gradient have two.
+    """
+
+    strict: bool = False
+    listener: Listener = field(default_factory=Listener)
+    _told: set[str] = field(default_factory=set)
+
+    def take(self, function: str, error: Exception) -> None:
+        """Report `error`, which is being handled, or raise it: if it is an answer, or `strict`."""
+        if self.strict or isinstance(error, (MemoryLimitError, UnboundedMemoryError)):
+            raise error
+        if function not in self._told:
+            self._told.add(function)
+            self.listener.failed(function, describe(error))
+
+
+def describe(error: Exception) -> str:
+    """Return a failure in words, and how to report it."""
+    lines = str(error).splitlines()
+    what = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return (
+        f"{what}. If this is a defect of tf_exla, please report it with the traceback that "
+        "optimize(..., strict=True), or `python -m tf_exla run --strict`, raises"
+    )
+
+
+def unplanned(graph: Graph, limit: int, error: Exception) -> Plan:
+    """Return a plan that leaves a graph as it is, without a projection."""
+    nothing = Projection(0, (), 0, ())
+    return Plan(
+        graph=graph,
+        limit=limit,
+        resident=0,
+        working_set=0,
+        working_set_before=0,
+        original=graph,
+        projection=nothing,
+        projection_before=nothing,
+        refusals=(),
+        seconds=0.0,
+        failure=describe(error),
+    )
