@@ -50,6 +50,7 @@ class Projection:
     steps: tuple[Step, ...]
     peak_step: int
     live: tuple[tuple[Tensor, int], ...]
+    loose: int = 0  # of tensors that are not ordered, in each step
 
     @property
     def peak_node(self) -> Node | None:
@@ -279,7 +280,7 @@ class _Walk:
                 peak, peak_step, live = now, position, tuple(self.alive.values())
             self._finish(node)
         ranked = sorted(((b.tensor, b.bytes) for b in live), key=lambda item: -item[1])
-        return Projection(peak, tuple(steps), peak_step, tuple(ranked))
+        return Projection(peak, tuple(steps), peak_step, tuple(ranked), loose)
 
     def _made(self) -> Iterator[Tensor]:
         for node in self.graph.nodes:

@@ -15,6 +15,7 @@ from tf_exla.options import Options
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.pairs import pair_graphs
+from tf_exla.passes.splitting.progress import Peak, own_bytes, own_step, peak_of
 from tf_exla.passes.splitting.region import Refusal, grow
 from tf_exla.passes.splitting.repeating import compared_again, unrepeatable
 from tf_exla.passes.splitting.stages import Stages, arrange, rewrite
@@ -30,17 +31,24 @@ Refusals = dict[tuple[Tensor, int, Node], Refusal]
 
 
 class Tile(Protocol):
-    """Splits the loop at the peak of a graph along another axis; see `tiles.tile_at_peak`."""
+    """Splits the loop at a step of a graph along another axis; see `tiles.tile_at`."""
 
-    def __call__(self, graph: Graph, for_speed: bool = False) -> Graph | None: ...
+    def __call__(
+        self, graph: Graph, position: int | None = None, for_speed: bool = False
+    ) -> Graph | None: ...
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A graph with one region split, and what it comes to."""
+    """A graph with one region split, and what it comes to.
+
+    `peak`: the working set; `high`: its largest steps; `own`: the working set at the new loops.
+    """
 
     graph: Graph
     peak: int
+    high: Peak
+    own: int
     concatenated: int  # bytes of the largest tensor that its loops concatenate, outputs left out
     index: Index
     stages: Stages | None  # None where a pair of axes is split: nothing can be kept
@@ -78,7 +86,7 @@ def candidates(
                 continue
             for small in smalls:
                 is_large = _larger_than(small, seed)
-                region = grow(index, seed, axis, is_large)
+                region = grow(index, seed, axis, is_large, remake=True)
                 if region is None or (region.key, region.extent) in tried:
                     continue
                 tried.add((region.key, region.extent))
@@ -90,7 +98,7 @@ def candidates(
                     refusals[again.tensor, again.axis, again.node] = again
                     continue
                 made = evaluate(projector, index, stages, is_large, budget, options)
-                for_speed = made.peak <= budget
+                for_speed = made.own <= budget
                 tiled = None
                 if region.extent <= FEW_MATRICES and (options.cached or not for_speed):
                     tiled = _tiled(projector, made, tile, for_speed)
@@ -100,15 +108,30 @@ def candidates(
                     yield tiled
     if options.uses("symmetry"):
         for pair in pair_graphs(projector, index, seeds, budget, options):
-            peak = projector.working_set(pair)
-            yield Candidate(pair, peak, 0, index, None, _larger_than(CHAIN_BYTES, None))
+            is_large = _larger_than(CHAIN_BYTES, None)
+            yield measured(projector, pair, index, 0, None, is_large)
+
+
+def measured(
+    projector: Projector,
+    graph: Graph,
+    index: Index,
+    concatenated: int,
+    stages: Stages | None,
+    is_large: Callable[[Tensor], bool],
+) -> Candidate:
+    """Return a graph in which a region of the index's graph is split, with what it comes to."""
+    peak, high = projector.working_set(graph), peak_of(projector, graph)
+    own = own_bytes(projector, graph, index.graph)
+    return Candidate(graph, peak, high, own, concatenated, index, stages, is_large)
 
 
 def _tiled(projector: Projector, one: Candidate, tile: Tile, for_speed: bool) -> Candidate | None:
-    graph = tile(one.graph, for_speed)
+    position = own_step(projector.project(one.graph), one.index.graph)
+    graph = tile(one.graph, position, for_speed)
     if graph is None:
         return None
-    return dataclasses.replace(one, graph=graph, peak=projector.working_set(graph))
+    return measured(projector, graph, one.index, one.concatenated, one.stages, one.is_large)
 
 
 def _larger_than(small: int, seed: Tensor | None) -> Callable[[Tensor], bool]:
@@ -151,14 +174,25 @@ def evaluate(
     made = []
     for graph in rewrite(index, stages, guess):
         fitted = fit_loops(projector, graph, budget, options)
-        peak = projector.working_set(fitted)
-        made.append(Candidate(fitted, peak, concatenated, index, stages, is_large))
+        made.append(measured(projector, fitted, index, concatenated, stages, is_large))
     holding = [one for one in made if one.peak <= budget]
-    return min(holding, key=lambda one: one.seconds) if holding else lowest(made)
+    if holding:
+        return min(holding, key=lambda one: one.seconds)
+    alike = len({one.high for one in made}) == 1
+    return lowest_of_its_own(made, budget) if alike else lowest(made)
 
 
 def lowest(found: list[Candidate]) -> Candidate:
     """Return the lowest peak; the fastest of several."""
     peak = min(one.peak for one in found)
-    ties = [one for one in found if one.peak == peak]
-    return ties[0] if len(ties) == 1 else min(ties, key=lambda one: one.seconds)
+    return _fastest([one for one in found if one.peak == peak])
+
+
+def lowest_of_its_own(found: list[Candidate], budget: int) -> Candidate:
+    """Return the one whose new loops need the least; the fastest where that holds the budget."""
+    least = min(max(one.own, budget) for one in found)
+    return _fastest([one for one in found if one.own <= least])
+
+
+def _fastest(found: list[Candidate]) -> Candidate:
+    return found[0] if len(found) == 1 else min(found, key=lambda one: one.seconds)

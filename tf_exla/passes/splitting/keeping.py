@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 from tf_exla.cost import node_seconds
 from tf_exla.graph import Tensor
 from tf_exla.memory import Projector
 from tf_exla.options import Options
-from tf_exla.passes.splitting.candidates import Candidate, evaluate
+from tf_exla.passes.splitting.candidates import Candidate, evaluate, measured
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.partly import keep_partly, parts_to_try
 from tf_exla.passes.splitting.stages import arrange
@@ -22,7 +21,7 @@ GAIN = 0.95
 
 def keep(projector: Projector, best: Candidate, budget: int, options: Options) -> Candidate:
     """Keep large tensors between stages where the budget has room and time is saved."""
-    if best.peak > budget or best.stages is None:
+    if best.own > budget or best.stages is None:
         return best
     region, again = best.stages.region, best.stages.recomputed_large(best.is_large)
 
@@ -31,7 +30,7 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
             return None
         stages = arrange(best.index, region, best.is_large, tensors)
         made = evaluate(projector, best.index, stages, best.is_large, budget, options)
-        return made if made.peak <= budget else None
+        return made if _holds(made, best, budget) else None
 
     def seconds_to_make(tensor: Tensor) -> float:
         return node_seconds(projector.ops, best.index.producer[tensor])
@@ -56,6 +55,11 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
     return _keep_partly(projector, chosen, kept, rest[:PARTLY_TRIALS], budget, options)
 
 
+def _holds(made: Candidate, best: Candidate, budget: int) -> bool:
+    """Return whether the budget is held, or only the rest of the program still exceeds it."""
+    return made.peak <= budget or (made.own <= budget and made.high <= best.high)
+
+
 def _keep_partly(
     projector: Projector,
     best: Candidate,
@@ -72,14 +76,14 @@ def _keep_partly(
     for tensor in tensors:
         keeping = arrange(index, region, best.is_large, kept | {tensor})
         per_index = tensor.nbytes // region.extent
-        room = budget - best.peak
+        room = budget - best.own
         for count in parts_to_try(region.extent, per_index, budget, room):
             graph = keep_partly(index, again, keeping, count, min(64, region.extent))
             if graph is None:
                 break
             graph = fit_loops(projector, graph, budget, options)
-            made = dataclasses.replace(best, graph=graph, peak=projector.working_set(graph))
-            if made.peak > budget:
+            made = measured(projector, graph, index, best.concatenated, best.stages, best.is_large)
+            if not _holds(made, best, budget):
                 break
             least = GAIN * best.seconds if chosen is best else chosen.seconds
             if made.seconds < least:

@@ -26,6 +26,7 @@ from tf_exla.passes.splitting.forms import Forms
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.pair_region import PairRegion, grow_pair
 from tf_exla.passes.splitting.pair_tile import ROW, CannotTile, Part, Tile
+from tf_exla.passes.splitting.progress import own_bytes
 
 Operand = tuple[Tensor, int | None]
 """A tensor outside of the loops, and the axis along which the outer loop slices it."""
@@ -105,7 +106,7 @@ def _fitted(
         while most >= min(LEAST_ROWS, widest):
             chunk = even_chunk(region.extent, max(most, 1), largest)
             graph = pair_graph(index, region, forms, chunk, parallel)
-            over = projector.working_set(graph) * (1 + ROOM) / budget
+            over = own_bytes(projector, graph, index.graph) * (1 + ROOM) / budget
             if over <= 1:
                 yield graph
                 if most == fastest:

@@ -43,6 +43,8 @@ class Region:
 
     `extent`: number of indices of the axis. `slots`: tensors that members make and that carry
     the axis. What else a member reads is sliced or whole, as `slot_of` says.
+    `remade`: members that read nothing that carries the axis, as a Fill: they stay outside of the
+    loops as well, for other readers, and tie those to no loop.
     """
 
     seed: Tensor
@@ -51,6 +53,7 @@ class Region:
     members: dict[Node, Member] = field(default_factory=dict)
     slots: dict[Tensor, Slot] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
+    remade: set[Node] = field(default_factory=set)
     _operand_slots: dict[Node, tuple[Slot | None, ...]] = field(default_factory=dict)
 
     def slot_of(self, node: Node, position: int) -> Slot | None:
@@ -95,14 +98,21 @@ class NeedsBlock(Exception):
 
 
 def grow(
-    index: Index, seed: Tensor, axis: int, is_large: Callable[[Tensor], bool]
+    index: Index,
+    seed: Tensor,
+    axis: int,
+    is_large: Callable[[Tensor], bool],
+    remake: bool = False,
 ) -> Region | None:
-    """Grow the region of one axis of `seed`; None where no node can take part."""
+    """Grow the region of one axis of `seed`; None where no node can take part.
+
+    `remake`: what is made of nothing that carries the axis is made for each region that reads it.
+    """
     size = seed.dims[axis]
     block = 1
     while size % block == 0 and size // block > 1:
         try:
-            return _Growth(index, seed, axis, block, is_large).run()
+            return _Growth(index, seed, axis, block, is_large, remake).run()
         except NeedsBlock as need:
             block *= need.block
     return None
@@ -110,9 +120,16 @@ def grow(
 
 class _Growth:
     def __init__(
-        self, index: Index, seed: Tensor, axis: int, block: int, is_large: Callable[[Tensor], bool]
+        self,
+        index: Index,
+        seed: Tensor,
+        axis: int,
+        block: int,
+        is_large: Callable[[Tensor], bool],
+        remake: bool,
     ) -> None:
         self.index = index
+        self.remake = remake
         self.is_large = is_large
         self.region = Region(seed, axis, seed.dims[axis] // block)
         self.block = block
@@ -199,11 +216,13 @@ class _Growth:
         if any(self._is_lost(rule, label, k, made) for k, made in enumerate(node.outputs)):
             return self._refuse(tensor, axis, node, "chunks do not make its other results")
         region.members[node] = member
+        if self.remake and self._is_remade(node):
+            region.remade.add(node)
         for position, made in enumerate(node.outputs):
             slot = region.result_slot(node, position)
             if slot is not None:
                 region.slots[made] = slot
-                if self.is_large(made):
+                if self.is_large(made) and node not in region.remade:
                     self.work.append(made)
         for position, operand in enumerate(node.inputs):
             slot = region.slot_of(node, position)
@@ -212,6 +231,15 @@ class _Growth:
             if operand in self.index.producer:
                 self.back.append((operand, slot))
         return True
+
+    def _is_remade(self, node: Node) -> bool:
+        """Return whether a member is cheap to make again, and reads nothing of the axis."""
+        region, ops = self.region, self.index.ops
+        if region.seed in node.outputs or region.combiner(node) is not None:
+            return False
+        if any(region.slot_of(node, position) for position in range(len(node.inputs))):
+            return False
+        return ops.flops(node) <= sum(tensor.size for tensor in node.outputs)
 
     def _is_lost(self, rule: AxisRule, label: str, position: int, made: Tensor) -> bool:
         """Return whether a result is wanted that no chunk has a part of, and nothing combines."""

@@ -13,13 +13,20 @@ from tf_exla.cost import graph_seconds, node_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor, with_subgraphs
 from tf_exla.memory import Projector, carried_bytes
 from tf_exla.options import Options
-from tf_exla.passes.splitting.candidates import Candidate, Refusals, Tile, candidates, lowest
+from tf_exla.passes.splitting.candidates import (
+    Candidate,
+    Refusals,
+    Tile,
+    candidates,
+    lowest,
+    lowest_of_its_own,
+)
 from tf_exla.passes.splitting.chunks import fit_loops, room_at
 from tf_exla.passes.splitting.keeping import keep
+from tf_exla.passes.splitting.progress import most_steps, peak_of
 from tf_exla.passes.splitting.region import Refusal
-from tf_exla.passes.splitting.tiles import Split, tile_at_peak, tile_for_speed
+from tf_exla.passes.splitting.tiles import Split, tile_at, tile_for_speed
 
-MAX_STEPS = 24
 AHEAD = 0.9
 """Of the time that is estimated: a step that does not hold the budget must promise that much."""
 
@@ -49,15 +56,18 @@ def split(
 
     split_body = _body_split(projector, options, depth)
     tile = _tile(projector, budget, options, depth)
-    for _ in range(MAX_STEPS):
+    smallest = graph
+    for _ in range(most_steps(graph)):
         graph = fit_loops(projector, graph, budget, options)
         peak = projector.working_set(graph)
+        if peak < projector.working_set(smallest):
+            smallest = graph
         over = _over_threshold(graph, options)
         if peak <= budget and not over:
             graph = tile_for_speed(projector, graph, budget, options, depth, split_body)
             break
         found = list(candidates(projector, graph, budget, options, over, refusals, tile))
-        best = _choose(found, budget, peak, bool(over))
+        best = _choose(projector, graph, found, budget, bool(over))
         if best is not None:
             graph = keep(projector, best, budget, options).graph
             if ahead and not depth and best.peak <= budget:
@@ -69,7 +79,8 @@ def split(
         if inner is None:
             break
         graph = inner
-    return Splitting(graph, tuple(refusals.values()))
+    holds = projector.working_set(graph) <= max(budget, projector.working_set(smallest))
+    return Splitting(graph if holds else smallest, tuple(refusals.values()))
 
 
 def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Options) -> Splitting:
@@ -77,7 +88,7 @@ def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Op
     refusals: Refusals = {}
     tile = _tile(projector, budget, options, depth=0)
     whole = graph
-    for _ in range(MAX_STEPS):
+    for _ in range(most_steps(graph)):
         slow = [node.outputs[0] for _, node in slow_nodes(projector, graph, options)]
         if not slow:
             break
@@ -119,8 +130,10 @@ def _body_split(projector: Projector, options: Options, depth: int) -> Split:
 def _tile(projector: Projector, budget: int, options: Options, depth: int) -> Tile:
     split_body = _body_split(projector, options, depth)
 
-    def tile(graph: Graph, for_speed: bool = False) -> Graph | None:
-        return tile_at_peak(projector, graph, budget, options, depth, split_body, for_speed)
+    def tile(graph: Graph, position: int | None = None, for_speed: bool = False) -> Graph | None:
+        if position is None:
+            position = projector.project(graph).peak_step
+        return tile_at(projector, graph, position, budget, options, depth, split_body, for_speed)
 
     return tile
 
@@ -156,8 +169,13 @@ def _over_threshold(graph: Graph, options: Options) -> list[Tensor]:
     ]
 
 
-def _choose(found: list[Candidate], budget: int, peak: int, forced: bool) -> Candidate | None:
+def _choose(
+    projector: Projector, graph: Graph, found: list[Candidate], budget: int, forced: bool
+) -> Candidate | None:
     """Return the fastest that holds the budget; else the lowest peak.
+
+    Where the rest of the program needs as much as before, but fewer steps of it do, what the new
+    loops need decides.
 
     What a loop concatenates is never split again. So a step that fixes a large tensor comes after
     those that do not, however low its peak is.
@@ -165,10 +183,13 @@ def _choose(found: list[Candidate], budget: int, peak: int, forced: bool) -> Can
     holding = [one for one in found if one.peak <= budget]
     if holding:
         return min(holding, key=lambda one: one.seconds)
+    peak, high = projector.working_set(graph), peak_of(projector, graph)
+    useful = [one for one in found if forced or one.peak < peak or one.high < high]
     fixed = max(budget // 4, peak // 16)
-    useful = [one for one in found if one.peak < peak or forced]
-    free = [one for one in useful if one.concatenated <= fixed]
-    return lowest(free or useful) if useful else None
+    free = [one for one in useful if one.concatenated <= fixed] or useful
+    if any(one.high.bytes < high.bytes for one in free):
+        return lowest(free)
+    return lowest_of_its_own(free, budget) if free else None
 
 
 def _descend(

@@ -83,7 +83,8 @@ def arrange(
                     continue
                 producer = index.producer[tensor]
                 earlier = stage_of[producer]
-                if earlier < number and (tensor in keep or not is_large(tensor)):
+                small = not is_large(tensor) and producer not in region.remade
+                if earlier < number and (tensor in keep or small):
                     wanted[earlier][tensor] = None
                 else:
                     work.append(producer)
@@ -123,13 +124,16 @@ def _stage_numbers(index: Index, region: Region) -> dict[Node, int]:
             else:
                 number = max(number, level.get(tensor, 0))
         stage_of[node] = number
-        level.update(dict.fromkeys(node.outputs, number + 1))
+        complete = number if node in region.remade else number + 1
+        level.update(dict.fromkeys(node.outputs, complete))
     return stage_of
 
 
 def _completed(index: Index, region: Region) -> Iterable[Tensor]:
     """Yield what members make and what is read whole, or outside of the region."""
     for node in region.members:
+        if node in region.remade:
+            continue
         if region.combiner(node) in PAIRED:
             yield from node.outputs  # the values and their positions are combined together
             continue
@@ -176,13 +180,27 @@ def replaced(
     for node in nodes:
         if node not in priority:
             priority[node] = max((position.get(tensor, 0) for tensor in node.outputs), default=0)
-    outside = [node for node in index.graph.nodes if node not in region.members]
+    outside = _outside(index, region)
     merged = sorted(
         [*outside, *nodes],
         key=lambda node: priority[node] if node in priority else index.position[node],
     )
     order = {node: float(i) for i, node in enumerate(merged)}
     return index.graph.replace(nodes=topological(merged, order.__getitem__))
+
+
+def _outside(index: Index, region: Region) -> list[Node]:
+    """Return the nodes that no loop takes the place of, and what they and loops read of others."""
+    kept: list[Node] = []
+    read = set(index.outputs)
+    for node in region.members:
+        read.update(t for k, t in enumerate(node.inputs) if not region.inside(node, k))
+    for node in reversed(index.graph.nodes):
+        remade = node in region.remade and any(tensor in read for tensor in node.outputs)
+        if remade or node not in region.members:
+            kept.append(node)
+            read.update(node.inputs)
+    return kept[::-1]
 
 
 def build_loop(index: Index, region: Region, stage: Stage, chunk: int, exact: bool = False) -> Loop:

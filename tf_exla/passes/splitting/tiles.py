@@ -37,27 +37,34 @@ class Split(Protocol):
     def __call__(self, body: Graph, budget: int) -> Graph: ...
 
 
-def tile_at_peak(
+def tile_at(
     projector: Projector,
     graph: Graph,
+    position: int,
     budget: int,
     options: Options,
     depth: int,
     split: Split,
     for_speed: bool = False,
 ) -> Graph | None:
-    """Split the bodies of the loop at the peak along another axis; None where it is of no use.
+    """Split the bodies of one loop along another axis; None where it is of no use.
 
     `for_speed`: the budget is held; they must be large beside the cache.
     """
-    projection = projector.project(graph)
-    loop = projection.peak_node
-    if not isinstance(loop, Loop) or has_loops(loop) or loop.exact or depth + 1 >= MAX_DEPTH:
+    steps = projector.project(graph).steps
+    step = steps[position] if steps else None
+    loop = step.node if step is not None else None
+    if (
+        step is None
+        or not isinstance(loop, Loop)
+        or has_loops(loop)
+        or loop.exact
+        or depth + 1 >= MAX_DEPTH
+    ):
         return None
-    step = projection.steps[projection.peak_step]
     few = loop.extent <= FEW_MATRICES
     rows = 1 if few else max(1, min(64, fastest_chunk(loop, options) * 64))
-    room = room_at(projector, graph, projection.peak_step, budget)
+    room = room_at(projector, graph, position, budget)
     if for_speed:
         room = min(room, SIDE_BY_SIDE * options.body_bytes)
         if step.temporary <= room or len(loop.body.nodes) > TILED_NODES:
