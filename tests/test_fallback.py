@@ -78,8 +78,7 @@ def test_a_failure_in_the_forward_pass(
         tf_exla.optimize(affinities, limit, strict=True)(*arguments())
     optimized = tf_exla.optimize(affinities, limit)
     with pytest.warns(tf_exla.NotOptimizedWarning) as told:
-        got = value_and_gradient(optimized)
-        again = value_and_gradient(optimized)
+        got, again = (value_and_gradient(optimized) for _ in range(2))
     names = [str(one.message).split()[0] for one in told]
     # Once for the function; once for its gradient, where the forward pass was rewritten after all.
     assert names.count("affinities") == 1
