@@ -59,13 +59,15 @@ class Captured:
 def capture(
     concrete: Any,
     input_shapes: Sequence[tf.TensorShape | None] | None = None,
+    came: Mapping[str, Sequence[Shape | None]] | None = None,
 ) -> Captured:
     """Capture `concrete` for inputs of `input_shapes` (arguments, then captures).
 
-    Unknown sizes of the shapes stay unknown. Raises `CaptureError`.
+    `came`: the shapes of what nodes gave in this call, by their names. Unknown sizes of the shapes
+    stay unknown. Raises `CaptureError`.
     """
     source = concrete.graph
-    walk = Walk()
+    walk = Walk(came=came or {})
     shapes = input_shapes or [None] * len(source.inputs)
     inputs = []
     for tensor, shape in zip(source.inputs, shapes, strict=True):
@@ -86,6 +88,7 @@ class Walk:
 
     `symbols`: a tensor's stand-in in the scratch graph, made where it is first asked for.
     `origins`: the tensor of the captured function that a tensor stands for.
+    `came`: shapes that are known of results, by the names of the nodes.
     """
 
     scratch: func_graph.FuncGraph = field(default_factory=lambda: new_graph("capture"))
@@ -93,6 +96,7 @@ class Walk:
     origins: dict[Tensor, tf.Tensor] = field(default_factory=dict)
     constants: list[tuple[Tensor, tf.Tensor]] = field(default_factory=list)
     functions: list[Any] = field(default_factory=list)
+    came: Mapping[str, Sequence[Shape | None]] = field(default_factory=dict)
 
     def input(self, origin: tf.Tensor, shape: tf.TensorShape | Shape | None, name: str) -> Tensor:
         """Make an input of a graph, at least as static as `origin`."""
@@ -180,6 +184,9 @@ class Scope:
         """Append one node, or the constants that it folds to."""
         stateful = op._is_stateful
         shapes = self._shapes(kind, inputs, attrs, op, name)
+        if self.hoist and name in self.walk.came:
+            came = self.walk.came[name]
+            shapes = [old if new is None else new for old, new in zip(shapes, came, strict=True)]
         if not stateful and _may_be_small(op, shapes):
             folded = fold(kind, inputs, attrs, len(op.outputs))
             dtypes = [tensor.dtype.name for tensor in op.outputs]

@@ -100,17 +100,17 @@ class OptimizedFunction(Saveable):
 
     def report(self, *args: Any, **kwargs: Any) -> MemoryReport:
         """Return what was done for these arguments (tensors or specs), without running anything."""
-        return self._report(self._planned(args, kwargs))
+        return self._report(self._planned(args, kwargs).latest)
 
     def reports(self) -> list[MemoryReport]:
         """Return a report for each specialisation that is kept."""
         with self._lock:
             programs = list(self._programs.values())
-        return [self._report(program) for program in programs]
+        return [self._report(one) for program in programs for one in program.specialised]
 
     def resident_bytes(self, *args: Any, **kwargs: Any) -> int:
         """Return the bytes that exist before a call: arguments, captures, variables, constants."""
-        return self._planned(args, kwargs).plan.resident
+        return self._planned(args, kwargs).latest.largest_plan.resident
 
     def with_limit(self, limit: Limit) -> OptimizedFunction:
         """Return the same function with another limit."""
@@ -155,19 +155,17 @@ class OptimizedFunction(Saveable):
             for variable in graph.variables:
                 resource_variable_ops.variable_accessed(variable)
         inputs = [*flat, *concrete.captured_inputs]
-        program = self._ready(concrete, flat, inputs)
+        program = self._ready(concrete, inputs)
         if program is None:
             return concrete._call_flat(flat, concrete.captured_inputs)
         return concrete.function_type.pack_output(program.run(inputs))
 
-    def _ready(
-        self, concrete: Any, flat: Sequence[tf.Tensor], inputs: Sequence[tf.Tensor]
-    ) -> Program | None:
+    def _ready(self, concrete: Any, inputs: Sequence[tf.Tensor]) -> Program | None:
         """Return the program of a call, planned and restored; None where that failed."""
         if concrete in self._as_it_was:
             return None
         try:
-            program = self._program(concrete, flat)
+            program = self._program(concrete, inputs)
             program.ready(inputs)
         except Exception as error:
             self._guard.take(self.__name__, error)
@@ -181,7 +179,8 @@ class OptimizedFunction(Saveable):
         leaves = tf.nest.flatten((args, dict(kwargs)))
         if any(isinstance(leaf, tf.TypeSpec) for leaf in leaves):
             return self._program(concrete, concrete.graph.inputs)
-        return self._program(concrete, signature.flatten(concrete, args, kwargs))
+        flat = signature.flatten(concrete, args, kwargs)
+        return self._program(concrete, [*flat, *concrete.captured_inputs])
 
     def _program(self, concrete: Any, flat: Sequence[tf.Tensor]) -> Program:
         with self._lock:
@@ -221,7 +220,9 @@ class OptimizedFunction(Saveable):
             for node in walk(program.graph)
         ):
             notes.append(_TF32)
-        return make_report(program.plan, OPS, function=self.__name__, device=device(), notes=notes)
+        return make_report(
+            program.largest_plan, OPS, function=self.__name__, device=device(), notes=notes
+        )
 
 
 _TF32 = (
@@ -249,7 +250,7 @@ class OptimizedConcreteFunction:
         if signature.unknown_inputs(self._concrete):
             return self._concrete.graph
         program = self._function._program(self._concrete, self._concrete.graph.inputs)
-        return program.prepare().graph
+        return program.whole().graph
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._concrete, name)

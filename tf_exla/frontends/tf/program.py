@@ -6,8 +6,10 @@ tapes and for `tf.gradients`, with the gradient of `gradient.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -23,7 +25,8 @@ from tf_exla.frontends.tf.gradient import Gradient, backward_function, own_saves
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.replay import is_handle
 from tf_exla.frontends.tf.restore import Restored, restore
-from tf_exla.graph import Graph, Tensor
+from tf_exla.frontends.tf.sources import NOTHING, Given, cut_away, find_cut
+from tf_exla.graph import Graph, Shape, Tensor
 from tf_exla.options import Options
 from tf_exla.pipeline import optimize_graph
 from tf_exla.plan import Plan
@@ -31,6 +34,10 @@ from tf_exla.sizes import Sizes
 
 # Saved values up to so many bytes are returned by every call, so that one plan serves both.
 _SMALL_SAVES = 1 << 20
+
+
+# Sizes that one program keeps specialisations for, the least recently used dropped first.
+_SPECIALISED = 16
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,9 @@ class Program:
 
     *Saved* values are what a gradient cannot compute again: values of variables, results of
     stateful nodes. A call is given those of the levels below and returns its own after its outputs.
+
+    Where sizes come in during a call (`sources.py`), an eager one runs the program's `head`, and
+    then the program that is specialised to what came, which is `given` what the head made.
     """
 
     def __init__(
@@ -60,11 +70,17 @@ class Program:
         shapes: Sequence[Any] | None = None,
         inner: Program | None = None,
         prefix: str = "",
+        given: Given = NOTHING,
+        heads: tuple[Plan, ...] = (),
     ) -> None:
+        self.given = given
+        self.heads = heads
+        self.came = given.shapes if inner is None else inner.within(prefix)
         self.concrete = concrete
         self.settings = settings
         self.inner = inner
-        self.captured: Captured = capture(concrete, shapes)
+        self.shapes = shapes
+        self.captured: Captured = capture(concrete, shapes, self.came)
         self.count = len(concrete.function_type.flat_outputs)
         self.graph: Graph = self.captured.graph
         # Saved values by the name of the stateful node that made them, and by the position of
@@ -74,6 +90,10 @@ class Program:
         if inner is not None:
             substitute(self, inner, prefix)
         self.saves: list[Tensor] = own_saves(self)
+        if given.nodes:
+            self.graph = cut_away(self.graph, self.saves, given)
+        self.cut = find_cut(self.graph, self.saves, given) if inner is None else None
+        self._specialised: OrderedDict[Any, Program] = OrderedDict()
         self._gradients: dict[tuple[bool, ...], Gradient] = {}
         self._lock = threading.RLock()
 
@@ -99,6 +119,10 @@ class Program:
         held = lists[saved].total if saved in lists else 0
         return Tensor(saved.shape, saved.dtype, f"saved_{index}", held=held)
 
+    def within(self, prefix: str) -> Mapping[str, tuple[Shape | None, ...]]:
+        """Return the shapes that came, by the names in a program that calls this one."""
+        return {f"{prefix}{name}": shapes for name, shapes in self.came.items()}
+
     @cached_property
     def recording_plan(self) -> Plan:
         """The plan that returns the saved values after the outputs."""
@@ -123,8 +147,48 @@ class Program:
             return self._recording
         return self._restore(self.plan)
 
+    @cached_property
+    def head(self) -> Restored:
+        """What runs up to where sizes come in."""
+        return self._restore(self._head_plan)
+
+    @cached_property
+    def _head_plan(self) -> Plan:
+        assert self.cut is not None
+        return self._plan(self.cut.head.outputs, self.cut.head)
+
+    @property
+    def largest_plan(self) -> Plan:
+        """The plan, or that of a head before it whose original held more."""
+        plans = (self.plan, *self.heads)
+        return max(plans, key=lambda plan: plan.resident + plan.working_set_before)
+
+    @property
+    def latest(self) -> Program:
+        """The specialisation that ran last; the program itself where none did."""
+        with self._lock:
+            last = next(reversed(self._specialised.values()), None)
+        return self if last is None else last.latest
+
+    @property
+    def specialised(self) -> list[Program]:
+        """The specialisations that are kept; the program itself where there are none."""
+        with self._lock:
+            kept = list(self._specialised.values())
+        return [one for program in kept for one in program.specialised] or [self]
+
     def prepare(self) -> Restored:
-        """Plan and restore the program, if that is not done. Raises `MemoryLimitError`."""
+        """Plan and restore the program, if that is not done. Raises `MemoryLimitError`.
+
+        Of a program with a cut only the head: the rest waits for what comes.
+        """
+        if self.cut is not None and context.executing_eagerly():
+            with self._lock:
+                return self.head
+        return self.whole()
+
+    def whole(self) -> Restored:
+        """Plan and restore the program as it is called from a graph: never cut."""
         if "_plain" not in self.__dict__:
             with self._lock:
                 return self._plain
@@ -132,14 +196,19 @@ class Program:
 
     def ready(self, inputs: Sequence[tf.Tensor]) -> Restored:
         """Plan and restore what a call with `inputs` runs; run nothing."""
-        if not self._records(inputs):
+        if (self.cut is not None and context.executing_eagerly()) or not self._records(inputs):
             return self.prepare()
         with self._lock:
             return self._recording
 
     def run(self, inputs: list[tf.Tensor], saved: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
-        """Call the program, eagerly or from the graph that is being built."""
+        """Call the program, eagerly or from the graph that is being built.
+
+        `saved`: what it takes after its constants: values of the levels below, or of heads.
+        """
         eager = context.executing_eagerly()
+        if eager and self.cut is not None:
+            return self._run_cut(inputs, saved)
         function = self.ready(inputs)
         if not self._records(inputs):
             return function(self._arguments(inputs, saved))[: self.count]
@@ -152,7 +221,8 @@ class Program:
             calls = {"PartitionedCall": overridden, "StatefulPartitionedCall": overridden}
             with graph._override_gradient_function(calls):
                 made = function(self._arguments(inputs, saved))
-        outputs, everything = made[: self.count], [*saved, *made[self.count :]]
+        below = saved if self.inner is not None else ()
+        outputs, everything = made[: self.count], [*below, *made[self.count :]]
 
         def backward(*upstream: Any) -> list[tf.Tensor | None]:
             return self.gradient(mask)(inputs, upstream, everything)
@@ -166,6 +236,31 @@ class Program:
         kind = gradients_util.PossibleTapeGradientTypes(inputs)
         none = kind == gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
         return not (none and context.executing_eagerly())
+
+    def _run_cut(self, inputs: list[tf.Tensor], before: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Run the head, then what is specialised to the sizes that came."""
+        assert self.cut is not None
+        values = self.prepare()(self._arguments(inputs, before))
+        given, values = self.cut.then(self.given, before, values)
+        key = tuple(sorted(given.shapes.items()))
+        with self._lock:
+            rest = self._specialised.get(key)
+            if rest is None:
+                heads = (*self.heads, self._head_plan)
+                rest = self._specialised[key] = self._rest(given, heads)
+                if len(self._specialised) > _SPECIALISED:
+                    self._specialised.popitem(last=False)
+            self._specialised.move_to_end(key)
+        return rest.run(inputs, values)
+
+    def _rest(self, given: Given, heads: tuple[Plan, ...]) -> Program:
+        """Return what is left of the program, for the sizes that came; else for unknown ones."""
+        try:
+            return Program(self.concrete, self.settings, self.shapes, given=given, heads=heads)
+        except Exception as error:
+            self.settings.guard.take(self.settings.name, error)
+            given = dataclasses.replace(given, shapes={})
+            return Program(self.concrete, self.settings, self.shapes, given=given, heads=heads)
 
     def gradient(self, mask: tuple[bool, ...]) -> Gradient:
         """Return the gradient with respect to the inputs that `mask` names."""
@@ -184,8 +279,8 @@ class Program:
     ) -> list[tf.Tensor]:
         return [*inputs, *self.captured.constants, *saved]
 
-    def _plan(self, outputs: Sequence[Tensor]) -> Plan:
-        graph = self.graph.replace(outputs=tuple(outputs))
+    def _plan(self, outputs: Sequence[Tensor], graph: Graph | None = None) -> Plan:
+        graph = (graph or self.graph).replace(outputs=tuple(outputs))
         limit = self.settings.limit()
         name, guard = self.settings.name, self.settings.guard
         try:
