@@ -34,6 +34,7 @@ from tf_exla.passes.rewriting import (
     rewrite_graph,
 )
 from tf_exla.passes.rewriting.families import IN_CACHE, SYMMETRY
+from tf_exla.passes.scattering import scatter_rows
 from tf_exla.passes.sinking import sink
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.region import Refusal
@@ -77,8 +78,9 @@ def optimize_graph(
     taken, room = options.allocator.taken, options.allocator.room
     held = resident_bytes(cleaned) if resident is None else resident
     if projector.working_set(cleaned) > room(limit - held):
-        lighter = lighten(cleaned, ops, _least(projector, cleaned))
-        cleaned = _checked("lighten", lighter, graph)
+        least = _least(projector, cleaned)
+        cleaned = _checked("lighten", lighten(cleaned, ops, least), graph)
+        cleaned = _checked("scatter", clean(scatter_rows(cleaned, ops, least), ops), graph)
     rewritten = rewrite_graph(cleaned, ops, rules, room(limit - held))
     _checked("rewrite", rewritten.graph, graph)
     held = resident_bytes(rewritten.graph) if resident is None else resident

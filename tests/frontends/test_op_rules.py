@@ -51,6 +51,8 @@ WITHOUT_CASE = {
     "ReadVariableOp": "its operand is a handle, which has no value to cut",
     "ResourceGather": "its operand is a handle, which has no value to cut",
     "ResourceGatherNd": "its operand is a handle, which has no value to cut",
+    "ScatterRows": "it is no op of TensorFlow: tests/frontends/test_scattering.py",
+    "UpdateRows": "it is no op of TensorFlow: tests/frontends/test_scattering.py",
 }
 
 NOT_SINGLE = {

@@ -82,6 +82,10 @@ class Emitter:
             from tf_exla.frontends.tf.running_top_k import emit_running_top_k
 
             made = emit_running_top_k(self, node)
+        elif node.op in ("ScatterRows", "UpdateRows"):
+            from tf_exla.frontends.tf.scattering import emit_scatter_rows
+
+            made = emit_scatter_rows(self, node, self.values(node.inputs))
         elif self.compiled and has_form(node):
             made = [emit_form(self.op, node, self.values(node.inputs))]
         else:

@@ -385,6 +385,23 @@ _COMPARISONS = words("Equal Greater GreaterEqual Less LessEqual NotEqual")
 
 ELEMENTWISE = (*_POINTWISE, *_PAIRWISE, *_BINARY, *_COMPARISONS)
 
+
+def _scatter_rows(columns_at: int) -> Bound:
+    """The numbers of rows, spread and packed with the columns; an update copies what it writes to.
+
+    What is emitted are several ops (frontends/tf/scattering.py).
+    """
+
+    def bound(call: Call) -> int:
+        columns = call.inputs[columns_at]
+        numbers = prod(columns.shape[:-1]) * itemsize(columns.dtype)
+        copied = tensor_bytes(call.outputs[0]) if columns_at else 0
+        blocks = min(call.threads * _BROADCAST_BLOCK, 2 * tensor_bytes(columns))
+        return 3 * tensor_bytes(columns) + numbers + blocks + copied
+
+    return bound
+
+
 NO_SCRATCH = words("""
     AddN Angle ArgMax ArgMin AvgPool AvgPoolGrad Bitcast Cast CheckNumerics ComplexAbs ConcatV2
     Conj Const CropAndResize DeepCopy DepthwiseConv2dNative DepthwiseConv2dNativeBackpropInput Diag
@@ -442,6 +459,7 @@ _SCRATCH: dict[str, Bound] = {
     "Prod": transposed_reduction,
     "Qr": _qr,
     "RunningTopK": _running_top_k,
+    "ScatterRows": _scatter_rows(0),
     "SelectV2": _broadcast_blocks,
     "SelfAdjointEigV2": _square_matrices(1.2),
     "Softmax": _softmax,
@@ -450,6 +468,7 @@ _SCRATCH: dict[str, Bound] = {
     "Svd": _svd,
     "Tile": _broadcast_blocks,
     "TopKV2": _top_k,
+    "UpdateRows": _scatter_rows(1),
     "Xlog1py": _broadcast_blocks,
 }
 

@@ -41,11 +41,13 @@ from tf_exla.frontends.tf.rule_indexing import (
     resource_gather_nd,
     reverse_sequence,
     scatter_nd,
+    scatter_rows,
     segments,
     sorted_segments,
     stitch,
     tensor_scatter,
     unravel,
+    update_rows,
 )
 from tf_exla.frontends.tf.rule_movement import (
     bitcast,
@@ -297,6 +299,7 @@ INDEXING: Mapping[str, Rule] = {
     "ResourceGather": resource_gather,
     "ResourceGatherNd": resource_gather_nd,
     "ScatterNd": scatter_nd,
+    "ScatterRows": scatter_rows,
     **same(sorted_segments, """
         SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum SparseSegmentMean
         SparseSegmentMeanGrad SparseSegmentMeanWithNumSegments SparseSegmentSqrtN
@@ -310,6 +313,7 @@ INDEXING: Mapping[str, Rule] = {
     "UnsortedSegmentMin": segments("min"),
     "UnsortedSegmentProd": segments("mul"),
     "UnsortedSegmentSum": segments("add"),
+    "UpdateRows": update_rows,
 }  # fmt: skip
 
 SOURCES: Mapping[str, Rule] = {

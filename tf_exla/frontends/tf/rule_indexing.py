@@ -80,6 +80,31 @@ def scatter_nd(node: Node) -> str:
     )
 
 
+def scatter_rows(node: Node) -> str:
+    """Add values at columns of their own row into zeros: rows may be split, and what is added."""
+    letters = Letters()
+    batch = letters.low(rank(node.inputs[0]) - 1)
+    adds = _is_number(node.output.dtype)
+    points = letters.low(1) if adds else letters.up(1)
+    inner = letters.low(rank(node.output) - len(batch) - 1)
+    return arrow(
+        [batch + points, batch + points + inner, "="],
+        [batch + letters.up(1) + inner],
+        "add" if adds else None,
+        points,
+    )
+
+
+def update_rows(node: Node) -> str:
+    """Write values at columns of their own row into a tensor."""
+    letters = Letters()
+    batch = letters.low(rank(node.inputs[1]) - 1)
+    row, points = letters.up(1), letters.up(1)
+    inner = letters.low(rank(node.output) - len(batch) - 1)
+    full = batch + row + inner
+    return arrow([full, batch + points, batch + points + inner], [full])
+
+
 def tensor_scatter(node: Node) -> str:
     """Write at points into a tensor: only the axes inside of a point may be split."""
     depth = sizes(node.inputs[1])[-1]

@@ -1,0 +1,125 @@
+"""Programs whose large tensors were refused once: indices by row, randomness, moved elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from programs import Case, Made, normal, with_gradients
+
+
+def kernel(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.exp(-tf.reduce_sum(tf.square(x[:, None] - y[None]), -1))
+
+
+def points(*sizes: int) -> tuple[tf.Tensor, ...]:
+    return tuple(normal(size, 3, seed=seed) for seed, size in enumerate(sizes))
+
+
+def sliced_wasserstein() -> Made:
+    """The distance of two clouds along random directions, and its gradients."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        directions = tf.random.stateless_normal([x.shape[1], 300], [1, 2], dtype=x.dtype)
+        directions = tf.linalg.l2_normalize(directions, 0)
+        x, y = (tf.sort(tf.matmul(cloud, directions), 0) for cloud in (x, y))
+        return tf.reduce_mean(tf.square(x - y))
+
+    return with_gradients(function), (normal(2003, 5), normal(2003, 5, seed=1))
+
+
+def sorted_rows() -> Made:
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        rank = tf.range(y.shape[0], dtype=x.dtype)
+        return tf.reduce_sum(tf.sort(kernel(x, y), 1) * rank)
+
+    return with_gradients(function), points(1009, 907)
+
+
+def best_of_rows() -> Made:
+    """In a batch: two leading axes."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        near = tf.exp(-tf.square(x[:, :, None] - y[:, None]))
+        return tf.reduce_sum(tf.math.top_k(near, 5).values)
+
+    return with_gradients(function), (normal(2, 701), normal(2, 601, seed=1))
+
+
+def picked_of_rows() -> Made:
+    """Gathers with a batch dimension, of indices that are arguments, some twice in a row."""
+
+    def function(x: tf.Tensor, y: tf.Tensor, picked: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.square(tf.gather(kernel(x, y), picked, batch_dims=1)))
+
+    picked = np.random.default_rng(0).integers(0, 907, [1009, 7])
+    picked[:, 1] = picked[:, 0]
+
+    def all_of_it(x: tf.Tensor, y: tf.Tensor) -> Any:
+        return function(x, y, tf.constant(picked, tf.int32))
+
+    return with_gradients(all_of_it), points(1009, 907)
+
+
+def picked_vectors() -> Made:
+    """The gathered elements are vectors."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        apart = x[:, None] - y[None]
+        near = tf.math.top_k(-tf.reduce_sum(tf.square(apart), -1), 6).indices
+        return tf.reduce_sum(tf.exp(-tf.gather(apart, near, batch_dims=1)))
+
+    return with_gradients(function), points(503, 401)
+
+
+def permuted_rows() -> Made:
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        near = kernel(x, y)
+        order = tf.argsort(tf.stop_gradient(near), 1)
+        rank = tf.range(y.shape[0], dtype=x.dtype)
+        return tf.reduce_sum(tf.gather(near, order, batch_dims=1) * rank)
+
+    return with_gradients(function), points(1009, 907)
+
+
+def neighbour_graph() -> Made:
+    """The weights of nearest neighbours in a matrix, and what it makes of the points."""
+
+    def function(x: tf.Tensor) -> Any:
+        size = x.shape[0]
+        weights, near = tf.math.top_k(kernel(x, x), 5)
+        rows = tf.repeat(tf.range(size)[:, None], 5, 1)
+        places = tf.reshape(tf.stack([rows, near], -1), [-1, 2])
+        graph = tf.scatter_nd(places, tf.reshape(weights, [-1]), [size, size])
+        return tf.reduce_sum(graph, 1), tf.matmul(graph, x)
+
+    return function, points(1103)
+
+
+def neighbour_updates() -> Made:
+    """The same, written into a matrix that is there."""
+
+    def function(x: tf.Tensor) -> Any:
+        size = x.shape[0]
+        near = kernel(x, x)
+        best = tf.math.top_k(near, 5).indices
+        rows = tf.range(size)[:, None] + tf.zeros_like(best)
+        places = tf.concat([rows[..., None], best[..., None]], -1)
+        far = tf.tensor_scatter_nd_update(near, places, tf.zeros_like(best, x.dtype))
+        return tf.reduce_max(far, 1), tf.matmul(far, x)
+
+    return function, points(1103)
+
+
+ROW_CASES: Sequence[Case] = (
+    Case("sliced Wasserstein and gradients", sliced_wasserstein, 8),
+    Case("sorted rows and gradients", sorted_rows, 10),
+    Case("best of rows and gradients", best_of_rows, 8),
+    Case("picked of rows and gradients", picked_of_rows, 10),
+    Case("picked vectors and gradients", picked_vectors, 8),
+    Case("permuted rows and gradients", permuted_rows, 10),
+    Case("graph of neighbours, scattered", neighbour_graph, 8),
+    Case("graph of neighbours, written", neighbour_updates, 8),
+)

@@ -1,0 +1,40 @@
+"""Programs that were refused: the numbers and the limit, at 1/8 of stock's peak and the smallest.
+
+All in one fresh process; what measures too much there is measured again in one of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from fresh_process import run_fresh
+from programs_check import check_case
+from row_programs import ROW_CASES
+
+import tf_exla
+
+CASES = {case.name: case for case in ROW_CASES}
+
+
+def check_at_limits(names: list[str]) -> list[dict[str, Any]]:
+    """Check programs at their factor and at the smallest limit."""
+    found = []
+    for name in names:
+        function, arguments = CASES[name].make()
+        with pytest.raises(tf_exla.MemoryLimitError) as info:
+            tf_exla.explain(tf.function(function, autograph=False), *arguments, limit=1)
+        for given in (None, info.value.smallest_limit):
+            found.append(check_case(CASES[name], given=given))
+    return found
+
+
+def test_limits() -> None:
+    for one in run_fresh(check_at_limits, list(CASES)):
+        if one["measured"] > one["projected"]:
+            again = run_fresh(check_at_limits, [one["name"]])
+            one = next(other for other in again if other["limit"] == one["limit"])
+        assert one["measured"] <= one["projected"] <= one["limit"], one
+        assert one["worst"] <= 1, one
+        assert one["loops"], one

@@ -1,0 +1,47 @@
+"""Emit `ScatterRows` and `UpdateRows`: a scatter into the rows of a matrix, or of a chunk of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_exla.frontends.tf.emit import emit_const
+from tf_exla.frontends.tf.emitter import Emitter
+from tf_exla.graph import Node
+
+
+def emit_scatter_rows(emitter: Emitter, node: Node, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Scatter values [..., k, inner] at columns [..., k] into [..., m, inner]."""
+    update = node.op == "UpdateRows"
+    columns, values = inputs[1:] if update else inputs[:2]
+    *batch, count = node.inputs[1 if update else 0].dims
+    width, *inner = node.output.dims[len(batch) :]
+    rows, index, dtype = math.prod(batch), columns.dtype.name, node.output.dtype
+
+    def op(kind: str, operands: list[tf.Tensor], **attrs: Any) -> tf.Tensor:
+        return emitter.op(kind, operands, attrs, large=True).outputs[0]
+
+    def number(value: Any, kind: str = index) -> tf.Tensor:
+        return emit_const(emitter.graph, np.asarray(value, kind))
+
+    def shaped(value: tf.Tensor, *shape: int) -> tf.Tensor:
+        dims = number(shape, "int64")
+        return op("Reshape", [value, dims], T=value.dtype.name, Tshape="int64")
+
+    # Of an anchor: TensorFlow would keep the numbers of rows as a constant.
+    first = emitter.anchor(np.asarray(0, index), index)
+    numbers = shaped(op("Range", [first, number(rows), number(1)], Tidx=index), rows, 1)
+    dims = number([rows, count], "int64")
+    numbers = op("BroadcastTo", [numbers, dims], T=index, Tidx="int64")
+    places = op("Pack", [numbers, shaped(columns, rows, count)], T=index, N=2, axis=2)
+    values = shaped(values, rows, count, *inner)
+    attrs = {"T": dtype, "Tindices": index}
+    if update:
+        base = shaped(inputs[0], rows, width, *inner)
+        made = op(str(node.attrs["scatter"]), [base, places, values], **attrs)
+    else:
+        made = op("ScatterNd", [places, values, number([rows, width, *inner])], **attrs)
+    return [shaped(made, *node.output.dims)]
