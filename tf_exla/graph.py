@@ -45,6 +45,7 @@ class Tensor:
     `shape`: static sizes; None for an unknown size, and None as a whole for an unknown rank.
     `value`: the static value, where it is known and small (axes, shapes, scalars).
     `held`: bytes behind a handle (the variable of a resource).
+    `origin`: what it is a copy of, where a pass makes the same numbers again.
     """
 
     shape: Shape | None
@@ -52,6 +53,7 @@ class Tensor:
     name: str = ""
     value: Array | None = None
     held: int = 0
+    origin: Tensor | None = None
     is_static: bool = field(init=False)
     size: int = field(init=False)  # number of elements; 0 where the shape is not known
     nbytes: int = field(init=False)  # of the tensor itself; 0 where the shape is not known
@@ -75,6 +77,11 @@ class Tensor:
     def twin(self) -> Tensor:
         """Return another tensor of the same shape, type, name and static value."""
         return Tensor(self.shape, self.dtype, self.name, self.value, self.held)
+
+    def copy(self) -> Tensor:
+        """Return a tensor for the same numbers, made again."""
+        origin = self.origin or self
+        return Tensor(self.shape, self.dtype, self.name, self.value, self.held, origin)
 
     def __str__(self) -> str:
         if self.shape is None:

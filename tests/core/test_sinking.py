@@ -10,6 +10,7 @@ from tf_exla.check import check_graph
 from tf_exla.graph import Graph, Node, Tensor, const
 from tf_exla.memory import Projector
 from tf_exla.passes import sinking
+from tf_exla.passes.origins import clash
 from tf_exla.passes.sinking import sink
 
 N = 300
@@ -108,3 +109,46 @@ def test_what_is_compared_with_its_maximum_stays(op: str) -> None:
     graph = compared(op, within=False)
     assert sink(graph, ToyOps(), LARGE) is graph
     assert "Exp" in ops_in_body(sink(compared(op, within=True), ToyOps(), LARGE))
+
+
+def listed() -> Graph:
+    """Two loops: one carries the largest of K along, the next looks for what it carried in K."""
+    b = Builder()
+    x, v = b.input(N, 2), b.input(N, N)
+    k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", x)))
+    carried = b.input(N)
+
+    def loop(step: str) -> Node:
+        inner = Builder()
+        inside = [inner.input(N, N), inner.input(N, N), inner.input(N)]
+        if step == "Max":
+            after = (inside[0], inner.op("AddV2", inside[2], inner.op("Max", inside[1], axis=0)))
+        else:
+            after = (
+                inner.op("MatMul", inner.op("Equal", inside[1], inside[2]), inside[0]),
+                inside[2],
+            )
+        body = inner.graph(after[0], inside[1], after[1])
+        cond = Builder()
+        for tensor in inside:
+            cond.input(*tensor.dims)
+        more = cond.const(np.array(False))
+        last = b.nodes[-1]
+        first, largest = (last.outputs[0], last.outputs[2]) if last.op == "While" else (v, carried)
+        outputs = tuple(Tensor(t.shape, t.dtype) for t in (v, k, carried))
+        attrs = {"cond": cond.graph(more), "body": body}
+        return Node("While", (first, k, largest), outputs, attrs, name=step)
+
+    b.nodes.append(loop("Max"))
+    b.nodes.append(loop("Equal"))
+    return b.graph(b.nodes[-1].outputs[0])
+
+
+def test_what_a_loop_has_carried_is_not_looked_for_in_another_copy() -> None:
+    """One of the loops may make K itself where the other reads what it made; not both."""
+    graph = listed()
+    sunk = sink(graph, ToyOps(), LARGE)
+    assert clash(sunk, ToyOps()) is None
+    loops = [node for node in sunk.nodes if node.op == "While"]
+    bodies = [node.attrs["body"] for node in loops]
+    assert not any("Exp" in [node.op for node in body.nodes] for body in bodies)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tf_exla.graph import Graph, Node, Tensor, consumers
 from tf_exla.op_set import OpSet
 from tf_exla.passes.clean import drop_dead
+from tf_exla.passes.origins import clash, tests_order
 
 CHEAP = 4
 """Flops an element: what it takes to write and read one, of 8 bytes, in a cache two cores share."""
@@ -23,10 +24,13 @@ SMALL = 16
 
 def recompute(body: Graph, ops: OpSet) -> Graph:
     """Let the clusters of a body compute again what is cheaper than to be handed over."""
+    tested = tests_order(body)
     for node in body.nodes:
         if node.op == "Compiled":
             for tensor in reversed(node.outputs):
-                body = _without(body, tensor, ops) or body
+                made = _without(body, tensor, ops)
+                if made is not None and not (tested and clash(made, ops)):
+                    body = made
     return body
 
 
@@ -94,17 +98,21 @@ def _computing(
     """Return the reader, which makes `tensor` itself, and reads what that is made of."""
     graph = _graph(reader)
     operands = dict(zip(reader.inputs, graph.inputs, strict=True))
-    mirror = {_graph(maker).outputs[maker.outputs.index(tensor)]: operands.pop(tensor)}
+    inner_tensor = _graph(maker).outputs[maker.outputs.index(tensor)]
+    instead = {operands.pop(tensor): inner_tensor.copy()}
+    mirror = {inner_tensor: next(iter(instead.values()))}
     made: list[Node] = []
     for node in copied:
         for inner in node.inputs:
             if inner not in mirror:
                 mirror[inner] = operands.setdefault(given[inner], inner.twin())
         for inner in node.outputs:
-            mirror.setdefault(inner, inner.twin())
+            mirror.setdefault(inner, inner.copy())
         inputs, outputs = (tuple(mirror[t] for t in side) for side in (node.inputs, node.outputs))
         made.append(dataclasses.replace(node, inputs=inputs, outputs=outputs))
-    inside = graph.replace(inputs=tuple(operands.values()), nodes=(*made, *graph.nodes))
+    nodes = (*made, *(node.reading(instead) for node in graph.nodes))
+    results = tuple(instead.get(one, one) for one in graph.outputs)
+    inside = Graph(tuple(operands.values()), nodes, results)
     return dataclasses.replace(reader, inputs=tuple(operands), attrs={"cluster": inside})
 
 

@@ -10,17 +10,22 @@ into them is computed in the one that is taken.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 
 from tf_exla.graph import Graph, Node, Tensor, producers, with_subgraphs, without_dead
 from tf_exla.memory import passed_on
 from tf_exla.op_set import OpSet
-from tf_exla.passes.copies import compares_inside_and_outside, tests_order
+from tf_exla.passes.origins import clash, tests_order
 
 CHOICES = frozenset({"Case", "If"})
 
 LIGHT = 1 / 100
 """The part of the work on large tensors that small ones may add to each iteration."""
+
+
+FEW = 4
+"""Operands up to which every choice of them is tried, 2**4 programs: else all, or one."""
 
 
 def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
@@ -30,49 +35,99 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
 
     Their sources are the program's inputs, results of stateful nodes and of other Whiles, and
     small tensors that take work to make. A tensor that the condition reads stays outside, and one
-    that is compared with what was found in another copy of it (`copies.py`).
+    that is compared with what was found in another copy of it (`origins.py`).
     """
     renamed: dict[Tensor, Tensor] = {}
     nodes: list[Node] = []
+    tested = tests_order(graph)
+
+    def is_large(tensor: Tensor) -> bool:
+        return tensor.nbytes > least
+
+    def legal(made: Node, names: Mapping[Tensor, Tensor]) -> bool:
+        """Return whether a node may stand here: no comparison meets what two copies give."""
+        if not tested:
+            return True
+        rest = graph.nodes[len(nodes) + 1 :]
+        now = {**renamed, **names}
+        trial = (*nodes, made, *(one.reading(now) for one in rest))
+        return clash(graph.replace(nodes=trial), ops) is None
+
     for old in graph.nodes:
         node = old.reading(renamed)
-        if isinstance(node.attrs.get("body"), Graph):
-            node = _sink_into(node, graph, ops, renamed, lambda tensor: tensor.nbytes > least)
-        elif node.op in CHOICES:
-            node = _sink_into_branches(node, graph, ops, lambda tensor: tensor.nbytes > least)
-        node = with_subgraphs(node, lambda sub: sink(sub, ops, least))
-        nodes.append(node)
+        for positions in _choices(_candidates(node, graph, is_large)):
+            made, names = _sunk(node, positions, graph, ops, renamed, is_large)
+            if made is not node and legal(made, names):
+                node = made
+                renamed.update(names)
+                break
+        inside = with_subgraphs(node, lambda sub: sink(sub, ops, least))
+        nodes.append(inside if inside is node or legal(inside, {}) else node)
     if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
         return graph
     outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
     return without_dead(graph.replace(nodes=tuple(nodes), outputs=outputs))
 
 
-def _sink_into(
+def _candidates(node: Node, graph: Graph, is_large: Callable[[Tensor], bool]) -> list[int]:
+    """Return the large operands that the sub-graphs of a node could make themselves."""
+    made_by = producers(graph)
+    if isinstance(node.attrs.get("body"), Graph):
+        cond = node.attrs["cond"]
+        assert isinstance(cond, Graph)
+        read = {tensor for inner in cond.nodes for tensor in inner.inputs} | set(cond.outputs)
+        positions = [k for k in sorted(passed_on(node)) if cond.inputs[k] not in read]
+    elif node.op in CHOICES:
+        positions = list(range(1, len(node.inputs)))  # operand 0 chooses
+    else:
+        return []
+    return [
+        k
+        for k in positions
+        if is_large(node.inputs[k])
+        and node.inputs[k] in made_by
+        and _movable(made_by[node.inputs[k]])
+    ]
+
+
+def _choices(positions: list[int]) -> Iterator[list[int]]:
+    """Yield which operands to sink: all, else as many as may be, else one."""
+    for count in range(len(positions), 0, -1):
+        if count < len(positions) and len(positions) > FEW:
+            count = 1
+        for chosen in itertools.combinations(positions, count):
+            yield list(chosen)
+        if count == 1:
+            return
+
+
+def _sunk(
     node: Node,
+    positions: list[int],
     graph: Graph,
     ops: OpSet,
-    renamed: dict[Tensor, Tensor],
+    renamed: Mapping[Tensor, Tensor],
     is_large: Callable[[Tensor], bool],
+) -> tuple[Node, Mapping[Tensor, Tensor]]:
+    """Return a node that makes operands itself, and what stands for results that it lacks."""
+    moved, sources = _producers_of([node.inputs[k] for k in positions], graph, ops, is_large)
+    if node.op in CHOICES:
+        return _sunk_into_branches(node, positions, moved, sources), {}
+    # Whoever reads these variables after the loop reads what went into it.
+    names = {node.outputs[k]: node.inputs[k] for k in positions}
+    return _sunk_into_loop(node, positions, moved, sources, renamed), names
+
+
+def _sunk_into_loop(
+    node: Node,
+    sunk: list[int],
+    moved: list[Node],
+    sources: list[Tensor],
+    renamed: Mapping[Tensor, Tensor],
 ) -> Node:
     cond, body = node.attrs["cond"], node.attrs["body"]
     assert isinstance(cond, Graph)
     assert isinstance(body, Graph)
-    made_by = producers(graph)
-    read = {tensor for inner in cond.nodes for tensor in inner.inputs} | set(cond.outputs)
-    sunk = [
-        k
-        for k in sorted(passed_on(node))
-        if is_large(node.inputs[k])
-        and node.inputs[k] in made_by
-        and _movable(made_by[node.inputs[k]])
-        and cond.inputs[k] not in read
-    ]
-    sunk, moved, sources = _safe(node, sunk, graph, ops, is_large)
-    if not sunk:
-        return node
-    # Whoever reads these variables after the loop reads what went into it.
-    renamed.update({node.outputs[k]: node.inputs[k] for k in sunk})
     kept = [k for k in range(len(node.inputs)) if k not in sunk]
     nodes, inside = _copies(moved, sources)
     computed = {body.inputs[k]: inside[node.inputs[k]] for k in sunk}
@@ -94,19 +149,10 @@ def _sink_into(
     )
 
 
-def _sink_into_branches(
-    node: Node, graph: Graph, ops: OpSet, is_large: Callable[[Tensor], bool]
+def _sunk_into_branches(
+    node: Node, sunk: list[int], moved: list[Node], sources: list[Tensor]
 ) -> Node:
-    """Compute large operands of the branches in the branch that is taken; operand 0 chooses it."""
-    made_by = producers(graph)
-    sunk = [
-        k
-        for k, tensor in enumerate(node.inputs)
-        if k and is_large(tensor) and tensor in made_by and _movable(made_by[tensor])
-    ]
-    sunk, moved, sources = _safe(node, sunk, graph, ops, is_large)
-    if not sunk:
-        return node
+    """Compute operands of the branches in the branch that is taken."""
     kept = [k for k in range(1, len(node.inputs)) if k not in sunk]
     branches = {}
     for key, branch in node.subgraphs:
@@ -124,26 +170,6 @@ def _sink_into_branches(
     return dataclasses.replace(node, inputs=inputs, attrs={**node.attrs, **branches})
 
 
-def _safe(
-    node: Node, sunk: list[int], graph: Graph, ops: OpSet, is_large: Callable[[Tensor], bool]
-) -> tuple[list[int], list[Node], list[Tensor]]:
-    """Return the operands that may be made again inside of a node, what makes them, from what.
-
-    Not those that are compared there with what was found among them outside, or the reverse.
-    """
-
-    def meets(positions: list[int]) -> bool:
-        moved, _ = _producers_of([node.inputs[k] for k in positions], graph, ops, is_large)
-        copied = [tensor for one in moved for tensor in one.outputs]
-        return compares_inside_and_outside(graph, ops, copied, node, positions)
-
-    if sunk and tests_order(graph) and meets(sunk):
-        sunk = [k for k in sunk if not meets([k])]
-        if meets(sunk):
-            sunk = []
-    return sunk, *_producers_of([node.inputs[k] for k in sunk], graph, ops, is_large)
-
-
 def _copies(moved: list[Node], sources: list[Tensor]) -> tuple[list[Node], dict[Tensor, Tensor]]:
     """Copy nodes; return them, and what stands for each tensor that they read or make."""
     inside = {tensor: tensor.twin() for tensor in sources}
@@ -152,7 +178,7 @@ def _copies(moved: list[Node], sources: list[Tensor]) -> tuple[list[Node], dict[
         copy = dataclasses.replace(
             one,
             inputs=tuple(inside[tensor] for tensor in one.inputs),
-            outputs=tuple(tensor.twin() for tensor in one.outputs),
+            outputs=tuple(tensor.copy() for tensor in one.outputs),
         )
         inside.update(zip(one.outputs, copy.outputs, strict=True))
         nodes.append(copy)

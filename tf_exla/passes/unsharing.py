@@ -8,12 +8,11 @@ no loop can hold it: a node takes part along one axis. Two copies can each follo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
 
 from tf_exla.axis_rule import AxisRule
 from tf_exla.graph import Graph, Node, Tensor, consumers
 from tf_exla.op_set import OpSet
-from tf_exla.passes.copies import compares_with_itself, tests_order
+from tf_exla.passes.origins import clash, tests_order
 
 DEPTH = 4
 """Nodes in a row that may be made again."""
@@ -30,10 +29,23 @@ def unshare(graph: Graph, ops: OpSet, least: int) -> Graph:
             depth[node.output] = level
             cheap.add(node)
     readers = consumers(graph)
-    if tests_order(graph):
-        cheap = _not_compared(graph, ops, cheap, readers)
-    if not any(len(readers.get(node.output, ())) > 1 for node in cheap):
-        return graph
+    tested = tests_order(graph)
+    while any(len(readers.get(node.output, ())) > 1 for node in cheap):
+        made = _unshared(graph, cheap)
+        met = clash(made, ops) if tested else None
+        if met is None:
+            return made
+        # Two copies of it would be compared: it stays one, and so does what makes it.
+        kept = {met}
+        for node in reversed(graph.nodes):
+            if node in cheap and node.output in kept:
+                cheap.remove(node)
+                kept.update(node.inputs)
+    return graph
+
+
+def _unshared(graph: Graph, cheap: set[Node]) -> Graph:
+    """Copy `cheap` nodes for each reader."""
     by_output = {node.output: node for node in cheap}
     outputs = frozenset(graph.outputs)
     nodes: list[Node] = []
@@ -41,7 +53,7 @@ def unshare(graph: Graph, ops: OpSet, least: int) -> Graph:
     def copied(node: Node) -> Tensor:
         inputs = tuple(copied(by_output[t]) if t in by_output else t for t in node.inputs)
         made = node.output
-        again = made.twin()
+        again = made.copy()
         nodes.append(dataclasses.replace(node, inputs=inputs, outputs=(again,)))
         return again
 
@@ -54,18 +66,6 @@ def unshare(graph: Graph, ops: OpSet, least: int) -> Graph:
                 own[tensor] = copied(by_output[tensor])
         nodes.append(node.reading(own))
     return graph.replace(nodes=tuple(nodes))
-
-
-def _not_compared(
-    graph: Graph, ops: OpSet, cheap: set[Node], readers: Mapping[Tensor, Sequence[object]]
-) -> set[Node]:
-    """Return the nodes of which two copies will not be compared, nor what is made of them."""
-    shared = [node for node in cheap if len(readers.get(node.output, ())) > 1]
-    kept = {node for node in shared if compares_with_itself(graph, ops, node.output)}
-    for node in reversed(graph.nodes):  # nor what makes them, which would be copied along
-        if node in cheap and any(node.output in one.inputs for one in kept):
-            kept.add(node)
-    return cheap - kept
 
 
 def _is_cheap(node: Node, ops: OpSet) -> bool:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from tf_exla.axis_rule import Axes, AxisRule
 from tf_exla.graph import Node, Tensor
 from tf_exla.op_set import NoRule
+from tf_exla.passes.origins import EQUALITY
 from tf_exla.passes.splitting.index import Index
-from tf_exla.passes.splitting.repeating import EQUALITY
 
 Pair = tuple[int, int]
 """Two axes of a tensor, in ascending order."""

@@ -10,59 +10,60 @@ split again, and no late pass touches their bodies.
 
 from __future__ import annotations
 
-from tf_exla.graph import Combine, Node, Tensor
+from tf_exla.graph import Node, Tensor
+from tf_exla.passes.origins import CHOSEN, is_test, least_level, level_after
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import Refusal, Region
 from tf_exla.passes.splitting.stages import Stage, Stages
 
-EQUALITY = frozenset({"Equal", "NotEqual"})
-ORDER = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual"})
-EXTREMES: frozenset[Combine | None] = frozenset({"argmax", "argmin", "max", "min", "top_k"})
-
 
 def compared_again(index: Index, stages: Stages) -> list[tuple[Node, Tensor, Stage]]:
-    """Return the comparisons of what a stage computes again with what comes from elsewhere.
+    """Return the comparisons of what a stage computes again with what it does not.
 
-    Tests of order are among them where that is one of the numbers themselves: their maximum, or
-    the least of the k largest.
+    That may be completed by an earlier loop, or be a small part of the earlier one's chunks. Tests
+    of order are among them where it was chosen from the region's numbers: their maximum, or the
+    least of the k largest.
     """
     region = stages.region
     found = []
     for stage in stages.stages:
-        if not any(node.op in EQUALITY or node.op in ORDER for node in stage.nodes):
+        if not any(map(is_test, stage.nodes)):
             continue
         again: set[Tensor] = set()
         recomputed = set(stage.recomputed)
+        here = {tensor for node in stage.nodes for tensor in node.outputs}
         for node in stage.nodes:
-            inside = [tensor for k, tensor in enumerate(node.inputs) if region.inside(node, k)]
+            inside = [
+                tensor
+                for k, tensor in enumerate(node.inputs)
+                if tensor in here and region.inside(node, k)
+            ]
             affected = [tensor for tensor in inside if tensor in again]
             if node in recomputed or affected:
                 again.update(node.outputs)
-            if not affected or len(inside) == len(node.inputs):
+            if not affected or len(inside) == len(node.inputs) or not is_test(node):
                 continue
-            if not affected[0].dtype.startswith(("float", "bfloat")):
-                continue
-            others = (tensor for k, tensor in enumerate(node.inputs) if not region.inside(node, k))
-            if node.op in EQUALITY or (
-                node.op in ORDER and any(_is_extreme(index, region, other) for other in others)
-            ):
+            others = [tensor for tensor in node.inputs if tensor not in inside]
+            if least_level(node) < CHOSEN or any(_is_chosen(index, region, t) for t in others):
                 found.append((node, affected[0], stage))
     return found
 
 
-def _is_extreme(index: Index, region: Region, tensor: Tensor) -> bool:
-    """Return whether a tensor is made of a maximum, or the like, that the region completes."""
+def _is_chosen(index: Index, region: Region, tensor: Tensor) -> bool:
+    """Return whether a tensor is made of a maximum, or the like, of the region's numbers."""
     work, seen = [tensor], {tensor}
     while work:
         node = index.producer.get(work.pop())
         if node is None:
             continue
-        combiner = region.combiner(node) if node in region.members else None
-        if combiner in EXTREMES:
+        level = level_after(index.rule(node), node, 1) if node in region.members else 1
+        rule = index.rule(node)
+        if node in region.members and level == CHOSEN:
             return True
-        if combiner is None:
-            work += [one for one in node.inputs if one not in seen]
-            seen.update(node.inputs)
+        if node in region.members and level_after(rule, node, CHOSEN) < CHOSEN:
+            continue  # a sum of what was chosen was not
+        work += [one for one in node.inputs if one not in seen]
+        seen.update(node.inputs)
     return False
 
 
