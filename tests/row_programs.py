@@ -113,6 +113,42 @@ def neighbour_updates() -> Made:
     return function, points(1103)
 
 
+def two_random() -> Made:
+    """Two random matrices of other dtypes, of seeds that are arguments; rows of odd length."""
+
+    def function(x: tf.Tensor, seed: tf.Tensor) -> Any:
+        shape = [1501, x.shape[0]]
+        noise = tf.random.stateless_normal(shape, seed, dtype=tf.float64)
+        levels = tf.random.stateless_uniform(shape, seed + 1, 0, 9, tf.int32)
+        kept = tf.random.stateless_uniform(shape, seed + 2) < 0.7
+        made = tf.where(kept, noise * x, tf.cast(levels, x.dtype))
+        return tf.reduce_sum(made, 0), tf.reduce_max(made, 1)
+
+    return function, (normal(1003), tf.constant([3, 4]))
+
+
+def dropout_attention() -> Made:
+    """Attention with dropout, in a batch, and gradients."""
+
+    def function(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+        weights = tf.nn.softmax(tf.matmul(q, k, transpose_b=True))
+        weights = tf.nn.experimental.stateless_dropout(weights, 0.3, [5, 6])
+        return tf.matmul(weights, v)
+
+    return with_gradients(function), [normal(701, 8, seed=k, dtype="float32") for k in range(3)]
+
+
+def gumbel() -> Made:
+    """A sample from a categorical distribution of each row, by Gumbel's noise."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        near = kernel(x, y)
+        noise = tf.random.stateless_uniform(near.shape, [1, 2], dtype=x.dtype)
+        return tf.argmax(near - tf.math.log(-tf.math.log(noise)), 1)
+
+    return function, points(1009, 907)
+
+
 ROW_CASES: Sequence[Case] = (
     Case("sliced Wasserstein and gradients", sliced_wasserstein, 8),
     Case("sorted rows and gradients", sorted_rows, 10),
@@ -122,4 +158,7 @@ ROW_CASES: Sequence[Case] = (
     Case("permuted rows and gradients", permuted_rows, 10),
     Case("graph of neighbours, scattered", neighbour_graph, 8),
     Case("graph of neighbours, written", neighbour_updates, 8),
+    Case("two random matrices", two_random, 8),
+    Case("attention with dropout and gradients", dropout_attention, 5),
+    Case("samples by Gumbel's noise", gumbel, 8),
 )

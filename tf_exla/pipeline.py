@@ -25,6 +25,7 @@ from tf_exla.passes.in_cache import split_in_cache
 from tf_exla.passes.lowering import lower
 from tf_exla.passes.messages import lighten
 from tf_exla.passes.mirroring import mirror
+from tf_exla.passes.random_rows import random_rows
 from tf_exla.passes.rewriting import (
     Application,
     GraphRewrite,
@@ -80,7 +81,8 @@ def optimize_graph(
     if projector.working_set(cleaned) > room(limit - held):
         least = _least(projector, cleaned)
         cleaned = _checked("lighten", lighten(cleaned, ops, least), graph)
-        cleaned = _checked("scatter", clean(scatter_rows(cleaned, ops, least), ops), graph)
+        by_rows = scatter_rows(random_rows(cleaned, ops, least), ops, least)
+        cleaned = _checked("rows", clean(by_rows, ops), graph)
     rewritten = rewrite_graph(cleaned, ops, rules, room(limit - held))
     _checked("rewrite", rewritten.graph, graph)
     held = resident_bytes(rewritten.graph) if resident is None else resident

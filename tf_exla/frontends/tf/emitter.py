@@ -86,6 +86,10 @@ class Emitter:
             from tf_exla.frontends.tf.scattering import emit_scatter_rows
 
             made = emit_scatter_rows(self, node, self.values(node.inputs))
+        elif node.op == "RandomRows":
+            from tf_exla.frontends.tf.random_rows import emit_random_rows
+
+            made = emit_random_rows(self, node, self.values(node.inputs))
         elif self.compiled and has_form(node):
             made = [emit_form(self.op, node, self.values(node.inputs))]
         else:

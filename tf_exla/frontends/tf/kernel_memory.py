@@ -386,6 +386,13 @@ _COMPARISONS = words("Equal Greater GreaterEqual Less LessEqual NotEqual")
 ELEMENTWISE = (*_POINTWISE, *_PAIRWISE, *_BINARY, *_COMPARISONS)
 
 
+def _random_rows(call: Call) -> int:
+    """Rows that begin inside of what one counter gives are cut out of a few numbers more."""
+    each, size = prod(call.outputs[0].shape[1:]), itemsize(call.outputs[0].dtype)
+    group = 2 if size == 8 else 4
+    return all_bytes(call.outputs) + group * size if each % group else 0
+
+
 def _scatter_rows(columns_at: int) -> Bound:
     """The numbers of rows, spread and packed with the columns; an update copies what it writes to.
 
@@ -458,6 +465,7 @@ _SCRATCH: dict[str, Bound] = {
     "Polygamma": _broadcast_blocks,
     "Prod": transposed_reduction,
     "Qr": _qr,
+    "RandomRows": _random_rows,
     "RunningTopK": _running_top_k,
     "ScatterRows": _scatter_rows(0),
     "SelectV2": _broadcast_blocks,

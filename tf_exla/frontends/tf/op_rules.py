@@ -19,6 +19,7 @@ from tf_exla.frontends.tf.rule_builders import (
     pointwise_list,
     quantized,
     quantized_grad,
+    random_rows,
     reduction,
     same,
     sum_all,
@@ -319,6 +320,7 @@ INDEXING: Mapping[str, Rule] = {
 SOURCES: Mapping[str, Rule] = {
     "InvertPermutation": whole,
     "LinSpace": made_whole,
+    "RandomRows": random_rows,
     "Range": made_whole,
     "Rank": whole,
     "ReadVariableOp": made_whole,

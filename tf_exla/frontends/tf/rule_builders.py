@@ -168,6 +168,13 @@ def made_whole(node: Node) -> str:
     return arrow(["_"] * len(node.inputs), [letters.up(rank(tensor)) for tensor in node.outputs])
 
 
+def random_rows(node: Node) -> str:
+    """Draw the rows whose numbers operand 0 holds; the shape is that of the result."""
+    row = Letters().low(1)
+    rest = ["_"] * (len(node.inputs) - 2)
+    return arrow([row, "=", *rest], [row + Letters().up(rank(node.output) - 1)])
+
+
 def reduction(combine: Combine | None) -> Callable[[Node], str]:
     """Reduce the axes that operand 1 holds; without a combiner they are needed whole."""
 

@@ -1,0 +1,89 @@
+"""Rows of random tensors: the same bits as among all rows, by TensorFlow's own ops."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_exla.axis_rule import AxisRule
+from tf_exla.frontends.tf.capture import capture
+from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.restore import restore
+from tf_exla.graph import Graph, Tensor
+from tf_exla.passes.random_rows import random_rows
+
+OPS = TensorFlowOps()
+UNIFORM, NORMAL = "StatelessRandomUniformV2", "StatelessRandomNormalV2"
+INTEGERS, ALL_INTEGERS = "StatelessRandomUniformIntV2", "StatelessRandomUniformFullIntV2"
+TRUNCATED = "StatelessTruncatedNormalV2"
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+KINDS = [
+    *((op, dtype) for op in (UNIFORM, NORMAL, TRUNCATED) for dtype in FLOATS),
+    *((INTEGERS, dtype) for dtype in ("int32", "int64")),
+    *((ALL_INTEGERS, dtype) for dtype in ("int32", "int64", "uint32", "uint64")),
+]
+COUNTERS = ([77, 5], [2**64 - 3, 5], [2**64 - 1, 2**64 - 1])
+
+
+def draw(op: str, dtype: str, rest: tuple[int, ...], counter: tf.Tensor, alg: int = 1) -> Any:
+    """Draw 9 rows."""
+    shape = [9, *rest]
+    key = tf.constant([123456789], tf.uint64)
+    if op == INTEGERS:
+        bounds = [tf.constant(value, dtype) for value in (3, 1000)]
+        attrs = {"minval": bounds[0], "maxval": bounds[1]}
+    else:
+        attrs = {"dtype": tf.as_dtype(dtype)}
+    return getattr(tf.raw_ops, op)(shape=shape, key=key, counter=counter, alg=alg, **attrs)
+
+
+def program(op: str, dtype: str, rest: tuple[int, ...], counter: Any, alg: int = 1) -> Graph:
+    def function(counter: tf.Tensor) -> Any:
+        return draw(op, dtype, rest, counter, alg)
+
+    captured = capture(tf.function(function).get_concrete_function(counter))
+    return random_rows(captured.graph, OPS, 0)
+
+
+@pytest.mark.parametrize("rest", [(8,), (7,), (5, 1)], ids=str)
+@pytest.mark.parametrize(("op", "dtype"), KINDS)
+def test_law(op: str, dtype: str, rest: tuple[int, ...]) -> None:
+    counter = tf.constant(COUNTERS[0], tf.uint64)
+    graph = program(op, dtype, rest, counter)
+    (node,) = (node for node in graph.nodes if node.op == "RandomRows")
+    rule = OPS.rule(node)
+    assert isinstance(rule, AxisRule)
+    assert str(rule).startswith("a, =, _, _, _")
+    assert rule.labels() == ("a",)
+    for values in COUNTERS:
+        counter = tf.constant(values, tf.uint64)
+        whole = np.asarray(draw(op, dtype, rest, counter))
+        for start, stop in pairwise((0, 1, 4, 9)):
+            cut = Tensor((stop - start,), "int64", "rows")
+            shape = (stop - start, *rest)
+            nodes = OPS.resized(node, (cut, *node.inputs[1:]), [shape])
+            made = Graph(
+                (*graph.inputs, cut),
+                (*(n for n in graph.nodes if n.op == "Const"), *nodes),
+                nodes[-1].outputs,
+            )
+            numbers = tf.range(start, stop, dtype=tf.int64)
+            (found,) = restore(made)([counter, numbers])
+            assert np.asarray(found).tobytes() == whole[start:stop].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("rest", "alg", "split"), [((7,), 3, True), ((7,), 2, False), ((), 1, False), ((1,), 1, False)]
+)
+def test_which_are_split(rest: tuple[int, ...], alg: int, split: bool) -> None:
+    """Not another algorithm's, nor a list, whose row numbers would be as large."""
+    counter = tf.constant(COUNTERS[0], tf.uint64)
+    graph = program(NORMAL, "float64", rest, counter, alg)
+    assert any(node.op == "RandomRows" for node in graph.nodes) == split
+    if split:
+        (found,) = restore(graph)([counter])
+        np.testing.assert_array_equal(found, draw(NORMAL, "float64", rest, counter, alg))

@@ -1,0 +1,70 @@
+"""Emit `RandomRows`: some rows of a stateless random tensor, the same bits as among all rows.
+
+TensorFlow's kernels (core/kernels/random_op_cpu.h, stateless_random_ops_v2.cc) draw four numbers of
+up to 32 bits of one counter, or two of 64 bits. A truncated normal may draw again, and has 64
+counters for each number.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_exla.frontends.tf.emit import emit_const
+from tf_exla.frontends.tf.emitter import Emitter, is_large
+from tf_exla.graph import Node, item_bytes
+
+
+def numbers_of_a_counter(dtype: str) -> int:
+    """Return how many numbers of a dtype one counter gives, or how many are drawn together."""
+    return 2 if item_bytes(dtype) == 8 else 4
+
+
+def emit_random_rows(emitter: Emitter, node: Node, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Draw the rows whose numbers operand 0 holds; they follow each other."""
+    rows, _, key, counter, *rest = inputs
+    random, dims = str(node.attrs["random"]), node.output.dims
+    each, group = math.prod(dims[1:]), numbers_of_a_counter(node.output.dtype)
+
+    def op(kind: str, operands: list[tf.Tensor], large: bool = False, **attrs: Any) -> tf.Tensor:
+        return emitter.op(kind, operands, attrs, large=large and is_large(node.output)).outputs[0]
+
+    def number(value: Any, dtype: str = "int64") -> tf.Tensor:
+        return emit_const(emitter.graph, np.asarray(value, dtype))
+
+    def part(value: tf.Tensor, begin: tf.Tensor, count: int, large: bool = False) -> tf.Tensor:
+        kind = value.dtype.name
+        return op("Slice", [value, begin, number([count])], large, T=kind, Index="int64")
+
+    # An anchor: TensorFlow would keep what it can draw before the program runs.
+    first = part(rows, emitter.anchor(np.zeros(1, np.int64), "int64"), 1)
+    first = op("Mul", [first, number(each)], T="int64")
+    counters = op("FloorDiv", [first, number(group)], T="int64")
+    if random == "StatelessTruncatedNormalV2":
+        counters = op("Mul", [counters, number(64 * group)], T="int64")
+    counter = _later(op, part, number, counter, counters)
+    attrs = {key: value for key, value in node.attrs.items() if key != "random"}
+    attrs["Tshape"] = "int64"
+    if each % group == 0:
+        shape = number(dims)
+        return [op(random, [shape, key, counter, *rest], True, **attrs)]
+    # It begins inside of what one counter gives.
+    count = math.prod(dims)
+    more = op(random, [number([count + group - 1]), key, counter, *rest], True, **attrs)
+    begin = op("FloorMod", [first, number(group)], T="int64")
+    drawn = part(more, begin, count, True)
+    return [op("Reshape", [drawn, number(dims)], True, T=node.output.dtype, Tshape="int64")]
+
+
+def _later(op: Any, part: Any, number: Any, counter: tf.Tensor, by: tf.Tensor) -> tf.Tensor:
+    """Add to a counter of two words, the lower first."""
+    by = op("Cast", [by], SrcT="int64", DstT="uint64", Truncate=False)
+    low, high = (part(counter, number([at]), 1) for at in (0, 1))
+    after = op("AddV2", [low, by], T="uint64")
+    carry = op("Less", [after, low], T="uint64")
+    carry = op("Cast", [carry], SrcT="bool", DstT="uint64", Truncate=False)
+    high = op("AddV2", [high, carry], T="uint64")
+    return op("ConcatV2", [after, high, number(0, "int32")], T="uint64", N=2, Tidx="int32")
