@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import tf_exla
 from tf_exla.rates import Rates
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,6 +82,9 @@ def test_run(tmp_path: Path) -> None:
     assert "inner" not in names  # it is inside of the outermost one
     assert "jit_compile" in report["as_it_was"]["compiled"]
     assert "compiled runs as it was" in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("tf_exla: 2 functions optimized, largest projected peak ")
+    assert last.endswith("; 1 function ran as before: compiled")
 
 
 def test_strict(tmp_path: Path) -> None:
@@ -94,6 +98,56 @@ def test_a_limit_that_cannot_be_held_is_an_error(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "MemoryLimitError" in done.stderr
     assert "Smallest limit that works" in done.stderr
+
+
+PACKAGE = """
+import pickle
+import sys
+import tensorflow as tf
+
+class Mine:
+    pass
+
+if __name__ == "__main__":
+    assert pickle.loads(pickle.dumps(Mine())).__class__ is Mine
+    print(sys.argv[1:], sys.path[0], __name__, float(tf.function(lambda x: x + 1.0)(1.0)))
+    if sys.argv[1] == "raise":
+        raise KeyError("mine")
+    sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("module", [True, False], ids=["module", "script"])
+@pytest.mark.parametrize(("argument", "status"), [("7", 7), ("raise", 1)])
+def test_run_ends_as_python_does(module: bool, argument: str, status: int, tmp_path: Path) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "train.py").write_text(PACKAGE)
+    named = ["-m", "pack.train"] if module else [str(tmp_path / "pack" / "train.py")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    plain, ours = (
+        subprocess.run(
+            [sys.executable, *start, *named, argument, "--strict"],
+            capture_output=True, text=True, cwd=tmp_path, env=environment, check=False,
+        )
+        for start in ([], ["-m", "tf_exla", "run", "--limit", "12MB"])
+    )  # fmt: skip
+    assert ours.returncode == plain.returncode == status, ours.stderr
+    assert ours.stdout == plain.stdout
+    summary = ours.stderr.splitlines()[-1]
+    assert summary.startswith("tf_exla: 1 function optimized, largest projected peak ")
+    if argument == "raise":
+        for done in (plain, ours):
+            trace = done.stderr[done.stderr.index("Traceback") :].splitlines()
+            assert [line for line in trace if "File" in line and "runpy" not in line] == [
+                f'  File "{tmp_path / "pack" / "train.py"}", line 13, in <module>'
+            ]
+            assert "KeyError: 'mine'" in trace
+
+
+def test_version() -> None:
+    command = [sys.executable, "-m", "tf_exla", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == f"tf_exla, version {tf_exla.__version__}"
 
 
 def test_a_bad_limit_is_quoted(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tf_exla.measure import measured_peak
     from tf_exla.report import MemoryReport
 
+__version__ = "0.1.0"
+
 __all__ = [
     "MemoryLimitError",
     "MemoryReport",

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import runpy
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from tf_exla import __version__
 from tf_exla.machine import machine_name
 
 
 @click.group(help="Run TensorFlow programs inside a memory limit.")
+@click.version_option(__version__, prog_name="tf_exla")
 def main() -> None:
     pass
 
 
 @main.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    help="Run SCRIPT with every outermost tf.function optimized.",
+    help="Run PROGRAM, a script or with -m a module, with every outermost tf.function optimized.",
 )
 @click.option("--limit", help='The cap on the peak, as "1GB"; default TF_EXLA_LIMIT or "auto".')
 @click.option(
@@ -32,21 +32,22 @@ def main() -> None:
     is_flag=True,
     help="Fail where a function cannot be optimized; else it runs as it was.",
 )
-@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("-m", "module", is_flag=True, help="PROGRAM is the name of a module.")
+@click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
-    limit: str | None, report: Path | None, strict: bool, script: Path, args: tuple[str, ...]
+    limit: str | None,
+    report: Path | None,
+    strict: bool,
+    module: bool,
+    program: str,
+    args: tuple[str, ...],
 ) -> None:
-    from tf_exla.frontends.tf.script import optimized_functions
+    from tf_exla.running import run_program
 
-    sys.argv = [str(script), *args]
-    sys.path[0] = str(script.resolve().parent)
-    with optimized_functions(limit, strict=strict) as session:
-        try:
-            runpy.run_path(str(script), run_name="__main__")
-        finally:
-            if report is not None:
-                session.write(report)
+    if not module and not Path(program).exists():
+        raise click.BadParameter(f"there is no file {program!r}", param_hint="PROGRAM")
+    run_program(program, args, module=module, limit=limit, strict=strict, report=report)
 
 
 @main.command(help="Measure this machine's rates, by which later processes choose among plans.")
