@@ -26,6 +26,14 @@ class Blocker:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class PeakPart:
+    """A part of a peak, in words, and its bytes."""
+
+    what: str
+    bytes: int
+
+
 class _Reported(RuntimeError):
     """An error that keeps its attributes when it is copied or pickled, as by a pool's worker."""
 
@@ -48,8 +56,10 @@ class NotOptimizedWarning(UserWarning):
 class MemoryLimitError(_Reported):
     """No plan holds the limit. Raised at tracing, before anything large is allocated.
 
-    `limit`, `resident`, `projected_peak`, `smallest_limit` are bytes; the program runs with
-    `smallest_limit`. `blocker`: the largest tensor of the best plan's peak.
+    `limit`, `resident`, `projected_peak` (of the program as it is), `smallest_limit` are bytes; the
+    program runs with `smallest_limit`. What follows is of the plan that needs no more than that:
+    `blocker`: the largest tensor that is alive at its peak; `residents`: the largest tensors that
+    exist before the call; `parts`: what its peak consists of beside them.
     """
 
     def __init__(
@@ -61,6 +71,8 @@ class MemoryLimitError(_Reported):
         projected_peak: int,
         smallest_limit: int,
         blocker: Blocker | None,
+        residents: tuple[PeakPart, ...] = (),
+        parts: tuple[PeakPart, ...] = (),
     ) -> None:
         self.function = function
         self.limit = limit
@@ -68,6 +80,8 @@ class MemoryLimitError(_Reported):
         self.projected_peak = projected_peak
         self.smallest_limit = smallest_limit
         self.blocker = blocker
+        self.residents = residents
+        self.parts = parts
         super().__init__(self._message())
 
     def _message(self) -> str:
@@ -75,28 +89,48 @@ class MemoryLimitError(_Reported):
             return f"{format_bytes(count)} ({count} bytes)"
 
         lines = [
-            f"{self.function}: projected peak {both(self.projected_peak)} exceeds the limit "
-            f"{both(self.limit)}."
+            f"{self.function}: projected peak {both(self.smallest_limit)} exceeds the limit "
+            f"{both(self.limit)}"
         ]
+        if self.projected_peak > self.smallest_limit:
+            lines[0] += f", however it is split; unsplit it is {both(self.projected_peak)}"
+        lines[0] += "."
+        residents = _worth_naming(self.residents, self.resident)
+        named = ", ".join(f"{one.what} {format_bytes(one.bytes)}" for one in residents)
         if self.resident >= self.limit:
+            largest = f" (largest: {named})" if named else ""
             lines.append(
-                f"Arguments, variables and captured tensors alone take {both(self.resident)}."
+                f"Arguments, variables and captured tensors alone take {both(self.resident)}"
+                f"{largest}."
             )
         if self.blocker is not None:
             lines.append(self._blocker_line(self.blocker))
-        lines.append(f"Smallest limit that works: {both(self.smallest_limit)}.")
+        smallest = f"Smallest limit that works: {both(self.smallest_limit)}"
+        if self.parts:
+            there = f"{format_bytes(self.resident)} before the call"
+            if named and self.resident < self.limit:
+                there += f" (largest: {named})"
+            parts = (f"{format_bytes(one.bytes)} {one.what}" for one in _worth_naming(self.parts))
+            smallest += f", of which {'; '.join((there, *parts))}"
+        lines.append(f"{smallest}.")
         return " ".join(lines)
 
     @staticmethod
     def _blocker_line(blocker: Blocker) -> str:
         sizes = ", ".join("?" if size is None else str(size) for size in blocker.shape)
         size = f"{format_bytes(blocker.bytes)} ({blocker.bytes} bytes)"
-        what = f"Largest: {blocker.tensor} {blocker.dtype}[{sizes}], {size}"
+        what = f"Largest at that peak: {blocker.tensor} {blocker.dtype}[{sizes}], {size}"
         if blocker.source:
             what += f", from {blocker.source}"
         if blocker.op is not None and blocker.axis is not None:
             return f"{what}; axis {blocker.axis} reaches {blocker.op}: {blocker.reason}."
         return f"{what}; {blocker.reason}."
+
+
+def _worth_naming(parts: tuple[PeakPart, ...], whole: int = 0) -> list[PeakPart]:
+    """Return the parts of at least a hundredth of the whole."""
+    whole = whole or sum(one.bytes for one in parts)
+    return [one for one in parts if one.bytes * 100 >= whole]
 
 
 class UnboundedMemoryError(_Reported):

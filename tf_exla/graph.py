@@ -44,7 +44,7 @@ class Tensor:
 
     `shape`: static sizes; None for an unknown size, and None as a whole for an unknown rank.
     `value`: the static value, where it is known and small (axes, shapes, scalars).
-    `held`: bytes behind a handle (the variable of a resource).
+    `held`: bytes behind a handle (the variable of a resource); `holds`: what they are, in words.
     `origin`: what it is a copy of, where a pass makes the same numbers again.
     """
 
@@ -54,6 +54,7 @@ class Tensor:
     value: Array | None = None
     held: int = 0
     origin: Tensor | None = None
+    holds: str = ""
     is_static: bool = field(init=False)
     size: int = field(init=False)  # number of elements; 0 where the shape is not known
     nbytes: int = field(init=False)  # of the tensor itself; 0 where the shape is not known
@@ -76,12 +77,12 @@ class Tensor:
 
     def twin(self) -> Tensor:
         """Return another tensor of the same shape, type, name and static value."""
-        return Tensor(self.shape, self.dtype, self.name, self.value, self.held)
+        return Tensor(self.shape, self.dtype, self.name, self.value, self.held, holds=self.holds)
 
     def copy(self) -> Tensor:
         """Return a tensor for the same numbers, made again."""
         origin = self.origin or self
-        return Tensor(self.shape, self.dtype, self.name, self.value, self.held, origin)
+        return Tensor(self.shape, self.dtype, self.name, self.value, self.held, origin, self.holds)
 
     def __str__(self) -> str:
         if self.shape is None:

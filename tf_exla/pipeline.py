@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 from tf_exla.check import GraphError, check_graph
 from tf_exla.errors import (
-    Blocker,
     MemoryLimitError,
     UnboundedMemoryError,
     UnboundedMemoryWarning,
 )
-from tf_exla.graph import Graph, Node, Tensor, producers
+from tf_exla.graph import Graph
 from tf_exla.memory import Projector, resident_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.options import Options
@@ -38,9 +37,9 @@ from tf_exla.passes.rewriting.families import IN_CACHE, SYMMETRY
 from tf_exla.passes.scattering import scatter_rows
 from tf_exla.passes.sinking import sink
 from tf_exla.passes.splitting.chunks import fit_loops
-from tf_exla.passes.splitting.region import Refusal
 from tf_exla.passes.splitting.search import Splitting, split
 from tf_exla.passes.unsharing import unshare
+from tf_exla.peak_parts import blocker, largest_residents, peak_parts
 from tf_exla.plan import Plan
 
 LEAST = 1 << 16
@@ -106,7 +105,9 @@ def optimize_graph(
             resident=held,
             projected_peak=held + taken(projector.working_set(rewritten.graph)),
             smallest_limit=held + taken(projector.working_set(smallest.graph)),
-            blocker=_blocker(projector, smallest.graph, smallest.refusals),
+            blocker=blocker(projector, smallest.graph, smallest.refusals),
+            residents=largest_residents(smallest.graph),
+            parts=peak_parts(projector, smallest.graph),
         )
     return Plan(
         graph=final,
@@ -236,39 +237,3 @@ def _forms(
         if form[0] not in seen:
             seen.add(form[0])
             yield form
-
-
-def _blocker(projector: Projector, graph: Graph, refusals: tuple[Refusal, ...]) -> Blocker | None:
-    live = projector.project(graph).live
-    if not live:
-        return None
-    tensor, _ = live[0]
-    node = producers(graph).get(tensor)
-    refusal = next((one for one in refusals if one.tensor is tensor), None)
-    if refusal is None:
-        refusal = max(refusals, key=lambda one: one.tensor.nbytes, default=None)
-        if refusal is not None and refusal.tensor.nbytes < tensor.nbytes:
-            refusal = None
-        if refusal is not None:
-            tensor = refusal.tensor
-    return _describe(tensor, node, refusal, graph)
-
-
-def _describe(tensor: Tensor, node: Node | None, refusal: Refusal | None, graph: Graph) -> Blocker:
-    source = node.source if node is not None else ""
-    if refusal is not None:
-        reason = refusal.reason
-    elif tensor in graph.outputs:
-        reason = "it is an output of the function and must exist whole"
-    else:
-        reason = "no axis of it can be split"
-    return Blocker(
-        tensor=tensor.name,
-        shape=tensor.shape or (),
-        dtype=tensor.dtype,
-        bytes=tensor.nbytes,
-        axis=None if refusal is None else refusal.axis,
-        op=None if refusal is None else refusal.node.op,
-        reason=reason,
-        source=source,
-    )

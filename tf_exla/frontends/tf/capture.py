@@ -69,9 +69,11 @@ def capture(
     source = concrete.graph
     walk = Walk(came=came or {})
     shapes = input_shapes or [None] * len(source.inputs)
+    variables = _variables(source)
     inputs = []
     for tensor, shape in zip(source.inputs, shapes, strict=True):
-        inputs.append(walk.input(tensor, shape, _plain(tensor.name)))
+        holds = variables.get(id(tensor), "")
+        inputs.append(walk.input(tensor, shape, _plain(tensor.name), holds))
     scope = Scope(walk, hoist=True)
     outputs = source.outputs[: len(concrete.function_type.flat_outputs)]
     results = scope.inline(source, inputs, outputs, "")
@@ -98,10 +100,18 @@ class Walk:
     functions: list[Any] = field(default_factory=list)
     came: Mapping[str, Sequence[Shape | None]] = field(default_factory=dict)
 
-    def input(self, origin: tf.Tensor, shape: tf.TensorShape | Shape | None, name: str) -> Tensor:
+    def input(
+        self,
+        origin: tf.Tensor,
+        shape: tf.TensorShape | Shape | None,
+        name: str,
+        holds: str = "",
+    ) -> Tensor:
         """Make an input of a graph, at least as static as `origin`."""
         known = origin.shape if shape is None else origin.shape.merge_with(tf.TensorShape(shape))
-        tensor = Tensor(shape_of(known), origin.dtype.name, name, held=held_bytes(origin))
+        tensor = Tensor(
+            shape_of(known), origin.dtype.name, name, held=held_bytes(origin), holds=holds
+        )
         self.origins[tensor] = origin
         return tensor
 
@@ -263,6 +273,20 @@ def _may_be_small(op: tf.Operation, shapes: Sequence[Shape | None]) -> bool:
 
 def _is_small_value(array: Array, dtype: str) -> bool:
     return is_small(dtype, array.size, value_bytes(array, dtype))
+
+
+def _variables(source: Any) -> dict[int, str]:
+    """Return the name and shape of the variable behind each captured handle."""
+    # Variables that are gone have no name: `source.variables` would raise for them.
+    alive = [one for ref in source._weak_variables if (one := ref()) is not None]
+    outside = {id(variable.handle): variable for variable in alive}
+    return {
+        id(inner): f"{_plain(found.name)} {found.dtype.name}{found.shape}".replace(
+            "(", "["
+        ).replace(")", "]")
+        for outer, inner in source.captures
+        if (found := outside.get(id(outer))) is not None
+    }
 
 
 def _plain(name: str) -> str:

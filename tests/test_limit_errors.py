@@ -1,0 +1,94 @@
+"""What a MemoryLimitError says of the plan with the smallest limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from programs import normal, rbf
+
+import tf_exla
+
+X = normal(1501, 3)
+WIDE = tf.ones([200_003, 5], tf.float64)
+
+
+def sums(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(rbf(x, x), 1)
+
+
+def whole(x: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.cholesky(rbf(x[:501], x[:501]) + tf.eye(501, dtype=x.dtype))
+
+
+def output(x: tf.Tensor) -> tf.Tensor:
+    k = rbf(x, x)
+    return k / tf.reduce_sum(k, 1, keepdims=True)
+
+
+def repeated(x: tf.Tensor) -> tf.Tensor:
+    step = lambda i, w: (i + 1, tf.tanh(tf.matmul(rbf(x, x), w)))  # noqa: E731
+    return tf.while_loop(lambda i, w: i < 3, step, (0, x))[1]
+
+
+def small(x: tf.Tensor) -> tf.Tensor:
+    return 2.0 * x[:7]
+
+
+def masked(x: tf.Tensor) -> tf.Tensor:
+    return tf.exp(tf.boolean_mask(tf.tile(x, [1, 50]), x[:, 0] > 0))
+
+
+PROGRAMS: tuple[Callable[..., Any], ...] = (sums, whole, output, repeated, small, masked)
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda one: one.__name__)
+def test_parts_explain_the_smallest_limit(function: Callable[..., Any]) -> None:
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.explain(function, X, limit=1)
+    error = info.value
+    assert error.resident + sum(one.bytes for one in error.parts) == error.smallest_limit
+    text = str(error)
+    assert text.index(f"{error.smallest_limit} bytes") < text.index("exceeds the limit")
+    for one in error.parts:
+        if 50 * one.bytes > error.smallest_limit:
+            assert one.what in text
+    if error.blocker is not None:
+        # It is alive in the smallest plan, not a tensor of the program before it was split.
+        assert error.blocker.bytes <= error.smallest_limit - error.resident
+    report = tf_exla.explain(function, X, limit=error.smallest_limit)
+    assert report.projected_peak <= error.smallest_limit
+
+
+def test_blocker_is_of_the_smallest_plan() -> None:
+    """The matrix that the program was split for is not there any more."""
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.explain(sums, X, limit=1)
+    error = info.value
+    assert error.projected_peak > 8 * 1501**2
+    assert error.blocker is not None
+    assert error.blocker.bytes < 100_000
+    assert "iteration" in str(error)
+
+
+@pytest.mark.parametrize("held", ["argument", "captured", "variable", "closure"])
+def test_largest_residents_are_named(held: str) -> None:
+    variable = tf.Variable(WIDE, name="wide")
+    array = WIDE.numpy()
+    functions: dict[str, Callable[..., Any]] = {
+        "argument": lambda x: tf.reduce_sum(x),
+        "captured": lambda x: tf.reduce_sum(WIDE) + x[0, 0],
+        "variable": lambda x: tf.reduce_sum(variable) + x[0, 0],
+        "closure": lambda x: tf.reduce_sum(array) + x[0, 0],
+    }
+    argument = WIDE if held == "argument" else WIDE[:2]
+    for limit in ("1MB", "8.5MB"):
+        with pytest.raises(tf_exla.MemoryLimitError) as info:
+            tf_exla.explain(functions[held], argument, limit=limit)
+        size = "8.00 MB"
+        named = "wide" if held == "variable" else "float64[200003, 5]"
+        assert info.value.residents[0].bytes == 8 * 5 * 200_003
+        assert named in info.value.residents[0].what
+        assert f"{info.value.residents[0].what} {size}" in str(info.value)
