@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_exla.device import GPU_ALLOCATOR, counts_exactly, device
+from tf_exla.fresh_measure import CannotSendError, in_child, leave_script, measure_fresh
 
 _AUTO_SHARE = 0.9
 _FIRST_GPU = "GPU:0"
@@ -53,12 +55,20 @@ class MeasuredPeak(int):
         )
 
 
-def measured_peak(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MeasuredPeak:
+def measured_peak(
+    fn: Callable[..., Any], *args: Any, fresh: bool | None = None, **kwargs: Any
+) -> MeasuredPeak:
     """Return the peak memory of `fn(*args, **kwargs)` in bytes, resident tensors included.
 
     Calls `fn` twice, side effects and all: the first call traces and compiles, the second is
-    measured. `resident` counts each distinct argument, captured tensor, variable and constant once;
-    where `fn` has a method `resident_bytes`, that is asked instead.
+    measured. `fresh`: whether in a fresh process, which imports the module of `fn`, or runs the
+    script up to its first measurement; the function goes there by its name, or pickled as the
+    arguments are. None: where this process cannot see what the call takes, since TensorFlow's
+    allocator is oneDNN's pool; where the function cannot go there, a warning says what is missing.
+    Raises RuntimeError where `fresh` is True and that is not possible.
+
+    `resident` counts each distinct argument, captured tensor, variable and constant once; where
+    `fn` has a method `resident_bytes`, that is asked instead.
 
     On a GPU `working_set` is the growth of its allocator's peak. TensorFlow's default allocator
     counts the blocks that it hands out, which may be twice as large as a tensor, by 128 MB at most;
@@ -76,10 +86,33 @@ def measured_peak(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Measured
     allocator is a pool that never gives back: the number is then the growth of the pool, which
     understates a call whose memory the pool already had, and `method` says so.
     """
+    leave_script()
+    if fresh is None:
+        fresh, needed = device() == "CPU" and _onednn_pool() and not in_child(), False
+    else:
+        needed = fresh
+    if fresh:
+        try:
+            return MeasuredPeak(*measure_fresh(fn, args, kwargs))
+        except CannotSendError as why:
+            if needed:
+                raise RuntimeError(f"{_name(fn)} was not measured afresh: {why}") from why
+            warnings.warn(_NOT_FRESH.format(name=_name(fn), why=why), stacklevel=2)
     resident = _resident_bytes(fn, args, kwargs)
     measure = _on_gpu if device() == "GPU" else _on_cpu
     working_set, method = measure(lambda: fn(*args, **kwargs))
     return MeasuredPeak(resident, working_set, method)
+
+
+_NOT_FRESH = (
+    "{name} was measured in this process: {why}. TensorFlow's allocator is oneDNN's pool here: of "
+    "the call's memory, only that is seen which the pool did not have yet. Set "
+    "TF_ENABLE_ONEDNN_OPTS=0 before TensorFlow is imported, or define the function in a module."
+)
+
+
+def _name(fn: Callable[..., Any]) -> str:
+    return str(getattr(fn, "__name__", None) or fn)
 
 
 def available_memory() -> int:
