@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from tf_exla.children import inherit
+
 
 def run_program(
     program: str,
@@ -31,6 +33,7 @@ def run_program(
     sys.argv = [program, *arguments]
     sys.path[0] = os.getcwd() if module else str(Path(program).resolve().parent)
     process = os.getpid()
+    inherit(limit, strict)
     with optimized_functions(limit, strict=strict, keep=report is not None) as session:
         try:
             if module:

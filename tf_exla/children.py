@@ -1,0 +1,127 @@
+"""Child processes of a program under `run` hold the same limit.
+
+A forked child has the parent's patched TensorFlow. A child that `multiprocessing` or loky (joblib)
+starts afresh is sent data to prepare itself with; what is added to that data installs the limit as
+it is unpickled. Other Python children, as of `subprocess`, hold no limit, and a line says so.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.util
+import multiprocessing.spawn
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_LOKY = ("joblib.externals.loky.backend.spawn", "loky.backend.spawn")
+_installed = ExitStack()
+
+
+class _Installer:
+    """Calls `install` where it is unpickled, if this package can be imported there."""
+
+    def __init__(self, limit: str | None, strict: bool) -> None:
+        self.call = f"install({limit!r}, {strict!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The child has not got the parent's sys.path yet.
+        root = str(Path(__file__).resolve().parent.parent)
+        source = (
+            "import sys\n"
+            f"sys.path.append({root!r})\n"
+            "try:\n"
+            f"    from tf_exla.children import install\n"
+            f"    {self.call}\n"
+            "finally:\n"
+            f"    sys.path.remove({root!r})\n"
+        )
+        return exec, (source, {})
+
+
+def inherit(limit: str | None, strict: bool) -> None:
+    """Let the children of this process hold the limit; it lasts as long as the process."""
+
+    def add(spawn: ModuleType) -> None:
+        prepared = spawn.get_preparation_data
+
+        def get_preparation_data(*args: Any, **kwargs: Any) -> dict[str, Any]:
+            return {**prepared(*args, **kwargs), "tf_exla": _Installer(limit, strict)}
+
+        spawn.get_preparation_data = get_preparation_data  # type: ignore[attr-defined]
+
+    add(multiprocessing.spawn)
+    for name in _LOKY:
+        when_imported(name, add)
+    sys.addaudithook(_tell_of_others())
+
+
+def install(limit: str | None, strict: bool) -> None:
+    """Optimize every outermost `tf.function` of this process, from when it imports TensorFlow."""
+
+    def patch(_: ModuleType) -> None:
+        from tf_exla.frontends.tf.script import optimized_functions
+
+        _installed.enter_context(optimized_functions(limit, strict=strict))
+
+    when_imported("tensorflow", patch)
+    inherit(limit, strict)
+
+
+def when_imported(name: str, call: Callable[[ModuleType], None]) -> None:
+    """Call with a module once it is imported; now, if it is already."""
+    if name in sys.modules:
+        call(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _OnImport(name, call))
+
+
+class _OnImport(importlib.abc.MetaPathFinder):
+    def __init__(self, name: str, call: Callable[[ModuleType], None]) -> None:
+        self.name = name
+        self.call = call
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            self.call(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _tell_of_others() -> Callable[[str, tuple[Any, ...]], None]:
+    """Return an audit hook that tells once of a Python child that holds no limit."""
+    told = False
+
+    def hook(event: str, details: tuple[Any, ...]) -> None:
+        nonlocal told
+        if told or event != "subprocess.Popen":
+            return
+        command = details[1]
+        words = command.split() if isinstance(command, str) else [os.fsdecode(w) for w in command]
+        is_python = bool(words) and Path(words[0]).name.startswith("python")
+        if is_python and not any("tf_exla" in word for word in words):
+            told = True
+            print(
+                f"tf_exla: no memory limit holds in the child process {' '.join(words[:3])}; "
+                "start it by `python -m tf_exla run`",
+                file=sys.stderr,
+            )
+
+    return hook
