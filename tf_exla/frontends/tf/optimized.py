@@ -22,7 +22,7 @@ from tf_exla.frontends.tf import signature
 from tf_exla.frontends.tf.fallback import Guard
 from tf_exla.frontends.tf.program import OPS, Program, Settings
 from tf_exla.frontends.tf.request import Limit, Request
-from tf_exla.frontends.tf.saving import Saveable
+from tf_exla.frontends.tf.saving import Saveable, SaveableConcrete
 from tf_exla.graph import walk
 from tf_exla.report import MemoryReport, make_report
 
@@ -139,6 +139,11 @@ class OptimizedFunction(Saveable):
             known = self._bound[instance] = OptimizedFunction(bound, self._request, self._guard)
         return known
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy begins untraced, as a `tf.function` would have to: graphs cannot be copied.
+        plain = self.python_function if self._owned else self._function._clone(None)
+        return type(self), (plain, self._request)
+
     def __repr__(self) -> str:
         return f"<OptimizedFunction {self.__name__}{getattr(self, '__signature__', '(...)')}>"
 
@@ -232,7 +237,7 @@ _TF32 = (
 )
 
 
-class OptimizedConcreteFunction:
+class OptimizedConcreteFunction(SaveableConcrete):
     """An optimized function for one signature; what it does not define is the original's."""
 
     def __init__(self, function: OptimizedFunction, concrete: Any) -> None:

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from tf_exla.allocator import BLOCKS, EXACT
 from tf_exla.byte_size import parse_bytes
@@ -38,6 +39,10 @@ class Request:
     rewrites: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     unbounded: Unbounded = "raise"
     strict: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mappingproxy cannot be pickled.
+        return _rebuilt, ({**vars(self), "rewrites": dict(self.rewrites)},)
 
     @classmethod
     def of(
@@ -90,6 +95,10 @@ class Request:
                 cores=1,  # its kernels wait for each other, and use all of it
             )
         return made
+
+
+def _rebuilt(fields: Mapping[str, Any]) -> Request:
+    return Request(**{**fields, "rewrites": MappingProxyType(fields["rewrites"])})
 
 
 def _limit(limit: Limit) -> int | None:

@@ -1,7 +1,8 @@
 """What `tf.saved_model.save` finds where a module holds an optimized function.
 
 TensorFlow saves the concrete functions of `tf.function`s. So an optimized function offers one that
-calls it: the restored plan becomes a function of the SavedModel, which needs no tf_exla to run.
+calls it: the restored plan becomes a function of the SavedModel, which needs no tf_exla to run. The
+same one is what it is as a signature (`tf.saved_model.save(..., signatures=optimized)`).
 
 The gradient is Python and is not saved: save a function that returns gradients where they are
 needed.
@@ -9,10 +10,12 @@ needed.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.saved_model import signature_serialization
 from tensorflow.python.trackable.base import Trackable
 
 
@@ -27,15 +30,52 @@ class Saveable(Trackable):  # type: ignore[misc]
         children: dict[str, Any] = super()._trackable_children(save_type, **kwargs)
         if save_type != "savedmodel":
             return children
-        signatures = self._function._list_all_concrete_functions_for_serialization()
-        exported = self.__dict__.get("_exported")
+        for concrete in self._function._list_all_concrete_functions_for_serialization():
+            self._export(concrete)
+        return {**children, "__call__": self._exported()}
+
+    def _export(self, concrete: Any) -> Any:
+        """Return a concrete function of TensorFlow that calls this one, for its signature."""
+        args, kwargs = concrete.structured_input_signature
+        return self._exported().get_concrete_function(*args, **kwargs)
+
+    def _exported(self) -> Any:
+        """Return a `tf.function` that calls this one."""
+        exported = self.__dict__.get("_saved_as")
         if exported is None:
-            exported = tf.function(
-                lambda *args, **kwargs: self(*args, **kwargs),
-                autograph=False,
-            )
-            self.__dict__["_exported"] = exported
-        for concrete in signatures:
-            args, kwargs = concrete.structured_input_signature
-            exported.get_concrete_function(*args, **kwargs)
-        return {**children, "__call__": exported}
+
+            def call(*args: Any, **kwargs: Any) -> Any:
+                return self(*args, **kwargs)
+
+            plain = self._function.python_function
+            call.__name__ = getattr(plain, "__name__", "call")
+            # The names of the arguments are those of the signature.
+            call.__signature__ = inspect.signature(plain)  # type: ignore[attr-defined]
+            exported = self.__dict__["_saved_as"] = tf.function(call, autograph=False)
+        return exported
+
+
+class SaveableConcrete:
+    """An optimized function for one signature, as a signature of a SavedModel."""
+
+    _function: Saveable
+    _concrete: Any
+
+
+_signature = signature_serialization._get_signature
+
+
+def _signature_or_export(function: Any) -> Any:
+    """Return the concrete function to save for a signature; None where there is none.
+
+    TensorFlow asks for its own classes by `isinstance`, and so would not take one of ours.
+    """
+    if isinstance(function, SaveableConcrete):
+        return function._function._export(function._concrete)
+    if isinstance(function, Saveable):
+        concrete = _signature(function._function)
+        return None if concrete is None else function._export(concrete)
+    return _signature(function)
+
+
+signature_serialization._get_signature = _signature_or_export
