@@ -149,6 +149,50 @@ def gumbel() -> Made:
     return function, points(1009, 907)
 
 
+def laplacian() -> Made:
+    """A stencil of both axes by rolling, and gradients."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        u = kernel(x, y)
+        around = sum(tf.roll(u, shift, axis) for shift in (1, -1) for axis in (0, 1))
+        return tf.reduce_mean(tf.square(around - 4 * u))
+
+    return with_gradients(function), points(1009, 907)
+
+
+def total_variation() -> Made:
+    """Differences of neighbours along both axes, and gradients: slices, and pads of gradients."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        u = kernel(x, y)
+        return tf.reduce_sum(tf.abs(u[1:] - u[:-1])) + tf.reduce_sum(tf.abs(u[:, 1:] - u[:, :-1]))
+
+    return with_gradients(function), points(1009, 907)
+
+
+def steepest() -> Made:
+    """The gradient of the largest difference of neighbours: a maximum of what is moved."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        u = kernel(x, y)
+        return tf.reduce_sum(tf.reduce_max(tf.abs(u[1:] - u[:-1]), 1)) + tf.reduce_max(u[:, 2:])
+
+    return with_gradients(function), points(1009, 907)
+
+
+def windows() -> Made:
+    """Padded, every third column of every second row, repeated."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> Any:
+        u = kernel(x, y)
+        padded = tf.pad(u, [[2, 1], [0, 3]], constant_values=0.5)
+        part = u[::2, 7:900:3]
+        wide = tf.tile(part, [1, 3])
+        return tf.reduce_sum(padded**2, 1), tf.reduce_max(part, 0), tf.reduce_sum(wide, 0)
+
+    return function, points(1009, 907)
+
+
 ROW_CASES: Sequence[Case] = (
     Case("sliced Wasserstein and gradients", sliced_wasserstein, 8),
     Case("sorted rows and gradients", sorted_rows, 10),
@@ -158,6 +202,10 @@ ROW_CASES: Sequence[Case] = (
     Case("permuted rows and gradients", permuted_rows, 10),
     Case("graph of neighbours, scattered", neighbour_graph, 8),
     Case("graph of neighbours, written", neighbour_updates, 8),
+    Case("a stencil and gradients", laplacian, 10),
+    Case("total variation and gradients", total_variation, 10),
+    Case("steepest rows and gradients", steepest, 3),
+    Case("padded, strided and tiled", windows, 8),
     Case("two random matrices", two_random, 8),
     Case("attention with dropout and gradients", dropout_attention, 5),
     Case("samples by Gumbel's noise", gumbel, 8),

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from tf_exla.check import GraphError, check_graph
 from tf_exla.errors import (
@@ -24,6 +25,7 @@ from tf_exla.passes.in_cache import split_in_cache
 from tf_exla.passes.lowering import lower
 from tf_exla.passes.messages import lighten
 from tf_exla.passes.mirroring import mirror
+from tf_exla.passes.moving import move
 from tf_exla.passes.random_rows import random_rows
 from tf_exla.passes.rewriting import (
     Application,
@@ -217,8 +219,13 @@ def _forms(
         made = rewrite_graph(graph, projector.ops, tight)
         return made.graph, (*slim.applications, *made.applications)
 
+    @cache
     def lowered() -> _Form:
         return again(lower(sink(slim.graph, projector.ops, least), projector.ops, least))
+
+    def moved(form: _Form) -> _Form:
+        made = move(form[0], projector.ops, least)
+        return form if made is form[0] else again(made)
 
     def apart(form: _Form) -> _Form:
         return unshare(form[0], projector.ops, least), form[1]
@@ -231,6 +238,7 @@ def _forms(
         lowered,
         lambda: (lower(sink(cleaned, projector.ops, least), projector.ops, least), ()),
         lambda: apart(lowered()),
+        lambda: moved(lowered()),
     )
     for make in makers:
         form = make()
