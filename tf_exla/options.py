@@ -27,6 +27,7 @@ class Options:
     `cached`: whether chunks stay in a cache that is faster than memory.
     `allocator`: what is taken of the device for what a call asks for.
     `unbounded`: "raise" where nothing bounds a result's size, or "warn" and do not count it.
+    `awaited`: names of nodes whose results count once they came: a later plan has them as inputs.
     `cores`: cores that run ops; iterations of a loop run side by side where there is more than one.
     """
 
@@ -40,6 +41,7 @@ class Options:
     cores: int = os.cpu_count() or 1
     allocator: Allocator = EXACT
     unbounded: Unbounded = "raise"
+    awaited: frozenset[str] = frozenset()
 
     @property
     def cache_bytes(self) -> int:

@@ -280,13 +280,14 @@ class Program:
         return [*inputs, *self.captured.constants, *saved]
 
     def _plan(self, outputs: Sequence[Tensor], graph: Graph | None = None) -> Plan:
+        options = self.settings.options
+        if graph is not None and self.cut is not None:
+            options = dataclasses.replace(options, awaited=self.cut.nodes)
         graph = (graph or self.graph).replace(outputs=tuple(outputs))
         limit = self.settings.limit()
         name, guard = self.settings.name, self.settings.guard
         try:
-            plan = optimize_graph(
-                graph, OPS, limit=limit, options=self.settings.options, function=name
-            )
+            plan = optimize_graph(graph, OPS, limit=limit, options=options, function=name)
         except Exception as error:
             guard.take(name, error)
             return unplanned(graph, limit, error)
