@@ -19,6 +19,7 @@ from tf_exla.byte_size import format_bytes
 from tf_exla.frontends.tf.capture import CaptureError
 from tf_exla.frontends.tf.fallback import Guard, Listener
 from tf_exla.frontends.tf.request import Request
+from tf_exla.integrations import integrations
 from tf_exla.options import Unbounded
 from tf_exla.plan import Plan
 
@@ -62,7 +63,7 @@ class Session(Listener):
             if _name(function) not in self.refused:
                 self.failed(_name(function), _WHOLE)
             return original(function, *args, **kwargs)
-        return self._optimized(function)(*args, **kwargs)
+        return self.optimized(function)(*args, **kwargs)
 
     def failed(self, function: str, reason: str) -> None:
         """Say that a function runs as it was."""
@@ -102,7 +103,12 @@ class Session(Listener):
         lines += [f"{name} ran as it was: {why}" for name, why in self.refused.items()]
         path.write_text("\n\n".join(lines) + "\n")
 
-    def _optimized(self, function: Any) -> OptimizedFunction:
+    def limit_bytes(self) -> int:
+        """Return the limit in bytes, now."""
+        return self._request.bytes()
+
+    def optimized(self, function: Any) -> OptimizedFunction:
+        """Return a `tf.function` optimized: the same object each time."""
         known = self._functions.get(function)
         if known is None:
             # Without `keep` a function that the program drops is dropped, and what it captured.
@@ -140,6 +146,7 @@ def optimized_functions(
 
     Function.__call__ = call
     try:
-        yield session
+        with integrations(session.optimized, session.limit_bytes):
+            yield session
     finally:
         Function.__call__ = original

@@ -1,0 +1,151 @@
+"""GPflow's models called eagerly under `python -m tf_exla run`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.posteriors import PrecomputeCacheType
+
+import tf_exla
+from tf_exla.frontends.tf.script import Session, optimized_functions
+
+N = 3001
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2, 2, (N, 2))
+Y = np.sin(3 * X[:, :1]) + 0.1 * RNG.normal(size=(N, 1))
+Z = X[:60].copy()
+LIMIT = "3MB"
+
+
+def sgpr(kernel: Any = None, data: Any = (X, Y)) -> Any:
+    kernel = kernel or gpflow.kernels.SquaredExponential()
+    return gpflow.models.SGPR(data, kernel, Z, noise_variance=0.1)
+
+
+def svgp() -> Any:
+    kernel = gpflow.kernels.SharedIndependent(gpflow.kernels.Matern52(), 2)
+    points = gpflow.inducing_variables.SharedIndependentInducingVariables(
+        gpflow.inducing_variables.InducingPoints(Z)
+    )
+    return gpflow.models.SVGP(
+        kernel, gpflow.likelihoods.Gaussian(), points, num_latent_gps=2, num_data=N
+    )
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    with optimized_functions(LIMIT, strict=True, keep=True) as made:
+        yield made
+
+
+def numbers(made: Any) -> list[Any]:
+    return [np.asarray(leaf) for leaf in tf.nest.flatten(made)]
+
+
+def with_gradient(model: Any, call: Callable[[Any], Any]) -> Any:
+    with tf.GradientTape() as tape:
+        value = tf.reduce_sum(tf.nest.flatten(call(model))[0])
+    return value, tape.gradient(value, model.trainable_variables)
+
+
+CALLS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "elbo": (sgpr, lambda m: m.elbo()),
+    "objective": (sgpr, lambda m: m.maximum_log_likelihood_objective()),
+    "training loss": (sgpr, lambda m: m.training_loss()),
+    "gradient": (sgpr, lambda m: with_gradient(m, lambda m: m.training_loss())),
+    "predict_f": (sgpr, lambda m: m.predict_f(X)),
+    "predict_y": (sgpr, lambda m: m.predict_y(tf.constant(X))),
+    "predict_log_density": (sgpr, lambda m: m.predict_log_density((X, Y))),
+    "posterior": (sgpr, lambda m: m.posterior().predict_f(X, full_cov=False)),
+    "posterior in variables": (
+        sgpr,
+        lambda m: m.posterior(PrecomputeCacheType.VARIABLE).predict_f(X),
+    ),
+    "fused": (sgpr, lambda m: m.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(X)),
+    "SVGP elbo": (svgp, lambda m: m.elbo((X, np.repeat(Y, 2, 1)))),
+    "SVGP predict_y": (svgp, lambda m: m.predict_y(X)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_same_results_within_the_limit(name: str) -> None:
+    make, call = CALLS[name]
+    expected = numbers(call(make()))
+    with optimized_functions(LIMIT, strict=True, keep=True) as session:
+        model = make()
+        found = [numbers(call(model)) for _ in range(2)]
+    for made in found:
+        for a, b in zip(made, expected, strict=True):
+            # float64; sums over chunks are in another order, solves amplify that.
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(b).max())
+    reports = [report for one in session._kept for report in one.reports()]
+    assert reports
+    assert all(report.projected_peak <= report.limit for report in reports)
+    assert any(report.projected_peak_before > report.limit for report in reports)
+
+
+def test_what_python_changes_is_seen(session: Session) -> None:
+    model = sgpr()
+
+    def check(count: int, expected: Any) -> None:
+        for a, b in zip(numbers(model.predict_f(X)), numbers(expected.predict_f(X)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+        of_model = [m for m in session._kept if m.__name__ == "SGPR.predict_f"]
+        assert len(of_model) == count
+
+    def twin() -> Any:
+        return copy.deepcopy(model)
+
+    check(2, twin())
+    model.kernel.lengthscales.assign(0.5)  # a parameter: the plan stays
+    check(3, twin())
+    model.kernel = gpflow.kernels.Matern32()
+    check(5, twin())
+    model.data = (tf.constant(X[:2000]), tf.constant(Y[:2000]))
+    check(7, twin())
+
+
+def test_new_shapes_and_classes(session: Session) -> None:
+    class Doubled(gpflow.models.SGPR):
+        def predict_f(self, *args: Any, **kwargs: Any) -> Any:
+            mean, variance = super().predict_f(*args, **kwargs)
+            return 2.0 * mean, variance
+
+    doubled, model = Doubled((X, Y), gpflow.kernels.SquaredExponential(), Z), sgpr()
+    doubled.likelihood.variance.assign(0.1)
+    for count in (N, 1999, 1):
+        new = X[:count]
+        np.testing.assert_allclose(doubled.predict_f(new)[0], 2 * model.predict_f(new)[0])
+    assert [m for m in session._kept if m.__name__ == "Doubled.predict_f"]
+
+
+def test_random_numbers_are_drawn_as_they_were() -> None:
+    def draw() -> Any:
+        tf.random.set_seed(3)
+        return sgpr().predict_f_samples(X[:500], 2, full_cov=True).numpy()
+
+    expected = draw()
+    with optimized_functions("20MB"):
+        np.testing.assert_allclose(draw(), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_errors_are_gpflows(session: Session) -> None:
+    with pytest.raises(Exception, match="Tensor shape mismatch"):
+        sgpr().predict_f(X[:, :1])
+    with pytest.raises(tf_exla.MemoryLimitError, match=r"SGPR\.predict_f"):
+        sgpr().predict_f(X, full_cov=True)
+
+
+def test_nothing_is_changed_afterwards() -> None:
+    before = {
+        name: vars(gpflow.models.sgpr.SGPR_deprecated).get(name) for name in ("elbo", "predict_f")
+    }
+    with optimized_functions(LIMIT):
+        assert gpflow.models.sgpr.SGPR_deprecated.elbo is not before["elbo"]
+    assert gpflow.models.sgpr.SGPR_deprecated.elbo is before["elbo"]

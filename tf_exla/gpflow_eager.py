@@ -1,0 +1,263 @@
+"""GPflow's models called eagerly: their predictions and objectives inside a memory limit.
+
+Methods of models and posteriors are traced at each call, since Python may have changed what a
+model is made of; a plan is made again only where the graph, or what it captures, is another one.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+
+from tf_exla.api import OptimizedFunction
+from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
+
+METHODS = {
+    gpflow.models.BayesianModel: (
+        "elbo",
+        "log_marginal_likelihood",
+        "log_posterior_density",
+        "maximum_log_likelihood_objective",
+        "predict_f",
+        "predict_log_density",
+        "predict_y",
+        "training_loss",
+        "upper_bound",
+    ),
+    gpflow.posteriors.AbstractPosterior: ("_precompute", "fused_predict_f", "predict_f"),
+}
+# Matrices of rows by rows that a call may hold at once, of 8 bytes an element: a gradient of a
+# kernel of several dimensions holds some ten. What fits the limit even so is left alone: tracing
+# takes longer than to run it.
+_MATRICES = 16
+# Plans that one method of one model keeps, the least recently used dropped first.
+_PLANS = 4
+
+# Stateful by their definition, without effects that anybody sees but errors.
+_HARMLESS = frozenset(
+    {
+        "Assert",
+        "Case",
+        "CheckNumerics",
+        "CheckNumericsV2",
+        "If",
+        "Placeholder",
+        "ReadVariableOp",
+        "ResourceGather",
+        "StatefulPartitionedCall",
+        "While",
+    }
+)
+
+Optimize = Callable[[Any], OptimizedFunction]
+
+
+class _Inside(threading.local):
+    """Whether this thread runs a method whose inner calls are part of it."""
+
+    depth = 0
+
+
+_inside = _Inside()
+
+
+class EagerCalls:
+    """Runs methods of models optimized; what cannot be traced, or is small, as it was.
+
+    `optimize` makes an optimized function; `limit` returns bytes.
+    """
+
+    def __init__(self, optimize: Optimize, limit: Callable[[], int]) -> None:
+        self._optimize = optimize
+        self._limit = limit
+        self._plans: weakref.WeakKeyDictionary[Any, dict[Any, OrderedDict[Any, Any]]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._as_it_was: set[Any] = set()
+
+    def call(self, method: Any, model: Any, args: Any, kwargs: Any) -> Any:
+        """Call a method of a model."""
+        if (
+            not tf.executing_eagerly()
+            or tf.config.functions_run_eagerly()
+            or _inside.depth
+            or (type(model), method) in self._as_it_was
+            or self._is_small(model, args, kwargs)
+        ):
+            return method(model, *args, **kwargs)
+        traced = _Traced(method, model, args, kwargs)
+        _inside.depth += 1
+        try:
+            concrete = traced.function.get_concrete_function(*traced.tensors)
+        except (MemoryLimitError, UnboundedMemoryError):
+            raise
+        except Exception:
+            concrete = None  # the call itself tells what is wrong, or works eagerly only
+        finally:
+            _inside.depth -= 1
+        if concrete is None or _draws(concrete.graph):
+            made = method(model, *args, **kwargs)
+            self._as_it_was.add((type(model), method))  # not where the arguments are wrong
+            return made
+        return traced.result(self._known(method, model, traced, concrete)(*traced.tensors))
+
+    def _known(self, method: Any, model: Any, traced: _Traced, concrete: Any) -> OptimizedFunction:
+        """Return the optimized function of an equal graph of the same tensors and variables."""
+        kept = self._plans.setdefault(model, {}).setdefault(method, OrderedDict())
+        key = (_fingerprint(concrete), tuple(map(id, concrete.captured_inputs)))  # which it keeps
+        if key not in kept:
+            kept[key] = traced.function, self._optimize(traced.function)
+            if len(kept) > _PLANS:
+                kept.popitem(last=False)
+        kept.move_to_end(key)
+        made: OptimizedFunction = kept[key][1]
+        return made
+
+    def _is_small(self, model: Any, args: Any, kwargs: Any) -> bool:
+        rows = sum(map(_rows, tf.nest.flatten((args, kwargs))))
+        rows += sum(map(_rows, model._flatten(predicate=_is_array)))
+        return _MATRICES * 8 * rows * rows <= self._limit()
+
+
+class _Traced:
+    """A call as a function of the tensors among its arguments. It does not keep the model alive."""
+
+    def __init__(self, method: Any, model: Any, args: Any, kwargs: Any) -> None:
+        leaves = tf.nest.flatten((args, kwargs))
+        at = [k for k, leaf in enumerate(leaves) if _is_array(leaf) and not _is_variable(leaf)]
+        self.tensors = [tf.convert_to_tensor(leaves[k]) for k in at]
+        self.parts: list[Any] = []
+        reference = weakref.ref(model)
+
+        def function(*tensors: tf.Tensor) -> Any:
+            given = list(leaves)
+            for k, tensor in zip(at, tensors, strict=True):
+                given[k] = tensor
+            packed, named = tf.nest.pack_sequence_as((args, kwargs), given)
+            made = method(reference(), *packed, **named)
+            if method.__name__ != "_precompute":
+                return made
+            self.parts = [part.axis_dynamic for part in made]
+            return tuple(part.value for part in made)
+
+        function.__name__ = f"{type(model).__name__}.{method.__name__}"
+        self.function = tf.function(function, autograph=False)
+
+    def result(self, made: Any) -> Any:
+        if not self.parts:
+            return made
+        values = zip(made, self.parts, strict=True)
+        return tuple(gpflow.posteriors.PrecomputedValue(value, axes) for value, axes in values)
+
+
+def _is_variable(value: Any) -> bool:
+    return isinstance(value, tf.Variable | gpflow.Parameter)
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, tf.Tensor | np.ndarray) or _is_variable(value)
+
+
+def _rows(value: Any) -> int:
+    if not _is_array(value) or not value.shape:
+        return 0
+    sizes = [size or 0 for size in tuple(value.shape)]
+    return int(np.prod(sizes[:-1] if len(sizes) > 1 else sizes))
+
+
+def _fingerprint(concrete: Any) -> Any:
+    """Return what two traces of the same computation share: all but names.
+
+    Names of nodes may have a number that counts up. So have those of functions that nodes call,
+    and what calls any is another computation each time.
+    """
+    graph = concrete.graph
+    nodes = graph.as_graph_def().node
+    index = {node.name: k for k, node in enumerate(nodes)}
+
+    def place(name: str) -> tuple[int, str]:
+        node, _, position = name.removeprefix("^").partition(":")
+        return index[node], f"^{position}" if name.startswith("^") else position or "0"
+
+    def attrs(node: Any) -> tuple[Any, ...]:
+        found = ((key, node.attr[key]) for key in sorted(node.attr) if not key.startswith("_"))
+        return tuple((key, value.SerializeToString(deterministic=True)) for key, value in found)
+
+    return (
+        tuple((node.op, tuple(map(place, node.input)), attrs(node)) for node in nodes),
+        tuple(place(tensor.name) for tensor in (*graph.inputs, *graph.outputs)),
+        repr(tf.nest.map_structure(lambda _: 0, concrete.structured_outputs)),
+    )
+
+
+def _draws(graph: Any) -> bool:
+    """Return whether a graph has effects: eager random numbers would be others than its own."""
+    definition = graph.as_graph_def()
+    nodes = [definition.node, *(function.node_def for function in definition.library.function)]
+    known = (op_def_registry.get(node.op) for each in nodes for node in each)
+    return any(op is not None and op.is_stateful and op.name not in _HARMLESS for op in known)
+
+
+@contextmanager
+def during_run(optimize: Optimize, limit: Callable[[], int]) -> Iterator[None]:
+    """Optimize methods of GPflow's models, and of classes derived from them, called eagerly."""
+    calls = EagerCalls(optimize, limit)
+    changed: list[tuple[type, str, Any]] = []
+
+    def wrap(cls: type, names: tuple[str, ...]) -> None:
+        for name in names:
+            method = cls.__dict__.get(name)
+            if not callable(method) or getattr(method, "__isabstractmethod__", False):
+                continue
+            if (cls, name) in {each[:2] for each in changed}:
+                continue  # a class with two bases
+            changed.append((cls, name, method))
+            setattr(cls, name, _through(calls, method))
+
+    def wrap_below(cls: type, names: tuple[str, ...]) -> None:
+        wrap(cls, names)
+        derived: type
+        for derived in cls.__subclasses__():
+            wrap_below(derived, names)
+
+    hooks = []
+    for base, names in METHODS.items():
+        wrap_below(base, names)
+        hooks.append((base, base.__dict__.get("__init_subclass__")))
+        base.__init_subclass__ = classmethod(_hook(base, wrap, names))  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for cls, name, method in changed:
+            setattr(cls, name, method)
+        for base, before in hooks:
+            if before is None:
+                del base.__init_subclass__
+            else:
+                base.__init_subclass__ = before  # type: ignore[method-assign]
+
+
+def _hook(base: type, wrap: Callable[..., None], names: tuple[str, ...]) -> Callable[..., None]:
+    def init_subclass(cls: type, **kwargs: Any) -> None:
+        super(base, cls).__init_subclass__(**kwargs)  # type: ignore[arg-type]
+        wrap(cls, names)
+
+    return init_subclass
+
+
+def _through(calls: EagerCalls, method: Any) -> Any:
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return calls.call(method, self, args, kwargs)
+
+    return call
