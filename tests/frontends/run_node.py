@@ -53,18 +53,24 @@ def count_results(op: str, attrs: Mapping[str, Any]) -> int:
 
 def run_op(op: str, inputs: Sequence[Array], attrs: Mapping[str, Any]) -> list[Array]:
     """Run an op by its name."""
+    results = eager_op(op, [tf.convert_to_tensor(value) for value in inputs], attrs)
+    return [np.asarray(result.numpy()) for result in results]
+
+
+def eager_op(op: str, inputs: Sequence[tf.Tensor], attrs: Mapping[str, Any]) -> list[tf.Tensor]:
+    """Run an op by its name on tensors."""
     types = {attr.name: attr.type for attr in op_def_registry.get(op).attr}
     flat: list[Any] = []
     for name, value in attrs.items():
         flat += [name, _eager_attr(value, types[name])]
-    results = execute.execute(
+    made: list[tf.Tensor] = execute.execute(
         op.encode(),
         count_results(op, attrs),
-        inputs=[tf.convert_to_tensor(value) for value in inputs],
+        inputs=list(inputs),
         attrs=tuple(flat),
         ctx=context.context(),
     )
-    return [np.asarray(result.numpy()) for result in results]
+    return made
 
 
 def _eager_attr(value: Any, type_: str) -> Any:

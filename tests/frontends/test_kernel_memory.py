@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from fresh_process import run_fresh
 
@@ -180,6 +181,12 @@ def _others(R: Any) -> list[Case]:
             input=x, begin=[3], end=[4], strides=[1], value=y), [matrix, row]),
         Case("Tile", lambda x: R.Tile(input=x, multiples=[1, 500]), [column]),
         Case("TopKV2", lambda x: R.TopKV2(input=x, k=100), [matrix]),
+        *(Case(op, lambda x, op=op: getattr(R, op)(
+            data=x, segment_ids=[i * 99 % 1_500_000 for i in range(1000)], num_segments=1_500_000),
+            [(1000,)]) for op in ("UnsortedSegmentMax", "UnsortedSegmentProd")),
+        *(Case("HistogramFixedWidth", lambda x, d=dtype: R.HistogramFixedWidth(
+            values=x, value_range=np.array([0, 1], d), nbins=100), [(1_000_000,)], dtype)
+          for dtype in ("float32", "float64")),
         Case("UnsortedSegmentSum", lambda x: R.UnsortedSegmentSum(
             data=x, segment_ids=[i % 7 for i in range(2000)], num_segments=7), [matrix]),
     ]  # fmt: skip

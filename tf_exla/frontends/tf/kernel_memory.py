@@ -333,6 +333,19 @@ def _softmax(call: Call) -> int:
     return tensor_bytes(out) // max(1, out.shape[-1]) + _broadcast_blocks(call)
 
 
+def _histogram(call: Call) -> int:
+    """The bin of each value, and as much to compute it, whatever the dtype."""
+    return 8 * prod(call.inputs[0].shape) + all_bytes(call.outputs)
+
+
+def _rows_of_segments(call: Call) -> int:
+    """The number of rows of each segment."""
+    segments = call.inputs[1].shape
+    kept = len(call.inputs[0].shape) - len(segments)
+    out = call.outputs[0].shape
+    return 8 * prod(out[: len(out) - kept])
+
+
 def _top_k(call: Call) -> int:
     """A heap of indices for each row under way."""
     values = call.outputs[0]
@@ -419,8 +432,7 @@ NO_SCRATCH = words("""
     Reshape ResizeBicubic ResizeBilinear ReverseV2 Roll ScatterNd Select Shape Size Slice Snapshot
     SpaceToBatchND SparseSoftmaxCrossEntropyWithLogits Split SplitV Squeeze StopGradient
     StridedSlice StridedSliceGrad TensorScatterAdd TensorScatterUpdate TensorStridedSliceUpdate
-    Transpose TridiagonalSolve Unpack UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
-    UnsortedSegmentSum UpperBound ZerosLike
+    Transpose TridiagonalSolve Unpack UpperBound ZerosLike
 """)
 
 _SCRATCH: dict[str, Bound] = {
@@ -449,6 +461,7 @@ _SCRATCH: dict[str, Bound] = {
     "Cumsum": copy_of_output,
     "Eig": _square_matrices(8),
     "Einsum": _einsum,
+    "HistogramFixedWidth": _histogram,
     "Igammac": _broadcast_blocks,
     "LogMatrixDeterminant": _square_matrices(3),
     "LogSoftmax": _softmax,
@@ -477,6 +490,10 @@ _SCRATCH: dict[str, Bound] = {
     "Tile": _broadcast_blocks,
     "TopKV2": _top_k,
     "UpdateRows": _scatter_rows(1),
+    **dict.fromkeys(
+        words("UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum"),
+        _rows_of_segments,
+    ),
     "Xlog1py": _broadcast_blocks,
 }
 
