@@ -12,7 +12,7 @@ whole run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -22,6 +22,7 @@ from tf_exla.graph import PAIRED, Graph, Loop, Node, Tensor, consumers, walk
 from tf_exla.lists import is_list
 from tf_exla.op_set import OpSet
 from tf_exla.sizes import Sizes
+from tf_exla.structure import structure_of
 
 CHAIN_BYTES = 4096
 """Nodes that touch a tensor of at least so many bytes are run in the order of the plan."""
@@ -70,14 +71,20 @@ class _Buffer:
 
 @dataclass
 class Projector:
-    """Projects graphs for one op set, and remembers what it projected."""
+    """Projects graphs for one op set, and remembers what it projected.
+
+    `tick` is called for each step of a search.
+    """
 
     ops: OpSet
+    tick: Callable[[], None] = lambda: None
     _known: WeakKeyDictionary[Graph, dict[object, Projection]] = field(
         default_factory=WeakKeyDictionary
     )
 
     _counts: WeakKeyDictionary[Graph, tuple[int, bool]] = field(default_factory=WeakKeyDictionary)
+    _needs: dict[Hashable, dict[int, int]] = field(default_factory=dict)
+    _needs_of: WeakKeyDictionary[Graph, dict[int, int]] = field(default_factory=WeakKeyDictionary)
     _bodies: WeakKeyDictionary[Graph, dict[int, Graph]] = field(default_factory=WeakKeyDictionary)
 
     def __post_init__(self) -> None:
@@ -89,6 +96,16 @@ class Projector:
         The same body is projected once.
         """
         return self._bodies.setdefault(loop.template, {})
+
+    def sizes_known(self, loop: Loop) -> dict[int, int]:
+        """Return the bytes of one iteration by the size of its chunk, as far as they are known.
+
+        They are those of all loops of one structure: whoever projects a body adds it.
+        """
+        known = self._needs_of.get(loop.template)
+        if known is None:
+            known = self._needs_of[loop.template] = self._needs.setdefault(structure_of(loop), {})
+        return known
 
     def project(self, graph: Graph, sliced: frozenset[Tensor] = frozenset()) -> Projection:
         """Project the working set of one run of `graph`, without resident bytes.
@@ -147,11 +164,12 @@ class Projector:
 
     def _loop_temporary(self, loop: Loop) -> int:
         """Iterations in flight hold a body each; the remainder runs after them."""
-        body = loop.parallel * self._body_bytes(loop, loop.body)
-        rest = self._body_bytes(loop, loop.remainder) if loop.remainder is not None else 0
-        return max(body, rest) + _accumulator_copy(loop)
+        body = loop.parallel * self.body_bytes(loop, loop.body)
+        rest = self.body_bytes(loop, loop.remainder) if loop.remainder is not None else 0
+        return max(body, rest) + accumulator_copy(loop)
 
-    def _body_bytes(self, loop: Loop, body: Graph) -> int:
+    def body_bytes(self, loop: Loop, body: Graph) -> int:
+        """Return the working set of one iteration, or of the remainder."""
         return self.project_body(loop, body).working_set
 
     def _cluster_temporary(self, node: Node) -> int:
@@ -232,7 +250,7 @@ def passed_on(node: Node) -> frozenset[int]:
     return frozenset(k for k, (before, after) in enumerate(pairs) if before is after)
 
 
-def _accumulator_copy(loop: Loop) -> int:
+def accumulator_copy(loop: Loop) -> int:
     """The sum of two accumulators may live beside both for a moment.
 
     To merge two top_k, both are joined, and the largest of them taken; argmax and argmin compare.

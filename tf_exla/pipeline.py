@@ -14,7 +14,7 @@ from tf_exla.errors import (
     UnboundedMemoryError,
     UnboundedMemoryWarning,
 )
-from tf_exla.graph import Graph
+from tf_exla.graph import Graph, walk
 from tf_exla.memory import Projector, resident_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.options import Options
@@ -41,6 +41,7 @@ from tf_exla.passes.sinking import sink
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.search import Splitting, split
 from tf_exla.passes.unsharing import unshare
+from tf_exla.patience import Patience
 from tf_exla.peak_parts import blocker, largest_residents, peak_parts
 from tf_exla.plan import Plan
 
@@ -67,7 +68,7 @@ def optimize_graph(
     started = time.perf_counter()
     options = options or Options()
     ops = ContractingOps(ops)
-    projector = Projector(ops)
+    projector = Projector(ops, tick=Patience(function, sum(1 for _ in walk(graph))))
     check_graph(graph)
     cleaned = _checked("clean", clean(graph, ops), graph)
     _check_bounded(projector, cleaned, function, options)

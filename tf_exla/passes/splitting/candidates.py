@@ -97,6 +97,7 @@ def candidates(
                 if again is not None:
                     refusals[again.tensor, again.axis, again.node] = again
                     continue
+                projector.tick()
                 made = evaluate(projector, index, stages, is_large, budget, options)
                 for_speed = made.own <= budget
                 tiled = None
@@ -161,7 +162,6 @@ def evaluate(
 ) -> Candidate:
     """Make the loops of a region's stages; return the fastest way that holds the budget."""
     stages = dataclasses.replace(stages, exact=bool(compared_again(index, stages)))
-    guess = max(1, min(stages.region.extent, 64)) if budget > 0 else 1
     concatenated = max(
         (
             tensor.nbytes
@@ -172,7 +172,7 @@ def evaluate(
         default=0,
     )
     made = []
-    for graph in rewrite(index, stages, guess):
+    for graph in rewrite(index, stages, 1):
         fitted = fit_loops(projector, graph, budget, options)
         made.append(measured(projector, fitted, index, concatenated, stages, is_large))
     holding = [one for one in made if one.peak <= budget]

@@ -7,10 +7,10 @@ from functools import partial
 
 from tf_exla.cost import node_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor, item_bytes, with_subgraphs
-from tf_exla.memory import Projector, carried_bytes
+from tf_exla.memory import Projector, accumulator_copy, carried_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.options import Options
-from tf_exla.passes.splitting.resize import resize_loop
+from tf_exla.passes.splitting.resize import body_of, resize_loop
 
 SMALLEST_PARALLEL_CHUNK = 1 << 18
 """Iterations run side by side only with chunks of so many bytes: else launching dominates."""
@@ -110,10 +110,18 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
     ops = projector.ops
 
     def resized(chunk: int, parallel: int) -> Loop:
-        return resize_loop(ops, loop, chunk, parallel, projector.bodies(loop))
+        return resize_loop(ops, loop, chunk, parallel, bodies)
+
+    bodies, sizes = projector.bodies(loop), projector.sizes_known(loop)
+    bodies.setdefault(loop.chunk, loop.body)
+    beside = accumulator_copy(loop)
 
     def needed(chunk: int, parallel: int) -> int:
-        return projector.temporary(resized(chunk, parallel))
+        """Return the bytes of full chunks; the remainder, which is smaller, comes after them."""
+        chunk = min(max(chunk, loop.least), loop.extent)
+        if chunk not in sizes:
+            sizes[chunk] = projector.body_bytes(loop, body_of(ops, loop, chunk, bodies))
+        return min(parallel, loop.extent // chunk) * sizes[chunk] + beside
 
     if room < 0:
         return resized(1, 1)

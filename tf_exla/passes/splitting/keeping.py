@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_exla.cost import node_seconds
-from tf_exla.graph import Tensor
+from tf_exla.cost import LAUNCH, node_seconds
+from tf_exla.graph import Loop, Tensor
 from tf_exla.memory import Projector
 from tf_exla.options import Options
 from tf_exla.passes.splitting.candidates import Candidate, evaluate, measured
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.partly import keep_partly, parts_to_try
-from tf_exla.passes.splitting.stages import arrange
+from tf_exla.passes.splitting.stages import Stages, arrange
 
 KEEP_TRIALS = 10
 PARTLY_TRIALS = 1
@@ -24,6 +24,8 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
     if best.own > budget or best.stages is None:
         return best
     region, again = best.stages.region, best.stages.recomputed_large(best.is_large)
+    if not again or _most_saved(projector, best, best.stages) < (1 - GAIN) * best.seconds:
+        return best
 
     def trial(tensors: frozenset[Tensor]) -> Candidate | None:
         if sum(tensor.nbytes for tensor in tensors) > budget:
@@ -53,6 +55,18 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
     tried = {tensor for tensor, made in alone if made is not None}
     rest = [tensor for tensor in dear if tensor not in tried]
     return _keep_partly(projector, chosen, kept, rest[:PARTLY_TRIALS], budget, options)
+
+
+def _most_saved(projector: Projector, best: Candidate, stages: Stages) -> float:
+    """Return the seconds that computing again takes at most: on whole tensors, from memory.
+
+    Beside that, each node is launched for each chunk.
+    """
+    own = {tensor for stage in stages.stages for tensor in stage.results}
+    loops = [node for node in best.graph.nodes if isinstance(node, Loop) and own & {*node.outputs}]
+    runs = max((loop.iterations for loop in loops), default=1)
+    again = [node for stage in stages.stages for node in stage.recomputed]
+    return sum(node_seconds(projector.ops, node) + runs * LAUNCH for node in again)
 
 
 def _holds(made: Candidate, best: Candidate, budget: int) -> bool:

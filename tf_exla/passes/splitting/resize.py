@@ -53,6 +53,13 @@ def chunk_shape(tensor: Tensor, slot: Slot | None, size: int) -> Shape:
     return tuple(shape)
 
 
+def body_of(ops: OpSet, loop: Loop, size: int, known: dict[int, Graph]) -> Graph:
+    """Return a loop's body for a chunk of `size`, from those that are known or cut for them."""
+    if size not in known:
+        known[size] = cut(ops, loop.template, loop.carried, size)
+    return known[size]
+
+
 def resize_loop(
     ops: OpSet, loop: Loop, chunk: int, parallel: int, known: dict[int, Graph] | None = None
 ) -> Loop:
@@ -63,9 +70,7 @@ def resize_loop(
     cuts = {} if known is None else known
 
     def body(size: int) -> Graph:
-        if size not in cuts:
-            cuts[size] = cut(ops, loop.template, loop.carried, size)
-        return cuts[size]
+        return body_of(ops, loop, size, cuts)
 
     chunk = min(max(chunk, loop.least), loop.extent)
     if chunk == loop.chunk and parallel == loop.parallel:
