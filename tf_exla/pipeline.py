@@ -40,6 +40,7 @@ from tf_exla.passes.scattering import scatter_rows
 from tf_exla.passes.sinking import sink
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.search import Splitting, split
+from tf_exla.passes.transposing import transpose_apart
 from tf_exla.passes.unsharing import unshare
 from tf_exla.patience import Patience
 from tf_exla.peak_parts import blocker, largest_residents, peak_parts
@@ -202,7 +203,8 @@ def _forms(
 
     Some rewrites need room. A rewrite can tie two axes together (G + transposed G); sinking and
     lowering cost more work, and make new chances: what is sunk meets the readers in the body, a
-    lowered softmax has a divisor. Last, what is shared along two axes is made twice.
+    lowered softmax has a divisor. Last, what is shared along two axes is made twice, first what is
+    cheap, then all that is read transposed.
     """
     tight = [rule for rule in rules if not (isinstance(rule, Rewrite) and rule.roomy)]
     roomy = {rule.family for rule in rules if rule not in tight}
@@ -233,6 +235,9 @@ def _forms(
     def apart(form: _Form) -> _Form:
         return unshare(form[0], projector.ops, least), form[1]
 
+    def transposed(form: _Form) -> _Form:
+        return transpose_apart(form[0], projector.ops, least), form[1]
+
     makers: tuple[Callable[[], _Form], ...] = (
         lambda: (rewritten.graph, rewritten.applications),
         without_roomy,
@@ -242,6 +247,7 @@ def _forms(
         lambda: (lower(sink(cleaned, projector.ops, least), projector.ops, least), ()),
         lambda: apart(lowered()),
         lambda: moved(lowered()),
+        lambda: apart(transposed(lowered())),
     )
     for make in makers:
         form = make()
