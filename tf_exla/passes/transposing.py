@@ -13,34 +13,38 @@ import dataclasses
 from tf_exla.axis_rule import AxisRule
 from tf_exla.graph import Graph, Node, Tensor, producers, without_dead
 from tf_exla.op_set import OpSet
-from tf_exla.passes.copies import compares_with_itself, tests_order
+from tf_exla.passes.origins import clash, tests_order
 
 MOST_WORK = 4
 """Times the flops of the program: copies of what is transposed again and again are no way."""
 
 
 def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Copy what makes tensors of more than `least` bytes for each node that transposes one."""
+    """Copy what makes tensors of more than `least` bytes for each node that transposes one.
+
+    Not where two copies would be compared.
+    """
     budget = (MOST_WORK - 1) * sum(map(ops.flops, graph.nodes))
-    compared = tests_order(graph)
-    made_by = producers(graph)
-    nodes: list[Node] = []
+    tested = tests_order(graph)
     for node in graph.nodes:
-        if _transposes(node, ops, least):
-            chain = _chain(node.inputs[0], made_by, ops, least)
-            work = sum(map(ops.flops, chain))
-            meet = compared and any(compares_with_itself(graph, ops, t.output) for t in chain)
-            if chain and work <= budget and not meet:
-                budget -= work
-                copies, own = _copied(chain)
-                nodes += copies
-                made_by.update({tensor: copy for copy in copies for tensor in copy.outputs})
-                node = node.reading(own)
-        made_by.update(dict.fromkeys(node.outputs, node))
-        nodes.append(node)
-    if len(nodes) == len(graph.nodes):
-        return graph
-    return without_dead(graph.replace(nodes=tuple(nodes)))
+        if not _transposes(node, ops, least):
+            continue
+        made_by = producers(graph)
+        now = made_by.get(node.output)  # what it reads may have been copied for one before
+        if now is None:  # copies took its place
+            continue
+        chain = _chain(now.inputs[0], made_by, ops, least)
+        work = sum(map(ops.flops, chain))
+        if not chain or work > budget:
+            continue
+        copies, own = _copied(chain)
+        at = graph.nodes.index(now)
+        nodes = (*graph.nodes[:at], *copies, now.reading(own), *graph.nodes[at + 1 :])
+        made = without_dead(graph.replace(nodes=nodes))
+        if tested and clash(made, ops) is not None:
+            continue
+        graph, budget = made, budget - work
+    return graph
 
 
 def _transposes(node: Node, ops: OpSet, least: int) -> bool:
@@ -85,6 +89,6 @@ def _copied(chain: list[Node]) -> tuple[list[Node], dict[Tensor, Tensor]]:
     copies: list[Node] = []
     for node in chain:
         inputs = tuple(own.get(tensor, tensor) for tensor in node.inputs)
-        own[node.output] = node.output.twin()
+        own[node.output] = node.output.copy()
         copies.append(dataclasses.replace(node, inputs=inputs, outputs=(own[node.output],)))
     return copies, own
