@@ -339,11 +339,11 @@ def _histogram(call: Call) -> int:
 
 
 def _rows_of_segments(call: Call) -> int:
-    """The number of rows of each segment."""
-    segments = call.inputs[1].shape
-    kept = len(call.inputs[0].shape) - len(segments)
+    """The number of rows of each segment, as its ids are kept."""
+    ids = call.inputs[1]
+    kept = len(call.inputs[0].shape) - len(ids.shape)
     out = call.outputs[0].shape
-    return 8 * prod(out[: len(out) - kept])
+    return itemsize(ids.dtype) * prod(out[: len(out) - kept])
 
 
 def _top_k(call: Call) -> int:
