@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -36,6 +36,7 @@ from tf_exla.passes.rewriting import (
     rewrite_graph,
 )
 from tf_exla.passes.rewriting.families import IN_CACHE, SYMMETRY
+from tf_exla.passes.row_reads import read_rows
 from tf_exla.passes.scattering import scatter_rows
 from tf_exla.passes.sinking import sink
 from tf_exla.passes.splitting.chunks import fit_loops
@@ -90,7 +91,7 @@ def optimize_graph(
     _checked("rewrite", rewritten.graph, graph)
     held = resident_bytes(rewritten.graph) if resident is None else resident
     budget = room(limit - held)
-    forms = _forms(projector, cleaned, rewritten, rules, budget)
+    forms = _forms(projector, cleaned, rewritten, rules, budget, options)
     within = _within(projector, forms, budget, options)
     split_graph = _checked("split", within.graph, graph)
     finished = finish(projector, split_graph, budget, options)
@@ -198,6 +199,7 @@ def _forms(
     rewritten: Rewritten,
     rules: Sequence[Rewrite | GraphRewrite],
     budget: int,
+    options: Options,
 ) -> Iterator[_Form]:
     """Yield forms of the program, each once, with its rewrites; the cheapest to run first.
 
@@ -224,9 +226,15 @@ def _forms(
         made = rewrite_graph(graph, projector.ops, tight)
         return made.graph, (*slim.applications, *made.applications)
 
+    def sunk(graph: Graph, room: int) -> Graph:
+        room -= projector.overhead(graph)
+        rows = read_rows(graph, projector, least, room, options.largest_chunk)
+        inside = sink(rows, projector.ops, least)
+        return read_rows(inside, projector, least, room, options.largest_chunk)
+
     @cache
-    def lowered() -> _Form:
-        return again(lower(sink(slim.graph, projector.ops, least), projector.ops, least))
+    def lowered(room: int) -> _Form:
+        return again(lower(sunk(slim.graph, room), projector.ops, least))
 
     def moved(form: _Form) -> _Form:
         made = move(form[0], projector.ops, least)
@@ -238,19 +246,23 @@ def _forms(
     def transposed(form: _Form) -> _Form:
         return transpose_apart(form[0], projector.ops, least), form[1]
 
-    makers: tuple[Callable[[], _Form], ...] = (
-        lambda: (rewritten.graph, rewritten.applications),
-        without_roomy,
-        lambda: (cleaned, ()),
-        lambda: again(sink(slim.graph, projector.ops, least)),
-        lowered,
-        lambda: (lower(sink(cleaned, projector.ops, least), projector.ops, least), ()),
-        lambda: apart(lowered()),
-        lambda: moved(lowered()),
-        lambda: apart(transposed(lowered())),
-    )
-    for make in makers:
-        form = make()
+    def inside(room: int) -> Iterator[_Form]:
+        yield again(sunk(slim.graph, room))
+        yield lowered(room)
+        yield lower(sunk(cleaned, room), projector.ops, least), ()
+        yield apart(lowered(room))
+        yield moved(lowered(room))
+        yield apart(transposed(lowered(room)))
+
+    def forms() -> Iterator[_Form]:
+        yield rewritten.graph, rewritten.applications
+        yield without_roomy()
+        yield cleaned, ()
+        yield from inside(budget)
+        if read_rows(cleaned, projector, least, 0, 0) is not cleaned:
+            yield from inside(0)  # one row at a time takes the least
+
+    for form in forms():
         if form[0] not in seen:
             seen.add(form[0])
             yield form
