@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -75,6 +76,31 @@ def calibrate(forget: bool) -> None:
         table.add_row(name, f"{usual:.1e}", f"{value:.1e}", f"{value / usual:.2f}")
     Console().print(table)
     click.echo(f"{path}: rates of {machine_name()}")
+
+
+@main.command(help="Check random programs against their optimized selves.")
+@click.option("--programs", default=200, show_default=True, help="How many.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the first; others follow it.")
+@click.option("--jobs", default=1, show_default=True, help="Processes side by side.")
+@click.option("--seconds", default=60.0, show_default=True, help="Time limit of one program.")
+@click.option(
+    "--folder",
+    default="fuzz-results",
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Takes the log, and a test file for each failure; seeds in the log are not run again.",
+)
+def fuzz(programs: int, seed: int, jobs: int, seconds: float, folder: Path) -> None:
+    try:
+        import hypothesis  # noqa: F401
+    except ImportError as error:
+        raise click.ClickException("this needs hypothesis: pip install 'tf_exla[fuzz]'") from error
+    from tf_exla.fuzz.command import fuzz as run_fuzz
+
+    verdicts = run_fuzz(seed, programs, jobs, seconds, folder)
+    for verdict, count in verdicts.most_common():
+        click.echo(f"{verdict:16} {count}")
+    sys.exit(0 if set(verdicts) <= {"holds"} else 1)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""Random programs against their optimized selves: `python -m tf_exla fuzz`."""

@@ -1,0 +1,77 @@
+"""Random programs as Python source: drawn by hypothesis, which can shrink what it has drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from tf_exla.fuzz.ops import ROWS
+from tf_exla.fuzz.values import FLOATS, Draw, Pool, Shape, Value
+
+SIZES = (301, 512, 997)
+"""Sizes of axes: a product of two is large."""
+ODD_SIZES = (64, 7, 2, 1, 0)
+WIDTHS = (3, 1, 8)
+DTYPES = ("float64", "float32", "int32", "bfloat16", "float16", "complex128", "bool")
+KINDS = ("values", "inner gradient", "outer gradient", "unknown sizes")
+FEWEST_STEPS = 2
+LARGE = (
+    "tf.exp(-tf.square(tf.matmul(x0, x1, transpose_b=True)))",
+    "tf.exp(-tf.reduce_mean(tf.square(x0[:, None] - x1[None]), -1))",
+    "tf.tanh(x0[:, :1] - x2)",
+)
+"""The first line: it makes what does not fit."""
+
+
+@dataclass(frozen=True)
+class FuzzProgram:
+    """A program: `source` defines `program(state, flag, *inputs)`, which returns a list.
+
+    `inputs`: shape and dtype of each argument. `exact`: which outputs have the same bits under any
+    plan. `kind`: one of `KINDS`.
+    """
+
+    source: str
+    inputs: tuple[tuple[Shape, str], ...]
+    exact: tuple[bool, ...]
+    kind: str
+
+
+@st.composite
+def programs(draw: Draw, most_steps: int = 9) -> FuzzProgram:
+    """Draw a program of at most `most_steps` steps and one to three outputs."""
+    # Hypothesis begins with the simplest of all programs, whatever the seed is: not that one.
+    assume(draw(st.integers(0, 1 << 16)))
+    kind = draw(st.sampled_from(KINDS))
+    main = draw(st.sampled_from(("float64", "float32", *FLOATS)))
+    odd = draw(st.sampled_from((False, False, False, True)))
+    n, m = (draw(st.sampled_from(ODD_SIZES if odd else SIZES)) for _ in range(2))
+    d = draw(st.sampled_from(WIDTHS))
+    shapes: list[tuple[Shape, str]] = [((n, d), main), ((m, d), main), ((m,), main)]
+    if draw(st.booleans()):
+        shapes.append(((n,), draw(st.sampled_from(DTYPES))))
+    if draw(st.booleans()):
+        shapes.append(((2, n, d), draw(st.sampled_from(DTYPES))))
+    pool = Pool([Value(f"x{k}", shape, t, True) for k, (shape, t) in enumerate(shapes)])
+    lines = [f"y0 = {draw(st.sampled_from(LARGE))}"]
+    pool.values.append(Value("y0", (n, m), main, False))
+    for _ in range(draw(st.integers(FEWEST_STEPS, most_steps))):
+        step = ROWS[draw(st.sampled_from(sorted(ROWS)))](draw, pool)
+        if step is None:
+            continue
+        name = f"y{len(lines)}"
+        lines.append(f"{name} = {step.code}")
+        pool.values.append(Value(name, step.shape, step.dtype, step.exact))
+    assume(len(lines) >= FEWEST_STEPS)
+    made = [value for value in pool.values if value.name.startswith("y")]
+    outputs = [made[-1]]
+    if draw(st.booleans()):
+        outputs.append(made[draw(st.integers(0, len(made) - 1))])
+    exact = tuple(value.exact for value in outputs)
+    names = ", ".join(value.name for value in outputs)
+    arguments = ", ".join(f"x{k}" for k in range(len(shapes)))
+    body = "\n".join(f"    {line}" for line in lines)
+    source = f"def program(state, flag, {arguments}):\n{body}\n    return [{names}]\n"
+    return FuzzProgram(source, tuple(shapes), exact, kind)

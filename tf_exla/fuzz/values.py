@@ -1,0 +1,93 @@
+"""Values of a random program: what the rows of the op table draw from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+Shape = tuple[int, ...]
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+MOST_ELEMENTS = 600_000
+"""Of one tensor: large beside what is chained (`memory.CHAIN_BYTES`), small enough to be quick."""
+
+FLOATS = ("bfloat16", "float16", "float32", "float64")
+COMPLEX = ("complex64", "complex128")
+INTEGERS = ("int32", "int64", "uint8")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor of the program; `exact`: chunks of it have the bits of the whole, whatever the plan.
+
+    Only exact values may be compared, rounded or ordered by position: for others a last bit
+    decides, and a difference would say nothing.
+    """
+
+    name: str
+    shape: Shape
+    dtype: str
+    exact: bool
+
+    @property
+    def size(self) -> int:
+        count = 1
+        for one in self.shape:
+            count *= one
+        return count
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of a program: `code` is the expression in TensorFlow."""
+
+    code: str
+    shape: Shape
+    dtype: str
+    exact: bool
+
+
+@dataclass
+class Pool:
+    """The values that a step may read."""
+
+    values: list[Value]
+
+    def pick(
+        self,
+        draw: Draw,
+        dtypes: Sequence[str] | None = None,
+        rank: int | None = None,
+        least_rank: int = 0,
+        exact: bool = False,
+    ) -> Value | None:
+        """Draw a value that fits, rather a later one; None where none does."""
+        found = [
+            value
+            for value in self.values
+            if (dtypes is None or value.dtype in dtypes)
+            and (rank is None or len(value.shape) == rank)
+            and len(value.shape) >= least_rank
+            and (value.exact or not exact)
+        ]
+        if not found:
+            return None
+        first = draw(st.integers(0, len(found) - 1))
+        second = draw(st.integers(0, len(found) - 1))
+        later: int = max(first, second)
+        return found[later]
+
+
+def broadcast(left: Shape, right: Shape) -> Shape | None:
+    """Return the shape that two broadcast to; None where they do not."""
+    made = []
+    for k in range(1, max(len(left), len(right)) + 1):
+        a = left[-k] if k <= len(left) else 1
+        b = right[-k] if k <= len(right) else 1
+        if a != b and 1 not in (a, b):
+            return None
+        made.append(b if a == 1 else a)
+    return tuple(reversed(made))

@@ -1,0 +1,122 @@
+"""A worker: draws programs, checks each in a forked process, shrinks what fails.
+
+It imports TensorFlow and runs nothing of it, so that a forked process starts as a fresh one does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tf_exla.fuzz.programs import FuzzProgram, programs
+
+_SHRINKING = 2
+"""How much longer than one program may take a failure is shrunk."""
+
+
+class Failed(Exception):
+    """A program fails; hypothesis looks for a smaller one that does."""
+
+
+def run_seed(number: int, seconds: float) -> dict[str, Any]:
+    """Draw the program of a seed and check it; shrink it if it fails. Returns the verdict."""
+    last: dict[str, Any] = {}
+    shrinks_until = 0.0
+
+    @seed(number)
+    @settings(
+        max_examples=1,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+        print_blob=False,
+    )
+    @given(programs())
+    def attempt(program: FuzzProgram) -> None:
+        nonlocal last, shrinks_until
+        if shrinks_until and time.monotonic() > shrinks_until:
+            return
+        found = in_fork(program, seconds)
+        if found["failure"] and last.get("failure", found["failure"]) == found["failure"]:
+            last = {**found, "program": program}
+            shrinks_until = shrinks_until or time.monotonic() + _SHRINKING * seconds
+            raise Failed
+        last = last or {**found, "program": program}
+
+    started = time.monotonic()
+    try:
+        attempt()
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or not last.get("failure"):
+            raise
+    program = last.pop("program")
+    verdict = {"seed": number, "seconds": round(time.monotonic() - started, 2), **last}
+    if last["failure"]:
+        verdict |= {"source": program.source, "inputs": program.inputs, "kind": program.kind}
+        verdict["exact"] = program.exact
+    return verdict
+
+
+def in_fork(program: FuzzProgram, seconds: float) -> dict[str, Any]:
+    """Check a program in a forked process; a crash or a time-out is a failure."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        _child(program, writing)
+    os.close(writing)
+    end = time.monotonic() + seconds
+    text = b""
+    while (left := end - time.monotonic()) > 0:
+        if select.select([reading], [], [], left)[0]:
+            part = os.read(reading, 1 << 16)
+            if not part:
+                break
+            text += part
+    else:
+        os.kill(child, signal.SIGKILL)
+    os.close(reading)
+    _, status = os.waitpid(child, 0)
+    if text:
+        return json.loads(text)  # type: ignore[no-any-return]
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        return {"failure": "time-out", "details": f"more than {seconds:.0f} s"}
+    return {"failure": "crash", "details": f"status {status}"}
+
+
+def _child(program: FuzzProgram, writing: int) -> None:
+    import traceback
+
+    from tf_exla.fuzz.check import check
+
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.dup2(silent, 2)
+    try:
+        found = check(program)
+    except BaseException:
+        lines = traceback.format_exc().strip().splitlines()
+        found = {"failure": "exception", "details": "\n".join(lines[-12:])}
+    os.write(writing, json.dumps(found).encode())
+    os._exit(0)
+
+
+def main() -> None:
+    """Check the seeds given as `first count step seconds`; a JSON line each on stdout."""
+    first, count, step = map(int, sys.argv[1:4])
+    import tf_exla.fuzz.check  # noqa: F401  TensorFlow, before the first fork
+
+    for number in range(first, first + count, step):
+        print(json.dumps(run_seed(number, float(sys.argv[4]))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
