@@ -14,7 +14,10 @@ from tf_exla.frontends.tf.script import optimized_functions
 
 FOLDER = Path(__file__).parent / "notebooks"
 LIMITS = {
+    "classification": "6MB",
+    "deep_and_noise": "8MB",
     "minibatches": "3MB",
+    "multi_output": "6MB",
     "sparse": "5MB",
 }
 

@@ -18,6 +18,7 @@ from tf_exla.api import OptimizedFunction
 from tf_exla.byte_size import format_bytes
 from tf_exla.frontends.tf.capture import CaptureError
 from tf_exla.frontends.tf.fallback import Guard, Listener
+from tf_exla.frontends.tf.outside import Outside, watched
 from tf_exla.frontends.tf.request import Request
 from tf_exla.integrations import integrations
 from tf_exla.options import Unbounded
@@ -33,8 +34,8 @@ class Session(Listener):
     """What was optimized, and what runs as it was, with the reason.
 
     `keep`: whether the functions live on, so that `write` can report on them. `peaks`: the largest
-    projected peaks of each function in bytes, as it was and as it is. `outside`: a sentence about
-    the largest tensor that was made outside of the optimized functions, empty where none was large.
+    projected peaks of each function in bytes, as it was and as it is. `outside`: the largest tensor
+    that was made outside of functions.
     """
 
     limit: str | None
@@ -42,7 +43,7 @@ class Session(Listener):
     keep: bool = False
     peaks: dict[str, tuple[int, int]] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    outside: str = ""
+    outside: Outside = field(init=False)
     _functions: weakref.WeakKeyDictionary[Any, OptimizedFunction] = field(
         default_factory=weakref.WeakKeyDictionary
     )
@@ -52,6 +53,7 @@ class Session(Listener):
         limit = "auto" if self.limit is None else self.limit
         unbounded: Unbounded = "raise" if self.strict else "warn"
         self._request = Request.of(limit, unbounded=unbounded, strict=self.strict)
+        self.outside = Outside(self.limit_bytes)
 
     def call(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
         """Call a `tf.function`: optimized where it is the outermost one."""
@@ -88,8 +90,8 @@ class Session(Listener):
         if self.refused:
             parts.append(f"{_count(len(self.refused), 'function')} ran as before: ")
             parts[-1] += ", ".join(self.refused)
-        if self.outside:
-            parts.append(self.outside)
+        if self.outside.sentence:
+            parts.append(self.outside.sentence)
         return f"tf_exla: {'; '.join(parts)}"
 
     def write(self, path: Path) -> None:
@@ -146,7 +148,7 @@ def optimized_functions(
 
     Function.__call__ = call
     try:
-        with integrations(session.optimized, session.limit_bytes):
+        with integrations(session.optimized, session.limit_bytes), watched(session.outside):
             yield session
     finally:
         Function.__call__ = original

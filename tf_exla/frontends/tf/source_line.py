@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 _TRACER = "func_graph_from_py_func"
-_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _FRAMEWORK = (f"{os.sep}tensorflow{os.sep}", f"{os.sep}keras{os.sep}", f"{os.sep}tf_keras{os.sep}")
-_HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
 def source_line(op: Any) -> str:
@@ -26,10 +26,10 @@ def source_line(op: Any) -> str:
         if frame.name == _TRACER:
             break
         name = frame.filename
-        if name.startswith((_HERE, "<")):
+        if name.startswith((HERE, "<")):
             continue
         text = f"{os.path.basename(name)}:{frame.lineno} in {frame.name}"
-        if not any(part in name for part in _INSTALLED):
+        if not any(part in name for part in INSTALLED):
             return text
         if not library and not any(part in name for part in _FRAMEWORK):
             library = text

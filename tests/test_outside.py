@@ -1,0 +1,42 @@
+"""What a script makes outside of functions is named at its end where it is above the limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from tf_exla.frontends.tf.script import optimized_functions
+
+
+def summary(body: str, folder: Path) -> str:
+    path = folder / "script.py"
+    path.write_text(body)
+    with optimized_functions("4MB") as session:
+        exec(compile(body, str(path), "exec"), {"tf": tf})
+    return session.summary()
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("x = tf.ones([1200, 3])\ny = x @ tf.transpose(x)", "5.76 MB by MatMul at script.py:2"),
+        ("x = tf.ones([1200])\n\ny = x[:, None] - x", "5.76 MB by Sub at script.py:3"),
+        ("x = tf.ones([1000, 1500])\ny = tf.ones([1200, 1200])", "6.00 MB by Fill at script.py:1"),
+        ("def f():\n  return tf.raw_ops.Fill(dims=[1100, 1000], value=1.0)\nf()", "script.py:2"),
+    ],
+)
+def test_large_tensor_is_named(body: str, expected: str, tmp_path: Path) -> None:
+    assert expected in summary(body, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x = tf.ones([1200, 3])",
+        "f = tf.function(lambda x: tf.reduce_sum(x @ tf.transpose(x)))\nf(tf.ones([1200, 3]))",
+    ],
+)
+def test_small_tensors_and_functions_are_not(body: str, tmp_path: Path) -> None:
+    assert "outside" not in summary(body, tmp_path)
