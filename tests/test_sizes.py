@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -137,3 +138,28 @@ def test_elements_of_an_iterator_are_said() -> None:
     with pytest.warns(tf_exla.UnboundedMemoryWarning, match="Iterator"):
         found = tf_exla.optimize(lambda: tf.reduce_sum(next(data)), 10**8)()
     np.testing.assert_allclose(found, tf.reduce_sum(SMALL[:8]))
+
+
+COUNT = tf.Variable(601)
+
+
+def identity_of_a_variables_size(x: tf.Tensor, keep: tf.Tensor) -> Any:
+    """The size comes from a variable; what the identity is added to tells it."""
+    gram = tf.matmul(x[:601], x[:601], transpose_b=True)
+    return tf.linalg.cholesky(gram + tf.eye(tf.convert_to_tensor(COUNT), dtype=x.dtype) * 2.0)[-1]
+
+
+def ones_of_a_variables_size(x: tf.Tensor, keep: tf.Tensor) -> Any:
+    ones = tf.transpose(tf.reshape(tf.ones([COUNT * 3], x.dtype), [3, -1]))
+    return tf.reduce_sum(tf.where(keep[:601, None], x[:601, :3], ones * 2.0))
+
+
+@pytest.mark.parametrize("function", [identity_of_a_variables_size, ones_of_a_variables_size])
+def test_what_reads_a_tensor_bounds_it(function: Callable[..., Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", tf_exla.UnboundedMemoryWarning)
+        report = tf_exla.explain(function, X, ALL, limit="1GB")
+    assert report.projected_peak < 30_000_000
+    np.testing.assert_allclose(
+        tf_exla.optimize(function, "1GB")(X, ALL), function(X, ALL), rtol=1e-10
+    )

@@ -89,6 +89,9 @@ class OpSet(Protocol):
     def bounds(self, node: Node, operands: Sequence[Most]) -> Sequence[Most]:
         """Return upper bounds of the results' sizes and integers, from those of the operands."""
 
+    def not_smaller(self, node: Node) -> bool:
+        """Return whether no operand has more elements than the result, unless that is empty."""
+
     def keeps(self, node: Node) -> ListEffect | None:
         """Return what a node does to the list in its result; None where that cannot be told."""
 

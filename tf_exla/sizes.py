@@ -9,7 +9,7 @@ says nothing of its result's size.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
 from tf_exla.bounds import HANDLES, Most
@@ -50,6 +50,7 @@ class Sizes:
 
     ops: OpSet
     _most: WeakKeyDictionary[Tensor, Most] = field(default_factory=WeakKeyDictionary)
+    _fitted: WeakKeyDictionary[Tensor, int] = field(default_factory=WeakKeyDictionary)
     _causes: WeakKeyDictionary[Tensor, Node] = field(default_factory=WeakKeyDictionary)
     _lists: WeakKeyDictionary[Graph, dict[Tensor, Held]] = field(default_factory=WeakKeyDictionary)
     _held: WeakKeyDictionary[Tensor, Held] = field(default_factory=WeakKeyDictionary)
@@ -126,6 +127,31 @@ class Sizes:
     # The walk.
 
     def _walk(self, graph: Graph) -> None:
+        self._lists[graph] = self._forward(graph)
+        while self._backward(graph):
+            self._lists[graph] = self._forward(graph)
+
+    def _backward(self, graph: Graph) -> bool:
+        """Bound operands by results that are not smaller; return whether any was bounded so.
+
+        The sum of a matrix [n, n] and of an identity of unknown size says how large that is.
+        """
+        found = False
+        for node in reversed(graph.nodes):
+            if len(node.outputs) != 1 or not self.ops.not_smaller(node):
+                continue
+            size = self.most(node.output).size
+            if not size:
+                continue
+            for tensor in node.inputs:
+                known = self.most(tensor).size
+                if _is_open(tensor) and (known is None or size < known):
+                    self._fitted[tensor] = size
+                    self._most[tensor] = replace(self.most(tensor), size=size)
+                    found = True
+        return found
+
+    def _forward(self, graph: Graph) -> dict[Tensor, Held]:
         found: dict[Tensor, Held] = {}
         for node in graph.nodes:
             if isinstance(node, Loop):
@@ -139,7 +165,7 @@ class Sizes:
             for tensor in node.outputs:
                 if is_list(tensor) and tensor in self._held:
                     found[tensor] = self._held[tensor]
-        self._lists[graph] = found
+        return found
 
     def _plain(self, node: Node) -> None:
         if any(is_list(tensor) for tensor in node.outputs):
@@ -157,9 +183,14 @@ class Sizes:
         for tensor, most in zip(node.outputs, bounds, strict=True):
             if not _is_open(tensor) and most.value is None:
                 continue
+            fitted = self._fitted.get(tensor)
+            if fitted is not None and (most.size is None or fitted < most.size):
+                most = replace(most, size=fitted)
             self._most[tensor] = most.within(tensor.shape)
             if self._most[tensor].size is None:
                 self._blame(tensor, node)
+            else:
+                self._causes.pop(tensor, None)
 
     def _blame(self, tensor: Tensor, node: Node) -> None:
         """Keep the cause of an unbounded result: an operand's, if it has none; else its node."""

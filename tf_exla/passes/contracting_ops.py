@@ -94,6 +94,9 @@ class ContractingOps:
     def bounds(self, node: Node, operands: Sequence[Most]) -> Sequence[Most]:
         return self.ops.bounds(node, operands)
 
+    def not_smaller(self, node: Node) -> bool:
+        return self.ops.not_smaller(node)
+
     def keeps(self, node: Node) -> ListEffect | None:
         return self.ops.keeps(node)
 

@@ -150,6 +150,12 @@ class TensorFlowOps:
             known = self._bounds[node] = key, size_rules.size_bounds(node, operands)
         return known[1]
 
+    def not_smaller(self, node: Node) -> bool:
+        """Return whether no operand has more elements than the result, unless that is empty."""
+        from tf_exla.frontends.tf import size_rules
+
+        return node.op in size_rules.NOT_SMALLER
+
     def keeps(self, node: Node) -> ListEffect | None:
         """Return what a node does to the list in its result; None where that cannot be told."""
         return list_ops.list_keeps(node)

@@ -87,6 +87,17 @@ _NOT_LARGER = frozenset(
 )  # fmt: skip
 _BROADCASTS = frozenset(ELEMENTWISE) | {"SelectV2", "Select", "Cast", "ClipByValue", "AddN"}
 
+# Results that no operand has more elements than: what reads an operand bounds it as well.
+NOT_SMALLER = (
+    _BROADCASTS
+    | (ALIASES - {"ReadVariableOp"})
+    | set(words("""
+    BatchMatrixBandPart BatchMatrixDiag BroadcastTo Cholesky ConcatV2 MatrixBandPart MatrixDiag
+    MatrixDiagV2 MatrixDiagV3 MatrixInverse MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 Pack
+    ReverseV2 Transpose
+    """))
+)  # fmt: skip
+
 # Operands whose larger integers make larger results.
 _SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "BroadcastTo": (1,),
