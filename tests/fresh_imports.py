@@ -1,10 +1,11 @@
 """What the processes of `fresh_process.py` have imported when they start.
 
-Packages of others only, and of these what can be forked: nothing here starts threads of TensorFlow
+Packages of others, and of these what can be forked: nothing here starts threads of TensorFlow
 (GPflow does as it is imported). What was made so far is kept out of later garbage collections.
 """
 
 import gc
+import warnings
 
 import check_shapes  # noqa: F401
 import scipy.linalg
@@ -13,5 +14,10 @@ import tensorflow  # noqa: F401
 import tensorflow_probability.python.distributions  # noqa: F401
 import tf_keras  # noqa: F401
 
+from tf_exla.errors import NotOptimizedWarning
+
 gc.collect()
 gc.freeze()
+
+# As in pyproject.toml: a function that runs as it was is a failure.
+warnings.simplefilter("error", NotOptimizedWarning)
