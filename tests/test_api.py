@@ -25,6 +25,7 @@ def test_the_package_exports_exactly_its_api() -> None:
     assert sorted(tf_exla.__all__) == [
         "MemoryLimitError",
         "MemoryReport",
+        "NotOptimizedWarning",
         "OptimizedFunction",
         "UnboundedMemoryError",
         "UnboundedMemoryWarning",
