@@ -36,7 +36,8 @@ _Given = tuple[tuple[Most, Held, Node | None, bool], ...]
 class Unbounded:
     """What has no bound: a While that keeps `bytes` of each iteration, or a node's result.
 
-    `outside`: its size comes from outside the program: an iterator's element, a variable.
+    `outside`: its size may come from outside the program: an input of unknown size, an iterator's
+    element, a variable.
     """
 
     node: Node
@@ -118,7 +119,7 @@ class Sizes:
                     continue
                 cause = self._causes.get(tensor, None if inputs else node)
                 if cause is not None:
-                    yield Unbounded(cause, outside=_from_outside(cause))
+                    yield Unbounded(cause, outside=inputs or _from_outside(cause))
             if "body" in node.attrs and self._iterations(node) is None:
                 kept = sum(one.added for _, one in self._kept(node) if one.most is None)
                 if kept > SMALL_BYTES:

@@ -83,7 +83,7 @@ def in_chunks(function: Function, inputs: list[tf.Tensor], chunk: int) -> Graph:
     ops = ContractingOps(TensorFlowOps())
     graph = capture(tf.function(function).get_concrete_function(*inputs)).graph
     projector, options = Projector(ops), Options()
-    budget = projector.working_set(graph) // 10
+    budget = projector.working_set(graph) // 15  # tight: columns are split, not rows
     made = split(projector, clean(graph, ops), budget, options).graph
     nodes = [
         resize_loop(ops, node, chunk, 2) if isinstance(node, Loop) else node for node in made.nodes
