@@ -7,19 +7,21 @@ it is unpickled. Other Python children, as of `subprocess`, hold no limit, and a
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.util
-import multiprocessing.spawn
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from importlib.machinery import ModuleSpec
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-_LOKY = ("joblib.externals.loky.backend.spawn", "loky.backend.spawn")
+from tf_exla.on_import import on_import
+
+_SPAWNING = (
+    "multiprocessing.spawn",
+    "joblib.externals.loky.backend.spawn",
+    "loky.backend.spawn",
+)
 _installed = ExitStack()
 
 
@@ -47,7 +49,8 @@ class _Installer:
 def inherit(limit: str | None, strict: bool) -> None:
     """Let the children of this process hold the limit; it lasts as long as the process."""
 
-    def add(spawn: ModuleType) -> None:
+    def add(name: str) -> None:
+        spawn = sys.modules[name]
         prepared = spawn.get_preparation_data
 
         def get_preparation_data(*args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -55,54 +58,21 @@ def inherit(limit: str | None, strict: bool) -> None:
 
         spawn.get_preparation_data = get_preparation_data  # type: ignore[attr-defined]
 
-    add(multiprocessing.spawn)
-    for name in _LOKY:
-        when_imported(name, add)
+    for name in _SPAWNING:
+        _installed.enter_context(on_import(name, partial(add, name)))
     sys.addaudithook(_tell_of_others())
 
 
 def install(limit: str | None, strict: bool) -> None:
     """Optimize every outermost `tf.function` of this process, from when it imports TensorFlow."""
 
-    def patch(_: ModuleType) -> None:
+    def patch() -> None:
         from tf_exla.frontends.tf.script import optimized_functions
 
         _installed.enter_context(optimized_functions(limit, strict=strict))
 
-    when_imported("tensorflow", patch)
+    _installed.enter_context(on_import("tensorflow", patch))
     inherit(limit, strict)
-
-
-def when_imported(name: str, call: Callable[[ModuleType], None]) -> None:
-    """Call with a module once it is imported; now, if it is already."""
-    if name in sys.modules:
-        call(sys.modules[name])
-    else:
-        sys.meta_path.insert(0, _OnImport(name, call))
-
-
-class _OnImport(importlib.abc.MetaPathFinder):
-    def __init__(self, name: str, call: Callable[[ModuleType], None]) -> None:
-        self.name = name
-        self.call = call
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != self.name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is None or spec.loader is None:
-            return spec
-        execute = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            self.call(module)
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
 
 
 def _tell_of_others() -> Callable[[str, tuple[Any, ...]], None]:
