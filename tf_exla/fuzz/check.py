@@ -21,7 +21,7 @@ _UNITS = {
     "bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53,
     "complex64": 2.0**-24, "complex128": 2.0**-53,
 }  # fmt: skip
-_FLOOR_UNITS = 2_000
+_FLOOR_UNITS = 500
 _SHORT_FLOOR_UNITS = 16  # a short float has but 2**8 or 2**11 of them
 
 Arguments = Sequence[tf.Tensor]

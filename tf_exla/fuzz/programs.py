@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from hypothesis import assume
 from hypothesis import strategies as st
 
 from tf_exla.fuzz.ops import ROWS
-from tf_exla.fuzz.values import FLOATS, Draw, Pool, Shape, Value
+from tf_exla.fuzz.values import FLOATS, INTEGERS, Draw, Pool, Shape, Value
 
 SIZES = (301, 512, 997)
 """Sizes of axes: a product of two is large."""
@@ -39,9 +40,21 @@ class FuzzProgram:
     kind: str
 
 
+MOST_RETURNED = 10_000
+"""Elements of a result: a larger one would have to exist whole."""
+
+
+def _reduced(value: Value) -> Value:
+    """Return a sum of a value, over its first axis, as an expression."""
+    if value.dtype == "bool" or value.dtype in INTEGERS:
+        code = f"tf.reduce_sum(tf.cast({value.name}, tf.int64), 0)"
+        return Value(code, value.shape[1:], "int64", value.exact)
+    return Value(f"tf.reduce_mean({value.name}, 0)", value.shape[1:], value.dtype, False)
+
+
 @st.composite
 def programs(draw: Draw, most_steps: int = 9) -> FuzzProgram:
-    """Draw a program of at most `most_steps` steps and one to three outputs."""
+    """Draw a program of at most `most_steps` steps."""
     # Hypothesis begins with the simplest of all programs, whatever the seed is: not that one.
     assume(draw(st.integers(0, 1 << 16)))
     kind = draw(st.sampled_from(KINDS))
@@ -65,10 +78,14 @@ def programs(draw: Draw, most_steps: int = 9) -> FuzzProgram:
         lines.append(f"{name} = {step.code}")
         pool.values.append(Value(name, step.shape, step.dtype, step.exact))
     assume(len(lines) >= FEWEST_STEPS)
-    made = [value for value in pool.values if value.name.startswith("y")]
-    outputs = [made[-1]]
-    if draw(st.booleans()):
-        outputs.append(made[draw(st.integers(0, len(made) - 1))])
+    text = "\n".join(lines)
+    # Every line counts: what no other line reads is a result, reduced where it is large.
+    leaves = [
+        value
+        for value in pool.values
+        if value.name.startswith("y") and len(re.findall(rf"\b{value.name}\b", text)) == 1
+    ]
+    outputs = [_reduced(value) if value.size > MOST_RETURNED else value for value in leaves]
     exact = tuple(value.exact for value in outputs)
     names = ", ".join(value.name for value in outputs)
     arguments = ", ".join(f"x{k}" for k in range(len(shapes)))
