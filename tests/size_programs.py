@@ -155,9 +155,17 @@ def second_gradient(x: tf.Tensor, keep: tf.Tensor) -> Any:
     return outer.gradient(first, x)
 
 
+def scanned(x: tf.Tensor, keep: tf.Tensor) -> Any:
+    """Rows of a product of masked matrices: neither their number nor their length is known."""
+    y = tf.boolean_mask(x, keep)[:1500]
+    return tf.scan(
+        lambda carry, row: carry * 0.5 + tf.tanh(row), tf.matmul(y[::-1], tf.transpose(y[:300]))
+    )
+
+
 PROGRAMS: dict[str, Callable[..., Any]] = {
     one.__name__: one
     for one in (where, masked, masked_gradient, slices, products, unique, parts, stitched, repeated,
                 sparse, embedded, counted, mapped, grown, chosen, ragged, growing_array,
-                list_of_zeros, sums_of_lists, list_in_a_loop, second_gradient)
+                list_of_zeros, sums_of_lists, list_in_a_loop, second_gradient, scanned)
 }  # fmt: skip

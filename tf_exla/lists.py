@@ -24,6 +24,7 @@ class Held:
 
     `added`: of them, those that were added to the list that the graph was given, where it is
     `derived` from that. `most`: tensors it may hold. `reserved`: some of them may not be there yet.
+    `item`: bytes of the largest of them.
     """
 
     growth: int = 0
@@ -32,6 +33,7 @@ class Held:
     derived: bool = False
     most: int | None = None
     reserved: bool = False
+    item: int = 0
 
 
 EMPTY = Held()
@@ -42,18 +44,21 @@ class ListEffect:
     """What a node does to the list in its result.
 
     `keeps`: operands that the list keeps alive, `rows`: one tensor for each row of the last of
-    them. `anew`: its tensors are new ones, as large as those of its operands. `size`: the operand
-    that says how many tensors it may hold, -1 for any number; `reserves`: their places are there at
-    once. `resized`: their number may have changed, so that `index`, an operand, has a place.
+    them, or `pieces` of several rows. `anew`: its tensors are new ones, as large as those of its
+    operands. `size`: the operand that says how many tensors it may hold, -1 for any number;
+    `reserves`: their places are there at once. `resized`: their number may have changed, so that
+    `index`, an operand, has a place. `takes`: the node's tensor is one of the list's.
     """
 
     keeps: tuple[int, ...] = ()
     rows: bool = False
+    pieces: bool = False
     anew: bool = False
     size: int | None = None
     reserves: bool = False
     resized: bool = False
     index: int | None = None
+    takes: bool = False
 
 
 def is_list(tensor: Tensor) -> bool:
@@ -80,10 +85,16 @@ def made(
             derived=any(one.derived for one in lists),
             most=lists[0].most if lists else None,
             reserved=any(one.reserved for one in lists),
+            item=max((one.item for one in lists), default=0),
         )
     growth = 0
+    item = 0
     for position in effect.keeps:
         growth += nbytes[position] + operands[position][1].total + ITEM_BYTES
+        row = _row_bytes(node.inputs[position], operands[position][0])
+        if row is None or effect.pieces or not effect.rows:
+            row = nbytes[position]
+        item = max(item, row)
     if effect.rows and effect.keeps:
         dims = operands[effect.keeps[-1]][0].dims
         growth += (max((dims[0] or 1) - 1, 0) if dims else 0) * ITEM_BYTES
@@ -104,18 +115,37 @@ def made(
         derived=first.derived,
         most=most,
         reserved=reserved,
+        item=max(first.item, item),
     )
 
 
+def _row_bytes(tensor: Tensor, most: Most) -> int | None:
+    """Return the bytes of one row of a tensor, at most."""
+    if not most.dims or None in most.dims:
+        return None
+    return math.prod(one or 0 for one in most.dims[1:]) * item_bytes(tensor.dtype)
+
+
+def taken(held: Held, tensor: Tensor) -> Most:
+    """Return bounds of a tensor of a list."""
+    if held.reserved and not held.item:
+        return Most()  # zeros, as large as another list says
+    return Most(None, held.item // max(1, item_bytes(tensor.dtype)))
+
+
 def stacked(held: Held, tensor: Tensor) -> Most:
-    """Return bounds of a tensor that is made of those in a list, or is one of them.
+    """Return bounds of a tensor that is made of those in a list.
 
     What was not written to its place in the list, TensorFlow makes as zeros.
     """
-    size = held.total // max(1, item_bytes(tensor.dtype))
+    width = max(1, item_bytes(tensor.dtype))
+    size = held.total // width
     if not held.reserved:
         return Most(None, size)
     rest = tensor.shape[1:] if tensor.shape else (None,)
-    if held.most is None or None in rest:
-        return Most()
-    return Most(None, max(size, held.most * math.prod(one for one in rest if one is not None)))
+    item = held.item // width
+    if None not in rest:
+        item = math.prod(one for one in rest if one is not None)
+    elif not item:
+        return Most()  # zeros, as large as another list says
+    return Most() if held.most is None else Most(None, max(size, held.most * item))

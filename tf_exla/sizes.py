@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from tf_exla.bounds import HANDLES, Most
 from tf_exla.graph import Graph, Loop, Node, Tensor, item_bytes
-from tf_exla.lists import EMPTY, Held, is_list, made, stacked
+from tf_exla.lists import EMPTY, Held, is_list, made, stacked, taken
 from tf_exla.op_set import OpSet
 
 UNKNOWN_ITERATIONS = 1000
@@ -178,7 +178,9 @@ class Sizes:
         from_list = next((k for k, t in enumerate(node.inputs) if is_list(t)), None)
         if from_list is not None:
             of = self._held.get(node.inputs[from_list])
-            bounds = [Most() if of is None else stacked(of, one) for one in node.outputs]
+            effect = self.ops.keeps(node)
+            read = taken if effect is not None and effect.takes else stacked
+            bounds = [Most() if of is None else read(of, one) for one in node.outputs]
         else:
             bounds = list(self.ops.bounds(node, operands))
         for tensor, most in zip(node.outputs, bounds, strict=True):
@@ -264,6 +266,7 @@ class Sizes:
                     added=max(one.added for one in inner),
                     derived=any(one.derived for one in inner),
                     reserved=any(one.reserved for one in inner),
+                    item=max(one.item for one in inner),
                 )
             if _is_open(tensor):
                 most = self.most(results[0])
@@ -284,7 +287,7 @@ class Sizes:
             value = most.value if same else None
             if not same and result in last:
                 value = (max(0, last[result]),)
-            start = Held(derived=True, most=held.most, reserved=held.reserved)
+            start = replace(held, growth=0, total=0, added=0, derived=True)
             first.append((Most(most.dims, most.size, value), start, cause, is_open))
         variables = self._followed(body, first, times)
         kept = dict(self._kept(node))
@@ -294,7 +297,7 @@ class Sizes:
         final = []
         for tensor, (most, _, cause, is_open) in zip(node.outputs, variables, strict=True):
             one = self._held.get(tensor, EMPTY)
-            one = Held(total=one.total, derived=True, most=one.most, reserved=one.reserved)
+            one = replace(one, growth=0, added=0, derived=True)
             final.append((most, one, cause, is_open))
         self._enter(body, final)
         self._enter(cond, final)
@@ -363,6 +366,7 @@ class Sizes:
             derived=old.derived,
             most=kept.most if kept is not EMPTY else old.most,
             reserved=old.reserved or kept.reserved,
+            item=max(old.item, kept.item),
         )
 
     def _set(self, tensor: Tensor, most: Most, sources: Sequence[Tensor]) -> None:

@@ -26,6 +26,7 @@ from tf_exla.frontends.tf.func_graphs import (
     held_bytes,
     ordered_ops,
 )
+from tf_exla.frontends.tf.list_shapes import ListShape, made_list, read_shapes
 from tf_exla.frontends.tf.normalization import without_reserve
 from tf_exla.frontends.tf.source_line import source_line
 from tf_exla.graph import Array, Graph, Node, Shape, Tensor, item_bytes
@@ -90,7 +91,8 @@ class Walk:
 
     `symbols`: a tensor's stand-in in the scratch graph, made where it is first asked for.
     `origins`: the tensor of the captured function that a tensor stands for.
-    `came`: shapes that are known of results, by the names of the nodes.
+    `came`: shapes that are known of results, by the names of the nodes. `lists`: what is known of
+    the tensors in lists.
     """
 
     scratch: func_graph.FuncGraph = field(default_factory=lambda: new_graph("capture"))
@@ -99,6 +101,7 @@ class Walk:
     constants: list[tuple[Tensor, tf.Tensor]] = field(default_factory=list)
     functions: list[Any] = field(default_factory=list)
     came: Mapping[str, Sequence[Shape | None]] = field(default_factory=dict)
+    lists: dict[Tensor, ListShape] = field(default_factory=dict)
 
     def input(
         self,
@@ -193,7 +196,8 @@ class Scope:
     ) -> list[Tensor]:
         """Append one node, or the constants that it folds to."""
         stateful = op._is_stateful
-        shapes = self._shapes(kind, inputs, attrs, op, name)
+        lists = self.walk.lists
+        shapes = read_shapes(kind, inputs, self._shapes(kind, inputs, attrs, op, name), lists)
         if self.hoist and name in self.walk.came:
             came = self.walk.came[name]
             shapes = [old if new is None else new for old, new in zip(shapes, came, strict=True)]
@@ -206,6 +210,9 @@ class Scope:
                     for k, (array, dtype) in enumerate(zip(folded, dtypes, strict=True))
                 ]
         outputs = self.outputs(op, shapes, name)
+        known = made_list(kind, inputs, attrs, lists)
+        if known is not None:
+            lists[outputs[0]] = known
         large = any(not t.is_static or t.nbytes >= _SOURCE_BYTES for t in outputs)
         source = source_line(op) if large or stateful else ""
         self.nodes.append(Node(kind, tuple(inputs), tuple(outputs), attrs, stateful, name, source))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import tensorflow as tf
@@ -10,8 +12,22 @@ from tensorflow.python.framework import func_graph
 
 from tf_exla.frontends.tf.capture import Scope
 from tf_exla.frontends.tf.func_graphs import find_function
+from tf_exla.frontends.tf.list_shapes import ListShape, widen
 from tf_exla.frontends.tf.source_line import source_line
 from tf_exla.graph import Graph, Node, Shape, Tensor
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a tensor that goes into a sub-graph or comes out of it."""
+
+    shape: Shape | None
+    places: ListShape | None
+
+    def join(self, other: _Known) -> _Known:
+        """Return what is true of both."""
+        places = self.places and other.places and self.places.join(other.places)
+        return _Known(widen(self.shape, other.shape), places)
 
 
 def capture_while(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
@@ -27,23 +43,20 @@ def capture_while(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: st
         tensor if outer is inner and tensor.value is not None else None
         for tensor, inner, outer in zip(inputs, body.inputs, results, strict=True)
     ]
-    shapes = [tensor.shape for tensor in inputs]
+    variables = _known(scope, inputs)
     while True:
-        body_graph = _sub_graph(scope, body, results, shapes, known, f"{name}/body/")
-        wider = [
-            _widen(shape, made.shape)
-            for shape, made in zip(shapes, body_graph.outputs, strict=True)
-        ]
-        if wider == shapes:
+        body_graph = _sub_graph(scope, body, results, variables, known, f"{name}/body/")
+        wider = _joined(variables, _known(scope, body_graph.outputs))
+        if wider == variables:
             break
-        shapes = wider
-    cond_graph = _sub_graph(scope, cond, cond.outputs[:1], shapes, known, f"{name}/cond/")
+        variables = wider
+    cond_graph = _sub_graph(scope, cond, cond.outputs[:1], variables, known, f"{name}/cond/")
     attrs = {
         "cond": cond_graph,
         "body": body_graph,
         "parallel_iterations": op.get_attr("parallel_iterations"),
     }
-    return _append(scope, "While", op, inputs, shapes, attrs, name)
+    return _append(scope, "While", op, inputs, variables, attrs, name)
 
 
 def capture_if(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
@@ -87,34 +100,30 @@ def _choice(
     name: str,
 ) -> list[Tensor]:
     known = [tensor if tensor.value is not None else None for tensor in inputs[1:]]
-    shapes = [tensor.shape for tensor in inputs[1:]]
+    given = _known(scope, inputs[1:])
     graphs = {}
     for key, function in branches.items():
         graph = find_function(op, function)
         outputs = graph.outputs[: len(op.outputs)]
-        graphs[key] = _sub_graph(scope, graph, outputs, shapes, known, f"{name}/{key}/")
-    made = [list(sub.outputs) for sub in graphs.values()]
-    out_shapes = [tensor.shape for tensor in made[0]]
-    for outputs in made[1:]:
-        out_shapes = [
-            _widen(shape, tensor.shape) for shape, tensor in zip(out_shapes, outputs, strict=True)
-        ]
-    return _append(scope, kind, op, inputs, out_shapes, graphs, name)
+        graphs[key] = _sub_graph(scope, graph, outputs, given, known, f"{name}/{key}/")
+    made = [_known(scope, sub.outputs) for sub in graphs.values()]
+    return _append(scope, kind, op, inputs, reduce(_joined, made), graphs, name)
 
 
 def _sub_graph(
     scope: Scope,
     graph: func_graph.FuncGraph,
     outputs: Sequence[tf.Tensor],
-    shapes: Sequence[Shape | None],
+    given: Sequence[_Known],
     known: Sequence[Tensor | None],
     prefix: str,
 ) -> Graph:
     inner = Scope(scope.walk)
     inputs = []
-    for tensor, shape in zip(graph.inputs, shapes, strict=True):
-        made = Tensor(shape, tensor.dtype.name, prefix + tensor.name.removesuffix(":0"))
+    for tensor, one in zip(graph.inputs, given, strict=True):
+        made = Tensor(one.shape, tensor.dtype.name, prefix + tensor.name.removesuffix(":0"))
         scope.walk.origins[made] = tensor
+        _know(scope, made, one)
         inputs.append(made)
     values = [
         inner.constant(value.value, value.dtype, tensor.name + "/known")
@@ -134,19 +143,27 @@ def _append(
     kind: str,
     op: tf.Operation,
     inputs: list[Tensor],
-    shapes: Sequence[Shape | None],
+    made: Sequence[_Known],
     attrs: dict[str, Any],
     name: str,
 ) -> list[Tensor]:
-    outputs = scope.outputs(op, shapes, name)
+    outputs = scope.outputs(op, [one.shape for one in made], name)
+    for tensor, one in zip(outputs, made, strict=True):
+        _know(scope, tensor, one)
     scope.nodes.append(
         Node(kind, tuple(inputs), tuple(outputs), attrs, True, name, source_line(op))
     )
     return outputs
 
 
-def _widen(left: Shape | None, right: Shape | None) -> Shape | None:
-    """Return the shape that both are cases of."""
-    if left is None or right is None or len(left) != len(right):
-        return None
-    return tuple(a if a == b else None for a, b in zip(left, right, strict=True))
+def _know(scope: Scope, tensor: Tensor, one: _Known) -> None:
+    if one.places is not None:
+        scope.walk.lists[tensor] = one.places
+
+
+def _known(scope: Scope, tensors: Sequence[Tensor]) -> list[_Known]:
+    return [_Known(tensor.shape, scope.walk.lists.get(tensor)) for tensor in tensors]
+
+
+def _joined(left: Sequence[_Known], right: Sequence[_Known]) -> list[_Known]:
+    return [one.join(two) for one, two in zip(left, right, strict=True)]

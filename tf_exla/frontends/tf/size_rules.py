@@ -151,7 +151,8 @@ def _broadcast(node: Node, operands: Sequence[Most], made: Most) -> Most:
         sizes = [one.dims[axis] for one in pairs.values() if one.dims and len(one.dims) >= -axis]
         bounded = [one for one in sizes if one is not None]
         dims.append(max(bounded, default=1) if len(bounded) == len(sizes) else None)
-    return Most(tuple(dims))
+    counts = [one.size for one in pairs.values() if one.size != 1]
+    return Most(tuple(dims), counts[0] if len(counts) == 1 else None)
 
 
 def _where(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
