@@ -167,3 +167,8 @@ def test_what_reads_a_tensor_bounds_it(function: Callable[..., Any]) -> None:
     np.testing.assert_allclose(
         tf_exla.optimize(function, "1GB")(X, ALL), function(X, ALL), rtol=1e-10
     )
+
+
+def test_strings_are_said_to_be_counted_without_their_characters() -> None:
+    report = tf_exla.explain(lambda x: tf.strings.length(tf.as_string(x)), SMALL, limit=10**8)
+    assert [one for one in report.notes if one.startswith("strings are counted as 24 bytes each")]

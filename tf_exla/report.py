@@ -9,18 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tf_exla.bounds import HANDLES
 from tf_exla.cost import graph_flops
 from tf_exla.graph import Graph, Loop, Tensor, producers, walk
 from tf_exla.memory import Projector, largest_tensors
 from tf_exla.op_set import OpSet
-from tf_exla.passes.compiling import uncompiled
 from tf_exla.passes.rewriting import Application
-from tf_exla.passes.rewriting.families import IN_CACHE
 from tf_exla.passes.splitting.region import Refusal as RegionRefusal
 from tf_exla.plan import Plan
 from tf_exla.report_graph import GraphNode, graph_nodes
-from tf_exla.sizes import Sizes
+from tf_exla.report_notes import plan_notes
 
 LARGEST = 8
 
@@ -209,13 +206,7 @@ def make_report(
         largest=_largest(plan),
         loops=tuple(_loops(plan, ops)),
         refusals=_refusals(plan.refusals, plan.graph),
-        notes=(
-            *notes,
-            *([f"the function runs as it was: {plan.failure}"] if plan.failure else []),
-            *_unknown_shapes(plan.graph, ops),
-            *_for_speed(plan),
-            *_compiled(plan.graph, ops),
-        ),
+        notes=(*notes, *plan_notes(plan, ops)),
         timeline_before=_timeline(plan, before=True),
         timeline=_timeline(plan, before=False),
         rewrite_seconds=plan.seconds,
@@ -345,53 +336,6 @@ def _refusals(found: Sequence[RegionRefusal], graph: Graph) -> tuple[Refusal, ..
         )
         for one in ranked
     )
-
-
-def _for_speed(plan: Plan) -> list[str]:
-    if not plan.for_speed:
-        return []
-    return [
-        "split further than the limit asks for: chunks that stay in cache are estimated to be "
-        f'faster; rewrites={{"{IN_CACHE}": False}} splits for the limit alone'
-    ]
-
-
-def _compiled(graph: Graph, ops: OpSet) -> list[str]:
-    """Say what XLA compiles, and which ops of the loops it does not."""
-    clusters = sum(1 for node in walk(graph) if node.op == "Compiled")
-    if not clusters:
-        return []
-    left = ", ".join(f"{op} ({count})" for op, count in sorted(uncompiled(graph, ops).items()))
-    rest = f"; it leaves to TensorFlow: {left}" if left else ""
-    return [f"XLA compiles parts of the bodies of loops, {clusters} in all{rest}"]
-
-
-def _unknown_shapes(graph: Graph, ops: OpSet) -> list[str]:
-    sizes = Sizes(ops)
-    sizes.lists(graph)  # walks
-    bounded: list[str] = []
-    not_counted = [tensor.name for tensor in graph.inputs if _is_open(tensor)]
-    for node in walk(graph):
-        found = [tensor for tensor in node.outputs if _is_open(tensor)]
-        if not found:
-            continue
-        known = all(sizes.most(tensor).size is not None for tensor in found)
-        (bounded if known else not_counted).append(f"{node.name} ({node.op})")
-    return [
-        f"sizes known only at run time are {how}: {_some(names)}"
-        for how, names in (("counted as the most that they can be", bounded),
-                           ("not counted", not_counted))
-        if names
-    ]  # fmt: skip
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more
-
-
-def _is_open(tensor: Tensor) -> bool:
-    return not tensor.is_static and tensor.dtype not in HANDLES
 
 
 def _timeline(plan: Plan, *, before: bool) -> tuple[TimelinePoint, ...]:

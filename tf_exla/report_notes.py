@@ -1,0 +1,81 @@
+"""Notes of a report: what its numbers leave open, and what was done beside splitting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_exla.bounds import HANDLES
+from tf_exla.graph import Graph, Tensor, item_bytes, walk
+from tf_exla.op_set import OpSet
+from tf_exla.passes.compiling import uncompiled
+from tf_exla.passes.rewriting.families import IN_CACHE
+from tf_exla.plan import Plan
+from tf_exla.sizes import Sizes
+
+
+def plan_notes(plan: Plan, ops: OpSet) -> list[str]:
+    """Return the notes of a plan, a sentence each."""
+    return [
+        *([f"the function runs as it was: {plan.failure}"] if plan.failure else []),
+        *_unknown_shapes(plan.graph, ops),
+        *_strings(plan.graph),
+        *_for_speed(plan),
+        *_compiled(plan.graph, ops),
+    ]
+
+
+def _strings(graph: Graph) -> list[str]:
+    names = [
+        f"{node.name} ({node.op})"
+        for node in walk(graph)
+        if any(tensor.dtype == "string" and tensor.shape != () for tensor in node.outputs)
+    ]
+    counted = f"strings are counted as {item_bytes('string')} bytes each, whatever their lengths"
+    return [f"{counted}: {_some(names)}"] if names else []
+
+
+def _for_speed(plan: Plan) -> list[str]:
+    if not plan.for_speed:
+        return []
+    return [
+        "split further than the limit asks for: chunks that stay in cache are estimated to be "
+        f'faster; rewrites={{"{IN_CACHE}": False}} splits for the limit alone'
+    ]
+
+
+def _compiled(graph: Graph, ops: OpSet) -> list[str]:
+    """Say what XLA compiles, and which ops of the loops it does not."""
+    clusters = sum(1 for node in walk(graph) if node.op == "Compiled")
+    if not clusters:
+        return []
+    left = ", ".join(f"{op} ({count})" for op, count in sorted(uncompiled(graph, ops).items()))
+    rest = f"; it leaves to TensorFlow: {left}" if left else ""
+    return [f"XLA compiles parts of the bodies of loops, {clusters} in all{rest}"]
+
+
+def _unknown_shapes(graph: Graph, ops: OpSet) -> list[str]:
+    sizes = Sizes(ops)
+    sizes.lists(graph)  # walks
+    bounded: list[str] = []
+    not_counted = [tensor.name for tensor in graph.inputs if _is_open(tensor)]
+    for node in walk(graph):
+        found = [tensor for tensor in node.outputs if _is_open(tensor)]
+        if not found:
+            continue
+        known = all(sizes.most(tensor).size is not None for tensor in found)
+        (bounded if known else not_counted).append(f"{node.name} ({node.op})")
+    return [
+        f"sizes known only at run time are {how}: {_some(names)}"
+        for how, names in (("counted as the most that they can be", bounded),
+                           ("not counted", not_counted))
+        if names
+    ]  # fmt: skip
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
+
+
+def _is_open(tensor: Tensor) -> bool:
+    return not tensor.is_static and tensor.dtype not in HANDLES
