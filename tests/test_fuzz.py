@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from tf_exla.fuzz import worker
 from tf_exla.fuzz.command import fuzz
+from tf_exla.fuzz.compare import difference
 from tf_exla.fuzz.programs import FuzzProgram, programs
 from tf_exla.fuzz.write_test import write_test
 
 PROGRAMS = int(os.environ.get("TF_EXLA_FUZZ_PROGRAMS", "200"))
-BATCH = 25
+BATCH = 50
 
 
 @pytest.mark.parametrize("first", range(0, PROGRAMS, BATCH))
@@ -56,3 +59,64 @@ def test_a_failure_is_shrunk_and_written(tmp_path: Path, monkeypatch: pytest.Mon
     text = path.read_text()
     assert found[0]["source"] in text
     compile(text, str(path), "exec")
+
+
+@pytest.mark.parametrize("failure", ["wrong numbers", "time-out"])
+def test_shrinking_takes_no_longer_than_it_may(
+    failure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_seconds = []
+
+    def fails(program: FuzzProgram, seconds: float) -> dict[str, str]:
+        given_seconds.append(seconds)
+        time.sleep(min(0.05, seconds))
+        return {"failure": failure, "details": program.source}
+
+    monkeypatch.setattr(worker, "in_fork", fails)
+    monkeypatch.setattr(worker, "SHRINKING", 0.5)
+    started = time.monotonic()
+    assert worker.run_seed(3, 60.0)["failure"] == failure
+    assert time.monotonic() - started < 5.0
+    # What is left is all that the next one may take; a time-out is not tried again.
+    assert given_seconds[0] == 60.0
+    assert all(seconds <= 0.5 for seconds in given_seconds[1:])
+    assert (len(given_seconds) == 1) == (failure == "time-out")
+
+
+@pytest.mark.parametrize(
+    ("got", "wide", "holds"),
+    [
+        (1.0, 1.0, True),
+        (1.30, 1.31, True),  # stock is wrong
+        (0.60, 1.31, False),  # and so are we, on the other side
+        (0.41, 1.31, False),
+        (1.30, 1.0, False),  # stock is right
+        (np.nan, 1.31, False),
+        (np.inf, 1.31, False),
+    ],
+)
+def test_what_is_as_near_to_float64_as_stock_is_right(got: float, wide: float, holds: bool) -> None:
+    want = np.full([5], 1.0, np.float16)
+    made = want.copy()
+    made[2] = got
+    reference = [np.full([5], wide)]
+    found = difference([want], [made], [want], [False], lambda: reference)
+    assert (found == "") == holds
+    # Bits are bits.
+    found = difference([want], [made], [want], [True], lambda: reference)
+    assert (found == "") == (got == 1.0)
+
+
+def test_a_program_in_float64_draws_the_same_numbers() -> None:
+    from tf_exla.fuzz.check import build, widened
+
+    source = (
+        "def program(state, flag, x0):\n"
+        "    noise = tf.random.stateless_normal([3], [0, 1], dtype='float32')\n"
+        "    return [x0 + tf.cast(noise, x0.dtype), tf.cast(x0, tf.float32)]\n"
+    )
+    program = FuzzProgram(source, (((3,), "float32"),), (False, True), "values")
+    wide = build(widened(program))(None, None, np.zeros(3, np.float64))
+    narrow = build(program)(None, None, np.zeros(3, np.float32))
+    assert [one.dtype.name for one in wide] == ["float64", "float64"]
+    np.testing.assert_array_equal(wide[0].numpy(), narrow[0].numpy().astype(np.float64))

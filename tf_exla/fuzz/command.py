@@ -80,7 +80,7 @@ def _verdicts(seeds: list[int], jobs: int, seconds: float) -> Iterator[dict[str,
         yield queue.get()
 
 
-_BATCH = 50
+_BATCH = 100
 """Programs of one worker: the import of TensorFlow is a small part of their time."""
 
 

@@ -260,8 +260,8 @@ def _random(draw: Draw, pool: Pool) -> Step | None:
         return None
     name = draw(st.sampled_from(["normal", "uniform"]))
     seed = draw(st.integers(0, 3))
-    noise = f"tf.random.stateless_{name}({list(a.shape)}, [{seed}, 1], dtype=tf.{a.dtype})"
-    return Step(f"{a.name} * {noise}", a.shape, a.dtype, False)
+    noise = f"tf.random.stateless_{name}({list(a.shape)}, [{seed}, 1], dtype='{a.dtype}')"
+    return Step(f"{a.name} * tf.cast({noise}, {a.name}.dtype)", a.shape, a.dtype, False)
 
 
 def _state(draw: Draw, pool: Pool) -> Step | None:

@@ -5,6 +5,7 @@ It imports TensorFlow and runs nothing of it, so that a forked process starts as
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import select
@@ -17,8 +18,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tf_exla.fuzz.programs import FuzzProgram, programs
 
-_SHRINKING = 2
-"""How much longer than one program may take a failure is shrunk."""
+SHRINKING = 40.0
+"""Seconds that a failure is shrunk."""
 
 
 class Failed(Exception):
@@ -43,12 +44,15 @@ def run_seed(number: int, seconds: float) -> dict[str, Any]:
     @given(programs())
     def attempt(program: FuzzProgram) -> None:
         nonlocal last, shrinks_until
-        if shrinks_until and time.monotonic() > shrinks_until:
+        left = shrinks_until - time.monotonic() if shrinks_until else seconds
+        if left <= 0:
             return
-        found = in_fork(program, seconds)
+        found = in_fork(program, min(seconds, left))
         if found["failure"] and last.get("failure", found["failure"]) == found["failure"]:
             last = {**found, "program": program}
-            shrinks_until = shrinks_until or time.monotonic() + _SHRINKING * seconds
+            # A time-out is no reason to try others: with less time, they would fail as well.
+            allowed = 0.0 if found["failure"] == "time-out" else SHRINKING
+            shrinks_until = shrinks_until or time.monotonic() + allowed
             raise Failed
         last = last or {**found, "program": program}
 
@@ -109,11 +113,22 @@ def _child(program: FuzzProgram, writing: int) -> None:
     os._exit(0)
 
 
+def prepare() -> None:
+    """Import what programs need, once for all forks, and take it out of their garbage collection.
+
+    Else each collection before a measurement would visit, and copy, all objects of TensorFlow.
+    """
+    import tf_exla.api
+    import tf_exla.fuzz.check  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
+
+
 def main() -> None:
     """Check the seeds given as `first count step seconds`; a JSON line each on stdout."""
     first, count, step = map(int, sys.argv[1:4])
-    import tf_exla.fuzz.check  # noqa: F401  TensorFlow, before the first fork
-
+    prepare()
     for number in range(first, first + count, step):
         print(json.dumps(run_seed(number, float(sys.argv[4]))), flush=True)
 
