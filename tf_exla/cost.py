@@ -7,6 +7,7 @@ most between machines is in `rates.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from weakref import WeakKeyDictionary
 
 from tf_exla.aliases import roots
 from tf_exla.fusion import in_registers
@@ -48,6 +49,18 @@ def node_seconds(
     `promises`: less what a late pass is going to save, as a running top-k does; else of the node
     as it is.
     """
+    known = _KNOWN.setdefault(node, {})
+    key = ops, byte, parallel, promises
+    if key not in known:
+        known[key] = _node_seconds(ops, node, byte, parallel, promises)
+    return known[key]
+
+
+_KNOWN: WeakKeyDictionary[Node, dict[tuple[OpSet, float, int, bool], float]] = WeakKeyDictionary()
+"""A search asks again for what one of its steps left as it was."""
+
+
+def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: bool) -> float:
     if isinstance(node, Loop):
         full = ITERATION / beside(node.parallel)
         full += graph_seconds(ops, node.body, CACHED_BYTE, node.parallel, promises)

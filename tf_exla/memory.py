@@ -1,9 +1,8 @@
 """Projection of the memory that a graph needs, from its order and the lifetimes of its tensors.
 
-The walk follows the plan: a node's outputs and scratch are allocated before its inputs are freed,
-and an input is freed after its last consumer. Restore enforces this order for every node that
-touches a tensor of at least `CHAIN_BYTES`; smaller tensors are not ordered and count for the
-whole run.
+What is alive during a node (`lifetimes.py`), and what it takes beside that: scratch, the iterations
+of a loop. Restore enforces the order of the plan for every node that touches a tensor of at least
+`CHAIN_BYTES`; smaller tensors are not ordered and count for the whole run.
 
 - *resident*: bytes that exist before the call: inputs, what handles hold, constants.
 - *working set*: bytes that the call itself allocates.
@@ -12,20 +11,18 @@ whole run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from tf_exla.aliases import is_alias, readers_through, roots
 from tf_exla.fusion import in_registers, is_one_loop
-from tf_exla.graph import PAIRED, Graph, Loop, Node, Tensor, consumers, walk
-from tf_exla.lists import is_list
+from tf_exla.graph import PAIRED, Graph, Loop, Node, Tensor, walk
+from tf_exla.lifetimes import Lifetimes, lifetimes, passed_on
 from tf_exla.op_set import OpSet
 from tf_exla.sizes import Sizes
 from tf_exla.structure import structure_of
-
-CHAIN_BYTES = 4096
-"""Nodes that touch a tensor of at least so many bytes are run in the order of the plan."""
 
 RUNTIME_BYTES = 1 << 20
 """What a call allocates beside tensors: the executor's state, thread-local buffers; XLA as much."""
@@ -45,28 +42,26 @@ class Step:
 
 @dataclass(frozen=True)
 class Projection:
-    """The working set over the plan; `live`: the buffers at the largest moment, largest first."""
+    """The working set over the plan."""
 
     working_set: int
     steps: tuple[Step, ...]
     peak_step: int
-    live: tuple[tuple[Tensor, int], ...]
-    loose: int = 0  # of tensors that are not ordered, in each step
+    lifetimes: Lifetimes
+
+    @property
+    def loose(self) -> int:
+        """Bytes of tensors that are not ordered, in each step."""
+        return self.lifetimes.loose
+
+    @cached_property
+    def live(self) -> tuple[tuple[Tensor, int], ...]:
+        """The buffers at the largest moment, largest first."""
+        return self.lifetimes.live(self.peak_step)
 
     @property
     def peak_node(self) -> Node | None:
         return self.steps[self.peak_step].node if self.steps else None
-
-
-@dataclass(slots=True)
-class _Buffer:
-    """Memory shared by one or more tensors; `pending`: operands that will still read it."""
-
-    tensor: Tensor
-    bytes: int
-    owned: bool
-    pending: int = 0
-    parent: _Buffer | None = None  # which this one may be a part of: it lives as long
 
 
 @dataclass
@@ -82,6 +77,10 @@ class Projector:
         default_factory=WeakKeyDictionary
     )
 
+    _lifetimes: WeakKeyDictionary[Graph, dict[object, Lifetimes]] = field(
+        default_factory=WeakKeyDictionary
+    )
+    _temporary: WeakKeyDictionary[Node, int] = field(default_factory=WeakKeyDictionary)
     _counts: WeakKeyDictionary[Graph, tuple[int, bool]] = field(default_factory=WeakKeyDictionary)
     _needs: dict[Hashable, dict[int, int]] = field(default_factory=dict)
     _needs_of: WeakKeyDictionary[Graph, dict[int, int]] = field(default_factory=WeakKeyDictionary)
@@ -116,8 +115,34 @@ class Projector:
         known = self._known.setdefault(graph, {})
         key = sliced, self.sizes.given(graph)
         if key not in known:
-            known[key] = _Walk(graph, self, sliced).run()
+            known[key] = self._projected(graph, sliced)
         return known[key]
+
+    def _projected(self, graph: Graph, sliced: frozenset[Tensor]) -> Projection:
+        alive = self.lifetimes(graph, sliced)
+        steps: list[Step] = []
+        peak, peak_step = alive.loose, 0
+        for node, held in zip(graph.nodes, alive.held, strict=True):
+            temporary = self.temporary(node)
+            if held + temporary > peak:
+                peak, peak_step = held + temporary, len(steps)
+            steps.append(Step(node, held + temporary, temporary))
+        return Projection(peak, tuple(steps), peak_step, alive)
+
+    def lifetimes(self, graph: Graph, sliced: frozenset[Tensor] = frozenset()) -> Lifetimes:
+        """Return what is alive during each node; `sliced` as in `project`."""
+        known = self._lifetimes.setdefault(graph, {})
+        key = sliced, self.sizes.given(graph)
+        if key not in known:
+            known[key] = lifetimes(graph, self.ops, self.sizes, sliced)
+        return known[key]
+
+    def rechunked(self, graph: Graph, nodes: Sequence[Node]) -> Graph:
+        """Return a graph with some of its loops in other chunks, in which as much is alive."""
+        made = graph.replace(nodes=tuple(nodes))
+        if self.sizes.are_static(graph):
+            self._lifetimes[made] = {(frozenset(), ()): self.lifetimes(graph)}
+        return made
 
     def project_body(self, loop: Loop, body: Graph) -> Projection:
         """Project one iteration of a loop, or its remainder."""
@@ -153,6 +178,16 @@ class Projector:
 
     def temporary(self, node: Node) -> int:
         """Return an upper bound of the bytes a node allocates beside its outputs."""
+        if node.op == "Const":
+            return 0
+        known = self._temporary.get(node)
+        if known is None:
+            known = self._temporary_of(node)
+            if self.sizes.is_static(node):
+                self._temporary[node] = known
+        return known
+
+    def _temporary_of(self, node: Node) -> int:
         if isinstance(node, Loop):
             return self._loop_temporary(node)
         if node.op == "Compiled":
@@ -241,15 +276,6 @@ def carried_bytes(node: Node, sizes: Sizes) -> int:
     return sum(sizes.nbytes(t) for k, t in outputs if k not in passed)
 
 
-def passed_on(node: Node) -> frozenset[int]:
-    """Return the variables of a While that no iteration changes: they keep their buffers."""
-    body = node.attrs.get("body")
-    if not isinstance(body, Graph):
-        return frozenset()
-    pairs = zip(body.inputs, body.outputs[: len(body.inputs)], strict=True)
-    return frozenset(k for k, (before, after) in enumerate(pairs) if before is after)
-
-
 def accumulator_copy(loop: Loop) -> int:
     """The sum of two accumulators may live beside both for a moment.
 
@@ -261,150 +287,6 @@ def accumulator_copy(loop: Loop) -> int:
     sums = [nbytes for nbytes, combine in combined if combine not in ("concat", *PAIRED)]
     merged = [nbytes for nbytes, combine in combined if combine in PAIRED]
     return max(sums, default=0) + 6 * sum(merged)
-
-
-class _Walk:
-    """One projection: the state of the walk over the nodes."""
-
-    def __init__(self, graph: Graph, projector: Projector, sliced: frozenset[Tensor]) -> None:
-        self.graph = graph
-        self.sliced = sliced
-        self.projector = projector
-        self.ops = projector.ops
-        self.uses = {tensor: len(readers) for tensor, readers in consumers(graph).items()}
-        for tensor in graph.outputs:
-            self.uses[tensor] = self.uses.get(tensor, 0) + 1
-        self.sizes = projector.sizes
-        self.lists = self.sizes.lists(graph)
-        self.buffers: dict[Tensor, _Buffer] = {}
-        self.alive: dict[int, _Buffer] = {}
-        self.bytes = 0
-
-    def run(self) -> Projection:
-        for tensor in self.graph.inputs:
-            if tensor not in self.sliced:
-                self.buffers[tensor] = _Buffer(tensor, 0, owned=False)
-        made = (*self._made(), *self.sliced)
-        loose = sum(size for t in made if (size := self.sizes.nbytes(t)) < CHAIN_BYTES)
-        steps: list[Step] = []
-        peak = loose
-        peak_step = 0
-        live: tuple[_Buffer, ...] = ()
-        for position, node in enumerate(self.graph.nodes):
-            temporary = self._start(node)
-            now = loose + self.bytes + temporary
-            steps.append(Step(node, now, temporary))
-            if now > peak:
-                peak, peak_step, live = now, position, tuple(self.alive.values())
-            self._finish(node)
-        ranked = sorted(((b.tensor, b.bytes) for b in live), key=lambda item: -item[1])
-        return Projection(peak, tuple(steps), peak_step, tuple(ranked), loose)
-
-    def _made(self) -> Iterator[Tensor]:
-        for node in self.graph.nodes:
-            if node.op != "Const" and not self.ops.aliases(node):
-                yield from node.outputs
-
-    def _start(self, node: Node) -> int:
-        """Allocate the outputs; return the temporary bytes."""
-        if node.op == "Const":
-            self.buffers[node.output] = _Buffer(node.output, 0, owned=False)
-            return 0
-        for tensor in node.inputs:
-            if tensor not in self.buffers:
-                self._allocate(tensor)
-        shared = {k: self.buffers[node.inputs[k]] for k in passed_on(node)}
-        if (first := self._shared_buffer(node)) is not None:
-            shared[0] = first
-        if self.ops.joint(node) and not all(tensor.is_static for tensor in node.outputs):
-            together = self._hold(node.outputs[0], self.sizes.nbytes(node.inputs[0]))
-            together.pending = 0
-            shared = dict.fromkeys(range(len(node.outputs)), together)
-        for position, tensor in enumerate(node.outputs):
-            if position in shared:
-                shared[position].pending += self.uses.get(tensor, 0)
-                self.buffers[tensor] = shared[position]
-            elif tensor in self.lists:
-                self._extend(node, position, tensor)
-            else:
-                self._allocate(tensor)
-        if self.ops.may_alias(node) and node.inputs:
-            self._hold_parent(node)
-        return self.projector.temporary(node)
-
-    def _hold_parent(self, node: Node) -> None:
-        """A view or a copy: count the result, and keep alive what it may be a view of."""
-        parent = self.buffers[node.inputs[0]]
-        for tensor in node.outputs:
-            buffer = self.buffers[tensor]
-            if parent.owned and buffer is not parent and buffer.bytes and buffer.parent is None:
-                buffer.parent = parent
-                parent.pending += 1
-
-    def _extend(self, node: Node, position: int, tensor: Tensor) -> None:
-        """A list with more in it: it keeps what was in it before."""
-        source = position if node.subgraphs and "body" in node.attrs else 0
-        before = node.inputs[source] if source < len(node.inputs) else None
-        parent = self.buffers[before] if before is not None and is_list(before) else None
-        growth = self.lists[tensor].growth
-        if parent is not None and not growth:
-            parent.pending += self.uses.get(tensor, 0)
-            self.buffers[tensor] = parent
-            return
-        buffer = self._hold(tensor, growth)
-        if parent is not None and parent.owned and growth:
-            buffer.parent = parent
-            parent.pending += 1
-
-    def _allocate(self, tensor: Tensor) -> None:
-        size = self.sizes.nbytes(tensor)
-        self._hold(tensor, size if size >= CHAIN_BYTES else 0)
-
-    def _hold(self, tensor: Tensor, size: int) -> _Buffer:
-        buffer = _Buffer(tensor, size, owned=True, pending=self.uses.get(tensor, 0))
-        self.buffers[tensor] = buffer
-        if size:
-            self.bytes += size
-            self.alive[id(buffer)] = buffer
-        return buffer
-
-    def _shared_buffer(self, node: Node) -> _Buffer | None:
-        """Return the buffer that the first output shares with an input, if this is certain."""
-        if isinstance(node, Loop) or not node.inputs:
-            return None
-        if self.ops.aliases(node):
-            return self.buffers[node.inputs[0]]
-        output = node.outputs[0] if node.outputs else None
-        if output is None or output.nbytes < CHAIN_BYTES:
-            return None
-        for position in self.ops.forwards(node):
-            if position >= len(node.inputs):
-                continue
-            tensor = node.inputs[position]
-            buffer = self.buffers[tensor]
-            if (
-                buffer.owned
-                and buffer.pending == 1
-                and tensor.nbytes == output.nbytes == buffer.bytes
-                and tensor.dtype == output.dtype
-            ):
-                return buffer
-        return None
-
-    def _finish(self, node: Node) -> None:
-        for tensor in node.inputs:
-            self._release(self.buffers[tensor], 1)
-        for tensor in node.outputs:
-            if not self.uses.get(tensor, 0):
-                self._release(self.buffers[tensor], 0)
-
-    def _release(self, buffer: _Buffer, count: int) -> None:
-        buffer.pending -= count
-        if buffer.pending <= 0 and id(buffer) in self.alive:
-            del self.alive[id(buffer)]
-            self.bytes -= buffer.bytes
-            if buffer.parent is not None:
-                self._release(buffer.parent, 1)
 
 
 def resident_bytes(graph: Graph) -> int:

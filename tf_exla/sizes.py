@@ -53,6 +53,7 @@ class Sizes:
     _most: WeakKeyDictionary[Tensor, Most] = field(default_factory=WeakKeyDictionary)
     _fitted: WeakKeyDictionary[Tensor, int] = field(default_factory=WeakKeyDictionary)
     _causes: WeakKeyDictionary[Tensor, Node] = field(default_factory=WeakKeyDictionary)
+    _static: WeakKeyDictionary[Graph, bool] = field(default_factory=WeakKeyDictionary)
     _lists: WeakKeyDictionary[Graph, dict[Tensor, Held]] = field(default_factory=WeakKeyDictionary)
     _held: WeakKeyDictionary[Tensor, Held] = field(default_factory=WeakKeyDictionary)
     _given: WeakKeyDictionary[Graph, _Given] = field(default_factory=WeakKeyDictionary)
@@ -70,6 +71,8 @@ class Sizes:
     def lists(self, graph: Graph) -> dict[Tensor, Held]:
         """Return what the lists that nodes of `graph` make hold."""
         if graph not in self._lists:
+            if self.are_static(graph):
+                return self._lists.setdefault(graph, {})
             for tensor in graph.inputs:  # of a sub-graph, when nobody has said what it is given
                 if is_list(tensor) and tensor not in self._held:
                     self._held[tensor] = Held(total=tensor.held)
@@ -80,6 +83,20 @@ class Sizes:
         """Return what is known of a graph's inputs of unknown size: projections depend on it."""
         self.lists(graph)
         return self._given.get(graph, ())
+
+    def are_static(self, graph: Graph) -> bool:
+        """Return whether all sizes of a graph are known, of its sub-graphs too: nothing follows."""
+        known = self._static.get(graph)
+        if known is None:
+            inputs = not any(_is_open(tensor) or is_list(tensor) for tensor in graph.inputs)
+            known = self._static[graph] = inputs and all(map(self.is_static, graph.nodes))
+        return known
+
+    def is_static(self, node: Node) -> bool:
+        """Return whether all sizes of a node's tensors are known, and those in its sub-graphs."""
+        if any(_is_open(tensor) or is_list(tensor) for tensor in (*node.inputs, *node.outputs)):
+            return False
+        return all(self.are_static(sub) for _, sub in node.subgraphs)
 
     def scratch(self, node: Node) -> int:
         """Return the bytes that a kernel allocates beside its outputs, at most."""

@@ -11,7 +11,7 @@ from core.toy import Builder, ToyOps, run
 from tf_exla import patience
 from tf_exla.errors import MemoryLimitError
 from tf_exla.graph import Graph, Loop, walk
-from tf_exla.memory import _Walk
+from tf_exla.lifetimes import _Walk
 from tf_exla.options import Options
 from tf_exla.pipeline import optimize_graph
 from tf_exla.structure import structure_of

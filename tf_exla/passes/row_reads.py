@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tf_exla.graph import Graph, Loop, Node, Tensor, producers, with_subgraphs, without_dead
-from tf_exla.memory import CHAIN_BYTES, Projector, passed_on
+from tf_exla.lifetimes import CHAIN_BYTES, passed_on
+from tf_exla.memory import Projector
 from tf_exla.op_set import OpSet
 from tf_exla.passes.lowering import Writer
 from tf_exla.passes.origins import tests_order
@@ -130,7 +131,7 @@ def _loop_over(index: Index, whole: Tensor, axis: int) -> Loop | None:
             inside = [t for k, t in enumerate(node.inputs) if region.inside(node, k)]
             work += [index.producer[tensor] for tensor in inside]
     ordered = tuple(sorted(nodes, key=index.position.__getitem__))
-    loop = build_loop(index, region, Stage(0, ordered, (whole,), ()), 1)
+    loop = build_loop(index, region, Stage(0, ordered, (whole,), ()))
     kept = {tensor for tensor in loop.inputs if tensor in index.producer}
     saves = sum(tensor.nbytes for tensor in kept) < whole.nbytes
     return loop if saves and loop.results[0].slot == region.slots[whole] else None

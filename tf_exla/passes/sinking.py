@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 
 from tf_exla.graph import Graph, Node, Tensor, producers, with_subgraphs, without_dead
-from tf_exla.memory import passed_on
+from tf_exla.lifetimes import passed_on
 from tf_exla.op_set import OpSet
 from tf_exla.passes.origins import clash, tests_order
 

@@ -22,7 +22,7 @@ from tf_exla.frontends.tf.emit import (
     reference,
 )
 from tf_exla.graph import Array, Graph, Loop, Node, Tensor
-from tf_exla.memory import CHAIN_BYTES
+from tf_exla.lifetimes import CHAIN_BYTES
 
 if TYPE_CHECKING:
     from tf_exla.frontends.tf.chunk_start import Start

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tf_exla.errors import MemoryLimitError, NotOptimizedWarning, UnboundedMemoryError
 from tf_exla.graph import Graph
+from tf_exla.lifetimes import Lifetimes
 from tf_exla.memory import Projection
 from tf_exla.plan import Plan
 
@@ -61,7 +62,7 @@ def describe(error: Exception) -> str:
 
 def unplanned(graph: Graph, limit: int, error: Exception) -> Plan:
     """Return a plan that leaves a graph as it is, without a projection."""
-    nothing = Projection(0, (), 0, ())
+    nothing = Projection(0, (), 0, Lifetimes((), 0, ()))
     return Plan(
         graph=graph,
         limit=limit,

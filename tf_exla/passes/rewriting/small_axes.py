@@ -201,7 +201,7 @@ def _no_contraction(index: Index, stages: Stages) -> str | None:
 def _contracted(index: Index, stages: Stages) -> tuple[Graph, list[Node]]:
     """Put a contraction in the place of a region."""
     region, (stage,) = stages.region, stages.stages
-    loop = build_loop(index, region, stage, 1)
+    loop = build_loop(index, region, stage)
     (result,), (output,) = loop.results, loop.outputs
     one = Contraction(loop.template, loop.extent, loop.slots, result.combine, loop.carried)
     node = contraction_node(one, loop.inputs, output, loop.name, loop.source)
@@ -227,7 +227,7 @@ def _unrolled(index: Index, stages: Stages) -> tuple[Graph, list[Node]]:
     new: list[Node] = []
     nodes: list[Node] = []
     known = set(index.graph.nodes)
-    for node in next(rewrite(index, stages, 1)).nodes:
+    for node in next(rewrite(index, stages)).nodes:
         if isinstance(node, Loop) and node not in known:
             made = unroller.written_out(node)
             new += made

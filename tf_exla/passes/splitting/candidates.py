@@ -10,7 +10,8 @@ from typing import Protocol
 
 from tf_exla.cost import graph_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor
-from tf_exla.memory import CHAIN_BYTES, Projector
+from tf_exla.lifetimes import CHAIN_BYTES
+from tf_exla.memory import Projector
 from tf_exla.options import Options
 from tf_exla.passes.splitting.chunks import fit_loops
 from tf_exla.passes.splitting.index import Index
@@ -172,7 +173,7 @@ def evaluate(
         default=0,
     )
     made = []
-    for graph in rewrite(index, stages, 1):
+    for graph in rewrite(index, stages):
         fitted = fit_loops(projector, graph, budget, options)
         made.append(measured(projector, fitted, index, concatenated, stages, is_large))
     holding = [one for one in made if one.peak <= budget]

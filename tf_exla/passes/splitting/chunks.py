@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from tf_exla.cost import node_seconds
@@ -10,7 +10,7 @@ from tf_exla.graph import Graph, Loop, Node, Tensor, item_bytes, with_subgraphs
 from tf_exla.memory import Projector, accumulator_copy, carried_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.options import Options
-from tf_exla.passes.splitting.resize import body_of, resize_loop
+from tf_exla.passes.splitting.resize import UNCUT, body_of, resize_loop
 
 SMALLEST_PARALLEL_CHUNK = 1 << 18
 """Iterations run side by side only with chunks of so many bytes: else launching dominates."""
@@ -45,37 +45,33 @@ _SLACK = 1 << 16
 
 
 def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
-    steps = projector.project(graph).steps
+    held = projector.lifetimes(graph).held
     overhead = projector.overhead(graph)
     fitted: list[Node] = []
     changed = False
-    for node, step in zip(graph.nodes, steps, strict=True):
+    for node, alive in zip(graph.nodes, held, strict=True):
         if isinstance(node, Loop) and not has_loops(node):
-            room = budget - overhead - (step.bytes - step.temporary)
-            new: Node = _fit(projector, node, room, options)
+            new: Node = _fit(projector, node, budget - overhead - alive, options)
         elif node.subgraphs and not isinstance(node, Loop):
-            room = (
-                budget
-                - overhead
-                - (step.bytes - step.temporary)
-                - carried_bytes(node, projector.sizes)
-            )
+            room = budget - overhead - alive - carried_bytes(node, projector.sizes)
             new = _fit_subgraphs(projector, node, room, options)
         else:
             new = node
         changed |= new is not node
         fitted.append(new)
-    return _same_chunks(projector.ops, graph.replace(nodes=tuple(fitted))) if changed else graph
+    if not changed:
+        return graph
+    return projector.rechunked(graph, _same_chunks(projector.ops, fitted))
 
 
-def _same_chunks(ops: OpSet, graph: Graph) -> Graph:
+def _same_chunks(ops: OpSet, nodes: list[Node]) -> list[Node]:
     """Give the loops of an exact region the smallest of their chunks, all of them."""
     chunks: dict[Tensor, list[tuple[int, int]]] = {}
-    for node in graph.nodes:
+    for node in nodes:
         if isinstance(node, Loop) and node.exact is not None:
             chunks.setdefault(node.exact, []).append((node.chunk, node.least))
     if not chunks:
-        return graph
+        return nodes
 
     def common(node: Node) -> Node:
         if not isinstance(node, Loop) or node.exact is None:
@@ -83,7 +79,7 @@ def _same_chunks(ops: OpSet, graph: Graph) -> Graph:
         sizes, least = zip(*chunks[node.exact], strict=True)
         return resize_loop(ops, node, max(min(sizes), *least), node.parallel)
 
-    return graph.replace(nodes=tuple(map(common, graph.nodes)))
+    return list(map(common, nodes))
 
 
 def _fit_subgraphs(projector: Projector, node: Node, room: int, options: Options) -> Node:
@@ -97,8 +93,7 @@ def _fit_subgraphs(projector: Projector, node: Node, room: int, options: Options
 
 def room_at(projector: Projector, graph: Graph, position: int, budget: int) -> int:
     """Return what the budget leaves for the temporary bytes of one node."""
-    step = projector.project(graph).steps[position]
-    return budget - projector.overhead(graph) - (step.bytes - step.temporary)
+    return budget - projector.overhead(graph) - projector.lifetimes(graph).held[position]
 
 
 def has_loops(loop: Loop) -> bool:
@@ -113,7 +108,8 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
         return resize_loop(ops, loop, chunk, parallel, bodies)
 
     bodies, sizes = projector.bodies(loop), projector.sizes_known(loop)
-    bodies.setdefault(loop.chunk, loop.body)
+    if loop.chunk != UNCUT:
+        bodies.setdefault(loop.chunk, loop.body)
     beside = accumulator_copy(loop)
 
     def needed(chunk: int, parallel: int) -> int:
@@ -131,12 +127,12 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
 
     def fitted(parallel: int) -> Loop | None:
         needs = partial(needed, parallel=parallel)
-        chunk = _largest(needs, most, room)
+        chunk = _largest(needs, most, room, sizes)
         if chunk is None:
             return None
         least = max(1, fastest // LEAST_FRACTION)
         if chunk > min(least, LEAST_INDICES) and options.body_bytes < room:
-            cached = _largest(needs, chunk, options.body_bytes) or 0
+            cached = _largest(needs, chunk, options.body_bytes, sizes) or 0
             chunk = cached if cached >= LEAST_INDICES else min(chunk, max(cached, least))
         if parallel > 1 and chunk * _bytes_per_index(loop) < SMALLEST_PARALLEL_CHUNK:
             return None
@@ -156,18 +152,27 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
     return resized(1, 1)
 
 
-def _largest(needed: Callable[[int], int], most: int, room: int) -> int | None:
+def _largest(
+    needed: Callable[[int], int], most: int, room: int, sizes: Iterable[int]
+) -> int | None:
     """Return about the largest chunk up to `most` that needs at most `room` bytes.
 
     None where not even one index does. What a chunk needs is nearly linear in its size: the line
-    between a chunk that fits and one that does not leads to the answer in a few steps.
+    between a chunk that fits and one that does not leads to the answer in a few steps. `sizes`: of
+    chunks for which it is known already, between which the search begins.
     """
     high, high_bytes = most, needed(most)
     if high_bytes <= room:
         return most
-    low, low_bytes = 1, needed(1)
-    if low_bytes > room:
-        return None
+    inside = [(size, needed(size)) for size in sorted(sizes) if size < most]
+    low, low_bytes = max((one for one in inside if one[1] <= room), default=(0, 0))
+    high, high_bytes = next((one for one in inside if one[0] > low), (high, high_bytes))
+    if low > 1 and low_bytes > NEAR * room:  # of one index, kernels may need more than of two
+        return low
+    if not low:
+        low, low_bytes = 1, needed(1)
+        if low_bytes > room:
+            return None
     while high - low > max(1, low // 32):
         slope = (high_bytes - low_bytes) / (high - low)
         guess = low + int((room - low_bytes) / slope * 0.995) if slope > 0 else (low + high) // 2
@@ -178,7 +183,7 @@ def _largest(needed: Callable[[int], int], most: int, room: int) -> int | None:
         if guess_bytes > room:
             high, high_bytes = guess, guess_bytes
             continue
-        if guess_bytes > 0.97 * room:
+        if guess_bytes > NEAR * room:
             return guess
         if guess == low + 1:  # the line is no guide: a step in what kernels allocate
             guess = (low + high) // 2
@@ -188,6 +193,10 @@ def _largest(needed: Callable[[int], int], most: int, room: int) -> int | None:
                 continue
         low, low_bytes = guess, guess_bytes
     return low
+
+
+NEAR = 0.97
+"""Of the room: a chunk that needs as much is not worth looking for a larger one."""
 
 
 def fastest_chunk(loop: Loop, options: Options) -> int:

@@ -92,7 +92,7 @@ def _keep_partly(
         per_index = tensor.nbytes // region.extent
         room = budget - best.own
         for count in parts_to_try(region.extent, per_index, budget, room):
-            graph = keep_partly(index, again, keeping, count, min(64, region.extent))
+            graph = keep_partly(index, again, keeping, count)
             if graph is None:
                 break
             graph = fit_loops(projector, graph, budget, options)

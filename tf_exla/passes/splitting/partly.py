@@ -17,7 +17,7 @@ import numpy as np
 from tf_exla.graph import COMBINING, Graph, Loop, Node, Result, Slot, Tensor, const
 from tf_exla.op_set import OpSet
 from tf_exla.passes.splitting.index import Index
-from tf_exla.passes.splitting.resize import bodies, chunk_shape, cut_with_tensors
+from tf_exla.passes.splitting.resize import chunk_shape, cut_with_tensors
 from tf_exla.passes.splitting.stages import Stage, Stages, build_loop, replaced
 
 
@@ -25,9 +25,7 @@ class CannotPart(Exception):
     """A result cannot be combined from two parts, or the op set has no op for it."""
 
 
-def keep_partly(
-    index: Index, again: Stages, keeping: Stages, count: int, chunk: int
-) -> Graph | None:
+def keep_partly(index: Index, again: Stages, keeping: Stages, count: int) -> Graph | None:
     """Replace a region by loops that keep tensors of the first `count` indices.
 
     `again` computes them again in later stages, `keeping` does not. None where that cannot be.
@@ -43,7 +41,7 @@ def keep_partly(
     priority: dict[Node, int] = {}
     try:
         for pair in stages:
-            first, second = (build_loop(index, region, stage, chunk) for stage in pair)
+            first, second = (build_loop(index, region, stage) for stage in pair)
             if second.outputs != pair[1].results:
                 return None  # sums of short floats, which both parts would have to carry wide
             late = max(index.position[index.producer[tensor]] for tensor in second.outputs)
@@ -93,8 +91,6 @@ class _Parts:
             Tensor(chunk_shape(tensor, result.slot, extent), tensor.dtype, tensor.name)
             for tensor, result in zip(loop.outputs, loop.results, strict=True)
         )
-        chunk = min(loop.chunk, extent)
-        body, remainder = bodies(self.ops, template, carried, extent, chunk)
         share = extent / loop.extent
         made = dataclasses.replace(
             loop,
@@ -102,9 +98,7 @@ class _Parts:
             outputs=outputs,
             name=f"{loop.name}_part{which}",
             extent=extent,
-            chunk=chunk,
-            body=body,
-            remainder=remainder,
+            body=template,
             template=template,
             carried=MappingProxyType(carried),
             recomputed_flops=int(loop.recomputed_flops * share),

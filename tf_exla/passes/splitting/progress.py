@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tf_exla.graph import Graph, Loop, Node
-from tf_exla.memory import CHAIN_BYTES, Projection, Projector
+from tf_exla.lifetimes import CHAIN_BYTES
+from tf_exla.memory import Projection, Projector
 
 
 class Peak(NamedTuple):

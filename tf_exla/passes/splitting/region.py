@@ -9,11 +9,11 @@ saves memory, the projection of the result tells.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
 from tf_exla.axis_rule import AxisRule
-from tf_exla.graph import Combine, Node, Slot, Tensor
+from tf_exla.graph import Combine, Loop, Node, Slot, Tensor
 from tf_exla.op_set import NoRule
 from tf_exla.passes.splitting.index import Index
 
@@ -44,7 +44,7 @@ class Region:
     `extent`: number of indices of the axis. `slots`: tensors that members make and that carry
     the axis. What else a member reads is sliced or whole, as `slot_of` says.
     `remade`: members that read nothing that carries the axis, as a Fill: they stay outside of the
-    loops as well, for other readers, and tie those to no loop.
+    loops as well, for other readers, and tie those to no loop. `loops`: those made of it so far.
     """
 
     seed: Tensor
@@ -54,6 +54,7 @@ class Region:
     slots: dict[Tensor, Slot] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     remade: set[Node] = field(default_factory=set)
+    loops: dict[Hashable, Loop] = field(default_factory=dict)
     _operand_slots: dict[Node, tuple[Slot | None, ...]] = field(default_factory=dict)
 
     def slot_of(self, node: Node, position: int) -> Slot | None:

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from tf_exla.graph import Graph, Loop, Node, Result, Slot, Tensor
 from tf_exla.op_set import OpSet
 from tf_exla.passes.splitting.index import Index
-from tf_exla.passes.splitting.resize import bodies
 
 Operand = tuple[Tensor, Slot | None]
 
@@ -45,7 +44,6 @@ def _with_results(ops: OpSet, host: Loop, loop: Loop, positions: Sequence[int]) 
     }
     nodes = [node.reading(renamed) for node in loop.template.nodes]
     return remade(
-        ops,
         host,
         operands=operands,
         making={**makers(nodes), **makers(host.template.nodes)},
@@ -58,7 +56,6 @@ def _with_results(ops: OpSet, host: Loop, loop: Loop, positions: Sequence[int]) 
 
 
 def remade(
-    ops: OpSet,
     loop: Loop,
     *,
     operands: Mapping[Operand, Tensor],
@@ -77,8 +74,6 @@ def remade(
     read = {key: stand_in for key, stand_in in operands.items() if stand_in in used}
     carried = {tensor: slot for tensor, slot in slots.items() if tensor in used}
     template = Graph((*read.values(), *folds), nodes, tuple(inner))
-    chunk = max(loop.chunk, least)
-    body, remainder = bodies(ops, template, carried, loop.extent, chunk)
     return dataclasses.replace(
         loop,
         inputs=tuple(tensor for tensor, _ in read),
@@ -87,9 +82,7 @@ def remade(
         results=tuple(results),
         template=template,
         carried=MappingProxyType(carried),
-        chunk=chunk,
-        body=body,
-        remainder=remainder,
+        body=template,
         least=least,
     )
 

@@ -9,6 +9,9 @@ from tf_exla.graph import Graph, Loop, Shape, Slot, Tensor
 from tf_exla.op_set import OpSet
 from tf_exla.resizing import resized_graph
 
+UNCUT = 0
+"""The chunk of a loop that is still to get one (`chunks.fit_loops`); its body is the template."""
+
 
 def cut(ops: OpSet, template: Graph, carried: Mapping[Tensor, Slot], size: int) -> Graph:
     """Copy a graph for a chunk of `size` indices; `carried`: which tensors shrink, and where.
@@ -33,14 +36,6 @@ def cut_with_tensors(
         return chunk_shape(tensor, carried.get(tensor), size)
 
     return resized_graph(ops, template, inputs, shape_of)
-
-
-def bodies(
-    ops: OpSet, template: Graph, carried: Mapping[Tensor, Slot], extent: int, chunk: int
-) -> tuple[Graph, Graph | None]:
-    """Cut the body for full chunks, and that for the remainder of an axis if there is one."""
-    rest = extent % chunk
-    return cut(ops, template, carried, chunk), cut(ops, template, carried, rest) if rest else None
 
 
 def chunk_shape(tensor: Tensor, slot: Slot | None, size: int) -> Shape:

@@ -18,7 +18,7 @@ from tf_exla.axis_rule import AxisRule
 from tf_exla.graph import PAIRED, CycleError, Graph, Loop, Node, Result, Slot, Tensor, topological
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import Region
-from tf_exla.passes.splitting.resize import bodies
+from tf_exla.passes.splitting.resize import UNCUT
 from tf_exla.passes.splitting.streaming import stream
 from tf_exla.passes.splitting.widening import shortened, widened
 
@@ -151,11 +151,13 @@ def _completed(index: Index, region: Region) -> Iterable[Tensor]:
                 yield tensor
 
 
-def rewrite(index: Index, stages: Stages, chunk: int) -> Iterator[Graph]:
-    """Replace the members of a region by one loop per stage; yield it with merged stages, too."""
+def rewrite(index: Index, stages: Stages) -> Iterator[Graph]:
+    """Replace the members of a region by one loop per stage; yield it with merged stages, too.
+
+    The loops are still to be cut.
+    """
     region = stages.region
-    chunk = min(chunk, region.extent)
-    loops = [build_loop(index, region, stage, chunk, stages.exact) for stage in stages.stages]
+    loops = [build_loop(index, region, stage, exact=stages.exact) for stage in stages.stages]
     pairs = zip(loops, stages.stages, strict=True)
     short = [node for loop, stage in pairs for node in shortened(index.ops, loop, stage.results)]
     yield replaced(index, region, (*loops, *short))
@@ -203,8 +205,15 @@ def _outside(index: Index, region: Region) -> list[Node]:
     return kept[::-1]
 
 
-def build_loop(index: Index, region: Region, stage: Stage, chunk: int, exact: bool = False) -> Loop:
-    """Make the loop of one stage; sums of short floats are wide outputs (`widening.py`)."""
+def build_loop(index: Index, region: Region, stage: Stage, exact: bool = False) -> Loop:
+    """Make the loop of one stage, or return it; sums of short floats are wide (`widening.py`)."""
+    key = stage, exact
+    if key not in region.loops:
+        region.loops[key] = _built(index, region, stage, exact)
+    return region.loops[key]
+
+
+def _built(index: Index, region: Region, stage: Stage, exact: bool) -> Loop:
     made = {tensor for node in stage.nodes for tensor in node.outputs}
     operands: dict[Operand, Tensor] = {}
     constants: dict[Tensor, Node] = {}
@@ -231,8 +240,6 @@ def build_loop(index: Index, region: Region, stage: Stage, chunk: int, exact: bo
     nodes = (*constants.values(), *wide_nodes)
     template = Graph(tuple(operands.values()), nodes, outputs)
     least = max((_least_chunk(region, node) for node in stage.nodes), default=1)
-    chunk = max(chunk, least)
-    body, remainder = bodies(index.ops, template, carried, region.extent, chunk)
     seed = index.producer.get(region.seed)
     return Loop(
         op="Loop",
@@ -241,9 +248,8 @@ def build_loop(index: Index, region: Region, stage: Stage, chunk: int, exact: bo
         name=f"stage{stage.number}_{region.seed.name}",
         source=seed.source if seed is not None else "",
         extent=region.extent,
-        chunk=chunk,
-        body=body,
-        remainder=remainder,
+        chunk=UNCUT,
+        body=template,
         slots=tuple(slot for _, slot in operands),
         results=tuple(results.values()),
         least=least,

@@ -131,7 +131,6 @@ def _with_sums(
         inner.append(part)
         outer.append(total)
     merged = remade(
-        s.ops,
         loop,
         operands=s.operands,
         making={**s.new, **makers(s.inner.nodes), **s.made},

@@ -8,6 +8,7 @@ split along another axis as well, if that is estimated to be faster.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Protocol
 
 from tf_exla.cost import node_seconds
@@ -16,6 +17,7 @@ from tf_exla.memory import Projector
 from tf_exla.options import Options
 from tf_exla.passes.splitting.chunks import SIDE_BY_SIDE, fastest_chunk, has_loops, room_at
 from tf_exla.passes.splitting.resize import resize_loop
+from tf_exla.structure import structure_of
 
 MAX_DEPTH = 2
 FEW_ROWS = 32
@@ -78,7 +80,11 @@ def tile_at(
 def tile_for_speed(
     projector: Projector, graph: Graph, budget: int, options: Options, depth: int, split: Split
 ) -> Graph:
-    """Split the bodies of loops along another axis, where that is faster and holds the budget."""
+    """Split the bodies of loops along another axis, where that is faster and holds the budget.
+
+    What is best for one loop is tried alone for others of its structure.
+    """
+    known: dict[Hashable, tuple[int, ...]] = {}
     if depth + 1 >= MAX_DEPTH:
         return graph
     for position, node in enumerate(graph.nodes):
@@ -87,13 +93,16 @@ def tile_for_speed(
         if node.extent < FEW_ROWS or not (_rows_are_long(node, options) or _reads_much(node)):
             continue
         best, least = graph, GAIN * node_seconds(projector.ops, node)
+        key = structure_of(node), node.chunk, node.parallel
+        found: tuple[int, ...] = ()
         room = min(room_at(projector, graph, position, budget), 2 * options.body_bytes)
-        for rows in TILE_ROWS:
+        for rows in known.get(key, TILE_ROWS):
             tiled = _tiled(projector, node, rows, room, split)
             seconds = node_seconds(projector.ops, tiled)
             made = _replaced(graph, node, tiled)
             if seconds < least and projector.working_set(made) <= budget:
-                best, least = made, seconds
+                best, least, found = made, seconds, (rows,)
+        known.setdefault(key, found)
         graph = best
     return graph
 
