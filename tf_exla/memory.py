@@ -140,7 +140,9 @@ class Projector:
     def rechunked(self, graph: Graph, nodes: Sequence[Node]) -> Graph:
         """Return a graph with some of its loops in other chunks, in which as much is alive."""
         made = graph.replace(nodes=tuple(nodes))
-        if self.sizes.are_static(graph):
+        changed = (new for new, old in zip(nodes, graph.nodes, strict=True) if new is not old)
+        if not self.sizes.given(graph) and all(map(self.sizes.is_static, changed)):
+            self.sizes.follow(made, graph)
             self._lifetimes[made] = {(frozenset(), ()): self.lifetimes(graph)}
         return made
 

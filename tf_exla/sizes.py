@@ -84,6 +84,10 @@ class Sizes:
         self.lists(graph)
         return self._given.get(graph, ())
 
+    def follow(self, made: Graph, graph: Graph) -> None:
+        """Take what is known of `graph` for `made`: the nodes that differ have known sizes."""
+        self._lists[made] = self.lists(graph)
+
     def are_static(self, graph: Graph) -> bool:
         """Return whether all sizes of a graph are known, of its sub-graphs too: nothing follows."""
         known = self._static.get(graph)
