@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -13,14 +13,21 @@ from tf_exla.graph import Graph, Loop, Node, Tensor
 from tf_exla.lifetimes import CHAIN_BYTES
 from tf_exla.memory import Projector
 from tf_exla.options import Options
-from tf_exla.passes.splitting.chunks import fit_loops
+from tf_exla.passes.splitting.chunks import fit_loops, has_loops
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.pairs import pair_graphs
-from tf_exla.passes.splitting.progress import Peak, own_bytes, own_step, peak_of
+from tf_exla.passes.splitting.progress import (
+    Peak,
+    own_bytes,
+    own_loops,
+    own_step,
+    peak_of,
+)
 from tf_exla.passes.splitting.region import Refusal, grow
 from tf_exla.passes.splitting.repeating import compared_again, unrepeatable
 from tf_exla.passes.splitting.stages import Stages, arrange, rewrite
 from tf_exla.passes.splitting.tiles import FEW_MATRICES
+from tf_exla.structure import structure_of
 
 SEEDS = 3
 SMALL_FRACTIONS = (50, 2000)
@@ -29,6 +36,17 @@ BESIDE = 32
 """What is smaller than this part of the seed is small, however tight the limit is."""
 
 Refusals = dict[tuple[Tensor, int, Node], Refusal]
+
+
+@dataclass(frozen=True)
+class Large:
+    """Whether a tensor is large: a seed, and all of more bytes than `small`."""
+
+    small: int
+    seed: Tensor | None
+
+    def __call__(self, tensor: Tensor) -> bool:
+        return tensor is self.seed or tensor.nbytes > self.small
 
 
 class Tile(Protocol):
@@ -53,7 +71,11 @@ class Candidate:
     concatenated: int  # bytes of the largest tensor that its loops concatenate, outputs left out
     index: Index
     stages: Stages | None  # None where a pair of axes is split: nothing can be kept
-    is_large: Callable[[Tensor], bool]
+    is_large: Large
+
+    def own_loops(self) -> list[Loop]:
+        """Return the loops that the index's graph does not have."""
+        return own_loops(self.graph, self.index.graph)
 
     @cached_property
     def seconds(self) -> float:
@@ -86,7 +108,7 @@ def candidates(
             if size <= 1:
                 continue
             for small in smalls:
-                is_large = _larger_than(small, seed)
+                is_large = Large(small, seed)
                 region = grow(index, seed, axis, is_large, remake=True)
                 if region is None or (region.key, region.extent) in tried:
                     continue
@@ -110,8 +132,36 @@ def candidates(
                     yield tiled
     if options.uses("symmetry"):
         for pair in pair_graphs(projector, index, seeds, budget, options):
-            is_large = _larger_than(CHAIN_BYTES, None)
-            yield measured(projector, pair, index, 0, None, is_large)
+            yield measured(projector, pair, index, 0, None, Large(CHAIN_BYTES, None))
+
+
+def repeated(
+    projector: Projector, graph: Graph, last: Candidate, budget: int, options: Options
+) -> Candidate | None:
+    """Split a part that is equal to the one that was split last, in the same way.
+
+    None where there is none at the peak, or where its loops would differ.
+    """
+    if last.stages is None or any(map(has_loops, last.own_loops())):
+        return None
+    before = last.stages.region
+    wanted = [structure_of(loop) for loop in last.own_loops()]
+    index = Index(graph, projector.ops)
+    for seed in _seeds(projector, index, [], among=before.seed):
+        is_large = Large(last.is_large.small, seed)
+        region = grow(index, seed, before.axis, is_large, remake=True)
+        if region is None or (len(region.members), region.extent) != (
+            len(before.members),
+            before.extent,
+        ):
+            continue
+        stages = arrange(index, region, is_large)
+        if unrepeatable(index, stages) is not None:
+            continue
+        made = evaluate(projector, index, stages, is_large, budget, options)
+        if [structure_of(loop) for loop in made.own_loops()] == wanted:
+            return made
+    return None
 
 
 def measured(
@@ -120,7 +170,7 @@ def measured(
     index: Index,
     concatenated: int,
     stages: Stages | None,
-    is_large: Callable[[Tensor], bool],
+    is_large: Large,
 ) -> Candidate:
     """Return a graph in which a region of the index's graph is split, with what it comes to."""
     peak, high = projector.working_set(graph), peak_of(projector, graph)
@@ -136,19 +186,23 @@ def _tiled(projector: Projector, one: Candidate, tile: Tile, for_speed: bool) ->
     return measured(projector, graph, one.index, one.concatenated, one.stages, one.is_large)
 
 
-def _larger_than(small: int, seed: Tensor | None) -> Callable[[Tensor], bool]:
-    return lambda tensor: tensor is seed or tensor.nbytes > small
+def _seeds(
+    projector: Projector, index: Index, over: list[Tensor], among: Tensor | None = None
+) -> list[Tensor]:
+    """The tensors to begin with, and the largest alive at the peak, one of each shape.
 
-
-def _seeds(projector: Projector, index: Index, over: list[Tensor]) -> list[Tensor]:
-    """The tensors to begin with, and the largest alive at the peak."""
+    `among`: all that are as this one.
+    """
     live = [tensor for tensor, _ in projector.project(index.graph).live]
     seeds: list[Tensor] = []
     for tensor in (*over, *live):
         producer = index.producer.get(tensor)
         if producer is None or isinstance(producer, Loop) or not tensor.is_static:
             continue
-        if all((tensor.shape, tensor.dtype) != (s.shape, s.dtype) for s in seeds):
+        if among is not None:
+            if (tensor.shape, tensor.dtype) == (among.shape, among.dtype):
+                seeds.append(tensor)
+        elif all((tensor.shape, tensor.dtype) != (s.shape, s.dtype) for s in seeds):
             seeds.append(tensor)
     return seeds[:SEEDS]
 
@@ -157,7 +211,7 @@ def evaluate(
     projector: Projector,
     index: Index,
     stages: Stages,
-    is_large: Callable[[Tensor], bool],
+    is_large: Large,
     budget: int,
     options: Options,
 ) -> Candidate:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tf_exla.graph import Graph, Loop, Node
+from tf_exla.graph import Graph, Loop, Node, Tensor
 from tf_exla.lifetimes import CHAIN_BYTES
 from tf_exla.memory import Projection, Projector
 
@@ -47,13 +47,24 @@ def own_bytes(projector: Projector, graph: Graph, before: Graph) -> int:
 
 def own_step(projection: Projection, before: Graph) -> int | None:
     """Return the position of the largest step at loops that `before` does not have."""
-    known = {node.outputs for node in before.nodes if isinstance(node, Loop)}
+    known = _outputs_of_loops(before)
     own = [
         position
         for position, step in enumerate(projection.steps)
         if isinstance(step.node, Loop) and step.node.outputs not in known
     ]
     return max(own, key=lambda position: projection.steps[position].bytes, default=None)
+
+
+def own_loops(graph: Graph, before: Graph) -> list[Loop]:
+    """Return the loops of `graph` that `before` does not have, in another chunk either."""
+    known = _outputs_of_loops(before)
+    loops = (node for node in graph.nodes if isinstance(node, Loop))
+    return [loop for loop in loops if loop.outputs not in known]
+
+
+def _outputs_of_loops(graph: Graph) -> set[tuple[Tensor, ...]]:
+    return {node.outputs for node in graph.nodes if isinstance(node, Loop)}
 
 
 def most_steps(graph: Graph) -> int:
@@ -69,4 +80,4 @@ def _is_ordered(node: Node) -> bool:
     return any(tensor.nbytes >= CHAIN_BYTES for tensor in (*node.inputs, *node.outputs))
 
 
-__all__ = ["Peak", "most_steps", "own_bytes", "own_step", "peak_of"]
+__all__ = ["Peak", "most_steps", "own_bytes", "own_loops", "own_step", "peak_of"]

@@ -20,6 +20,7 @@ from tf_exla.passes.splitting.candidates import (
     candidates,
     lowest,
     lowest_of_its_own,
+    repeated,
 )
 from tf_exla.passes.splitting.chunks import fit_loops, room_at
 from tf_exla.passes.splitting.keeping import keep
@@ -57,6 +58,7 @@ def split(
     split_body = _body_split(projector, options, depth)
     tile = _tile(projector, budget, options, depth)
     smallest = graph
+    best: Candidate | None = None
     for _ in range(most_steps(graph)):
         graph = fit_loops(projector, graph, budget, options)
         peak = projector.working_set(graph)
@@ -66,6 +68,12 @@ def split(
         if peak <= budget and not over:
             graph = tile_for_speed(projector, graph, budget, options, depth, split_body)
             break
+        if best is not None and not over:
+            best = repeated(projector, graph, best, budget, options)
+            # What holds the budget is chosen for its time, among all.
+            if best is not None and best.peak > budget and _is_progress(projector, best, graph):
+                graph = keep(projector, best, budget, options).graph
+                continue
         found = list(candidates(projector, graph, budget, options, over, refusals, tile))
         best = _choose(projector, graph, found, budget, bool(over))
         if best is not None:
@@ -169,6 +177,10 @@ def _over_threshold(graph: Graph, options: Options) -> list[Tensor]:
     ]
 
 
+def _is_progress(projector: Projector, one: Candidate, graph: Graph) -> bool:
+    return one.peak < projector.working_set(graph) or one.high < peak_of(projector, graph)
+
+
 def _choose(
     projector: Projector, graph: Graph, found: list[Candidate], budget: int, forced: bool
 ) -> Candidate | None:
@@ -184,7 +196,7 @@ def _choose(
     if holding:
         return min(holding, key=lambda one: one.seconds)
     peak, high = projector.working_set(graph), peak_of(projector, graph)
-    useful = [one for one in found if forced or one.peak < peak or one.high < high]
+    useful = [one for one in found if forced or _is_progress(projector, one, graph)]
     fixed = max(budget // 4, peak // 16)
     free = [one for one in useful if one.concatenated <= fixed] or useful
     if any(one.high.bytes < high.bytes for one in free):
