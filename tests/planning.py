@@ -2,7 +2,7 @@
 
 `python tests/planning.py [--json PATH] [name ...]` plans the programs of the tables whose names
 contain one of `name`, at three limits, and prints nodes and seconds of the planning thread, what
-takes the longest for its nodes last.
+takes the longest for its nodes last. `--golden` writes the plans that `test_golden_plans.py` wants.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ["TF_EXLA_RATES"] = ""  # those of no machine: before tf_exla reads them
+os.environ.setdefault("TF_EXLA_RATES", "")  # those of no machine: before tf_exla reads them
 
 import control_flow_programs
 import list_programs
@@ -30,6 +30,7 @@ from random_programs import random_program
 
 import tf_exla
 from tf_exla.cost import graph_seconds
+from tf_exla.frontends.tf import kernel_memory
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.graph import Graph, Loop, walk
@@ -43,7 +44,9 @@ OPTIONS = Options(chunk_bytes=CACHE // 2, body_bytes=CACHE * 3 // 4, cores=2)
 """Those of one machine: plans are the same on all."""
 FRACTIONS = (0.5, 0.1)
 """Of the peak of the program as it is; the smallest limit is the third."""
-OPS = TensorFlowOps()
+OPS = TensorFlowOps(threads=2)
+kernel_memory._L1, kernel_memory._L2 = 1 << 17, 1 << 22  # kernels' scratch, too
+GOLDEN = Path(__file__).with_name("golden_plans.json")
 
 
 def sinkhorn_divergence() -> Made:
@@ -167,11 +170,35 @@ def plan_all(make: Callable[[], Made]) -> dict[str, Any]:
     }
 
 
+def structure(found: dict[str, Any]) -> dict[str, Any]:
+    """Return of the plans of a program what no estimate decides alone: which axes its loops have.
+
+    Not their chunks.
+    """
+    plans = [
+        sorted(loop.split(" by ")[0] for loop in plan["loops"])
+        for plan in found["plans"]
+        if "loops" in plan
+    ]
+    return {"smallest": found["smallest"], "loops": plans}
+
+
+def golden(names: Sequence[str]) -> dict[str, Any]:
+    """Return the structure of the plans of some programs."""
+    table = dict(programs())
+    return {name: structure(plan_all(table[name])) for name in names}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--golden", action="store_true")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
+    if options.golden:
+        names = options.names or list(json.loads(GOLDEN.read_text()))
+        GOLDEN.write_text(json.dumps(golden(names), indent=1) + "\n")
+        return
     found: dict[str, Any] = {}
     for name, make in programs():
         if options.names and not any(part in name for part in options.names):

@@ -6,6 +6,7 @@ lower the peak. Planned only, but for a few.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -66,7 +67,8 @@ TABLES = {
     **{name: case.make for name, case in ALL.items()},
     **{f"control flow: {name}": make for name, (make, *_) in CONTROL_FLOW.items()},
 }
-PLANNED = ("K(X, X) v",)
+PLANNED = tuple(TABLES) if "TF_EXLA_FULL" in os.environ else ("K(X, X) v", "kernel, two products")
+"""TF_EXLA_FULL=1: all, which takes an hour."""
 
 
 @pytest.mark.parametrize("name", PLANNED)

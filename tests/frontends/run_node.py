@@ -11,7 +11,9 @@ from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import op_def_registry
 
 from tf_exla.frontends.tf.attrs import decode
-from tf_exla.graph import Array, Node, Tensor
+from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.graph import Array, Graph, Loop, Node, Tensor
+from tf_exla.passes.splitting.resize import resize_loop
 
 
 def complete_attrs(op: str, dtypes: Sequence[str], attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,3 +96,13 @@ def run_nodes(nodes: Sequence[Node], values: Mapping[Tensor, Array]) -> list[Arr
             assert result.dtype.name == tensor.dtype, f"{node} made {result.dtype}"
             known[tensor] = result
     return [known[tensor] for tensor in nodes[-1].outputs]
+
+
+def cut_loops(graph: Graph, chunk: int) -> Graph:
+    """Give all loops of a graph the same chunk."""
+    return graph.replace(
+        nodes=tuple(
+            resize_loop(TensorFlowOps(), node, chunk, 1) if isinstance(node, Loop) else node
+            for node in graph.nodes
+        )
+    )
