@@ -12,12 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tf_exla.fuzz import worker
 from tf_exla.fuzz.command import fuzz
 from tf_exla.fuzz.compare import difference
 from tf_exla.fuzz.programs import FuzzProgram, programs
+from tf_exla.fuzz.table import FAMILIES
+from tf_exla.fuzz.values import ALL, Pool, Step, Value
 from tf_exla.fuzz.write_test import write_test
 
 PROGRAMS = int(os.environ.get("TF_EXLA_FUZZ_PROGRAMS", "200"))
@@ -120,3 +123,65 @@ def test_a_program_in_float64_draws_the_same_numbers() -> None:
     narrow = build(program)(None, None, np.zeros(3, np.float32))
     assert [one.dtype.name for one in wide] == ["float64", "float64"]
     np.testing.assert_array_equal(wide[0].numpy(), narrow[0].numpy().astype(np.float64))
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_rows_run_in_tensorflow_and_say_what_comes(family: str) -> None:
+    """Every row draws a line that runs, with the shape and dtype it says, and has a gradient."""
+    lines: dict[tuple[int, str], tuple[Step, Shapes]] = {}
+
+    @given(st.data())
+    @settings(
+        max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
+    def draw_lines(dtype: str, data: st.DataObject) -> None:
+        inputs = tuple((size, one) for one in (dtype, "bool") for size in SIZES)
+        for k, row in enumerate(FAMILIES[family]):
+            pool = Pool([Value(f"x{i}", *one, True) for i, one in enumerate(inputs)])
+            step = row(data.draw, pool)
+            if step is not None:
+                lines.setdefault((k, dtype), (step, inputs))
+
+    for dtype in ("float16", "float32") if family == "control" else ALL[:-1]:
+        draw_lines(dtype)
+    assert {k for k, _ in lines} == set(range(len(FAMILIES[family])))
+    wrong = {}
+    for step, inputs in lines.values():
+        said = _run_line(step, inputs, traced=family == "control")
+        if said:
+            wrong[step.code] = said
+    assert not wrong
+
+
+Shapes = tuple[tuple[tuple[int, ...], str], ...]
+SIZES = ((), (1, 4), (2, 6, 3), (6, 6), (24, 3), (6,), (64,), (64, 4))
+
+
+def _run_line(step: Step, inputs: Shapes, traced: bool) -> str:
+    """Return what is wrong with a line, and its gradient; nothing if it runs as it says."""
+    import tensorflow as tf
+
+    from tf_exla.fuzz.check import build, draw_arguments
+
+    names = ", ".join(f"x{k}" for k in range(len(inputs)))
+    source = f"def program(state, flag, {names}):\n    return [{step.code}]\n"
+    program = FuzzProgram(source, inputs, (step.exact,), "inner gradient")
+    state, flag, arguments = (
+        tf.Variable(0.75, dtype=tf.float64),
+        tf.Variable(True),
+        draw_arguments(program),
+    )
+    plain = build(program)
+    call = tf.function(lambda *inputs: plain(state, flag, *inputs), autograph=False)
+    try:
+        made = call(*arguments) if traced else plain(state, flag, *arguments)
+    except Exception as error:
+        return f"{step.dtype}: {type(error).__name__}: {error}"[:150]
+    result, *gradients = (one.numpy() for one in made)
+    if (result.shape, str(result.dtype)) != (step.shape, step.dtype):
+        return f"{result.dtype}{result.shape} instead of {step.dtype}{step.shape}"
+    largest = np.max(np.abs(result.astype(np.complex128)), initial=0.0)
+    if "int" not in step.dtype and not largest < 20:
+        return f"up to {largest}"
+    finite = all(np.all(np.isfinite(one.astype(np.float64))) for one in gradients)
+    return "" if finite else f"{step.dtype}: the gradient is not finite"

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import tf_exla
 from tf_exla.fuzz.compare import difference, nudged
-from tf_exla.fuzz.programs import FuzzProgram
+from tf_exla.fuzz.programs import FuzzProgram, with_helpers
 
 ROOM = (0.0, 0.03, 0.15, 0.5, 1.0)
 """Limits: so much of the way from the smallest that works to the peak of the original."""
@@ -35,17 +35,19 @@ def check(program: FuzzProgram) -> Found:
     limits = sorted({int(smallest + (max(before, smallest) - smallest) * room) for room in ROOM})
     found: Found = {"failure": "", "limits": limits, "loops": 0}
     measured: set[int] = set()
-    of_gradient = 0  # its own smallest limit, once it has said so
+    # The gradient, and what runs after an iterator was read, have a smallest limit of their own.
+    later = program.kind == "outer gradient" or re.search(r"\b(rows|batch)\(", program.source)
+    least = 0
     for limit in limits:
         optimized = stock.within(limit)
         try:
             got = optimized(arguments)
         except tf_exla.MemoryLimitError as error:
-            if program.kind == "outer gradient" and error.function.startswith("gradient of"):
-                if not of_gradient:
-                    of_gradient = error.smallest_limit
-                    limits.append(of_gradient)
-                if limit < of_gradient:
+            if later:
+                if not least:
+                    least = error.smallest_limit
+                    limits.append(least)
+                if limit < least:
                     continue
             return {**found, "failure": "refused", "limit": limit, "details": str(error)}
         wrong = difference(want, got, near, program.exact, wide)
@@ -102,9 +104,8 @@ class _Run:
 
 def build(program: FuzzProgram) -> Callable[..., list[tf.Tensor]]:
     """Return the program as a Python function of `state`, `flag` and its inputs."""
-    nested = tf.function(lambda x: tf.tanh(x) * tf.sin(x), autograph=False)
-    namespace: dict[str, Any] = {"tf": tf, "nested": nested}
-    exec(program.source, namespace)
+    namespace: dict[str, Any] = {"tf": tf}
+    exec(with_helpers(program.source), namespace)
     plain = namespace["program"]
     if program.kind != "inner gradient":
         return plain  # type: ignore[no-any-return]

@@ -8,14 +8,23 @@ from dataclasses import dataclass
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from tf_exla.fuzz.ops import ROWS
-from tf_exla.fuzz.values import FLOATS, INTEGERS, Draw, Pool, Shape, Value
+from tf_exla.fuzz.table import FAMILIES
+from tf_exla.fuzz.values import (
+    ALL,
+    FLOATS,
+    INTEGERS,
+    MOST_ELEMENTS,
+    Draw,
+    Pool,
+    Shape,
+    Value,
+    count,
+)
 
 SIZES = (301, 512, 997)
 """Sizes of axes: a product of two is large."""
 ODD_SIZES = (64, 7, 2, 1, 0)
 WIDTHS = (3, 1, 8)
-DTYPES = ("float64", "float32", "int32", "bfloat16", "float16", "complex128", "bool")
 KINDS = ("values", "inner gradient", "outer gradient", "unknown sizes")
 FEWEST_STEPS = 2
 LARGE = (
@@ -40,6 +49,31 @@ class FuzzProgram:
     kind: str
 
 
+HELPERS = {
+    "nested": "nested = tf.function(lambda x: tf.tanh(x) * tf.sin(x), autograph=False)",
+    "image": """def image(x):  # [n, d] -> [n, 4, 4, d]
+    waves = tf.reshape(tf.sin(tf.cast(tf.range(16), x.dtype)), [4, 4, 1])
+    return tf.tanh(x[:, None, None] * waves)""",
+    "gram": """def gram(x):  # [..., m, d] -> [..., m, m], symmetric positive definite
+    identity = tf.eye(tf.shape(x)[-2], dtype=x.dtype)
+    return tf.matmul(x, x, transpose_b=True) / x.shape[-1] + identity""",
+    "rows": """sevens = iter(tf.data.Dataset.from_tensors(tf.fill([7, 3], 0.5)).repeat())
+def rows():  # [7, 3], of known sizes
+    return tf.stop_gradient(tf.cast(next(sevens), tf.float64))""",
+    "batch": """fifties = iter(tf.data.Dataset.range(50).repeat().batch(50))
+def batch():  # [50], of a size that the batch decides
+    return tf.stop_gradient(tf.cast(next(fifties), tf.float64) / 50)""",
+}
+"""What lines call beside TensorFlow, by name."""
+
+
+def with_helpers(source: str) -> str:
+    """Return the source of a program after that of the helpers which it calls."""
+    named = [code for name, code in HELPERS.items() if re.search(rf"\b{name}\(", source)]
+    return "\n".join([*named, source])
+
+
+MOST_RANK = 5
 MOST_RETURNED = 10_000
 """Elements of a result: a larger one would have to exist whole."""
 
@@ -64,15 +98,16 @@ def programs(draw: Draw, most_steps: int = 9) -> FuzzProgram:
     d = draw(st.sampled_from(WIDTHS))
     shapes: list[tuple[Shape, str]] = [((n, d), main), ((m, d), main), ((m,), main)]
     if draw(st.booleans()):
-        shapes.append(((n,), draw(st.sampled_from(DTYPES))))
+        shapes.append(((n,), draw(st.sampled_from(ALL))))
     if draw(st.booleans()):
-        shapes.append(((2, n, d), draw(st.sampled_from(DTYPES))))
+        shapes.append(((2, n, d), draw(st.sampled_from(ALL))))
     pool = Pool([Value(f"x{k}", shape, t, True) for k, (shape, t) in enumerate(shapes)])
     lines = [f"y0 = {draw(st.sampled_from(LARGE))}"]
     pool.values.append(Value("y0", (n, m), main, False))
     for _ in range(draw(st.integers(FEWEST_STEPS, most_steps))):
-        step = ROWS[draw(st.sampled_from(sorted(ROWS)))](draw, pool)
-        if step is None:
+        family = FAMILIES[draw(st.sampled_from(sorted(FAMILIES)))]
+        step = draw(st.sampled_from(family))(draw, pool)
+        if step is None or count(step.shape) > MOST_ELEMENTS or len(step.shape) > MOST_RANK:
             continue
         name = f"y{len(lines)}"
         lines.append(f"{name} = {step.code}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,12 @@ MOST_ELEMENTS = 600_000
 
 FLOATS = ("bfloat16", "float16", "float32", "float64")
 COMPLEX = ("complex64", "complex128")
-INTEGERS = ("int32", "int64", "uint8")
+WIDE = ("float32", "float64")
+SIGNED = ("int8", "int16", "int32", "int64")
+INTEGERS = (*SIGNED, "uint8", "uint16", "uint32", "uint64")
+REAL = (*FLOATS, *INTEGERS)
+NUMBERS = (*REAL, *COMPLEX)
+ALL = (*NUMBERS, "bool")
 
 
 @dataclass(frozen=True)
@@ -34,10 +40,7 @@ class Value:
 
     @property
     def size(self) -> int:
-        count = 1
-        for one in self.shape:
-            count *= one
-        return count
+        return count(self.shape)
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,11 @@ class Pool:
         second = draw(st.integers(0, len(found) - 1))
         later: int = max(first, second)
         return found[later]
+
+
+def count(shape: Shape) -> int:
+    """Return the elements of a tensor."""
+    return math.prod(shape)
 
 
 def broadcast(left: Shape, right: Shape) -> Shape | None:
