@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +21,7 @@ from hypothesis import strategies as st
 from tf_exla.fuzz import worker
 from tf_exla.fuzz.command import fuzz
 from tf_exla.fuzz.compare import difference
-from tf_exla.fuzz.programs import FuzzProgram, programs
+from tf_exla.fuzz.programs import KINDS, FuzzProgram, programs
 from tf_exla.fuzz.table import FAMILIES
 from tf_exla.fuzz.values import ALL, Pool, Step, Value
 from tf_exla.fuzz.write_test import write_test
@@ -58,10 +61,38 @@ def test_a_failure_is_shrunk_and_written(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(found) < len(verdicts)
     # def, y0, one line or two more, return
     assert min(one["source"].count("\n") for one in found) <= 5
-    path = write_test(found[0], tmp_path)
-    text = path.read_text()
-    assert found[0]["source"] in text
-    compile(text, str(path), "exec")
+    # The test stands alone; here nothing is wrong, so that it passes.
+    for one in found[:3]:
+        path = write_test(one, tmp_path)
+        assert one["source"] in path.read_text()
+        assert "fuzz" not in path.read_text().split('"""', 2)[2].replace("test_fuzz", "")
+        space: dict[str, Any] = {}
+        exec(compile(path.read_text(), str(path), "exec"), space)
+        space[f"test_seed_{one['seed']}"]()
+
+
+def test_written_tests_fail_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that draw other numbers each time differ from themselves."""
+    from tf_exla.fuzz import compare
+    from tf_exla.fuzz.check import check
+
+    monkeypatch.setattr(compare, "AMPLIFICATION", 0.0)
+    monkeypatch.setattr(compare, "_as_near", lambda want, got, wide: False)
+    source = (
+        "def program(state, flag, x0):\n"
+        "    y0 = nested(x0) * tf.random.normal([5], dtype=x0.dtype)\n"
+        "    return [tf.reduce_mean(y0)]\n"
+    )
+    for seed, kind in enumerate(KINDS):
+        program = FuzzProgram(source, (((5,), "float32"),), (False,), kind)
+        verdict = {"seed": seed, "source": source, "inputs": program.inputs, "kind": kind}
+        found = check(program)
+        assert found["failure"] == "wrong numbers"
+        write_test({**verdict, **found}, tmp_path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert f"{len(KINDS)} failed" in run.stdout
+    assert run.stdout.count("<= allowed") == len(KINDS)
 
 
 @pytest.mark.parametrize("failure", ["wrong numbers", "time-out"])
@@ -161,7 +192,8 @@ def _run_line(step: Step, inputs: Shapes, traced: bool) -> str:
     """Return what is wrong with a line, and its gradient; nothing if it runs as it says."""
     import tensorflow as tf
 
-    from tf_exla.fuzz.check import build, draw_arguments
+    from tf_exla.fuzz.check import build
+    from tf_exla.fuzz.plain import draw_inputs
 
     names = ", ".join(f"x{k}" for k in range(len(inputs)))
     source = f"def program(state, flag, {names}):\n    return [{step.code}]\n"
@@ -169,7 +201,7 @@ def _run_line(step: Step, inputs: Shapes, traced: bool) -> str:
     state, flag, arguments = (
         tf.Variable(0.75, dtype=tf.float64),
         tf.Variable(True),
-        draw_arguments(program),
+        draw_inputs(inputs),
     )
     plain = build(program)
     call = tf.function(lambda *inputs: plain(state, flag, *inputs), autograph=False)

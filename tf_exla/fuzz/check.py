@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 import tf_exla
-from tf_exla.fuzz.compare import difference, nudged
+from tf_exla.fuzz.compare import allowances, difference, nudged
+from tf_exla.fuzz.plain import differentiated, draw_inputs
 from tf_exla.fuzz.programs import FuzzProgram, with_helpers
 
 ROOM = (0.0, 0.03, 0.15, 0.5, 1.0)
@@ -25,7 +26,7 @@ Found = dict[str, Any]
 
 def check(program: FuzzProgram) -> Found:
     """Return what was found; "failure" is empty where the program holds at all limits."""
-    arguments = draw_arguments(program)
+    arguments = draw_inputs(program.inputs)
     stock = _Run(program)
     want = stock(arguments)
     state = stock.state.numpy()
@@ -50,8 +51,13 @@ def check(program: FuzzProgram) -> Found:
                 if limit < least:
                     continue
             return {**found, "failure": "refused", "limit": limit, "details": str(error)}
+        except Exception:
+            lines = traceback.format_exc().strip().splitlines()[-12:]
+            details = "\n".join(lines)
+            return {**found, "failure": "exception", "limit": limit, "details": details}
         wrong = difference(want, got, near, program.exact, wide)
         if wrong:
+            found["allowed"] = allowances(want, near, program.exact)
             return {**found, "failure": "wrong numbers", "limit": limit, "details": wrong}
         if state != stock.state.numpy():
             details = f"the variable is {stock.state.numpy()}, not {state}"
@@ -98,7 +104,7 @@ class _Run:
     def __call__(self, arguments: Arguments) -> list[Any]:
         self.state.assign(0.75)
         outer = self.program.kind == "outer gradient"
-        call = _differentiated(self.function) if outer else self.function
+        call = differentiated(self.function) if outer else self.function
         return [one.numpy() for one in call(*arguments)]
 
 
@@ -109,7 +115,7 @@ def build(program: FuzzProgram) -> Callable[..., list[tf.Tensor]]:
     plain = namespace["program"]
     if program.kind != "inner gradient":
         return plain  # type: ignore[no-any-return]
-    return lambda state, flag, *inputs: _differentiated(
+    return lambda state, flag, *inputs: differentiated(
         lambda *watched: plain(state, flag, *watched)
     )(*inputs)
 
@@ -128,46 +134,6 @@ def widened(program: FuzzProgram) -> FuzzProgram:
 
 def _wide(tensor: tf.Tensor) -> tf.Tensor:
     return tf.cast(tensor, _NARROW.get(tensor.dtype.name, tensor.dtype))
-
-
-def _differentiated(function: Callable[..., Any]) -> Callable[..., list[tf.Tensor]]:
-    """Return the outputs of a function, and the gradient of a number made of all of them."""
-
-    def differentiated(*inputs: tf.Tensor) -> list[tf.Tensor]:
-        watched = [one for one in inputs if one.dtype.is_floating]
-        with tf.GradientTape() as tape:
-            tape.watch(watched)
-            made = function(*inputs)
-            loss = _scalar(made)
-        found = tape.gradient(loss, watched, unconnected_gradients="zero")
-        return [*made, *map(tf.convert_to_tensor, found)]
-
-    return differentiated
-
-
-def draw_arguments(program: FuzzProgram) -> list[tf.Tensor]:
-    """Return the inputs of a program: normal numbers, small integers with ties, truth values."""
-    rng = np.random.default_rng(7)
-    made = []
-    for shape, dtype in program.inputs:
-        values: Any
-        if dtype == "bool":
-            values = rng.random(shape) < 0.5
-        elif "int" in dtype:
-            values = rng.integers(0, 9, shape)
-        elif dtype.startswith("complex"):
-            values = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
-        else:
-            values = rng.standard_normal(shape)
-        made.append(tf.cast(tf.constant(values), tf.as_dtype(dtype)))
-    return made
-
-
-def _scalar(made: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return one number of all outputs, for its gradient: in float64, of the real parts."""
-    parts = [tf.reduce_sum(tf.sin(tf.cast(tf.math.real(one), tf.float64)))
-             for one in made if one.dtype.is_floating or one.dtype.is_complex]  # fmt: skip
-    return tf.add_n([tf.zeros([], tf.float64), *parts])
 
 
 def _range(stock: _Run, arguments: Arguments) -> tuple[int, int]:

@@ -32,11 +32,10 @@ def difference(
     differ by a bit; those beyond are not exact. `wide`: returns the results in float64, asked for
     where the others are not enough: what is as near to them as stock's are is right as well.
     """
-    exact = (*exact, *[False] * (len(want) - len(exact)))
-    for k, (one, two, three, same) in enumerate(zip(want, got, near, exact, strict=True)):
-        found = _difference(one, two, three, same)
-        inexact = not same and str(one.dtype) in UNITS and one.shape == two.shape
-        if found and inexact and _as_near(one, two, wide()[k]):
+    allowed = allowances(want, near, exact)
+    for k, (one, two, most) in enumerate(zip(want, got, allowed, strict=True)):
+        found = _difference(one, two, most)
+        if found and most and one.shape == two.shape and _as_near(one, two, wide()[k]):
             found = ""
         if found:
             return f"result {k}: {found}"
@@ -52,22 +51,36 @@ def nudged(tensor: tf.Tensor) -> tf.Tensor:
     return tensor * tf.cast(1.0 + 4.0 * units * noise, tensor.dtype)
 
 
-def _difference(want: Any, got: Any, near: Any, exact: bool) -> str:
+def allowances(want: Results, near: Results, exact: Sequence[bool]) -> list[float]:
+    """Return how far each result may be from stock's; by no bit where that is 0."""
+    exact = (*exact, *[False] * (len(want) - len(exact)))
+    made = []
+    for one, other, same in zip(want, near, exact, strict=True):
+        kind = str(one.dtype)
+        if same or kind not in UNITS:
+            made.append(0.0)
+            continue
+        one, other = _widened(one), _widened(other)
+        finite = np.isfinite(one) & np.isfinite(other)
+        floor = UNITS[kind] * (_SHORT_FLOOR_UNITS if "16" in kind else _FLOOR_UNITS)
+        made.append(
+            AMPLIFICATION * _largest(other - one, finite) + floor * (_largest(one, finite) + 1.0)
+        )
+    return made
+
+
+def _difference(want: Any, got: Any, allowed: float) -> str:
     if want.shape != got.shape or want.dtype != got.dtype:
         return f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
-    kind = str(want.dtype)
-    if exact or kind not in UNITS:
+    if not allowed:
         if want.tobytes() == got.tobytes():
             return ""
         return f"{int(np.sum(want != got))} of {want.size} elements differ, none may"
-    want, got, near = map(_widened, (want, got, near))
-    if not np.array_equal(np.isfinite(want), np.isfinite(got)):
-        return f"{int(np.sum(np.isfinite(want) != np.isfinite(got)))} elements are not finite"
-    finite = np.isfinite(want) & np.isfinite(near)
-    scale = _largest(want, finite) + 1.0
-    floor = UNITS[kind] * (_SHORT_FLOOR_UNITS if "16" in kind else _FLOOR_UNITS)
-    moved, worst = _largest(near - want, finite), _largest(got - want, finite)
-    allowed = AMPLIFICATION * moved + floor * scale
+    want, got = _widened(want), _widened(got)
+    finite = np.isfinite(want)
+    if not np.array_equal(finite, np.isfinite(got)):
+        return f"{int(np.sum(finite != np.isfinite(got)))} elements are not finite"
+    worst = _largest(got - want, finite)
     return "" if worst <= allowed else f"they differ by {worst:.3g}, {allowed:.3g} is allowed"
 
 

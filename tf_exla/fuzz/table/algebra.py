@@ -127,7 +127,7 @@ ROWS: tuple[Row, ...] = (
     _within("tf.linalg.cholesky({g})", _WHOLE),
     _within("tf.linalg.inv({g})", _WHOLE),
     _within("tf.linalg.sqrtm({g})", _WHOLE),
-    _within("tf.linalg.expm(-{g})", _WHOLE),
+    _within("tf.linalg.expm(-{g})", _WHOLE, stop=True),
     _within("tf.linalg.det({g} * 0.5)", _BATCH),
     _within("tf.linalg.logdet({g})", _BATCH),
     _within("tf.linalg.slogdet({g})[1]", _BATCH),
