@@ -36,20 +36,19 @@ def check(program: FuzzProgram) -> Found:
     limits = sorted({int(smallest + (max(before, smallest) - smallest) * room) for room in ROOM})
     found: Found = {"failure": "", "limits": limits, "loops": 0}
     measured: set[int] = set()
-    # The gradient, and what runs after an iterator was read, have a smallest limit of their own.
+    # A call that a tape records, the gradient, and what runs after an iterator was read, have a
+    # smallest limit of their own.
     later = program.kind == "outer gradient" or re.search(r"\b(rows|batch)\(", program.source)
-    least = 0
+    least: dict[str, int] = {}
     for limit in limits:
         optimized = stock.within(limit)
         try:
             got = optimized(arguments)
         except tf_exla.MemoryLimitError as error:
-            if later:
-                if not least:
-                    least = error.smallest_limit
-                    limits.append(least)
-                if limit < least:
-                    continue
+            if later and error.function not in least:
+                limits.append(error.smallest_limit)
+            if later and limit < least.setdefault(error.function, error.smallest_limit):
+                continue
             return {**found, "failure": "refused", "limit": limit, "details": str(error)}
         except Exception:
             lines = traceback.format_exc().strip().splitlines()[-12:]
