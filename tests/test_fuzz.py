@@ -204,8 +204,11 @@ def _run_line(step: Step, inputs: Shapes, traced: bool) -> str:
         draw_inputs(inputs),
     )
     plain = build(program)
+    signature = [tf.TensorSpec([None] * len(shape), dtype) for shape, dtype in inputs]
     call = tf.function(lambda *inputs: plain(state, flag, *inputs), autograph=False)
     try:
+        if inputs[0][1] == "float32":
+            call.get_concrete_function(*signature)
         made = call(*arguments) if traced else plain(state, flag, *arguments)
     except Exception as error:
         return f"{step.dtype}: {type(error).__name__}: {error}"[:150]

@@ -56,7 +56,7 @@ HELPERS = {
     return tf.tanh(x[:, None, None] * waves)""",
     "gram": """def gram(x):  # [..., m, d] -> [..., m, m], symmetric positive definite
     identity = tf.eye(tf.shape(x)[-2], dtype=x.dtype)
-    return tf.matmul(x, x, transpose_b=True) / x.shape[-1] + identity""",
+    return tf.matmul(x, x, transpose_b=True) / tf.cast(tf.shape(x)[-1], x.dtype) + identity""",
     "rows": """sevens = iter(tf.data.Dataset.from_tensors(tf.fill([7, 3], 0.5)).repeat())
 def rows():  # [7, 3], of known sizes
     return tf.stop_gradient(tf.cast(next(sevens), tf.float64))""",

@@ -64,7 +64,7 @@ ROWS: tuple[Row, ...] = (
     _by_rows("tf.scan(lambda c, r: tf.tanh(c + r), {a}, tf.zeros_like({a}[0]))"),
     _by_rows("tf.scan(lambda c, r: tf.tanh(c + r), {a}, tf.zeros_like({a}[0]), reverse=True)"),
     _by_rows("tf.vectorized_map(lambda r: tf.tanh(r) * 0.5, {a})"),
-    _by_rows("tf.stack([tf.tanh(r) for r in tf.unstack({a})])"),
+    _by_rows("tf.stack([tf.tanh(r) for r in tf.unstack({a}, {n})])"),
     _by_rows("tf.while_loop(lambda i, l: i < {n}, lambda i, l: (i + 1, l.write(i,"
              " tf.tanh({a}[i]))),"
              " (0, tf.TensorArray(tf.{dtype}, {n}, element_shape={shape}[1:])))[1].stack()"),

@@ -116,7 +116,7 @@ ROWS: tuple[Row, ...] = (
     _moved("tf.stack([{a}, tf.reverse({a}, [0])], -1)", lambda s, _: (*s, 2)),
     _moved("tf.split({a}, 2, -1)[1]", _halves),
     _moved("tf.split({a}, [1, {n} - 1])[1]", lambda s, _: (s[0] - 1, *s[1:]) if s[0] else None),
-    _moved("tf.unstack({a}, axis=-1)[0]",
+    _moved("tf.unstack({a}, {k}, axis=-1)[0]",
            lambda s, _: s[:-1] if 0 < s[-1] <= 8 else None, least=2),
     _moved("tf.tile({a}, [2] + [1] * (len({shape}) - 1))", _times(2, 0), dtypes=_REPEATED),
     _moved("tf.tile({a}, [1] * (len({shape}) - 1) + [3])", _times(3, -1), dtypes=_REPEATED),

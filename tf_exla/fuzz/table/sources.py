@@ -24,7 +24,7 @@ ROWS: tuple[Row, ...] = (
         dtype="int32", exact=True, ordered=True),
     row("tf.random.stateless_uniform({shape}, " + _SEED + ", None, None, tf.int64)", FLOATS,
         dtype="int64", exact=True, ordered=True),
-    row("tf.random.experimental.stateless_shuffle(tf.stop_gradient({a}), " + _SEED + ")",
+    row("tf.stop_gradient(tf.random.experimental.stateless_shuffle({a}, " + _SEED + "))",
         (*WIDE, "int32"), least=1, exact=True),
     row("tf.random.stateless_categorical(tf.zeros([{n}, 4]), 5, " + _SEED + ")", FLOATS,
         lambda s, _: (s[0], 5) if s[0] else None, least=1, dtype="int64", exact=True,
