@@ -25,10 +25,16 @@ Found = dict[str, Any]
 
 
 def check(program: FuzzProgram) -> Found:
-    """Return what was found; "failure" is empty where the program holds at all limits."""
+    """Return what was found; "failure" is empty where the program holds at all limits.
+
+    "invalid" says why TensorFlow alone does not run it.
+    """
     arguments = draw_inputs(program.inputs)
     stock = _Run(program)
-    want = stock(arguments)
+    try:
+        want = stock(arguments)
+    except Exception as error:  # a program that does not run says nothing
+        return {"failure": "", "invalid": f"{type(error).__name__}: {error}"}
     state = stock.state.numpy()
     near = stock([nudged(one) for one in arguments])
     wide = cache(lambda: _Run(widened(program))([_wide(one) for one in arguments]))

@@ -38,7 +38,7 @@ def fuzz(first: int, count: int, jobs: int, seconds: float, folder: Path) -> Cou
     log = folder / "log.jsonl"
     known = {one["seed"]: one for one in _read(log)}
     verdicts: Counter[str] = Counter(
-        one["failure"] or "holds" for k, one in known.items() if first <= k < first + count
+        _verdict(one) for k, one in known.items() if first <= k < first + count
     )
     left = [k for k in range(first, first + count) if k not in known]
     console = Console(stderr=True)
@@ -47,11 +47,15 @@ def fuzz(first: int, count: int, jobs: int, seconds: float, folder: Path) -> Cou
         for one in track(found, "programs", total=len(left), console=console):
             out.write(json.dumps(one) + "\n")
             out.flush()
-            verdicts[one["failure"] or "holds"] += 1
+            verdicts[_verdict(one)] += 1
             if one["failure"]:
                 path = write_test(one, folder)
                 console.print(f"seed {one['seed']}: {one['failure']}: {path}")
     return verdicts
+
+
+def _verdict(one: dict[str, Any]) -> str:
+    return one["failure"] or ("invalid" if "invalid" in one else "holds")
 
 
 def _read(log: Path) -> list[dict[str, Any]]:
