@@ -71,6 +71,15 @@ def test_a_failure_is_shrunk_and_written(tmp_path: Path, monkeypatch: pytest.Mon
         space[f"test_seed_{one['seed']}"]()
 
 
+def test_a_program_that_does_not_run_is_invalid() -> None:
+    from tf_exla.fuzz.check import check
+
+    source = "def program(state, flag, x0):\n    return [tf.unstack(x0)[0]]\n"
+    found = check(FuzzProgram(source, (((5,), "float32"),), (True,), "unknown sizes"))
+    assert not found["failure"]
+    assert "Cannot infer argument" in found["invalid"]
+
+
 def test_written_tests_fail_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that draw other numbers each time differ from themselves."""
     from tf_exla.fuzz import compare

@@ -100,7 +100,7 @@ def fuzz(programs: int, seed: int, jobs: int, seconds: float, folder: Path) -> N
     verdicts = run_fuzz(seed, programs, jobs, seconds, folder)
     for verdict, count in verdicts.most_common():
         click.echo(f"{verdict:16} {count}")
-    sys.exit(0 if set(verdicts) <= {"holds"} else 1)
+    sys.exit(0 if set(verdicts) <= {"holds", "invalid"} else 1)
 
 
 if __name__ == "__main__":
