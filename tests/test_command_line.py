@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import fields
@@ -143,6 +144,64 @@ def test_run_ends_as_python_does(module: bool, argument: str, status: int, tmp_p
                 f'  File "{tmp_path / "pack" / "train.py"}", line 13, in <module>'
             ]
             assert "KeyError: 'mine'" in trace
+
+
+AFTERWARDS = """
+import atexit, os, pickle, signal, sys, threading, time
+import tensorflow as tf
+
+class Mine:
+    pass
+
+@tf.function
+def row_sums(x):
+    return tf.reduce_sum(tf.exp(-((x[:, None] - x) ** 2)))
+
+def later():
+    time.sleep(0.5)
+    print("thread", round(float(row_sums(tf.zeros(700)))), __annotations__)
+
+def at_exit():
+    print("exit", type(pickle.loads(pickle.dumps(Mine()))) is Mine)
+
+os.chdir("/")
+print(__file__, flush=True)
+threading.Thread(target=later).start()
+atexit.register(at_exit)
+os.kill(os.getpid(), signal.SIGINT)
+time.sleep(5)
+"""
+
+
+def test_what_runs_after_the_script_holds_the_limit(tmp_path: Path) -> None:
+    """A thread and an exit handler, and the status that an interrupt leaves."""
+    (tmp_path / "script.py").write_text(AFTERWARDS)
+    plain, ours = (
+        subprocess.run(
+            [sys.executable, *start, "script.py"],
+            capture_output=True, text=True, check=False, cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        for start in ([], ["-m", "tf_exla", "run", "--limit", "2.5MB"])
+    )  # fmt: skip
+    assert ours.stdout == plain.stdout, ours.stderr
+    assert "thread" in ours.stdout
+    assert ours.returncode == plain.returncode == -signal.SIGINT
+    # 3.5 MB as it was.
+    assert ours.stderr.splitlines()[-1].startswith("tf_exla: 1 function optimized")
+    for done in (plain, ours):
+        assert f'File "{tmp_path / "script.py"}", line 23, in <module>' in done.stderr
+
+
+def test_a_syntax_error_is_shown_as_python_does(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("print(1")
+    done = subprocess.run(
+        [sys.executable, "-m", "tf_exla", "run", str(tmp_path / "script.py")],
+        capture_output=True, text=True, cwd=ROOT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "SyntaxError: '(' was never closed" in done.stderr
 
 
 def test_version() -> None:

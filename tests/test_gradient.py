@@ -201,6 +201,19 @@ def test_effects_happen_once(way: Callable[..., Any]) -> None:
     assert (float(got), log, int(count)) == (6, [3], 1)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_python_functions(way: Callable[..., Any]) -> None:
+    """Their gradient asks for the tape of the forward pass."""
+    x = tf.Variable([1.0, 2.0, 3.0])
+
+    def fn() -> Any:
+        y = tf.py_function(lambda v: tf.sin(v) * v, [x], tf.float32)
+        return tf.reduce_sum(tf.ensure_shape(y, [3]) ** 2)
+
+    for _ in range(2):
+        np.testing.assert_allclose(way(optimize(fn), x), way(tf.function(fn), x), rtol=1e-6)
+
+
 def test_reads_after_assignments() -> None:
     """As in TensorFlow, the gradient is with respect to each value that was read."""
 

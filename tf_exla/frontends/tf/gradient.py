@@ -19,7 +19,7 @@ import tensorflow as tf
 from tensorflow.python.eager import backprop_util, record
 from tensorflow.python.eager.polymorphic_function import concrete_function, function_type_utils
 from tensorflow.python.framework import func_graph, indexed_slices
-from tensorflow.python.ops import gradients_util
+from tensorflow.python.ops import gradients_util, script_ops
 
 from tf_exla.frontends.tf.capture import CALLS
 from tf_exla.frontends.tf.effects import READS
@@ -93,6 +93,20 @@ class Gradient:
             output = self.forward.graph.outputs[position]
             return tf.zeros(output.dims, tf.as_dtype(output.dtype))
         return tf.convert_to_tensor(value)
+
+
+def keep_python_tapes(graph: Graph) -> None:
+    """Let each `tf.py_function` of a graph keep the tape that its gradient is going to ask for.
+
+    TensorFlow does so as it traces the gradient, which here happens after the forward pass.
+    """
+    for node in walk(graph):
+        if node.op == "EagerPyFunc":
+            token = node.attrs["token"]
+            token = token.decode() if isinstance(token, bytes) else token
+            function = script_ops._py_funcs.get(token)
+            if isinstance(function, script_ops.EagerFunc):
+                function.set_support_graph_mode_gradient()
 
 
 def backward_function(program: Program) -> Callable[..., list[tf.Tensor | None]]:

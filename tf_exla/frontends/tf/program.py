@@ -21,7 +21,13 @@ from tensorflow.python.ops import gradients_util
 
 from tf_exla.frontends.tf.capture import Captured, capture
 from tf_exla.frontends.tf.fallback import Guard, unplanned
-from tf_exla.frontends.tf.gradient import Gradient, backward_function, own_saves, substitute
+from tf_exla.frontends.tf.gradient import (
+    Gradient,
+    backward_function,
+    keep_python_tapes,
+    own_saves,
+    substitute,
+)
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.replay import is_handle
 from tf_exla.frontends.tf.restore import Restored, restore
@@ -214,6 +220,7 @@ class Program:
             return function(self._arguments(inputs, saved))[: self.count]
         mask = self._needed(inputs)
         if eager:
+            keep_python_tapes(self.graph)
             made = function(self._arguments(inputs, saved))
         else:
             overridden = backward_function(self)

@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.util import traceback_utils
 
 from tf_exla.api import OptimizedFunction
 from tf_exla.byte_size import format_bytes
@@ -143,6 +144,7 @@ def optimized_functions(
     session = Session(limit, strict, keep)
     original = Function.__call__
 
+    @traceback_utils.filter_traceback  # type: ignore[untyped-decorator]
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         return session.call(original, self, args, kwargs)
 
