@@ -41,6 +41,8 @@ MANY_EACH = 50
 """Elements for each of the k, from which on looking at them is what takes the kernel's time."""
 MANY = 4096
 """Chunks after which all are alike."""
+CHUNKED = "chunked"
+"""An attribute of a TopKV2 of chunks of its rows: after the first, a NaN is never chosen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from tf_exla.frontends.tf.emit import (
 )
 from tf_exla.graph import Array, Graph, Loop, Node, Tensor
 from tf_exla.lifetimes import CHAIN_BYTES
+from tf_exla.top_k import CHUNKED
 
 if TYPE_CHECKING:
     from tf_exla.frontends.tf.chunk_start import Start
@@ -46,6 +47,7 @@ class Emitter:
         self.compiled = compiled
         self.effects: list[tf.Operation] = []
         self.around: Start | None = None  # the chunk of the loop around what is emitted
+        self.begins = False  # whether rows that loops split begin here
         self._last_large: tf.Operation | None = None
         self._values: dict[Tensor, tf.Tensor] = {}
         self._constant: dict[Tensor, Array | None] = {}
@@ -78,6 +80,10 @@ class Emitter:
             from tf_exla.frontends.tf.positions import emit_best
 
             made = emit_best(self, node, self.values(node.inputs))
+        elif node.op == "TopKV2" and CHUNKED in node.attrs and not self.begins:
+            from tf_exla.frontends.tf.running_top_k import emit_chunk_top_k
+
+            made = emit_chunk_top_k(self, node)
         elif node.op == "RunningTopK":
             from tf_exla.frontends.tf.running_top_k import emit_running_top_k
 
@@ -205,7 +211,9 @@ class Emitter:
 
     def child(self, name: str, compiled: bool = False) -> Emitter:
         """Return an emitter for a function that this graph will call."""
-        return Emitter(new_graph(name, self.graph), compiled or self.compiled)
+        made = Emitter(new_graph(name, self.graph), compiled or self.compiled)
+        made.begins = self.begins
+        return made
 
     @contextmanager
     def scope(self) -> Iterator[None]:

@@ -26,7 +26,7 @@ from tf_exla.frontends.tf.kernel_call import (
     transposed_reduction,
 )
 from tf_exla.frontends.tf.rule_builders import words
-from tf_exla.top_k import by_groups, few_groups, running_size
+from tf_exla.top_k import CHUNKED, by_groups, few_groups, running_size
 
 
 def scratch_bytes(
@@ -350,7 +350,16 @@ def _top_k(call: Call) -> int:
     """A heap of indices for each row under way."""
     values = call.outputs[0]
     rows = min(call.threads, prod(values.shape[:-1]))
-    return rows * 8 * (values.shape[-1] + 1)
+    heaps = rows * 8 * (values.shape[-1] + 1)
+    return heaps + (_blocked_rows(call) if CHUNKED in call.attrs else 0)
+
+
+def _blocked_rows(call: Call) -> int:
+    """Which rows have a NaN in the way; of one such row a copy, its mask, and as it is ranked."""
+    values = call.outputs[0]
+    row = call.inputs[0].shape[-1] * (2 * itemsize(values.dtype) + 1)
+    found = prod(values.shape) + 16 * prod(values.shape[:-1])
+    return row + found + 2 * all_bytes(call.outputs)
 
 
 def _running_top_k(call: Call) -> int:
@@ -359,7 +368,7 @@ def _running_top_k(call: Call) -> int:
     *batch, n = x.shape
     rows, k, size = prod(batch), values.shape[-1], running_size(n)
     best = tensor_bytes(values) + tensor_bytes(places) + 4 * prod(values.shape)
-    every = 4 * best + _top_k(call)
+    every = 4 * best + _top_k(call) + _blocked_rows(call)
     if not size:
         return every
     groups = rows * ceil(n / size)

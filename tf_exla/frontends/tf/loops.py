@@ -171,9 +171,13 @@ class _Chunk:
 
     def run(self) -> list[tf.Tensor]:
         """Emit the body; return the accumulators after it."""
-        outer, self.emitter.around = self.emitter.around, self.start
+        emitter, start = self.emitter, self.start
+        outer = emitter.around, emitter.begins
+        emitter.around = start
+        if any(result.combine == "top_k" for result in self.loop.results):
+            emitter.begins = start is None or (start.counter is None and not start.fixed)
         made = self._emit_nodes()
-        self.emitter.around = outer
+        emitter.around, emitter.begins = outer
         if self.start is None:
             return self.emitter.values(self.body.outputs)
         for tensor in dict.fromkeys(self.body.outputs):

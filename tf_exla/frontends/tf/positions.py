@@ -90,9 +90,13 @@ def emit_best(emitter: Emitter, node: Node, inputs: Sequence[tf.Tensor]) -> list
 
     attrs: dict[str, Any] = {"T": values.dtype, "Tidx": "int32", "output_type": places.dtype}
     position = op("ArgMax" if largest else "ArgMin", [x, axis], attrs)
-    if values.dtype.startswith("float"):
-        worst = np.asarray(-np.inf if largest else np.inf, values.dtype)
+    if tf.as_dtype(values.dtype).is_floating:
+        worst = np.asarray(-np.inf if largest else np.inf)
         other = op("NotEqual", [x, x], {"T": values.dtype, "incompatible_shape_error": True})
-        x = op("SelectV2", [other, emit_const(emitter.graph, worst), x], {"T": values.dtype})
+        x = op(
+            "SelectV2",
+            [other, emit_const(emitter.graph, worst, values.dtype), x],
+            {"T": values.dtype},
+        )
     attrs = {"T": values.dtype, "Tidx": "int32", "keep_dims": False}
     return [op("Max" if largest else "Min", [x, axis], attrs), position]

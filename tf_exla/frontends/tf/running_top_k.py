@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import tensorflow as tf
 
@@ -39,6 +39,54 @@ def emit_running_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor]:
             tf.reshape(tensor, whole.dims) for tensor, whole in zip(made, node.outputs, strict=True)
         ]
     return ended
+
+
+def emit_chunk_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor]:
+    """Emit a TopKV2 of a chunk of its rows that is not the first."""
+    x, _ = emitter.values(node.inputs)
+    tops = node.outputs
+    *batch, n = node.inputs[0].dims
+    with emitter.after_large() as ended:
+        made = chunk_top_k(tf.reshape(x, [math.prod(batch), n]), tops[0].dims[-1])
+        ended += [
+            tf.reshape(tf.cast(one, top.dtype), top.dims)
+            for one, top in zip(made, tops, strict=True)
+        ]
+    return ended
+
+
+def chunk_top_k(x: tf.Tensor, k: int) -> Pair:
+    """Return the top k of x: [rows, n], with a NaN as the least number.
+
+    A NaN compares with nothing. So it enters the kernel's heap among the first k of a row only: of
+    the whole row, not of a chunk after the first. Such rows of a chunk are looked at once more, one
+    by one, since a copy of x might not fit the limit.
+    """
+    values, places = tf.math.top_k(x, k)
+    if not x.dtype.is_floating:
+        return values, places
+    blocked = tf.reduce_any(tf.math.is_nan(x[:, :k]), 1)
+
+    def ranked(row: tf.Tensor, values: tf.Tensor, places: tf.Tensor) -> Any:
+        one = tf.gather(x, row)
+        least = tf.constant(-math.inf, x.dtype)
+        _, chosen = tf.math.top_k(tf.where(tf.math.is_nan(one), least, one), k)
+        at = tf.reshape(row, [1, 1])
+        return (
+            tf.tensor_scatter_nd_update(values, at, tf.gather(one, chosen)[None]),
+            tf.tensor_scatter_nd_update(places, at, chosen[None]),
+        )
+
+    def again() -> Any:
+        rows = tf.cast(tf.where(blocked)[:, 0], tf.int32)
+        return tf.while_loop(
+            lambda i, *_: i < tf.size(rows),
+            lambda i, *pair: (i + 1, *ranked(rows[i], *pair)),
+            (0, values, places),
+            parallel_iterations=1,
+        )[1:]
+
+    return cast(Pair, tf.cond(tf.reduce_any(blocked), again, lambda: (values, places)))
 
 
 class RunningChunk:
@@ -93,7 +141,8 @@ class RunningChunk:
 
     def _all_merged(self) -> Pair:
         """Merge the chunk's own top k, whatever it holds."""
-        values, places = tf.math.top_k(self.x, min(self.k, self.n))
+        top = chunk_top_k if self.before else tf.math.top_k
+        values, places = top(self.x, min(self.k, self.n))
         places = tf.cast(places, self.offset.dtype) + self.offset
         if self.before is None:
             return values, places

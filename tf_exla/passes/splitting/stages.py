@@ -21,6 +21,7 @@ from tf_exla.passes.splitting.region import Region
 from tf_exla.passes.splitting.resize import UNCUT
 from tf_exla.passes.splitting.streaming import stream
 from tf_exla.passes.splitting.widening import shortened, widened
+from tf_exla.top_k import CHUNKED
 
 Operand = tuple[Tensor, Slot | None]
 
@@ -230,7 +231,10 @@ def _built(index: Index, region: Region, stage: Stage, exact: bool) -> Loop:
                 inputs.append(tensor)
             else:
                 inputs.append(_stand_in(operands, tensor, slot))
-        renamed.append(dataclasses.replace(node, inputs=tuple(inputs)))
+        attrs = node.attrs
+        if region.combiner(node) == "top_k" and index.ops.picks_rows():
+            attrs = {**attrs, CHUNKED: True}
+        renamed.append(dataclasses.replace(node, inputs=tuple(inputs), attrs=attrs))
     carried = {tensor: slot for tensor, slot in region.slots.items() if tensor in made}
     carried.update({stand_in: slot for (_, slot), stand_in in operands.items() if slot})
     results = {tensor: _result(index, region, tensor) for tensor in stage.results}
