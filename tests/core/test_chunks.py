@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tf_exla.graph import Tensor
-from tf_exla.passes.splitting.chunks import even_chunk
+from core.toy import Builder, ToyOps
+from tf_exla.graph import Graph, Loop, Tensor
+from tf_exla.memory import Projector
+from tf_exla.options import Options
+from tf_exla.passes.splitting.chunks import even_chunk, fit_loops, has_loops
+from tf_exla.passes.splitting.search import split
 
 
 @pytest.mark.parametrize(
@@ -39,3 +43,21 @@ def test_a_chunk_takes_no_more_iterations_than_the_largest_aligned_one(
         assert chunk % aligned == 0
         most -= most % aligned
     assert -(-extent // chunk) <= -(-extent // most)
+
+
+def test_loops_in_loops_take_the_room_that_there_is() -> None:
+    b = Builder()
+    scores = b.op("MatMul", b.input(3000, 3), b.input(3, 2000))
+    graph = b.graph(b.op("Sum", b.op("Exp", scores), axis=1))
+    projector, options = Projector(ToyOps()), Options(chunk_bytes=1 << 20, body_bytes=3 << 19)
+    smallest = split(projector, graph, 0, options).graph
+    assert chunk_inside(smallest) == 1
+    room = projector.working_set(smallest) + 400_000
+    fitted = fit_loops(projector, smallest, room, options)
+    assert chunk_inside(fitted) > 100
+    assert projector.working_set(fitted) <= room
+
+
+def chunk_inside(graph: Graph) -> int:
+    outer = next(node for node in graph.nodes if isinstance(node, Loop) and has_loops(node))
+    return max(node.chunk for node in outer.body.nodes if isinstance(node, Loop))

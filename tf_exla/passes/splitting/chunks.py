@@ -52,7 +52,9 @@ def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options)
     for node, alive in zip(graph.nodes, held, strict=True):
         if isinstance(node, Loop) and not has_loops(node):
             new: Node = _fit(projector, node, budget - overhead - alive, options)
-        elif node.subgraphs and not isinstance(node, Loop):
+        elif isinstance(node, Loop):
+            new = _fit_tiles(projector, node, budget - overhead - alive, options)
+        elif node.subgraphs:
             room = budget - overhead - alive - carried_bytes(node, projector.sizes)
             new = _fit_subgraphs(projector, node, room, options)
         else:
@@ -80,6 +82,27 @@ def _same_chunks(ops: OpSet, nodes: list[Node]) -> list[Node]:
         return resize_loop(ops, node, max(min(sizes), *least), node.parallel)
 
     return list(map(common, nodes))
+
+
+def _fit_tiles(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
+    """Fit the loops in a loop, where that holds `room` and is faster, or takes less.
+
+    Pairs of chunks stay: their loops have one chunk in common.
+    """
+    if any(isinstance(node, Loop) and node.before for node in loop.body.nodes):
+        return loop
+
+    def fitted(body: Graph) -> Graph:
+        times = loop.parallel if body is loop.body else 1
+        own = (room - accumulator_copy(loop)) // times
+        own -= sum(tensor.nbytes for tensor in loop.sliced(body))
+        return fit_loops(projector, body, own + projector.overhead(body), options)
+
+    made = with_subgraphs(loop, fitted)
+    assert isinstance(made, Loop)
+    before, after = projector.temporary(loop), projector.temporary(made)
+    faster = node_seconds(projector.ops, made) < node_seconds(projector.ops, loop)
+    return made if (after <= room and faster) or room < before > after else loop
 
 
 def _fit_subgraphs(projector: Projector, node: Node, room: int, options: Options) -> Node:

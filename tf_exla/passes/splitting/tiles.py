@@ -123,7 +123,7 @@ def _tiled(projector: Projector, loop: Loop, rows: int, room: int, split: Split)
 
     def tile(body: Graph) -> Graph:
         sliced = sum(tensor.nbytes for tensor in wide.sliced(body))
-        return split(body, max(room - sliced, 0))
+        return split(body, max(room - sliced, 0) + projector.overhead(body))
 
     made = with_subgraphs(wide, tile)
     assert isinstance(made, Loop)
