@@ -117,7 +117,36 @@ BOUNDED: dict[str, Callable[[tf.Tensor], Any]] = {
     "broadcast": lambda x: tf.boolean_mask(x, x[:, 0] > 0)[:, None] * x[:1],
     "nothing": lambda x: tf.boolean_mask(x, x[:, 0] > 1e9),
     "strings": lambda x: tf.boolean_mask(tf.as_string(x), x > 0),
+    "gradient of a part": lambda x: _gradient(lambda y: tf.boolean_mask(y, y[:, 0] > 0)[1:7, 3], x),
 }
+
+
+def _gradient(function: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor) -> tf.Tensor:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        loss = tf.reduce_sum(tf.sin(function(x)))
+    return tape.gradient(loss, x)
+
+
+def test_gradient_around_a_part_of_a_tensor_of_unknown_size() -> None:
+    def last(x: tf.Tensor) -> tf.Tensor:
+        return tf.RaggedTensor.from_row_lengths(tf.exp(x), [1, x.shape[0] - 1]).to_tensor()[1]
+
+    optimized = tf_exla.optimize(last, 10**8)
+    np.testing.assert_array_equal(_gradient(optimized, SMALL), _gradient(last, SMALL))
+
+
+def test_report_before_the_first_call_of_a_function_with_an_iterator() -> None:
+    batches = iter(tf.data.Dataset.range(50).repeat().batch(50))
+
+    def step(x: tf.Tensor) -> tf.Tensor:
+        batch = tf.cast(next(batches), x.dtype)
+        return _gradient(lambda y: tf.reduce_sum(tf.exp(-((batch[:, None] - y) ** 2)), 0), x)
+
+    optimized = tf_exla.optimize(step, 10**8)
+    with pytest.warns(tf_exla.UnboundedMemoryWarning, match="IteratorGetNext"):
+        optimized.report(SMALL[:, 0])
+    assert optimized(SMALL[:, 0]).shape == [30]
 
 
 def _shaped(x: tf.Tensor) -> tf.Tensor:

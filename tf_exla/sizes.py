@@ -206,6 +206,7 @@ class Sizes:
             bounds = list(self.ops.bounds(node, operands))
         for tensor, most in zip(node.outputs, bounds, strict=True):
             if not _is_open(tensor) and most.value is None:
+                self._blame_for_value(tensor, node)
                 continue
             fitted = self._fitted.get(tensor)
             if fitted is not None and (most.size is None or fitted < most.size):
@@ -219,7 +220,7 @@ class Sizes:
     def _blame(self, tensor: Tensor, node: Node) -> None:
         """Keep the cause of an unbounded result: an operand's, if it has none; else its node."""
         for one in node.inputs:
-            if is_list(one) and one in self._causes:
+            if one in self._causes and (is_list(one) or not _is_open(one)):
                 self._causes[tensor] = self._causes[one]
                 return
             if _is_open(one) and self.most(one).size is None:
@@ -227,6 +228,14 @@ class Sizes:
                     self._causes[tensor] = self._causes[one]
                 return  # an input of the program has no cause
         self._causes[tensor] = node
+
+    def _blame_for_value(self, tensor: Tensor, node: Node) -> None:
+        """Keep the cause of integers that may be a size of another tensor."""
+        cause = next((self._causes[one] for one in node.inputs if one in self._causes), None)
+        if cause is not None:
+            self._causes[tensor] = cause
+        else:
+            self._causes.pop(tensor, None)
 
     def _list(self, node: Node) -> None:
         effect = self.ops.keeps(node)

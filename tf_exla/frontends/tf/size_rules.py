@@ -101,6 +101,12 @@ NOT_SMALLER = (
 # Operands whose larger integers make larger results.
 _SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "BroadcastTo": (1,),
+    "Conv2DBackpropFilter": (1,),
+    "Conv2DBackpropInput": (0,),
+    "Conv3DBackpropFilterV2": (1,),
+    "Conv3DBackpropInputV2": (0,),
+    "DepthwiseConv2dNativeBackpropFilter": (1,),
+    "DepthwiseConv2dNativeBackpropInput": (0,),
     "Empty": (0,),
     "Fill": (0,),
     "LinSpace": (2,),
@@ -116,6 +122,7 @@ _SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "StatelessRandomUniformIntV2": (0,),
     "StatelessRandomUniformV2": (0,),
     "StatelessTruncatedNormalV2": (0,),
+    "StridedSliceGrad": (0,),
     "Tile": (1,),
     "TopKV2": (1,),
     "TruncatedNormal": (0,),
