@@ -219,6 +219,10 @@ def _images(R: Any) -> list[Case]:
     cases = [
         *(case._replace(dtype=dtype)
           for s in sizes for dtype in ("float32", "float64") for case in convolutions(*s)),
+        # Few enough patches are packed all at once: more than all operands and results.
+        *(Case("Conv3D", lambda x, f: R.Conv3D(input=x, filter=f, **same3),
+               [(816, 4, 4, 4, channels), (2, 2, 2, channels, 3)], dtype, tight=False)
+          for channels, dtype in ((2, "float32"), (5, "float64"))),
         *(Case("Conv3DBackpropFilterV2", lambda x, g, k=k: R.Conv3DBackpropFilterV2(
             input=x, filter_sizes=list(k), out_backprop=g, **same3), [image, (*image[:-1], k[-1])])
           for image, k in volumes),

@@ -209,7 +209,7 @@ def _sharded_by_inner(rows: int, inner: int, cols: int, size: int, threads: int)
     return min(workers * rows * cols * size, _L3) + workers * depth * (rows + cols) * size
 
 
-def _conv2d(call: Call) -> int:
+def _convolution(call: Call) -> int:
     """A product of image patches with the filter; the patches are packed, never stored whole."""
     kernel, out = call.inputs[1], call.outputs[0]
     channels = kernel.shape[-1]
@@ -459,9 +459,10 @@ _SCRATCH: dict[str, Bound] = {
     "CholeskyGrad": _square_matrices(4),
     "ClipByValue": _broadcast_blocks,
     "Complex": _broadcast_blocks,
-    "Conv2D": _conv2d,
+    "Conv2D": _convolution,
     "Conv2DBackpropFilter": _conv2d_grad(0, -1),
     "Conv2DBackpropInput": _conv2d_grad(-1, 1),
+    "Conv3D": _convolution,
     "Conv3DBackpropFilterV2": _conv3d_grad(-1),
     "Conv3DBackpropInputV2": _conv3d_grad(1),
     "Cross": _broadcast_blocks,
