@@ -300,6 +300,45 @@ def scanned(x: tf.Tensor, y: tf.Tensor) -> Any:
     return tf.scan(step, y[:3], tf.zeros([x.shape[0]], x.dtype))
 
 
+def conditional(reduce: Callable[[tf.Tensor], tf.Tensor], other: Callable[..., Any]) -> Function:
+    """A choice of two by what only the data tells."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> Any:
+        d = far(x, y)
+        taken = tf.reduce_sum(tf.abs(x)) > 0.0
+        return tf.cond(taken, lambda: tf.reduce_sum(reduce(d)), lambda: tf.reduce_sum(other(d)))
+
+    return graded(function)
+
+
+def repeated_best(x: tf.Tensor, y: tf.Tensor) -> Any:
+    """A loop that keeps what is as large as the third of its row."""
+    d = far(x, y)
+
+    def body(i: tf.Tensor, v: tf.Tensor) -> Any:
+        e = d + v
+        least = tf.math.top_k(e, 3).values[:, -1:]
+        kept = tf.where(e >= least, e, tf.zeros_like(e))
+        return i + 1, v + 0.125 * tf.reduce_sum(kept, 1, keepdims=True)
+
+    start = tf.zeros([x.shape[0], 1], x.dtype)
+    return tf.while_loop(lambda i, v: i < 3, body, (0, start), maximum_iterations=3)[1]
+
+
+def scanned_best(x: tf.Tensor, y: tf.Tensor) -> Any:
+    """A recurrence over relus and the largest of their rows."""
+
+    def step(state: tf.Tensor, point: tf.Tensor) -> tf.Tensor:
+        d = tf.nn.relu(distances(x + 0.5 * point, y) - state[:, None])
+        return tf.math.top_k(d, 2).values[:, 1]
+
+    return tf.scan(step, y[:3], tf.zeros([x.shape[0]], x.dtype))
+
+
+def relu_rows(d: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_max(tf.nn.relu(d - 2.0), 1)
+
+
 PROGRAMS: dict[str, Function] = {
     "rows' largest": of(distances, lambda d: tf.reduce_max(d, 1)),
     "rows' least": of(distances, lambda d: tf.reduce_min(d, 1)),
@@ -361,6 +400,16 @@ PROGRAMS: dict[str, Function] = {
     "second choice": chosen(ROWS_OR_COLUMNS, 1),
     "third choice": chosen(ROWS_OR_COLUMNS, 2),
     "scanned": graded(scanned),
+    "scanned, best": graded(scanned_best),
+    "mapped relu": mapped_alone(relu_rows),
+    "mapped sort": graded(mapped(distances, median)),
+    "mapped top k": mapped_alone(lambda d: tf.math.top_k(d, 3).values[:, -1]),
+    "mapped above third": graded(mapped(far, lambda d: tf.reduce_sum(above_third(d), 0))),
+    "repeated best": graded(repeated_best),
+    "condition": conditional(relu_rows, column_median),
+    "condition, sorted": conditional(median, lambda d: tf.reduce_min(d, 0)),
+    "condition, best": conditional(above_third, lambda d: tf.reduce_max(d, 0)),
+    "chosen best": chosen([best, median, above_third], 2),
 }
 
 
@@ -379,4 +428,6 @@ ONCE = {
     "mapped, everywhere", "maximum and rows", "repeated", "repeated columns", "rounds", "carried",
     "listed", "looked up after", "first choice", "second choice", "third choice", "scanned",
     "segment min", "unsorted segment min", "top k of columns", "moved", "log sum exp",
+    "mapped relu", "mapped top k", "mapped above third", "repeated best", "condition",
+    "condition, sorted", "condition, best", "chosen best", "scanned, best",
 }  # fmt: skip
