@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
@@ -78,6 +79,10 @@ def loop(**changes: Any) -> Any:
         (loop(more=lambda i, n, x: n >= i), 11),
         (loop(start=9, step=lambda i, n, x: (i - 2, n, x + 1.0), more=lambda i, n, x: i > 0), 5),
         (loop(step=lambda i, n, x: (i + 1, n - 1, x + 1.0)), 5),
+        (loop(more=lambda i, n, x: i < n + 2), 12),
+        (loop(more=lambda i, n, x: i + 2 <= n - 1), 8),
+        (loop(more=lambda i, n, x: i < n - i), 5),
+        (loop(more=lambda i, n, x: i < n - tf.cast(x[0], i.dtype)), None),
         (loop(more=lambda i, n, x: tf.logical_and(x[0] < 9.0, i < n)), 10),
         (loop(more=lambda i, n, x: tf.logical_or(x[0] < 9.0, i < n)), None),
         (loop(more=lambda i, n, x: x[0] < 5.0), None),
@@ -91,6 +96,22 @@ def test_iterations(function: Any, count: int | None) -> None:
     ops = TensorFlowOps()
     nodes = [node for node in walk(capture(concrete).graph) if node.op == "While"]
     assert [ops.iterations(node, {}) for node in nodes] == [count]
+
+
+def test_a_loop_whose_end_an_outer_loop_counts_is_bounded() -> None:
+    def inner(i: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+        step = lambda j, w: (j + 1, tf.tanh(w))  # noqa: E731
+        return tf.while_loop(lambda j, w: j < i + 1, step, (0, v))[1]
+
+    def function(v: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(v)
+            step = lambda i, v: (i + 1, inner(i, v))  # noqa: E731
+            value = tf.while_loop(lambda i, v: i < 3, step, (0, v))[1]
+        return tape.gradient(value, v)
+
+    stock = tf.function(function, autograph=False)
+    np.testing.assert_array_equal(tf_exla.optimize(stock, 10**8)(normal(7)), stock(normal(7)))
 
 
 def test_idle_variables_are_dropped() -> None:

@@ -117,6 +117,9 @@ BOUNDED: dict[str, Callable[[tf.Tensor], Any]] = {
     "broadcast": lambda x: tf.boolean_mask(x, x[:, 0] > 0)[:, None] * x[:1],
     "nothing": lambda x: tf.boolean_mask(x, x[:, 0] > 1e9),
     "strings": lambda x: tf.boolean_mask(tf.as_string(x), x > 0),
+    "padded spectrum": lambda x: tf.signal.rfft2d(
+        tf.cast(tf.boolean_mask(x, x[:, 0] > 0), tf.float32)
+    ),
     "gradient of a part": lambda x: _gradient(lambda y: tf.boolean_mask(y, y[:, 0] > 0)[1:7, 3], x),
 }
 

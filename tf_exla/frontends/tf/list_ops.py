@@ -87,13 +87,26 @@ def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
         if (known := _integer(tensor)) is not None:
             return known, 0
         if tensor not in cond.inputs:
-            return None
+            return combined(made.get(tensor), most)
         k = cond.inputs.index(tensor)
         first = _integer(node.inputs[k])
         if first is None:
             first = most.get(node.inputs[k])
         step = step_of(body, stepped, k)
         return None if first is None or step is None else (first, step)
+
+    def combined(maker: Node | None, most: Mapping[Tensor, int]) -> tuple[int, int] | None:
+        """Return the same of a sum or a difference; what is subtracted must be known."""
+        if maker is None or maker.op not in ("Add", "AddV2", "Identity", "Sub"):
+            return None
+        if maker.op == "Identity":
+            return progress(maker.inputs[0], most)
+        sign = -1 if maker.op == "Sub" else 1
+        left, right = maker.inputs
+        one, two = progress(left, most), progress(right, {} if sign < 0 else most)
+        if one is None or two is None:
+            return None
+        return one[0] + sign * two[0], one[1] + sign * two[1]
 
     return bound(cond.outputs[0])
 

@@ -110,7 +110,10 @@ _SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "Empty": (0,),
     "Fill": (0,),
     "LinSpace": (2,),
+    "MirrorPad": (1,),
     "OneHot": (1,),
+    "Pad": (1,),
+    "PadV2": (1,),
     "ParameterizedTruncatedNormal": (0,),
     "RandomStandardNormal": (0,),
     "RandomUniform": (0,),
@@ -130,6 +133,7 @@ _SHAPE_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "UnsortedSegmentMin": (2,),
     "UnsortedSegmentProd": (2,),
     "UnsortedSegmentSum": (2,),
+    **dict.fromkeys(words("IRFFT IRFFT2D IRFFT3D RFFT RFFT2D RFFT3D"), (1,)),
 }
 
 
