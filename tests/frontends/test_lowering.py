@@ -142,7 +142,7 @@ def test_top_k_of_chunks(dtype: str, k: int) -> None:
         tf_exla.explain(function, *arguments, limit=1)
     optimized = tf_exla.optimize(function, info.value.smallest_limit + 60_000)
     report = optimized.report(*arguments)
-    assert {result.combine for loop in report.loops for result in loop.results} == {"top_k"}
+    assert {result.combine for loop in report.loops for result in loop.results} >= {"top_k"}
     for found, expected in zip(optimized(*arguments), function(*arguments), strict=True):
         np.testing.assert_array_equal(found, expected)
 
