@@ -181,6 +181,8 @@ def test_what_runs_after_the_script_holds_the_limit(tmp_path: Path) -> None:
             [sys.executable, *start, "script.py"],
             capture_output=True, text=True, check=False, cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
+            # A job in the background ignores interrupts, and so would its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         for start in ([], ["-m", "tf_exla", "run", "--limit", "2.5MB"])
     )  # fmt: skip
