@@ -16,8 +16,12 @@ FOLDER = Path(__file__).parent / "notebooks"
 LIMITS = {
     "classification": "6MB",
     "deep_and_noise": "8MB",
+    "latent": "20MB",
     "minibatches": "3MB",
     "multi_output": "6MB",
+    "optimizers": "20MB",
+    "sampling": "20MB",
+    "saving": "15MB",
     "sparse": "5MB",
 }
 
