@@ -43,6 +43,13 @@ def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options)
 _TRIES = 3
 _SLACK = 1 << 16
 
+SMALLEST_REMAINDER = 8
+"""Indices that the last chunk of an exact loop has at least.
+
+Products of three rows had other bits than the same rows among more (float32, AVX-512), so that
+equal points were not tied in the last chunk. Eigen's kernels work on up to eight columns at a time.
+"""
+
 
 def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
     held = projector.lifetimes(graph).held
@@ -78,8 +85,12 @@ def _same_chunks(ops: OpSet, nodes: list[Node]) -> list[Node]:
     def common(node: Node) -> Node:
         if not isinstance(node, Loop) or node.exact is None:
             return node
-        sizes, least = zip(*chunks[node.exact], strict=True)
-        return resize_loop(ops, node, max(min(sizes), *least), node.parallel)
+        sizes, leasts = zip(*chunks[node.exact], strict=True)
+        least = max(leasts)
+        chunk = max(min(sizes), least)
+        while chunk > least and 0 < node.extent % chunk < SMALLEST_REMAINDER:
+            chunk -= 1
+        return resize_loop(ops, node, chunk, node.parallel)
 
     return list(map(common, nodes))
 
