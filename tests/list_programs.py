@@ -120,6 +120,21 @@ def mapped() -> Program:
     return with_gradients(function), (X[:601], V[:601])
 
 
+def mapped_inside() -> Program:
+    """The gradient of the inner loop reads its trip count from a list of the outer one."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        scales = tf.constant([0.5, 1.0], x.dtype)
+
+        def step(i: tf.Tensor, w: tf.Tensor) -> Any:
+            parts = tf.map_fn(lambda scale: tf.matmul(rbf(x, x, scale), w), scales)
+            return i + 1, tf.tanh(tf.reduce_sum(parts, 0))
+
+        return tf.reduce_sum(tf.while_loop(lambda i, w: i < 2, step, (0, v))[1])
+
+    return with_gradients(function), (X[:601], V[:601])
+
+
 def scanned() -> Program:
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:
         step = lambda w, scale: tf.tanh(tf.matmul(rbf(x + w, x, scale), w))  # noqa: E731
@@ -172,6 +187,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "array": array,
     "growing array": growing_array,
     "mapped": mapped,
+    "mapped inside": mapped_inside,
     "scanned": scanned,
     "in branch": in_branch,
     "small steps": small_steps,

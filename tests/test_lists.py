@@ -114,6 +114,21 @@ def test_a_loop_whose_end_an_outer_loop_counts_is_bounded() -> None:
     np.testing.assert_array_equal(tf_exla.optimize(stock, 10**8)(normal(7)), stock(normal(7)))
 
 
+def test_integers_that_grow_in_a_list_are_no_bound() -> None:
+    """The rows of each part are twice those of the one before: no list says how many at most."""
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        def step(i: tf.Tensor, sizes: tf.TensorArray) -> Any:
+            return i + 1, sizes.write(i, 2 * sizes.read(i - 1))
+
+        sizes = tf.TensorArray(tf.int32, 40, element_shape=[], clear_after_read=False).write(0, 1)
+        sizes = tf.while_loop(lambda i, _: i < 12, step, (1, sizes))[1]
+        return tf.reduce_sum(tf.sin(tf.fill([sizes.read(11), 5], x[0])))
+
+    with pytest.raises(tf_exla.UnboundedMemoryError):
+        tf_exla.explain(tf.function(function, autograph=False), normal(3), limit=10**8)
+
+
 def test_idle_variables_are_dropped() -> None:
     """What the gradient keeps and does not read is not kept."""
 

@@ -24,7 +24,8 @@ class Held:
 
     `added`: of them, those that were added to the list that the graph was given, where it is
     `derived` from that. `most`: tensors it may hold. `reserved`: some of them may not be there yet.
-    `item`: bytes of the largest of them.
+    `item`: bytes of the largest of them. `top`: an upper bound of their integers, None where there
+    is none: gradients of loops read trip counts from lists.
     """
 
     growth: int = 0
@@ -34,6 +35,7 @@ class Held:
     most: int | None = None
     reserved: bool = False
     item: int = 0
+    top: int | None = 0
 
 
 EMPTY = Held()
@@ -86,15 +88,18 @@ def made(
             most=lists[0].most if lists else None,
             reserved=any(one.reserved for one in lists),
             item=max((one.item for one in lists), default=0),
+            top=None,
         )
     growth = 0
     item = 0
+    tops: list[int | None] = []
     for position in effect.keeps:
         growth += nbytes[position] + operands[position][1].total + ITEM_BYTES
         row = _row_bytes(node.inputs[position], operands[position][0])
         if row is None or effect.pieces or not effect.rows:
             row = nbytes[position]
         item = max(item, row)
+        tops.append(_top(node.inputs[position], *operands[position]))
     if effect.rows and effect.keeps:
         dims = operands[effect.keeps[-1]][0].dims
         growth += (max((dims[0] or 1) - 1, 0) if dims else 0) * ITEM_BYTES
@@ -116,7 +121,19 @@ def made(
         most=most,
         reserved=reserved,
         item=max(first.item, item),
+        top=highest([first.top, *tops]),
     )
+
+
+def highest(tops: Sequence[int | None]) -> int | None:
+    """Return a bound of what all of these bound; None where one is not known."""
+    return None if None in tops else max((one for one in tops if one is not None), default=0)
+
+
+def _top(tensor: Tensor, most: Most, held: Held) -> int | None:
+    if is_list(tensor):
+        return held.top
+    return most.top if "int" in tensor.dtype else 0
 
 
 def _row_bytes(tensor: Tensor, most: Most) -> int | None:
@@ -128,9 +145,10 @@ def _row_bytes(tensor: Tensor, most: Most) -> int | None:
 
 def taken(held: Held, tensor: Tensor) -> Most:
     """Return bounds of a tensor of a list."""
+    value = None if held.top is None or "int" not in tensor.dtype else (held.top,)
     if held.reserved and not held.item:
-        return Most()  # zeros, as large as another list says
-    return Most(None, held.item // max(1, item_bytes(tensor.dtype)))
+        return Most(value=value)  # zeros, as large as another list says
+    return Most(None, held.item // max(1, item_bytes(tensor.dtype)), value)
 
 
 def stacked(held: Held, tensor: Tensor) -> Most:

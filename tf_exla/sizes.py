@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from tf_exla.bounds import HANDLES, Most
 from tf_exla.graph import Graph, Loop, Node, Tensor, item_bytes
-from tf_exla.lists import EMPTY, Held, is_list, made, stacked, taken
+from tf_exla.lists import EMPTY, Held, highest, is_list, made, stacked, taken
 from tf_exla.op_set import OpSet
 
 UNKNOWN_ITERATIONS = 1000
@@ -75,7 +75,7 @@ class Sizes:
                 return self._lists.setdefault(graph, {})
             for tensor in graph.inputs:  # of a sub-graph, when nobody has said what it is given
                 if is_list(tensor) and tensor not in self._held:
-                    self._held[tensor] = Held(total=tensor.held)
+                    self._held[tensor] = Held(total=tensor.held, top=None)
             self._walk(graph)
         return self._lists[graph]
 
@@ -248,7 +248,7 @@ class Sizes:
         one = made(node, effect, operands, [self.nbytes(tensor) for tensor in node.inputs])
         self._held[lists[0]] = one
         for inner in lists[1:]:  # a list that was in a list
-            self._held[inner] = Held(total=one.total, derived=one.derived)
+            self._held[inner] = Held(total=one.total, derived=one.derived, top=one.top)
 
     def _enter(self, graph: Graph, given: Sequence[tuple[Most, Held, Node | None, bool]]) -> None:
         """Walk a sub-graph with what its inputs are given."""
@@ -297,6 +297,7 @@ class Sizes:
                     derived=any(one.derived for one in inner),
                     reserved=any(one.reserved for one in inner),
                     item=max(one.item for one in inner),
+                    top=highest([one.top for one in inner]),
                 )
             if _is_open(tensor):
                 most = self.most(results[0])
@@ -330,6 +331,13 @@ class Sizes:
             one = replace(one, growth=0, added=0, derived=True)
             final.append((most, one, cause, is_open))
         self._enter(body, final)
+        while grown := [k for k, one in self._kept(node) if one.top != final[k][1].top]:
+            for k in grown:  # its integers grow with each iteration
+                most, one, cause, is_open = final[k]
+                final[k] = most, replace(one, top=None), cause, is_open
+                result = node.outputs[k]
+                self._held[result] = replace(self._held[result], top=None)
+            self._enter(body, final)
         self._enter(cond, final)
         for k, tensor in enumerate(node.outputs):
             if _is_open(tensor):
@@ -397,6 +405,7 @@ class Sizes:
             most=kept.most if kept is not EMPTY else old.most,
             reserved=old.reserved or kept.reserved,
             item=max(old.item, kept.item),
+            top=old.top if kept is EMPTY else kept.top,
         )
 
     def _set(self, tensor: Tensor, most: Most, sources: Sequence[Tensor]) -> None:
