@@ -346,7 +346,8 @@ that add in the order in which threads come do so inside of loops, too; there op
 
 *Equal to the stock, bit for bit*, where no sum is reordered and nothing is compiled by XLA: comparisons, integers,
 booleans, strings, movement, maxima and minima, `argmax` and `argmin`, sorted values, counts; and NaN, infinities and ties
-in them. A maximum of zeros of both signs may have the other sign: which of the two a kernel returns depends on the order. Pointwise numbers differ in the last place where a chunk's row ends elsewhere: Eigen computes the ends of a
+in them. A maximum of zeros of both signs may have the other sign: which of the two a kernel returns depends on the order.
+Zeros off a diagonal stay +0 where `-diag(x)` has -0. Pointwise numbers differ in the last place where a chunk's row ends elsewhere: Eigen computes the ends of a
 row without vector instructions, XLA fuses a product and a sum.
 
 *Reordered*: sums, means, products of matrices, convolutions and contractions over an axis that is split; what is rewritten, with
