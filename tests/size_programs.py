@@ -163,9 +163,26 @@ def scanned(x: tf.Tensor, keep: tf.Tensor) -> Any:
     )
 
 
+def folded_gradient(x: tf.Tensor, keep: tf.Tensor) -> Any:
+    """The gradient writes to a list as long as that of the rows, whose number is not known."""
+    part = x[:901]
+    with tf.GradientTape() as tape:
+        tape.watch(part)
+        rows = tf.boolean_mask(part, keep[:901])
+        loss = tf.reduce_sum(tf.foldl(lambda c, row: tf.tanh(c + row), rows, tf.zeros_like(x[0])))
+    return tape.gradient(loss, part)
+
+
+def flagged(x: tf.Tensor, keep: tf.Tensor) -> Any:
+    """The lowest bit of a number is at most one."""
+    counts = tf.histogram_fixed_width(x[:, 0], [-2.0, 2.0], ROWS)
+    return tf.sin(tf.repeat(x, counts & 1, axis=0)) * 2.0
+
+
 PROGRAMS: dict[str, Callable[..., Any]] = {
     one.__name__: one
     for one in (where, masked, masked_gradient, slices, products, unique, parts, stitched, repeated,
                 sparse, embedded, counted, mapped, grown, chosen, ragged, growing_array,
-                list_of_zeros, sums_of_lists, list_in_a_loop, second_gradient, scanned)
+                list_of_zeros, sums_of_lists, list_in_a_loop, second_gradient, scanned,
+                folded_gradient, flagged)
 }  # fmt: skip

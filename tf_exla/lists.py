@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tf_exla.bounds import Most
 from tf_exla.graph import Node, Tensor, item_bytes
@@ -24,8 +24,8 @@ class Held:
 
     `added`: of them, those that were added to the list that the graph was given, where it is
     `derived` from that. `most`: tensors it may hold. `reserved`: some of them may not be there yet.
-    `item`: bytes of the largest of them. `top`: an upper bound of their integers, None where there
-    is none: gradients of loops read trip counts from lists.
+    `item`: bytes of the largest of them. `length`: how many they are at most, `top`: an upper bound
+    of their integers; None where there is none. Gradients of loops read both from lists.
     """
 
     growth: int = 0
@@ -35,7 +35,8 @@ class Held:
     most: int | None = None
     reserved: bool = False
     item: int = 0
-    top: int | None = 0
+    length: int | None = None
+    top: int | None = None
 
 
 EMPTY = Held()
@@ -49,7 +50,8 @@ class ListEffect:
     them, or `pieces` of several rows. `anew`: its tensors are new ones, as large as those of its
     operands. `size`: the operand that says how many tensors it may hold, -1 for any number;
     `reserves`: their places are there at once. `resized`: their number may have changed, so that
-    `index`, an operand, has a place. `takes`: the node's tensor is one of the list's.
+    `index`, an operand, has a place. `appends`: it has more of them. `takes`: the node's tensor is
+    one of the list's; `counts`: it is their number.
     """
 
     keeps: tuple[int, ...] = ()
@@ -60,7 +62,9 @@ class ListEffect:
     reserves: bool = False
     resized: bool = False
     index: int | None = None
+    appends: bool = False
     takes: bool = False
+    counts: bool = False
 
 
 def is_list(tensor: Tensor) -> bool:
@@ -88,7 +92,7 @@ def made(
             most=lists[0].most if lists else None,
             reserved=any(one.reserved for one in lists),
             item=max((one.item for one in lists), default=0),
-            top=None,
+            length=highest([one.length for one in lists]),
         )
     growth = 0
     item = 0
@@ -103,13 +107,19 @@ def made(
     if effect.rows and effect.keeps:
         dims = operands[effect.keeps[-1]][0].dims
         growth += (max((dims[0] or 1) - 1, 0) if dims else 0) * ITEM_BYTES
-    first = EMPTY
+    first = replace(EMPTY, top=0)
     if node.inputs and is_list(node.inputs[0]) and 0 not in effect.keeps:
         first = operands[0][1]
+    length = None if effect.appends or effect.pieces else first.length
+    if effect.rows and not effect.appends:
+        dims = operands[effect.keeps[-1]][0].dims
+        length = dims[0] if dims else None
     most, reserved = first.most, first.reserved or effect.reserves
     if effect.size is not None:
         most = operands[effect.size][0].top
+        length = most if effect.reserves else 0
     if effect.resized:
+        length = None
         top = None if effect.index is None else operands[effect.index][0].top
         most = None if top is None or most is None else max(most, top + 1)
         reserved = True
@@ -121,6 +131,7 @@ def made(
         most=most,
         reserved=reserved,
         item=max(first.item, item),
+        length=length,
         top=highest([first.top, *tops]),
     )
 
@@ -141,6 +152,13 @@ def _row_bytes(tensor: Tensor, most: Most) -> int | None:
     if not most.dims or None in most.dims:
         return None
     return math.prod(one or 0 for one in most.dims[1:]) * item_bytes(tensor.dtype)
+
+
+def read(effect: ListEffect | None, held: Held, tensor: Tensor) -> Most:
+    """Return bounds of a tensor that a node reads from a list."""
+    if effect is not None and effect.counts:
+        return Most((), 1, None if held.length is None else (held.length,))
+    return taken(held, tensor) if effect is not None and effect.takes else stacked(held, tensor)
 
 
 def taken(held: Held, tensor: Tensor) -> Most:
@@ -166,4 +184,5 @@ def stacked(held: Held, tensor: Tensor) -> Most:
         item = math.prod(one for one in rest if one is not None)
     elif not item:
         return Most()  # zeros, as large as another list says
-    return Most() if held.most is None else Most(None, max(size, held.most * item))
+    count = held.most if held.length is None else held.length
+    return Most() if count is None else Most(None, max(size, count * item))

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from tf_exla.bounds import HANDLES, Most
 from tf_exla.graph import Graph, Loop, Node, Tensor, item_bytes
-from tf_exla.lists import EMPTY, Held, highest, is_list, made, stacked, taken
+from tf_exla.lists import EMPTY, Held, highest, is_list, made, read
 from tf_exla.op_set import OpSet
 
 UNKNOWN_ITERATIONS = 1000
@@ -75,7 +75,7 @@ class Sizes:
                 return self._lists.setdefault(graph, {})
             for tensor in graph.inputs:  # of a sub-graph, when nobody has said what it is given
                 if is_list(tensor) and tensor not in self._held:
-                    self._held[tensor] = Held(total=tensor.held, top=None)
+                    self._held[tensor] = Held(total=tensor.held)
             self._walk(graph)
         return self._lists[graph]
 
@@ -200,8 +200,7 @@ class Sizes:
         if from_list is not None:
             of = self._held.get(node.inputs[from_list])
             effect = self.ops.keeps(node)
-            read = taken if effect is not None and effect.takes else stacked
-            bounds = [Most() if of is None else read(of, one) for one in node.outputs]
+            bounds = [Most() if of is None else read(effect, of, one) for one in node.outputs]
         else:
             bounds = list(self.ops.bounds(node, operands))
         for tensor, most in zip(node.outputs, bounds, strict=True):
@@ -297,6 +296,7 @@ class Sizes:
                     derived=any(one.derived for one in inner),
                     reserved=any(one.reserved for one in inner),
                     item=max(one.item for one in inner),
+                    length=highest([one.length for one in inner]),
                     top=highest([one.top for one in inner]),
                 )
             if _is_open(tensor):
@@ -331,12 +331,7 @@ class Sizes:
             one = replace(one, growth=0, added=0, derived=True)
             final.append((most, one, cause, is_open))
         self._enter(body, final)
-        while grown := [k for k, one in self._kept(node) if one.top != final[k][1].top]:
-            for k in grown:  # its integers grow with each iteration
-                most, one, cause, is_open = final[k]
-                final[k] = most, replace(one, top=None), cause, is_open
-                result = node.outputs[k]
-                self._held[result] = replace(self._held[result], top=None)
+        while self._grows(node, final):
             self._enter(body, final)
         self._enter(cond, final)
         for k, tensor in enumerate(node.outputs):
@@ -344,6 +339,23 @@ class Sizes:
                 self._set(tensor, variables[k][0], [body.outputs[k], node.inputs[k]])
         for tensor, count in last.items():
             self._most[tensor] = Most(tensor.shape, tensor.size, (max(0, count),))
+
+    def _grows(self, node: Node, given: list[tuple[Most, Held, Node | None, bool]]) -> bool:
+        """Forget bounds of lists that an iteration exceeds; return whether there was one."""
+        found = False
+        for k, kept in self._kept(node):
+            most, one, cause, is_open = given[k]
+            wider = replace(
+                one,
+                length=one.length if one.length == kept.length else None,
+                top=one.top if one.top == kept.top else None,
+            )
+            if wider != one:
+                found = True
+                given[k] = most, wider, cause, is_open
+                result = node.outputs[k]
+                self._held[result] = replace(self._held[result], length=wider.length, top=wider.top)
+        return found
 
     def _followed(
         self, body: Graph, variables: list[tuple[Most, Held, Node | None, bool]], times: int | None
@@ -405,6 +417,7 @@ class Sizes:
             most=kept.most if kept is not EMPTY else old.most,
             reserved=old.reserved or kept.reserved,
             item=max(old.item, kept.item),
+            length=old.length if kept is EMPTY else kept.length,
             top=old.top if kept is EMPTY else kept.top,
         )
 

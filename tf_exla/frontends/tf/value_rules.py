@@ -30,6 +30,12 @@ def value_bounds(node: Node, operands: Sequence[Most]) -> list[tuple[int, ...] |
                 else None]  # fmt: skip
     if node.op == "TopKV2" and operands[0].dims and operands[0].dims[-1] is not None:
         return [None, (max(0, operands[0].dims[-1] - 1),)]
+    if node.op == "BitwiseAnd":  # with a mask that is not negative: at most the mask
+        masks = [top for top, one in zip(tops, node.inputs, strict=True) if one.value is not None]
+        known = [one for one in masks if one is not None]
+        return [(min(known),) if known else None]
+    if node.op == "HistogramFixedWidth":
+        return [None if operands[0].size is None else (operands[0].size,)]
     if node.op == "Minimum":
         known = [one for one in tops if one is not None]
         return [(min(known),) if known else None]
