@@ -30,9 +30,9 @@ from random_programs import random_program
 
 import tf_exla
 from tf_exla.cost import graph_seconds
-from tf_exla.frontends.tf import kernel_memory
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.ops.memory import cpu_products
 from tf_exla.graph import Graph, Loop, walk
 from tf_exla.options import Options
 from tf_exla.pipeline import optimize_graph
@@ -45,7 +45,7 @@ OPTIONS = Options(chunk_bytes=CACHE // 2, body_bytes=CACHE * 3 // 4, cores=2)
 FRACTIONS = (0.5, 0.1)
 """Of the peak of the program as it is; the smallest limit is the third."""
 OPS = TensorFlowOps(threads=2)
-kernel_memory._L1, kernel_memory._L2 = 1 << 17, 1 << 22  # kernels' scratch, too
+cpu_products.L1, cpu_products.L2 = 1 << 17, 1 << 22  # kernels' scratch, too
 GOLDEN = Path(__file__).with_name("golden_plans.json")
 
 

@@ -237,3 +237,14 @@ def test_calibrate(tmp_path: Path) -> None:
     )
     assert refused.returncode
     assert "TF_EXLA_RATES" in refused.stderr
+
+
+def test_ops() -> None:
+    """The records of ops are printed, and told without TensorFlow."""
+    code = (
+        "import sys; from tf_exla.__main__ import main; main(['ops', 'TopK', 'MatMul'], "
+        "standalone_mode=False); assert 'tensorflow' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "top_k a" in done.stdout
+    assert "BatchMatMulV2" in done.stdout

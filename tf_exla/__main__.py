@@ -78,6 +78,14 @@ def calibrate(forget: bool) -> None:
     click.echo(f"{path}: rates of {machine_name()}")
 
 
+@main.command(help="Print what is known of TensorFlow's ops: all, or those whose names match.")
+@click.argument("names", nargs=-1)
+def ops(names: tuple[str, ...]) -> None:
+    from tf_exla.frontends.tf.ops.show import show
+
+    show(names)
+
+
 @main.command(help="Check random programs against their optimized selves.")
 @click.option("--programs", default=200, show_default=True, help="How many.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the first; others follow it.")

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_exla.device import GPU_ALLOCATOR, counts_exactly, device
 from tf_exla.fresh_measure import CannotSendError, in_child, leave_script, measure_fresh
+from tf_exla.frontends.tf.device import GPU_ALLOCATOR, counts_exactly, device
 
 _AUTO_SHARE = 0.9
 _FIRST_GPU = "GPU:0"

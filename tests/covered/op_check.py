@@ -14,7 +14,8 @@ from covered.op_programs import DOUBLE, OpProgram, dtypes, programs
 from frontends.test_op_rules import WITHOUT_CASE
 
 import tf_exla
-from tf_exla.frontends.tf.op_rules import POINTWISE, TABLE
+from tf_exla.frontends.tf.ops.pointwise import OPS as POINTWISE
+from tf_exla.frontends.tf.ops.table import RULED
 
 DATA = Path(__file__).with_name("ops.json")
 PLENTY = 10**13
@@ -140,7 +141,7 @@ def difference(
 
 def covered() -> list[str]:
     """Return the ops with an axis rule that TensorFlow runs on tensors."""
-    return sorted(set(TABLE) - set(WITHOUT_CASE))
+    return sorted(set(RULED) - set(WITHOUT_CASE))
 
 
 def check_ops(ops: list[str]) -> list[dict[str, Any]]:

@@ -162,9 +162,9 @@ def covered() -> list[str]:
     """Return the ops with a rule that TensorFlow runs on tensors."""
     from frontends.test_op_rules import WITHOUT_CASE
 
-    from tf_exla.frontends.tf.op_rules import TABLE
+    from tf_exla.frontends.tf.ops.table import RULED
 
-    return sorted(set(TABLE) - set(WITHOUT_CASE))
+    return sorted(set(RULED) - set(WITHOUT_CASE))
 
 
 def exceeded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -10,16 +10,15 @@ from frontends.op_cases import Case
 from frontends.test_op_rules import CASES, build
 
 from tf_exla.check import check_graph
-from tf_exla.frontends.tf.compiled_forms import FORMS
-from tf_exla.frontends.tf.compiled_ops import POORLY, WELL
-from tf_exla.frontends.tf.op_rules import POINTWISE
 from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.ops.pointwise import OPS as POINTWISE
+from tf_exla.frontends.tf.ops.table import OPS as TABLE
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.graph import Array, Graph, Node, Tensor, const
 from tf_exla.passes.fusing import fusible, matrix_of
 
 OPS = TensorFlowOps()
-COMPILED = [case for case in CASES if case.op in {*WELL, *POORLY, *FORMS}]
+COMPILED = [case for case in CASES if TABLE[case.op].xla or TABLE[case.op].form]
 RNG = np.random.default_rng(0)
 
 

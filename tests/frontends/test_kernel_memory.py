@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from fresh_process import run_fresh
 
-from tf_exla.frontends.tf.gpu_kernel_memory import gpu_scratch_bytes
-from tf_exla.frontends.tf.kernel_memory import ALIASES, FORWARDS, scratch_bytes
+from tf_exla.frontends.tf.ops.memory.table import gpu_scratch_bytes, scratch_bytes
+from tf_exla.frontends.tf.ops.table import OPS as TABLE
 
 SLACK = 1_000_000
 THREADS = os.cpu_count() or 1
@@ -266,7 +266,7 @@ def measure(group: str) -> list[dict[str, Any]]:
     """Run in a fresh process: measure each case and evaluate its bound."""
     import tensorflow as tf
 
-    from tf_exla.device import device
+    from tf_exla.frontends.tf.device import device
     from tf_exla.measure import measured_peak
 
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -383,7 +383,7 @@ def forwarding() -> list[dict[str, Any]]:
 
 def test_certain_forwarding_takes_place() -> None:
     rows = run_fresh(forwarding)
-    assert {row["op"] for row in rows} <= FORWARDS.keys()
+    assert {row["op"] for row in rows} <= {name for name, op in TABLE.items() if op.reuses}
     # The condition of a Select is an eighth of a tensor; a copy would make it two.
     assert not [row for row in rows if row["tensors"] > 1.5]
 
@@ -394,7 +394,7 @@ def _compiled(batch: int, rows: int, inner: int, cols: int, dtype: str, shared: 
     import tensorflow as tf
 
     import tf_exla
-    from tf_exla.frontends.tf.kernel_memory import scratch_bytes
+    from tf_exla.frontends.tf.ops.memory.table import scratch_bytes
 
     x, y = tf.ones([batch, rows, inner], dtype), tf.ones([batch, cols, inner], dtype)
     y = y[:1] if shared else y
@@ -440,4 +440,4 @@ def test_unknown_op_is_taken_to_copy_everything() -> None:
 
 
 def test_aliases_do_not_forward() -> None:
-    assert not ALIASES & FORWARDS.keys()
+    assert not [name for name, op in TABLE.items() if op.view == "always" and op.reuses]

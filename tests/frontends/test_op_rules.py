@@ -27,8 +27,8 @@ from frontends.op_cases import (
 from frontends.run_node import complete_attrs, run_nodes, run_op
 
 from tf_exla.axis_rule import AxisRule
-from tf_exla.frontends.tf.op_rules import TABLE
 from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.ops.table import RULED
 from tf_exla.graph import Array, Node, Tensor
 from tf_exla.op_set import NoRule
 
@@ -296,7 +296,7 @@ def test_flops(
 
 def test_every_op_has_a_case() -> None:
     covered = {case.op for case in CASES}
-    assert set(TABLE) - covered == set(WITHOUT_CASE)
+    assert set(RULED) - covered == set(WITHOUT_CASE)
 
 
 @pytest.mark.parametrize(

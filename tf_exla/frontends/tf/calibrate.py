@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_exla.frontends.tf.flops import WEIGHTS
+from tf_exla.frontends.tf.ops.pointwise import EXP_FLOPS
 from tf_exla.rates import Rates, plausible
 
 CALLS = 25
@@ -34,7 +34,7 @@ def measure_rates() -> Rates:
         brief, multiplied = (_step(tf.square, size, dtype) for size in (SMALL, CACHED))
         element = (multiplied - brief) / ((CACHED - SMALL) // width)
         exponential = _step(lambda x: tf.exp(-x), CACHED, dtype) - multiplied  # less the sign
-        pointwise = (exponential - multiplied) / (WEIGHTS["Exp"] - 1) / (CACHED // width)
+        pointwise = (exponential - multiplied) / (EXP_FLOPS - 1) / (CACHED // width)
         found[f"pointwise_{width}"] = pointwise
         if width == 8:
             found["cached_byte"] = (element - pointwise) / (2 * width)
@@ -43,7 +43,7 @@ def measure_rates() -> Rates:
             _seconds(exponentials(terms), _numbers(CACHED, dtype)) for terms in (FEW, MANY)
         )
         compiled += (many - few) / (MANY - FEW) / (CACHED // width)
-        executed += (WEIGHTS["Exp"] + 2) * pointwise  # a multiplication and an addition beside
+        executed += (EXP_FLOPS + 2) * pointwise  # a multiplication and an addition beside
         matrix = tf.cast(tf.random.stateless_normal([SIDE, SIDE], (0, 0)), dtype)
         product = tf.function(tf.matmul)
         found[f"product_{width}"] = _seconds(product, matrix, matrix) / (2 * SIDE**3)

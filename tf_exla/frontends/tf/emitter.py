@@ -12,7 +12,6 @@ from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import func_graph
 from tensorflow.python.ops import control_flow_util_v2
 
-from tf_exla.frontends.tf.compiled_forms import emit_form, has_form
 from tf_exla.frontends.tf.emit import (
     define,
     emit,
@@ -21,6 +20,8 @@ from tf_exla.frontends.tf.emit import (
     placeholder,
     reference,
 )
+from tf_exla.frontends.tf.ops.compiled import has_form
+from tf_exla.frontends.tf.ops.table import record
 from tf_exla.graph import Array, Graph, Loop, Node, Tensor
 from tf_exla.lifetimes import CHAIN_BYTES
 from tf_exla.top_k import CHUNKED
@@ -96,8 +97,8 @@ class Emitter:
             from tf_exla.frontends.tf.random_rows import emit_random_rows
 
             made = emit_random_rows(self, node, self.values(node.inputs))
-        elif self.compiled and has_form(node):
-            made = [emit_form(self.op, node, self.values(node.inputs))]
+        elif self.compiled and has_form(node, record(node.op)):
+            made = [self._form(node)]
         else:
             made = self.op(
                 node.op,
@@ -110,6 +111,22 @@ class Emitter:
         for tensor, value in zip(node.outputs, made, strict=True):
             value.set_shape(tensor.shape)
             self._values[tensor] = value
+
+    def _form(self, node: Node) -> tf.Tensor:
+        """Emit the ops that stand for a node in a cluster."""
+        form = record(node.op).form
+        assert form is not None
+
+        def one(kind: str, *operands: Any, **attrs: Any) -> tf.Tensor:
+            if kind == "Const":
+                value, like = operands
+                with self.graph.as_default():
+                    return tf.constant(value, like.dtype)
+            attrs = {"T": operands[-1].dtype.name, **attrs}
+            made = self.op(kind, operands, attrs, name=f"{node.name or node.op}/{kind}")
+            return made.outputs[0]
+
+        return form(one, node, self.values(node.inputs))
 
     def values(self, tensors: Sequence[Tensor]) -> list[tf.Tensor]:
         """Return the emitted tensors."""

@@ -10,20 +10,17 @@ from weakref import WeakKeyDictionary
 
 from tf_exla.axis_rule import AxisRule, AxisRuleError, bind
 from tf_exla.bounds import Most
-from tf_exla.device import device, rounds_factors
-from tf_exla.frontends.tf import compiled_ops, flops, list_ops
-from tf_exla.frontends.tf.gpu_kernel_memory import gpu_scratch_bytes
-from tf_exla.frontends.tf.kernel_call import TensorLike
-from tf_exla.frontends.tf.kernel_memory import (
-    ALIASES,
-    FORWARDS,
-    MAY_ALIAS,
-    scratch_bytes,
-)
+from tf_exla.frontends.tf import trip_counts
+from tf_exla.frontends.tf.device import Device, rounds_factors
+from tf_exla.frontends.tf.device import device as visible_device
 from tf_exla.frontends.tf.make import make
-from tf_exla.frontends.tf.op_rules import REASONS, TABLE
-from tf_exla.frontends.tf.resize import resize
-from tf_exla.frontends.tf.rule_builders import Unruled, words
+from tf_exla.frontends.tf.ops.bounds.table import size_bounds
+from tf_exla.frontends.tf.ops.compiled import compiles
+from tf_exla.frontends.tf.ops.memory.call import TensorLike
+from tf_exla.frontends.tf.ops.memory.table import gpu_scratch_bytes, scratch_bytes
+from tf_exla.frontends.tf.ops.rebuild import rebuild
+from tf_exla.frontends.tf.ops.rules.builders import Unruled, words
+from tf_exla.frontends.tf.ops.table import record
 from tf_exla.graph import Node, Shape, Tensor
 from tf_exla.lists import ListEffect
 from tf_exla.op_set import Compiles, NoRule, Work
@@ -34,15 +31,22 @@ _bind = lru_cache(maxsize=16384)(bind)
 class TensorFlowOps:
     """The ops of TensorFlow.
 
-    `threads`: how many a kernel may use; scratch memory is per thread for some.
+    `threads`: how many a kernel may use; scratch memory is per thread for some. `device`: the one
+    that ops run on; TensorFlow's default where it is not given.
     """
 
-    def __init__(self, threads: int | None = None) -> None:
+    def __init__(self, threads: int | None = None, device: Device | None = None) -> None:
+        self._device = device
         self.threads = threads or os.cpu_count() or 1
         self._bounds: WeakKeyDictionary[Node, tuple[tuple[Most, ...], list[Most]]] = (
             WeakKeyDictionary()
         )
         self._rules: WeakKeyDictionary[Node, AxisRule | NoRule] = WeakKeyDictionary()
+
+    @property
+    def device(self) -> Device:
+        """The device that ops run on."""
+        return self._device or visible_device()
 
     def rule(self, node: Node) -> AxisRule | NoRule:
         """Return the node's axis rule, or why there is none."""
@@ -58,21 +62,21 @@ class TensorFlowOps:
         rule = self.rule(node)
         if isinstance(rule, NoRule):
             raise ValueError(f"{node} cannot be made for a chunk: {rule.reason}")
-        return resize(node, inputs, shapes, rule.shape_operands)
+        return rebuild(node, record(node.op).rebuild, inputs, shapes, rule.shape_operands)
 
     def picks_rows(self) -> bool:
         """Return whether to pick some rows, their number not known before, costs little.
 
         A GPU tells the host their number before anything goes on.
         """
-        return device() == "CPU"
+        return self.device == "CPU"
 
     def fuses_in_place(self) -> bool:
         """Return whether XLA's fused loops overwrite an operand that nobody else reads.
 
         On a GPU what follows a product had a buffer of its own beside it (measured).
         """
-        return device() == "CPU"
+        return self.device == "CPU"
 
     def resizable(self, node: Node) -> bool:
         """Return whether `resized` can make the node for other shapes."""
@@ -88,40 +92,45 @@ class TensorFlowOps:
             return 0
         inputs = cast(Sequence[TensorLike], node.inputs)  # their shapes are static
         outputs = cast(Sequence[TensorLike], node.outputs)
-        if device() == "GPU":
+        if self.device == "GPU":
             return gpu_scratch_bytes(node.op, inputs, outputs, node.attrs)
         return scratch_bytes(node.op, inputs, outputs, node.attrs, self.threads, compiled)
 
     def aliases(self, node: Node) -> bool:
         """Return whether the first output always shares the buffer of the first input."""
-        return node.op in ALIASES or _is_view(node)
+        return record(node.op).view == "always" or _is_view(node)
 
     def may_alias(self, node: Node) -> bool:
         """Return whether outputs may share a part of the first input's buffer, or be copies.
 
         Slices may be views; the others pass the buffer on only where nothing changes.
         """
-        if node.op in _VIEWS:
-            return True
-        return (
-            node.op in MAY_ALIAS
+        view = record(node.op).view
+        return view == "part" or (
+            view == "same"
             and bool(node.inputs)
             and any(tensor.nbytes == node.inputs[0].nbytes for tensor in node.outputs)
         )
 
     def forwards(self, node: Node) -> tuple[int, ...]:
         """Return the inputs whose buffer the first output certainly reuses when they die there."""
-        return tuple(k for k in FORWARDS.get(node.op, ()) if k < len(node.inputs))
+        return tuple(k for k in record(node.op).reuses if k < len(node.inputs))
 
     def flops(self, node: Node) -> int:
-        """Return the floating-point operations of the node, roughly."""
-        return flops.flops(node)
+        """Return the floating-point operations of the node; complex numbers count fourfold."""
+        op = record(node.op)
+        if op.flops == 0 or not all(tensor.is_static for tensor in node.outputs):
+            return 0
+        if callable(op.flops):
+            count = op.flops(node)
+        else:
+            count = op.flops * max((tensor.size for tensor in node.outputs), default=0)
+        is_complex = any(tensor.dtype.startswith("complex") for tensor in node.outputs)
+        return 4 * count if is_complex else count
 
     def work(self, node: Node) -> Work:
         """Return the kind of the node's operations, which decides how long they take."""
-        if node.op in flops.SERIAL:
-            return "serial"
-        return "product" if node.op in flops.PRODUCTS else "pointwise"
+        return record(node.op).work
 
     def rounds_factors(self, dtype: str) -> bool:
         """Return whether products round their factors to fewer digits than sums."""
@@ -129,11 +138,11 @@ class TensorFlowOps:
 
     def repeats(self, node: Node) -> bool:
         """Return whether the kernel makes the same numbers of the same operands each time."""
-        return node.op not in _ANY_ORDER
+        return not record(node.op).unordered
 
     def compiles(self, node: Node) -> Compiles:
         """Return how well XLA compiles the node on a CPU."""
-        return compiled_ops.compiles(node)
+        return compiles(node, record(node.op))
 
     def joint(self, node: Node) -> bool:
         """Return whether all results together are not larger than the first operand."""
@@ -141,32 +150,28 @@ class TensorFlowOps:
 
     def bounds(self, node: Node, operands: Sequence[Most]) -> Sequence[Most]:
         """Return upper bounds of the results' sizes and integers, from those of the operands."""
-        # TensorFlow infers shapes: only graphs with sizes that are not known need it.
-        from tf_exla.frontends.tf import size_rules
-
         known = self._bounds.get(node)
         key = tuple(operands)
         if known is None or known[0] != key:
-            known = self._bounds[node] = key, size_rules.size_bounds(node, operands)
+            known = self._bounds[node] = key, size_bounds(node, record(node.op), operands)
         return known[1]
 
     def not_smaller(self, node: Node) -> bool:
         """Return whether no operand has more elements than the result, unless that is empty."""
-        from tf_exla.frontends.tf import size_rules
-
-        return node.op in size_rules.NOT_SMALLER
+        return record(node.op).size in ("broadcast", "equal", "not smaller")
 
     def keeps(self, node: Node) -> ListEffect | None:
         """Return what a node does to the list in its result; None where that cannot be told."""
-        return list_ops.list_keeps(node)
+        effect = record(node.op).list_effect
+        return effect(node) if callable(effect) else effect
 
     def iterations(self, node: Node, bounds: Mapping[Tensor, int]) -> int | None:
         """Return an upper bound of a While's iterations; None where it is not known."""
-        return list_ops.iterations(node, bounds)
+        return trip_counts.iterations(node, bounds)
 
     def counted(self, node: Node, times: int) -> Mapping[Tensor, int]:
         """Return upper bounds of what a While that runs so often has counted."""
-        return list_ops.counted(node, times)
+        return trip_counts.counted(node, times)
 
     def make(
         self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
@@ -175,15 +180,6 @@ class TensorFlowOps:
         return make(op, inputs, attrs, name)
 
 
-# On a GPU they add in the order in which threads come.
-_ANY_ORDER = frozenset(
-    words("""
-    BiasAddGrad Conv2DBackpropFilter Conv2DBackpropInput Conv3DBackpropFilterV2
-    Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput
-    MaxPoolGrad MaxPool3DGrad ScatterNd SparseTensorDenseMatMul TensorScatterAdd TensorScatterSub
-    UnsortedSegmentProd UnsortedSegmentSum
-""")
-)
 _ALIGNMENT = 64  # bytes; EIGEN_MAX_ALIGN_BYTES is at most that
 
 
@@ -206,21 +202,19 @@ _IN_PARTS = frozenset(
     string uint16 uint32 uint64 uint8 variant
 """)
 )
-_VIEWS = frozenset({"Slice", "Split", "SplitV", "StridedSlice", "Unpack"})
 
 
 def _rule(node: Node) -> AxisRule | NoRule:
-    found = TABLE.get(node.op)
-    if found is None:
+    op = record(node.op)
+    if op.rule is None:
         effects = "it has side effects, and stays outside of loops"
         absent = effects if node.stateful else "it is not in the table of axis rules"
-        reason = REASONS.get(node.op, absent)
-        return NoRule(f"{node.op} is never split: {reason}")
+        return NoRule(f"{node.op} is never split: {op.reason or absent}")
     for tensor in (*node.inputs, *node.outputs):
         if tensor.dtype not in _IN_PARTS:
             return NoRule(f"{node.op} is not split here: TensorFlow has no parts of {tensor.dtype}")
     try:
-        text = found if isinstance(found, str) else found(node)
+        text = op.rule if isinstance(op.rule, str) else op.rule(node)
         return _bind(
             text,
             tuple(tensor.shape for tensor in node.inputs),

@@ -17,8 +17,8 @@ from tensorflow.python.eager.polymorphic_function import eager_function_run, pol
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util, resource_variable_ops
 
-from tf_exla.device import device
 from tf_exla.frontends.tf import signature
+from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.fallback import Guard
 from tf_exla.frontends.tf.program import OPS, Program, Settings
 from tf_exla.frontends.tf.request import Limit, Request

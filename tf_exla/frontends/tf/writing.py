@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from tf_exla.device import device
 from tf_exla.frontends.tf.chunk_start import Start, on_host
+from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.emit import emit_const
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.graph import Slot, Tensor, item_bytes

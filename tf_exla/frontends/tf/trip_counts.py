@@ -1,51 +1,10 @@
-"""Lists of tensors, and how often a loop runs: what bounds the memory that a loop keeps."""
+"""How often a While runs at most: what bounds the memory that a loop keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from tf_exla.graph import Graph, Node, Tensor, producers
-from tf_exla.lists import ListEffect
-
-_EFFECTS: Mapping[str, ListEffect] = {
-    "AddN": ListEffect(anew=True),
-    "AddV2": ListEffect(anew=True),
-    "EmptyTensorList": ListEffect(size=1),
-    "Identity": ListEffect(),
-    "OnesLike": ListEffect(anew=True),
-    "Snapshot": ListEffect(),
-    "StopGradient": ListEffect(),
-    "TensorListConcatLists": ListEffect((1,), appends=True),
-    "TensorListFromTensor": ListEffect((0,), rows=True),
-    "TensorListGetItem": ListEffect(takes=True),
-    "TensorListLength": ListEffect(counts=True),
-    "TensorListPopBack": ListEffect(takes=True),
-    "TensorListPushBack": ListEffect((1,), appends=True),
-    "TensorListPushBackBatch": ListEffect((1,), rows=True, appends=True),
-    "TensorListReserve": ListEffect(size=1, reserves=True),
-    "TensorListResize": ListEffect(size=1, reserves=True),
-    "TensorListScatter": ListEffect((0,), rows=True, resized=True),
-    "TensorListScatterIntoExistingList": ListEffect((1,), rows=True, resized=True),
-    "TensorListScatterV2": ListEffect((0,), rows=True, resized=True),
-    "TensorListSetItem": ListEffect((2,)),
-    "TensorListSplit": ListEffect((0,), rows=True, pieces=True),
-    "TensorMapErase": ListEffect(),
-    "TensorMapInsert": ListEffect((1, 2)),
-    "EmptyTensorMap": ListEffect(),
-    "ZerosLike": ListEffect(anew=True),
-}
-
-
-def list_keeps(node: Node) -> ListEffect | None:
-    """Return what a node does to the list in its result; None where that cannot be told."""
-    if node.op in ("OptionalFromValue", "RaggedTensorToVariant", "Identity", "IdentityN"):
-        if node.inputs and node.inputs[0].dtype == "variant":
-            return ListEffect()
-        return ListEffect(tuple(range(len(node.inputs))))
-    effect = _EFFECTS.get(node.op)
-    if node.op == "TensorListSetItem" and node.attrs.get("resize_if_index_out_of_bounds"):
-        return ListEffect((2,), resized=True, index=1)
-    return effect
 
 
 def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:

@@ -1,25 +1,36 @@
 """Make a node again for other shapes: what changes beside its operands and its results.
 
-Most ops only look at the shapes of their operands. Here are those that carry a size elsewhere: in
-an operand that holds the result's shape (`=` in its rule), in an attribute, in a count of repeats.
+Most ops only look at the shapes of their operands. Some carry a size elsewhere: in an operand that
+holds the result's shape (`=` in the axis rule), in an attribute, in a count of repeats (`Rebuild`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tf_exla.frontends.tf.rule_builders import sizes
+from tf_exla.frontends.tf.ops.rules.builders import sizes
 from tf_exla.graph import Node, Shape, Tensor, const
-
-Attrs = dict[str, object]
 
 CHUNK = "/chunk"  # what the names of nodes for a chunk end in
 
 
-def squeeze(node: Node, shapes: Sequence[Shape]) -> Attrs:
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """What an op needs to be made for a chunk.
+
+    `attrs`: attributes for results of other shapes. `operand`: the position of an operand that is
+    a size, and its value for other operands and another shape of the first result.
+    """
+
+    attrs: Callable[[Node, Sequence[Shape]], Mapping[str, object]] | None = None
+    operand: tuple[int, Callable[[Sequence[Tensor], Sequence[int]], list[int] | int]] | None = None
+
+
+def _squeezed_axes(node: Node, shapes: Sequence[Shape]) -> Mapping[str, object]:
     """Say which axes go: without that, an axis goes too where a chunk has one index of it."""
     before, after = sizes(node.inputs[0]), sizes(node.output)
     named = node.attrs.get("squeeze_dims")
@@ -29,42 +40,33 @@ def squeeze(node: Node, shapes: Sequence[Shape]) -> Attrs:
     return {"squeeze_dims": gone} if len(gone) == len(before) - len(after) else {}
 
 
-def declared_shape(node: Node, shapes: Sequence[Shape]) -> Attrs:
-    """Declare the shape of the chunk."""
+def _declared_shape(node: Node, shapes: Sequence[Shape]) -> Mapping[str, object]:
     return {"shape": tuple(shapes[0])}
 
 
-ATTRS: Mapping[str, Callable[[Node, Sequence[Shape]], Attrs]] = {
-    "EnsureShape": declared_shape,
-    "PlaceholderWithDefault": declared_shape,
-    "Squeeze": squeeze,
-}
-
-
-def repeats(node: Node, inputs: Sequence[Tensor], shape: Sequence[int]) -> list[int]:
-    """The multiples of a Tile."""
+def _multiples(inputs: Sequence[Tensor], shape: Sequence[int]) -> list[int]:
     return [after // max(before, 1) for before, after in zip(inputs[0].dims, shape, strict=True)]
 
 
-def result_shape(node: Node, inputs: Sequence[Tensor], shape: Sequence[int]) -> list[int]:
-    """The shape of the first result."""
+def _result_shape(inputs: Sequence[Tensor], shape: Sequence[int]) -> list[int]:
     return list(shape)
 
 
-def count(node: Node, inputs: Sequence[Tensor], shape: Sequence[int]) -> int:
-    """The k of a TopKV2: a chunk may hold fewer elements."""
-    return shape[-1]
+squeeze = Rebuild(_squeezed_axes)
+declared_shape = Rebuild(_declared_shape)
+tile = Rebuild(operand=(1, _multiples))
+top_k = Rebuild(operand=(1, lambda inputs, shape: shape[-1]))  # a chunk may hold fewer elements
 
 
-Change = Callable[[Node, Sequence[Tensor], Sequence[int]], list[int] | int]
-
-OPERANDS: Mapping[str, tuple[int, Change]] = {"Tile": (1, repeats), "TopKV2": (1, count)}
-
-
-def resize(
-    node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape], shape_operands: frozenset[int]
+def rebuild(
+    node: Node,
+    how: Rebuild | None,
+    inputs: Sequence[Tensor],
+    shapes: Sequence[Shape],
+    shape_operands: frozenset[int],
 ) -> tuple[Node, ...]:
     """Make `node` again on `inputs`, with results of `shapes`, after the constants it needs."""
+    how = how or Rebuild()
     if node.op == "TopKV2":
         most = inputs[0].dims[-1]
         k = min(sizes(node.outputs[0])[-1], most)
@@ -73,22 +75,22 @@ def resize(
         Tensor(tuple(shape), old.dtype, _of_chunk(old.name), held=old.held)
         for old, shape in zip(node.outputs, shapes, strict=True)
     )
-    changes: dict[int, Change] = dict.fromkeys(shape_operands, result_shape)
-    if node.op in OPERANDS:
-        position, change = OPERANDS[node.op]
-        changes[position] = change
+    changes = dict.fromkeys(shape_operands, _result_shape)
+    if how.operand is not None:
+        position, change = how.operand
+        changes[position] = change  # type: ignore[assignment]
     operands = list(inputs)
     constants = []
     for position, change in sorted(changes.items()):
         old = node.inputs[position]
-        value = np.asarray(change(node, inputs, outputs[0].dims), old.dtype)
+        value = np.asarray(change(inputs, outputs[0].dims), old.dtype)
         if old.value is not None and np.array_equal(old.value, value):
             continue
         constants.append(const(value, f"{node.name}/chunk/{position}"))
         operands[position] = constants[-1].output
     attrs = {key: value for key, value in node.attrs.items() if key != "_output_shapes"}
-    if node.op in ATTRS:
-        attrs |= ATTRS[node.op](node, shapes)
+    if how.attrs is not None:
+        attrs |= how.attrs(node, shapes)
     again = dataclasses.replace(
         node,
         inputs=tuple(operands),

@@ -6,8 +6,6 @@ import os
 from functools import cache
 from typing import Literal
 
-import tensorflow as tf
-
 Device = Literal["GPU", "CPU"]
 GPU_ALLOCATOR = "TF_GPU_ALLOCATOR"
 
@@ -18,16 +16,18 @@ def device() -> Device:
 
     Ask only when it runs: TensorFlow lets nobody hide a GPU after that.
     """
+    import tensorflow as tf  # what is known of ops is told without it
+
     return "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
 
 
 def rounds_factors(dtype: str) -> bool:
     """Return whether products round their factors to fewer digits than sums: float32 as TF32."""
-    return (
-        dtype == "float32"
-        and device() == "GPU"
-        and tf.config.experimental.tensor_float_32_execution_enabled()
-    )
+    if dtype != "float32" or device() != "GPU":
+        return False
+    import tensorflow as tf
+
+    return bool(tf.config.experimental.tensor_float_32_execution_enabled())
 
 
 def counts_exactly() -> bool:

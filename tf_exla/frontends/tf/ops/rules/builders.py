@@ -1,4 +1,4 @@
-"""Words to build `op_rules` with: the text of a rule from a node's shapes and attributes."""
+"""What axis rules are built with: the text of a rule from a node's shapes and attributes."""
 
 from __future__ import annotations
 

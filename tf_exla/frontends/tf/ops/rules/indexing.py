@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tf_exla.frontends.tf.rule_builders import (
+from tf_exla.frontends.tf.ops.rules.builders import (
     Letters,
     arrow,
     integer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Sequence
 
-from tf_exla.frontends.tf.rule_builders import (
+from tf_exla.frontends.tf.ops.rules.builders import (
     Letters,
     Unruled,
     arrow,

@@ -1,0 +1,1 @@
+"""What is known of TensorFlow's ops, told without TensorFlow: `record.py`, `table.py`."""

@@ -1,0 +1,1 @@
+"""Bounds of sizes and integers that are known only at run time."""

@@ -1,0 +1,84 @@
+"""Upper bounds of sizes by TensorFlow's shape inference.
+
+Most ops decide the shape of their results by the shapes of their operands, and larger operands make
+larger results: shape inference on operands of the largest sizes tells the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tf_exla.bounds import HANDLES, Most
+from tf_exla.frontends.tf.ops.bounds.values import largest_value
+from tf_exla.graph import Array, Node, Shape, Tensor
+
+
+def infer(node: Node, operands: Sequence[Most], shape_operand: int | None = None) -> list[Most]:
+    """Infer the shapes of the results from the largest operands.
+
+    `shape_operand`: the operand whose larger integers make larger results.
+    """
+    if all(tensor.is_static or tensor.dtype in HANDLES for tensor in node.outputs):
+        return [Most(tensor.shape, tensor.size) for tensor in node.outputs]
+    if node.subgraphs:
+        return [Most() for _ in node.outputs]
+    shapes = _shapes(node, operands, shape_operand)
+    return [Most(shape).within(tensor.shape) for shape, tensor in
+            zip(shapes, node.outputs, strict=True)]  # fmt: skip
+
+
+def _shapes(node: Node, operands: Sequence[Most], shape_operand: int | None) -> list[Shape | None]:
+    # Only graphs with sizes that are not known need TensorFlow here.
+    import tensorflow as tf
+
+    from tf_exla.frontends.tf.attrs import shape_of
+    from tf_exla.frontends.tf.emit import DEVICE, emit, emit_const, new_graph, placeholder
+
+    graph = new_graph("bounds")
+    symbols = []
+    known = {key: value for key, value in node.attrs.items() if key != DEVICE}
+    try:
+        for position, (tensor, most) in enumerate(zip(node.inputs, operands, strict=True)):
+            value = _value(tensor, most, position == shape_operand)
+            if value is not None:
+                symbols.append(emit_const(graph, value, tensor.dtype))
+            else:
+                shape = most.within(tensor.shape).dims
+                symbols.append(placeholder(graph, tensor.dtype, shape))
+        made = emit(graph, node.op, symbols, known).outputs
+    except (ValueError, TypeError, tf.errors.OpError):
+        # The largest sizes of operands that fit each other may not.
+        return [tensor.shape for tensor in node.outputs]
+    return [shape_of(tensor.shape) for tensor in made]
+
+
+def _value(tensor: Tensor, most: Most, is_shape: bool) -> Array | None:
+    """Return the value of an operand where it is static; of a shape, what it is at most."""
+    if tensor.value is not None:
+        return tensor.value
+    return largest_value(tensor, most) if is_shape and most.value is not None else None
+
+
+def smaller(most: Most, size: int) -> Most:
+    return Most(most.dims, size if most.size is None else min(size, most.size), most.value)
+
+
+def broadcast(node: Node, operands: Sequence[Most], made: Most) -> Most:
+    """Return the larger of the sizes of each axis; of unknown axes, the product of the sizes."""
+    pairs = dict(zip(node.inputs, operands, strict=True))
+    ranks = [None if one.dims is None else len(one.dims) for one in pairs.values()]
+    if None in ranks:
+        sizes = [one.size for one in pairs.values()]
+        if None in sizes:
+            return made
+        # A vector beside a column makes a matrix.
+        return smaller(made, math.prod(one for one in sizes if one is not None))
+    rank = max((one for one in ranks if one is not None), default=0)
+    dims: list[int | None] = []
+    for axis in range(-rank, 0):
+        sizes = [one.dims[axis] for one in pairs.values() if one.dims and len(one.dims) >= -axis]
+        bounded = [one for one in sizes if one is not None]
+        dims.append(max(bounded, default=1) if len(bounded) == len(sizes) else None)
+    counts = [one.size for one in pairs.values() if one.size != 1]
+    return Most(tuple(dims), counts[0] if len(counts) == 1 else None)

@@ -1,0 +1,220 @@
+"""Upper bounds of the sizes of results that depend on data, or that cut an operand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from tf_exla.bounds import Most, largest
+from tf_exla.frontends.tf.ops.bounds.infer import infer, smaller
+from tf_exla.graph import Node, Tensor
+
+Rule = Callable[[Node, Sequence[Most]], Sequence[Most]]
+
+
+def where(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    x = operands[0]
+    rank = None if x.dims is None else len(x.dims)
+    sizes = None if x.dims is None or None in x.dims else [one for one in x.dims if one is not None]
+    value = None if sizes is None else (max([*sizes, 1]) - 1,)
+    return [Most((x.size, rank), value=value)]
+
+
+def unique(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    x = operands[0]
+    places = None if x.size is None else (max(0, x.size - 1),)
+    along = Most((x.size,), value=places)
+    first = Most((x.size,)) if node.op in ("Unique", "UniqueWithCounts") else x
+    count = Most((x.size,), value=None if x.size is None else (x.size,))
+    return [Most(first.dims, x.size, None if x.top is None else (x.top,)), along, count][
+        : len(node.outputs)
+    ]
+
+
+def partitioned(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    data, partitions = operands
+    value = None if data.top is None else (data.top,)
+    if data.dims is None or partitions.dims is None:
+        return [Most(None, data.size, value) for _ in node.outputs]
+    rest = data.dims[len(partitions.dims) :]
+    return [Most((partitions.size, *rest), value=value) for _ in node.outputs]
+
+
+def stitched(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    half = len(operands) // 2
+    indices, data = operands[:half], operands[half:]
+    tops = [one.top for one in indices]
+    first, where = data[0], indices[0]
+    if None in tops or first.dims is None or where.dims is None:
+        return [Most()]
+    rows = max((one for one in tops if one is not None), default=0) + 1
+    values = [one.top for one in data]
+    value = None if None in values else (max(one for one in values if one is not None),)
+    return [Most((rows, *first.dims[len(where.dims) :]), value=value)]
+
+
+def segments(ids: int) -> Rule:
+    """Return as many rows as the largest id says."""
+
+    def rule(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+        data, top = operands[0], operands[ids].top
+        if data.dims is None or top is None:
+            return [Most()]
+        return [Most((top + 1, *data.dims[1:]))]
+
+    return rule
+
+
+def rows_of(position: int) -> Rule:
+    """Return at most as many rows as an operand has, in each result."""
+
+    def rule(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+        dims = operands[position].dims
+        rows = dims[0] if dims else None
+        return [_with_rows(tensor, rows) for tensor in node.outputs]
+
+    return rule
+
+
+def _with_rows(tensor: Tensor, rows: int | None) -> Most:
+    return Most((rows, *tensor.shape[1:]) if tensor.shape else None)
+
+
+def rows_of_both(left: int, right: int) -> Rule:
+    def rule(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+        first, second = operands[left].dims, operands[right].dims
+        known = first and second and first[0] is not None and second[0] is not None
+        rows = (first[0] or 0) + (second[0] or 0) if known and first and second else None
+        return [_with_rows(tensor, rows) for tensor in node.outputs]
+
+    return rule
+
+
+def filled_rows(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    """Each row that has no entry gets one."""
+    indices, shape = operands[0].dims, operands[2].value
+    rows = None
+    if indices and indices[0] is not None and shape:
+        rows = indices[0] + shape[0]
+    top = operands[0].top
+    value = None if top is None or not shape else (max(top, *shape),)
+    first, *others = (_with_rows(tensor, rows) for tensor in node.outputs)
+    made = [Most(first.dims, value=value), *others]
+    return [Most(t.shape, t.size) if t.is_static else one for t, one in
+            zip(node.outputs, made, strict=True)]  # fmt: skip
+
+
+def ranged(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    start, _, delta = (tensor.value for tensor in node.inputs)
+    top = operands[1].top
+    if start is None or delta is None or top is None or float(delta) <= 0:
+        return infer(node, operands)
+    count = max(0, math.ceil((top - float(start)) / float(delta)))
+    return [Most((count,), value=(max(0, top - 1),))]
+
+
+def sliced(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    """Return at most the operand's sizes, and those that are given."""
+    dims = operands[0].dims
+    counts = operands[2].value
+    begin, size = node.inputs[1].value, node.inputs[2].value
+    if dims is None:
+        return [Most(counts) if counts and size is not None else Most(None, operands[0].size)]
+    made = list(dims)
+    for axis in range(len(made)):
+        one = made[axis]
+        if size is not None and size[axis] >= 0:
+            made[axis] = int(size[axis])
+        elif size is not None and begin is not None and one is not None:
+            made[axis] = max(0, one - int(begin[axis]))
+        elif counts is not None and len(counts) == len(made):
+            made[axis] = counts[axis] if one is None else min(one, counts[axis])
+    return [Most(tuple(made))]
+
+
+def strided(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    """Return at most the operand's elements, and along the first axis what is given."""
+    made = infer(node, operands)[0] if _plain_slice(node) else Most(node.output.shape)
+    dims, shape = operands[0].dims, node.output.shape
+    if dims and shape and _first_axis_only(node):
+        begin, end, step = (t.value for t in node.inputs[1:])
+        last = dims[0] if end is None or int(str(node.attrs.get("end_mask", 0))) & 1 else None
+        if end is not None and not int(str(node.attrs.get("end_mask", 0))) & 1 and end[0] >= 0:
+            last = int(end[0])
+        if last is None and operands[2].value:
+            last = operands[2].value[0]
+        start = 0 if begin is None else max(0, int(begin[0]))
+        if last is not None and step is not None and step[0] > 0:
+            rows = max(0, math.ceil((last - start) / int(step[0])))
+            rows = rows if dims[0] is None else min(rows, dims[0])
+            made = Most((rows, *dims[1:]))
+    if operands[0].size is not None:
+        made = smaller(made, operands[0].size)
+    return [made.within(shape)]
+
+
+def _plain_slice(node: Node) -> bool:
+    """Whether larger operands make larger results: nothing counts from the end."""
+    values = [tensor.value for tensor in node.inputs[1:]]
+    return all(value is not None for value in values)
+
+
+def _first_axis_only(node: Node) -> bool:
+    masks = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+    return node.inputs[1].size == 1 and not any(node.attrs.get(key) for key in masks)
+
+
+def reshaped(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    made = infer(node, operands)[0]
+    size = operands[0].size
+    shape = operands[1].value
+    if shape is not None and len(shape) == node.inputs[1].size and node.inputs[1].is_static:
+        made = Most(shape)  # a size that is not known, -1, is not among them
+    return [Most(made.dims, size).within(node.output.shape)]
+
+
+def picked(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    """Return at most so many boxes as are asked for, and as there are."""
+    boxes, count = operands[0].dims, operands[2].top
+    rows = [one for one in (boxes[0] if boxes else None, count) if one is not None]
+    made = _with_rows(node.outputs[0], min(rows) if rows else None)
+    return [made if not t.is_static else Most(t.shape, t.size) for t in node.outputs]
+
+
+def counted(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    count = operands[1].top
+    dims = operands[0].dims
+    if dims is not None and len(dims) == 2:
+        return [Most((dims[0], count))]
+    return [Most((count,))]
+
+
+def set_operation(*sizes: int) -> Rule:
+    """Return at most all elements of both sets."""
+
+    def rule(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+        counts = [operands[position].size for position in sizes]
+        rows = None if None in counts else sum(one for one in counts if one is not None)
+        indices, _, shape = node.outputs
+        return [_with_rows(indices, rows), Most((rows,)), Most(shape.shape, shape.size)]
+
+    return rule
+
+
+def padded(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    """Pad each row of a ragged tensor to the longest, which may have all its values."""
+    values, partition = operands[1], operands[3:]
+    kinds = [str(kind) for kind in node.attrs.get("row_partition_types", ())]  # type: ignore[attr-defined]
+    rows = partition[0].top
+    if any("ROW_SPLITS" in kind for kind in kinds):
+        rows = None if partition[0].size is None else max(0, partition[0].size - 1)
+    if len(kinds) > 1 + ("FIRST_DIM_SIZE" in kinds[0]) or not values.dims:
+        return [Most()]
+    made = Most((rows, *values.dims)).within(node.output.shape)
+    return [made]
+
+
+def axes(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    """Return at most one number for each axis."""
+    rank = largest(operands)
+    return [Most((rank,)) for _ in node.outputs]

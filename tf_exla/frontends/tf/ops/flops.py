@@ -1,0 +1,82 @@
+"""Floating-point operations of TensorFlow's ops, roughly: enough to compare plans.
+
+An addition, a multiplication or a comparison is one; matrix decompositions as in Golub and Van
+Loan, "Matrix Computations" (2013). Moving elements costs none: bytes are counted elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from tf_exla.graph import Node, Tensor
+
+
+def per_operand(node: Node) -> int:
+    """One operation for each element of the first operand."""
+    return node.inputs[0].size
+
+
+def sum_of_list(node: Node) -> int:
+    """One addition for each element of all operands but the first."""
+    return node.output.size * (len(node.inputs) - 1)
+
+
+def matmul(node: Node) -> int:
+    """Two operations for each element of the result and of the inner axis."""
+    transposed = node.attrs.get("transpose_a") or node.attrs.get("adj_x")
+    shape = _shape(node.inputs[0])
+    inner = shape[-2 if transposed else -1] if len(shape) > 1 else 1
+    return 2 * node.output.size * inner
+
+
+def einsum(node: Node) -> int:
+    """As many operations for each combination of indices as there are operands."""
+    left = str(node.attrs.get("equation", "")).replace(" ", "").partition("->")[0]
+    sizes: dict[str, int] = {}
+    rest = 1
+    for term, tensor in zip(left.split(","), node.inputs, strict=False):
+        shape = _shape(tensor)
+        before, dots, after = term.partition("...")
+        named = [*zip(before, shape, strict=False)]
+        named += zip(after, shape[len(shape) - len(after) :], strict=True)
+        sizes.update(named)
+        if dots:
+            rest = max(rest, math.prod(shape[len(before) : len(shape) - len(after)]))
+    return len(node.inputs) * rest * math.prod(sizes.values())
+
+
+def _shape(tensor: Tensor) -> Sequence[int]:
+    return tensor.dims if tensor.is_static else (0, 0)
+
+
+def cubic(factor: float) -> Callable[[Node], int]:
+    """`factor` times rows, columns and the smaller of them, for each matrix of the batch."""
+
+    def count(node: Node) -> int:
+        *batch, rows, columns = _shape(node.inputs[0])
+        return int(factor * math.prod(batch) * rows * columns * min(rows, columns))
+
+    return count
+
+
+def solve(factorize: float) -> Callable[[Node], int]:
+    """Two triangular solves of all right-hand sides, or one where nothing is factorized."""
+
+    def count(node: Node) -> int:
+        rows = _shape(node.inputs[0])[-1]
+        solves = node.output.size * rows * (2 if factorize else 1)
+        return solves + cubic(factorize)(node)
+
+    return count
+
+
+def convolution(filter_at: int, result_at: int) -> Callable[[Node], int]:
+    """Two operations for each pixel and channel of the result, and each number of its patch."""
+
+    def count(node: Node) -> int:
+        tensors = (*node.inputs, node.output)
+        kernel, result = _shape(tensors[filter_at]), tensors[result_at]
+        return 2 * result.size * math.prod(kernel[:-1])
+
+    return count

@@ -1,0 +1,174 @@
+"""What TensorFlow's CPU kernels allocate beyond their outputs, and which buffers they reuse.
+
+Bounds on memory that becomes resident, for TensorFlow 2.21 without oneDNN's graph rewrites
+(TF_ENABLE_ONEDNN_OPTS=0). Each was read from the kernel's source (TensorFlow's
+core/kernels, Eigen's TensorContractionThreadPool.h, GeneralBlockPanelKernel.h,
+TriangularSolverMatrix.h) and checked by measurement (tests/frontends/test_kernel_memory.py). A heap
+tracer may show more: Eigen reserves packing buffers for products that it then never touches.
+"""
+
+from __future__ import annotations
+
+from math import ceil, prod
+
+from tf_exla.frontends.tf.ops.memory.call import Bound, Call, all_bytes, itemsize, tensor_bytes
+from tf_exla.frontends.tf.ops.memory.cpu_products import L1, LEAST_L1
+from tf_exla.top_k import CHUNKED, by_groups, few_groups, running_size
+
+# Eigen evaluates broadcasts in blocks that fit a core's cache: measured 120 kB for each thread, and
+# twice for the conditional.
+_BROADCAST_BLOCK = 2**18
+
+
+def broadcast_blocks(call: Call) -> int:
+    """Blocks of operands that are broadcast, for each thread."""
+    return min(call.threads * _BROADCAST_BLOCK, 2 * all_bytes(call.outputs))
+
+
+# Linear algebra. Matrices of a batch are done side by side, at most one for each thread.
+
+
+def _side_by_side(call: Call) -> int:
+    return min(call.threads, prod(call.inputs[0].shape[:-2]))
+
+
+def _solve_depth(size: int, cache: int = L1) -> int:
+    """Depth of the panels of Eigen's triangular solver: those of a register block fit in L1."""
+    return max(8, (cache - 2**9) // (40 * size))
+
+
+def triangular_solve(call: Call) -> int:
+    """Panels of the matrix and of the right-hand side, for each matrix under way."""
+    out = call.outputs[0]
+    n, columns = out.shape[-2:]
+    size = itemsize(out.dtype)
+    panels = min(n, _solve_depth(size)) * (n + columns) * size
+    # A matrix that surely is not cut in depth is cut in columns instead.
+    if n < _solve_depth(size, LEAST_L1) * 3 // 4:
+        panels = min(panels, 2**20)
+    return min(call.threads, prod(out.shape[:-2])) * panels
+
+
+def cholesky(call: Call) -> int:
+    """Eigen factorizes a copy of the matrix in column-major order, in blocks of at most 128."""
+    n, size = call.inputs[0].shape[-1], itemsize(call.inputs[0].dtype)
+    return _side_by_side(call) * (n + 2 * min(n, max(128, _solve_depth(size)))) * n * size
+
+
+def square_matrices(copies: float) -> Bound:
+    """As many copies of a matrix, and some vectors."""
+
+    def bound(call: Call) -> int:
+        n, size = call.inputs[0].shape[-1], itemsize(call.inputs[0].dtype)
+        return _side_by_side(call) * ceil((copies * n + 32) * n * size)
+
+    return bound
+
+
+def matrix_solve(call: Call) -> int:
+    """The factors and their copies, then a copy of the right-hand side."""
+    n, columns = call.outputs[0].shape[-2:]
+    size = itemsize(call.outputs[0].dtype)
+    panels = min(n, _solve_depth(size)) * (n + columns)
+    return _side_by_side(call) * (n * (2 * n + max(n, columns) + 32) + panels) * size
+
+
+def qr(call: Call) -> int:
+    """Copies of the matrix, in the order of LAPACK."""
+    m, n = call.inputs[0].shape[-2:]
+    copies = 2.5 if call.attrs.get("full_matrices", False) else 4
+    return _side_by_side(call) * ceil(copies * (m + 32) * (n + 32)) * itemsize(call.inputs[0].dtype)
+
+
+def svd(call: Call) -> int:
+    """Divide and conquer: copies of the matrix and of the smaller square; fitted."""
+    short, long = sorted(call.inputs[0].shape[-2:])
+    vectors = call.attrs.get("compute_uv", True)
+    full = vectors and call.attrs.get("full_matrices", False)
+    elements = (4 if vectors else 3) * short * long + (11 if vectors else 6) * short * short
+    elements += long * long if full else 0
+    return _side_by_side(call) * (elements + 64 * long) * itemsize(call.inputs[0].dtype)
+
+
+# The rest.
+
+
+def softmax(call: Call) -> int:
+    """The maximum or the sum of each row."""
+    out = call.outputs[0]
+    return tensor_bytes(out) // max(1, out.shape[-1]) + broadcast_blocks(call)
+
+
+def histogram(call: Call) -> int:
+    """The bin of each value, and as much to compute it, whatever the dtype."""
+    return 8 * prod(call.inputs[0].shape) + all_bytes(call.outputs)
+
+
+def rows_of_segments(call: Call) -> int:
+    """The number of rows of each segment, as its ids are kept."""
+    ids = call.inputs[1]
+    kept = len(call.inputs[0].shape) - len(ids.shape)
+    out = call.outputs[0].shape
+    return itemsize(ids.dtype) * prod(out[: len(out) - kept])
+
+
+def top_k(call: Call) -> int:
+    """A heap of indices for each row under way."""
+    values = call.outputs[0]
+    rows = min(call.threads, prod(values.shape[:-1]))
+    heaps = rows * 8 * (values.shape[-1] + 1)
+    return heaps + (_blocked_rows(call) if CHUNKED in call.attrs else 0)
+
+
+def _blocked_rows(call: Call) -> int:
+    """Which rows have a NaN in the way; of one such row a copy, its mask, and as it is ranked."""
+    values = call.outputs[0]
+    row = call.inputs[0].shape[-1] * (2 * itemsize(values.dtype) + 1)
+    found = prod(values.shape) + 16 * prod(values.shape[:-1])
+    return row + found + 2 * all_bytes(call.outputs)
+
+
+def running_top_k(call: Call) -> int:
+    """The groups' maxima, how they compare; then those that beat the k-th, or all top k."""
+    x, values, places = call.inputs
+    *batch, n = x.shape
+    rows, k, size = prod(batch), values.shape[-1], running_size(n)
+    best = tensor_bytes(values) + tensor_bytes(places) + 4 * prod(values.shape)
+    every = 4 * best + top_k(call) + _blocked_rows(call)
+    if not size:
+        return every
+    groups = rows * ceil(n / size)
+    padded = groups * size * itemsize(x.dtype) if n % size else 0
+    looked = few_groups(rows, n, k)
+    # As elements thrice, one after the other; each with its row, its group, its place.
+    closer = 3 * looked * size * itemsize(x.dtype) + 64 * looked + 8 * best
+    if by_groups(n, k):  # as elements twice
+        closer = max(closer, 2 * size * tensor_bytes(values) + 8 * best)
+    compared = groups * (itemsize(x.dtype) + 6) + 32 * rows
+    return padded + compared + max(every, closer) + _RUNNING_NODES
+
+
+_RUNNING_NODES = 1 << 14  # what the executor keeps for a hundred nodes
+
+
+def random_rows(call: Call) -> int:
+    """Rows that begin inside of what one counter gives are cut out of a few numbers more."""
+    each, size = prod(call.outputs[0].shape[1:]), itemsize(call.outputs[0].dtype)
+    group = 2 if size == 8 else 4
+    return all_bytes(call.outputs) + group * size if each % group else 0
+
+
+def scatter_rows(columns_at: int) -> Bound:
+    """The numbers of rows, spread and packed with the columns; an update copies what it writes to.
+
+    What is emitted are several ops (frontends/tf/scattering.py).
+    """
+
+    def bound(call: Call) -> int:
+        columns = call.inputs[columns_at]
+        numbers = prod(columns.shape[:-1]) * itemsize(columns.dtype)
+        copied = tensor_bytes(call.outputs[0]) if columns_at else 0
+        blocks = min(call.threads * _BROADCAST_BLOCK, 2 * tensor_bytes(columns))
+        return 3 * tensor_bytes(columns) + numbers + blocks + copied
+
+    return bound

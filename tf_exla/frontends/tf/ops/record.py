@@ -1,0 +1,165 @@
+"""The record of an op: all that is known of one op of TensorFlow, in one place.
+
+To add an op, add a record to the file of its kind, and a case to `tests/frontends/op_cases.py`: one
+test runs all ops whole and in parts. `python -m tf_exla ops` prints the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from tf_exla.bounds import Most
+from tf_exla.frontends.tf.ops import flops
+from tf_exla.frontends.tf.ops.bounds.values import of_operand
+from tf_exla.frontends.tf.ops.memory import cpu, gpu
+from tf_exla.frontends.tf.ops.memory.call import (
+    Bound,
+    copy_of_everything,
+    nothing,
+    transposed_reduction,
+)
+from tf_exla.frontends.tf.ops.rebuild import Rebuild
+from tf_exla.frontends.tf.ops.rules.builders import Rule, words
+from tf_exla.graph import Node
+from tf_exla.lists import ListEffect
+from tf_exla.op_set import Compiles, Work
+
+if TYPE_CHECKING:
+    from tf_exla.frontends.tf.ops.xla_forms import Form
+
+Flops = int | Callable[[Node], int]
+SizeRule = Callable[[Node, Sequence[Most]], Sequence[Most]]
+ValueRule = Callable[[Node, Sequence[Most]], Sequence[tuple[int, ...] | None]]
+
+View = Literal["", "always", "part", "same"]
+Size = Literal["", "broadcast", "equal", "not larger", "not smaller"]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """What is known of an op. The defaults are safe: they promise nothing.
+
+    `rule`: how axes of operands become axes of results, in the notation of `tf_exla.axis_rule`; an
+    op without one is never split. `reason`: why it has none, where there is more to say.
+
+    *Time.* `flops`: of a call, or the number for each element of its largest result. `work`: of
+    which kind they are. `unordered`: on a GPU it adds in the order in which threads come.
+
+    *Memory.* `cpu`, `gpu`: upper bounds of what its kernels allocate beside the results; `gpu` is
+    that of one thread on a CPU where it is not given. `xla_calls`: of what XLA's code calls for it.
+    `view`: whether the first result shares the buffer of the first operand: "always", as a "part"
+    of it, or where the "same" elements result. A projection counts both the view and a new buffer
+    where it is not certain. `reuses`: operands whose buffer the kernel is certain to take for its
+    result when they have the result's size and dtype and nobody else holds them.
+
+    *XLA.* `xla`: how well XLA compiles it to the same numbers, for real numbers of at least 32
+    bits (`xla.py`). `form`: other ops that stand for it in a cluster.
+
+    *Sizes known only at run time.* `size`: that of the result, compared with the first operand's;
+    "broadcast": with the largest. `bounds`: the bounds of the results' sizes, where TensorFlow's
+    shape inference on the largest operands does not tell them. `shape_operand`: the operand whose
+    larger integers make larger results. `values`: bounds of the integers in the results.
+
+    `list_effect`: what it does to a list of tensors. `rebuild`: what changes beside shapes when the
+    op is made for a chunk.
+    """
+
+    rule: Rule | None = None
+    reason: str = ""
+    flops: Flops = 1
+    work: Work = "pointwise"
+    cpu: Bound = copy_of_everything
+    gpu: Bound | None = None
+    xla_calls: Bound | None = None
+    view: View = ""
+    reuses: tuple[int, ...] = ()
+    xla: Compiles | Callable[[Node], Compiles] = ""
+    form: Form | None = None
+    size: Size = ""
+    bounds: SizeRule | None = None
+    values: ValueRule | None = None
+    shape_operand: int | None = None
+    list_effect: ListEffect | Callable[[Node], ListEffect] | None = None
+    unordered: bool = False
+    rebuild: Rebuild | None = None
+
+
+def many(record: Op, names: str) -> Mapping[str, Op]:
+    """Give several ops the same record."""
+    return dict.fromkeys(words(names), record)
+
+
+# Kinds of ops; what is passed differs from the kind.
+
+_WITHOUT_SCRATCH = Op(cpu=nothing, gpu=gpu.moved)
+_MOVED = replace(_WITHOUT_SCRATCH, flops=0)
+_VIEW = replace(_MOVED, rule="... -> ...", view="always", size="equal",
+                values=of_operand)  # fmt: skip
+_UNARY = Op("... -> ...", cpu=nothing, gpu=nothing, reuses=(0,), size="broadcast")
+_PAIRWISE = replace(_UNARY, rule="..., ... -> ...", reuses=(0, 1))
+_BINARY = replace(_PAIRWISE, cpu=cpu.broadcast_blocks)
+_COMPARISON = replace(_BINARY, reuses=(), xla="well")
+_UNFORWARDED = replace(_WITHOUT_SCRATCH, rule="... -> ...", size="broadcast")
+_PRODUCT = Op(work="product")
+_REDUCER = Op(
+    flops=flops.per_operand, cpu=transposed_reduction, gpu=gpu.reduction, view="same",
+    size="not larger",
+)  # fmt: skip
+
+
+def without_scratch(rule: Rule, **changes: Any) -> Op:
+    """An op whose kernel allocates nothing beside its results."""
+    return replace(_WITHOUT_SCRATCH, rule=rule, **changes)
+
+
+def moved(rule: Rule | None = None, **changes: Any) -> Op:
+    """An op without scratch that computes nothing."""
+    return replace(_MOVED, rule=rule, **changes)
+
+
+def view(rule: Rule = "... -> ...", **changes: Any) -> Op:
+    """An op whose result is the buffer of its first operand."""
+    return replace(_VIEW, rule=rule, **changes)
+
+
+def unary(**changes: Any) -> Op:
+    """A pointwise op that takes its operand's buffer for its result."""
+    return replace(_UNARY, **changes)
+
+
+def pairwise(**changes: Any) -> Op:
+    """A pointwise op of two operands of one shape, never broadcast."""
+    return replace(_PAIRWISE, **changes)
+
+
+def binary(**changes: Any) -> Op:
+    """A pointwise op of two operands that are broadcast."""
+    return replace(_BINARY, **changes)
+
+
+def comparison(**changes: Any) -> Op:
+    """A pointwise op of two operands whose result has another dtype."""
+    return replace(_COMPARISON, **changes)
+
+
+def unforwarded(**changes: Any) -> Op:
+    """A pointwise op that always allocates its result."""
+    return replace(_UNFORWARDED, **changes)
+
+
+def unmeasured(operands: int, **changes: Any) -> Op:
+    """A pointwise op whose kernel is taken to copy everything."""
+    rule = ", ".join(["..."] * operands) + " -> ..."
+    return Op(rule, size="broadcast", **changes)
+
+
+def product(rule: Rule, **changes: Any) -> Op:
+    """An op that works on all cores as products of matrices do."""
+    return replace(_PRODUCT, rule=rule, **changes)
+
+
+def reducer(rule: Rule, **changes: Any) -> Op:
+    """A reduction of the axes that operand 1 holds."""
+    return replace(_REDUCER, rule=rule, **changes)

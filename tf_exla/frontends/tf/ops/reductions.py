@@ -1,0 +1,98 @@
+"""Records of ops that reduce axes, search along them, sort or accumulate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tf_exla.frontends.tf.ops import flops, rebuild, xla
+from tf_exla.frontends.tf.ops.bounds import sizes, values
+from tf_exla.frontends.tf.ops.memory import cpu, gpu
+from tf_exla.frontends.tf.ops.memory.call import copy_of_output, nothing
+from tf_exla.frontends.tf.ops.record import Op, many, reducer, without_scratch
+from tf_exla.frontends.tf.ops.rules.builders import along, counts, histogram, reduction, sum_all
+from tf_exla.frontends.tf.ops.rules.products import bias_grad
+
+OPS: Mapping[str, Op] = {
+    "All": reducer(reduction("and")),
+    "Any": reducer(reduction("or")),
+    **many(
+        without_scratch(
+            along(1, keeps=False),
+            flops=flops.per_operand,
+            gpu=gpu.reduction,
+            size="not larger",
+            values=values.position,
+        ),
+        """
+        ArgMax ArgMin""",
+    ),
+    "BiasAddGrad": without_scratch(
+        bias_grad, flops=flops.per_operand, cpu=cpu.broadcast_blocks, gpu=gpu.sums, unordered=True
+    ),
+    **many(
+        Op(counts(weights_at=2), bounds=sizes.counted),
+        """
+        Bincount DenseBincount""",
+    ),
+    **many(
+        without_scratch(
+            along(1, keeps=True),
+            flops=flops.per_operand,
+            work="serial",
+            cpu=copy_of_output,
+            gpu=nothing,
+            size="not larger",
+        ),
+        """
+        Cumprod Cumsum""",
+    ),
+    "CumulativeLogsumexp": Op(along(1, keeps=True), cpu=copy_of_output),
+    "EuclideanNorm": Op(reduction(None), flops=flops.per_operand),
+    "HistogramFixedWidth": Op(histogram, cpu=cpu.histogram, values=values.size),
+    "InTopK": Op("a B, a -> a"),
+    "InTopKV2": Op("a B, a, _ -> a"),
+    "IsotonicRegression": Op("... A -> ... A, ... A"),
+    "L2Loss": without_scratch(sum_all, flops=flops.per_operand, gpu=gpu.sums),
+    **many(
+        without_scratch(
+            "... A -> ... A",
+            flops=16,
+            cpu=cpu.softmax,
+            gpu=gpu.softmax,
+            reuses=(0,),
+            xla="poorly",
+            size="not larger",
+        ),
+        """
+        LogSoftmax Softmax""",
+    ),
+    **many(
+        without_scratch("a b, a c -> a c ; add b"),
+        """
+        LowerBound UpperBound""",
+    ),
+    "Max": reducer(reduction("max"), xla=xla.no_nan, values=values.of_operand),
+    "MaxWithPosition": Op(reduction("argmax")),
+    "Mean": reducer(reduction(None), xla=xla.short_sum),
+    "Min": reducer(reduction("min"), xla=xla.no_nan, values=values.of_operand),
+    "MinWithPosition": Op(reduction("argmin")),
+    "NearestNeighbors": Op("a D, C D, _ -> a K, a K"),
+    "NthElement": without_scratch("... A, _ -> ..."),
+    "Prod": reducer(reduction("mul"), xla=xla.short_sum, values=values.monotone),
+    "SoftmaxCrossEntropyWithLogits": without_scratch(
+        "a B, a B -> a, a B", flops=20, cpu=copy_of_output, gpu=gpu.cross_entropy
+    ),
+    "SparseSoftmaxCrossEntropyWithLogits": without_scratch(
+        "a B, a -> a, a B", flops=20, gpu=gpu.cross_entropy
+    ),
+    "Sum": reducer(reduction("add"), xla=xla.short_sum, values=values.total),
+    "TopKV2": without_scratch(
+        "... a, _ -> ... B, ... B ; top_k a",
+        work="serial",
+        cpu=cpu.top_k,
+        gpu=gpu.top_k,
+        values=values.top_k,
+        shape_operand=1,
+        rebuild=rebuild.top_k,
+    ),
+}
