@@ -19,138 +19,60 @@ from tf_exla.frontends.tf.ops.rules.images import (
 
 OPS: Mapping[str, Op] = {
     "AdjustContrastv2": Op("... H W c, _ -> ... H W c"),
-    **many(
-        Op("... C, _ -> ... C"),
-        """
-        AdjustHue AdjustSaturation""",
-    ),
-    **many(
-        without_scratch(
-            pooling("image", result="pooled"), flops=flops.per_operand, gpu=copy_of_everything
-        ),
-        """
-        AvgPool MaxPool""",
-    ),
-    **many(
-        Op(pooling("image", result="pooled")),
-        """
-        AvgPool3D MaxPool3D""",
-    ),
+    **many(Op("... C, _ -> ... C"), "AdjustHue AdjustSaturation"),
+    **many(without_scratch(pooling("image", result="pooled"), flops=flops.per_operand,
+        gpu=copy_of_everything), """
+        AvgPool MaxPool"""),
+    **many(Op(pooling("image", result="pooled")), "AvgPool3D MaxPool3D"),
     "AvgPool3DGrad": Op(pooling("=", "pooled", result="image")),
     "AvgPoolGrad": without_scratch(pooling("=", "pooled", result="image"), gpu=copy_of_everything),
-    **many(
-        Op(space_and_batch),
-        """
-        BatchToSpace BatchToSpaceND SpaceToBatch""",
-    ),
-    **many(
-        product(
-            convolution("full", 0, 1, -1),
-            flops=flops.convolution(1, -1),
-            cpu=cpu_products.convolution,
-            gpu=gpu.convolution,
-        ),
-        """
-        Conv2D Conv3D""",
-    ),
-    "Conv2DBackpropFilter": product(
-        convolution("full", 0, -1, 2),
-        flops=flops.convolution(-1, 2),
-        cpu=cpu_products.conv2d_grad(0, -1),
-        gpu=gpu.convolution,
-        shape_operand=1,
-        unordered=True,
-    ),
-    "Conv2DBackpropInput": product(
-        convolution("full", -1, 1, 2),
-        flops=flops.convolution(1, 2),
-        cpu=cpu_products.conv2d_grad(-1, 1),
-        gpu=gpu.convolution,
-        shape_operand=0,
-        unordered=True,
-    ),
-    "Conv3DBackpropFilterV2": product(
-        convolution("full", 0, -1, 2),
-        flops=flops.convolution(-1, 2),
-        cpu=cpu_products.conv3d_grad(-1),
-        gpu=gpu.convolution,
-        shape_operand=1,
-        unordered=True,
-    ),
-    "Conv3DBackpropInputV2": product(
-        convolution("full", -1, 1, 2),
-        flops=flops.convolution(1, 2),
-        cpu=cpu_products.conv3d_grad(1),
-        gpu=gpu.convolution,
-        shape_operand=0,
-        unordered=True,
-    ),
+    **many(Op(space_and_batch), "BatchToSpace BatchToSpaceND SpaceToBatch"),
+    **many(product(convolution("full", 0, 1, -1), flops=flops.convolution(1, -1),
+        cpu=cpu_products.convolution, gpu=gpu.convolution), """
+        Conv2D Conv3D"""),
+    "Conv2DBackpropFilter": product(convolution("full", 0, -1, 2), flops=flops.convolution(-1, 2),
+        cpu=cpu_products.conv2d_grad(0, -1), gpu=gpu.convolution, shape_operand=1, unordered=True),
+    "Conv2DBackpropInput": product(convolution("full", -1, 1, 2), flops=flops.convolution(1, 2),
+        cpu=cpu_products.conv2d_grad(-1, 1), gpu=gpu.convolution, shape_operand=0, unordered=True),
+    "Conv3DBackpropFilterV2": product(convolution("full", 0, -1, 2), flops=flops.convolution(-1, 2),
+        cpu=cpu_products.conv3d_grad(-1), gpu=gpu.convolution, shape_operand=1, unordered=True),
+    "Conv3DBackpropInputV2": product(convolution("full", -1, 1, 2), flops=flops.convolution(1, 2),
+        cpu=cpu_products.conv3d_grad(1), gpu=gpu.convolution, shape_operand=0, unordered=True),
     "CropAndResize": without_scratch("N H W c, b D, b, _ -> b P Q c"),
     "CropAndResizeGradBoxes": Op("b P Q c, N H W c, b D, b -> b D ; add c"),
     "CropAndResizeGradImage": Op("b P Q c, b D, b, = -> N H W c ; add b"),
-    **many(
-        Op("n A B C -> n D E F"),
-        """
-        DepthToSpace SpaceToDepth""",
-    ),
-    "DepthwiseConv2dNative": without_scratch(
-        convolution("depthwise", 0, 1, -1), gpu=copy_of_everything
-    ),
-    "DepthwiseConv2dNativeBackpropFilter": Op(
-        convolution("depthwise", 0, -1, 2), gpu=copy_of_everything, shape_operand=1, unordered=True
-    ),
-    "DepthwiseConv2dNativeBackpropInput": without_scratch(
-        convolution("depthwise", -1, 1, 2), gpu=copy_of_everything, shape_operand=0, unordered=True
-    ),
+    **many(Op("n A B C -> n D E F"), "DepthToSpace SpaceToDepth"),
+    "DepthwiseConv2dNative": without_scratch(convolution("depthwise", 0, 1, -1),
+        gpu=copy_of_everything),
+    "DepthwiseConv2dNativeBackpropFilter": Op(convolution("depthwise", 0, -1, 2),
+        gpu=copy_of_everything, shape_operand=1, unordered=True),
+    "DepthwiseConv2dNativeBackpropInput": without_scratch(convolution("depthwise", -1, 1, 2),
+        gpu=copy_of_everything, shape_operand=0, unordered=True),
     "Dilation2D": Op("n H W c, F G c -> n P Q c"),
     "Dilation2DBackpropFilter": Op("n H W c, F G c, n P Q c -> F G c ; add n"),
     "Dilation2DBackpropInput": Op("n H W c, F G c, n P Q c -> n H W c"),
     "ExtractImagePatches": without_scratch("n H W C -> n P Q K"),
     "ExtractVolumePatches": Op("n H W D C -> n P Q R K"),
     "FusedBatchNorm": Op(batch_norm),
-    **many(
-        Op(batch_norm_grad),
-        """
-        FusedBatchNormGrad FusedBatchNormGradV2""",
-    ),
+    **many(Op(batch_norm_grad), "FusedBatchNormGrad FusedBatchNormGradV2"),
     "FusedBatchNormV2": without_scratch(batch_norm, gpu=copy_of_everything),
-    **many(
-        Op("... C -> ... C"),
-        """
-        HSVToRGB RGBToHSV""",
-    ),
+    **many(Op("... C -> ... C"), "HSVToRGB RGBToHSV"),
     "ImageProjectiveTransformV2": Op("n H W c, n T, _ -> n P Q c"),
     "ImageProjectiveTransformV3": Op("n H W c, n T, _, _ -> n P Q c"),
     "LRN": Op("n h w C -> n h w C"),
     "LRNGrad": without_scratch("n h w C, n h w C, n h w C -> n h w C"),
     "MaxPool3DGrad": Op(pooling("image", "pooled", "pooled", result="image"), unordered=True),
-    **many(
-        Op(pooling("image", "pooled", "image", result="pooled")),
-        """
-        MaxPool3DGradGrad MaxPoolGradGrad""",
-    ),
-    "MaxPoolGrad": Op(
-        pooling("image", "pooled", "pooled", result="image"), gpu=copy_of_everything, unordered=True
-    ),
+    **many(Op(pooling("image", "pooled", "image", result="pooled")), """
+        MaxPool3DGradGrad MaxPoolGradGrad"""),
+    "MaxPoolGrad": Op(pooling("image", "pooled", "pooled", result="image"), gpu=copy_of_everything,
+        unordered=True),
     "MaxPoolGradWithArgmax": Op(positions_of_maxima("n H W C", "n P Q C", "n P Q C", results=1)),
     "MaxPoolWithArgmax": Op(positions_of_maxima("n H W C", results=2)),
-    **many(
-        Op("n H W c, _ -> n P Q c"),
-        """
-        ResizeArea ResizeNearestNeighbor""",
-    ),
-    **many(
-        without_scratch("n H W c, _ -> n P Q c"),
-        """
-        ResizeBicubic ResizeBilinear""",
-    ),
-    **many(
-        Op("n P Q c, n H W c -> n H W c"),
-        """
-        ResizeBicubicGrad ResizeBilinearGrad""",
-    ),
+    **many(Op("n H W c, _ -> n P Q c"), "ResizeArea ResizeNearestNeighbor"),
+    **many(without_scratch("n H W c, _ -> n P Q c"), "ResizeBicubic ResizeBilinear"),
+    **many(Op("n P Q c, n H W c -> n H W c"), "ResizeBicubicGrad ResizeBilinearGrad"),
     "ResizeNearestNeighborGrad": Op("n P Q c, _ -> n H W c"),
     "ScaleAndTranslate": Op("n H W c, _, _, _ -> n P Q c"),
     "ScaleAndTranslateGrad": Op("n P Q c, n H W c, _, _ -> n H W c"),
     "SpaceToBatchND": without_scratch(space_and_batch),
-}
+}  # fmt: skip

@@ -25,11 +25,7 @@ from tf_exla.frontends.tf.ops.rules.indexing import (
 )
 
 OPS: Mapping[str, Op] = {
-    **many(
-        Op(stitch, bounds=sizes.stitched),
-        """
-        DynamicStitch ParallelDynamicStitch""",
-    ),
+    **many(Op(stitch, bounds=sizes.stitched), "DynamicStitch ParallelDynamicStitch"),
     "Gather": Op(gather, flops=0),
     "GatherNd": moved(gather_nd, values=values.of_operand),
     "GatherV2": moved(gather, values=values.of_operand),
@@ -37,51 +33,26 @@ OPS: Mapping[str, Op] = {
     "ResourceGather": Op(resource_gather, flops=0),
     "ResourceGatherNd": Op(resource_gather_nd),
     "ScatterNd": without_scratch(scatter_nd, shape_operand=2, unordered=True),
-    **many(
-        Op(tensor_scatter),
-        """
-        ScatterNdNonAliasingAdd TensorScatterMax TensorScatterMin""",
-    ),
+    **many(Op(tensor_scatter), "ScatterNdNonAliasingAdd TensorScatterMax TensorScatterMin"),
     "ScatterRows": Op(scatter_rows, cpu=cpu.scatter_rows(0)),
-    **many(
-        Op(sorted_segments, bounds=sizes.segments(1)),
-        """
-        SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum""",
-    ),
-    **many(
-        Op(sorted_segments, bounds=sizes.segments(2)),
-        """
-        SparseSegmentMean SparseSegmentSqrtN SparseSegmentSum""",
-    ),
-    **many(
-        Op(sorted_segments),
-        """
+    **many(Op(sorted_segments, bounds=sizes.segments(1)), """
+        SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum"""),
+    **many(Op(sorted_segments, bounds=sizes.segments(2)), """
+        SparseSegmentMean SparseSegmentSqrtN SparseSegmentSum"""),
+    **many(Op(sorted_segments), """
         SparseSegmentMeanGrad SparseSegmentMeanWithNumSegments SparseSegmentSqrtNGrad
-        SparseSegmentSqrtNWithNumSegments SparseSegmentSumGrad SparseSegmentSumWithNumSegments""",
-    ),
+        SparseSegmentSqrtNWithNumSegments SparseSegmentSumGrad SparseSegmentSumWithNumSegments"""),
     "TensorScatterAdd": without_scratch(tensor_scatter, unordered=True),
     "TensorScatterSub": Op(tensor_scatter, unordered=True),
     "TensorScatterUpdate": moved(tensor_scatter),
     "UnravelIndex": Op(unravel),
-    "UnsortedSegmentMax": Op(
-        segments("max"), flops=flops.per_operand, cpu=cpu.rows_of_segments, shape_operand=2
-    ),
-    "UnsortedSegmentMin": Op(
-        segments("min"), flops=flops.per_operand, cpu=cpu.rows_of_segments, shape_operand=2
-    ),
-    "UnsortedSegmentProd": Op(
-        segments("mul"),
-        flops=flops.per_operand,
-        cpu=cpu.rows_of_segments,
-        shape_operand=2,
-        unordered=True,
-    ),
-    "UnsortedSegmentSum": Op(
-        segments("add"),
-        flops=flops.per_operand,
-        cpu=cpu.rows_of_segments,
-        shape_operand=2,
-        unordered=True,
-    ),
+    "UnsortedSegmentMax": Op(segments("max"), flops=flops.per_operand, cpu=cpu.rows_of_segments,
+        shape_operand=2),
+    "UnsortedSegmentMin": Op(segments("min"), flops=flops.per_operand, cpu=cpu.rows_of_segments,
+        shape_operand=2),
+    "UnsortedSegmentProd": Op(segments("mul"), flops=flops.per_operand, cpu=cpu.rows_of_segments,
+        shape_operand=2, unordered=True),
+    "UnsortedSegmentSum": Op(segments("add"), flops=flops.per_operand, cpu=cpu.rows_of_segments,
+        shape_operand=2, unordered=True),
     "UpdateRows": Op(update_rows, cpu=cpu.scatter_rows(1)),
-}
+}  # fmt: skip

@@ -11,36 +11,18 @@ from tf_exla.lists import ListEffect
 OPS: Mapping[str, Op] = {
     **many(Op(list_effect=list_effects.wrapped), "OptionalFromValue RaggedTensorToVariant"),
     "EmptyTensorList": Op(list_effect=ListEffect(size=1)),
-    **many(
-        Op(list_effect=ListEffect()),
-        """
-        EmptyTensorMap TensorMapErase""",
-    ),
-    **many(
-        Op(list_effect=ListEffect((1,), appends=True)),
-        """
-        TensorListConcatLists TensorListPushBack""",
-    ),
+    **many(Op(list_effect=ListEffect()), "EmptyTensorMap TensorMapErase"),
+    **many(Op(list_effect=ListEffect((1,), appends=True)), """
+        TensorListConcatLists TensorListPushBack"""),
     "TensorListFromTensor": Op(list_effect=ListEffect((0,), rows=True)),
-    **many(
-        Op(list_effect=ListEffect(takes=True)),
-        """
-        TensorListGetItem TensorListPopBack""",
-    ),
+    **many(Op(list_effect=ListEffect(takes=True)), "TensorListGetItem TensorListPopBack"),
     "TensorListLength": Op(list_effect=ListEffect(counts=True)),
     "TensorListPushBackBatch": Op(list_effect=ListEffect((1,), rows=True, appends=True)),
-    **many(
-        Op(list_effect=ListEffect(size=1, reserves=True)),
-        """
-        TensorListReserve TensorListResize""",
-    ),
-    **many(
-        Op(list_effect=ListEffect((0,), rows=True, resized=True)),
-        """
-        TensorListScatter TensorListScatterV2""",
-    ),
+    **many(Op(list_effect=ListEffect(size=1, reserves=True)), "TensorListReserve TensorListResize"),
+    **many(Op(list_effect=ListEffect((0,), rows=True, resized=True)), """
+        TensorListScatter TensorListScatterV2"""),
     "TensorListScatterIntoExistingList": Op(list_effect=ListEffect((1,), rows=True, resized=True)),
     "TensorListSetItem": Op(list_effect=list_effects.set_item),
     "TensorListSplit": Op(list_effect=ListEffect((0,), rows=True, pieces=True)),
     "TensorMapInsert": Op(list_effect=ListEffect((1, 2))),
-}
+}  # fmt: skip

@@ -29,30 +29,17 @@ from tf_exla.frontends.tf.ops.rules.movement import (
 )
 
 OPS: Mapping[str, Op] = {
-    "BroadcastTo": moved(
-        "..., = -> ...",
-        cpu=cpu.broadcast_blocks,
-        view="same",
-        xla="well",
-        size="not smaller",
-        values=values.of_operand,
-        shape_operand=1,
-    ),
+    "BroadcastTo": moved("..., = -> ...", cpu=cpu.broadcast_blocks, view="same", xla="well",
+        size="not smaller", values=values.of_operand, shape_operand=1),
     "Concat": Op(concat(0), flops=0),
-    "ConcatV2": moved(
-        concat(-1), view="same", xla="well", size="not smaller", values=values.largest
-    ),
+    "ConcatV2": moved(concat(-1), view="same", xla="well", size="not smaller",
+        values=values.largest),
     "ConjugateTranspose": Op(transpose),
-    **many(
-        moved(whole),
-        """
-        Diag DiagPart""",
-    ),
+    **many(moved(whole), "Diag DiagPart"),
     "ExpandDims": view(same_axes, xla="well"),
     "Fill": moved(fill, xla="well", shape_operand=0),
-    "MatrixBandPart": moved(
-        "... A B, _, _ -> ... A B", reuses=(0,), xla="well", size="not smaller"
-    ),
+    "MatrixBandPart": moved("... A B, _, _ -> ... A B", reuses=(0,), xla="well",
+        size="not smaller"),
     "MatrixDiag": Op(diagonal("result"), flops=0, size="not smaller"),
     "MatrixDiagPart": Op(diagonal("operand"), flops=0),
     "MatrixDiagPartV2": Op(diagonal("operand", 3), flops=0),
@@ -70,34 +57,20 @@ OPS: Mapping[str, Op] = {
     "Reshape": view(reshape, xla="well", bounds=sizes.reshaped),
     "Reverse": Op(reverse_flags, flops=0),
     "ReverseSequence": Op(reverse_sequence, flops=0, size="not larger"),
-    "ReverseV2": moved(
-        along(1, keeps=True), view="same", xla="poorly", size="equal", values=values.of_operand
-    ),
+    "ReverseV2": moved(along(1, keeps=True), view="same", xla="poorly", size="equal",
+        values=values.of_operand),
     "Roll": moved(along(2, keeps=True, others=["_", "_"]), xla="poorly", size="not larger"),
-    "Slice": moved(
-        resized_axes("_", "="),
-        view="part",
-        xla="well",
-        bounds=sizes.sliced,
-        values=values.of_operand,
-    ),
+    "Slice": moved(resized_axes("_", "="), view="part", xla="well", bounds=sizes.sliced,
+        values=values.of_operand),
     "Split": moved(split(data_at=1, axis_at=0), view="part", xla="poorly"),
     "SplitV": moved(split(data_at=0, axis_at=2), view="part", xla="poorly"),
     "Squeeze": view(same_axes, xla="well", rebuild=rebuild.squeeze),
-    "StridedSlice": moved(
-        strided_slice, view="part", xla="well", bounds=sizes.strided, values=values.of_operand
-    ),
+    "StridedSlice": moved(strided_slice, view="part", xla="well", bounds=sizes.strided,
+        values=values.of_operand),
     "StridedSliceGrad": moved(strided_slice_grad, shape_operand=0),
     "TensorStridedSliceUpdate": moved(strided_slice_update, reuses=(0,)),
-    "Tile": moved(
-        tile,
-        cpu=cpu.broadcast_blocks,
-        view="same",
-        xla="well",
-        values=values.of_operand,
-        shape_operand=1,
-        rebuild=rebuild.tile,
-    ),
+    "Tile": moved(tile, cpu=cpu.broadcast_blocks, view="same", xla="well", values=values.of_operand,
+        shape_operand=1, rebuild=rebuild.tile),
     "Transpose": moved(transpose, view="same", xla="well", size="equal", values=values.of_operand),
     "Unpack": moved(unpack, view="part", xla="poorly"),
-}
+}  # fmt: skip

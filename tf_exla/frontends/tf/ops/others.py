@@ -12,21 +12,10 @@ DATA_SIZE = "its size depends on the values of its operands"
 STATEFUL_RANDOM = "it draws other numbers each time, and is never split nor computed twice"
 
 OPS: Mapping[str, Op] = {
-    **many(
-        Op(size="not smaller"),
-        """
-        BatchMatrixBandPart BatchMatrixDiag""",
-    ),
-    **many(
-        Op(bounds=sizes.axes),
-        """
-        BroadcastArgs BroadcastGradientArgs""",
-    ),
-    **many(
-        Op(reason="it holds sub-graphs, which are split one by one"),
-        """
-        Case If StatelessCase StatelessIf""",
-    ),
+    **many(Op(size="not smaller"), "BatchMatrixBandPart BatchMatrixDiag"),
+    **many(Op(bounds=sizes.axes), "BroadcastArgs BroadcastGradientArgs"),
+    **many(Op(reason="it holds sub-graphs, which are split one by one"), """
+        Case If StatelessCase StatelessIf"""),
     "Const": moved(reason="it is a constant; its readers take their chunks of it"),
     "DeepCopy": moved(flops=1),
     "DenseToDenseSetOperation": Op(bounds=sizes.set_operation(0, 1)),
@@ -35,63 +24,28 @@ OPS: Mapping[str, Op] = {
     "Empty": moved(flops=1, shape_operand=0),
     "ListDiff": Op(reason=DATA_SIZE, bounds=sizes.rows_of(0)),
     "Loop": Op(reason="it is split already"),
-    **many(
-        Op(reason=STATEFUL_RANDOM),
-        """
-        Multinomial RandomGamma RandomPoissonV2 RandomShuffle""",
-    ),
+    **many(Op(reason=STATEFUL_RANDOM), "Multinomial RandomGamma RandomPoissonV2 RandomShuffle"),
     "NoOp": moved(),
-    **many(
-        Op(bounds=sizes.picked),
-        """
-        NonMaxSuppression NonMaxSuppressionV2""",
-    ),
-    **many(
-        Op(reason=DATA_SIZE, bounds=sizes.picked),
-        """
-        NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5""",
-    ),
-    **many(
-        Op(reason=STATEFUL_RANDOM, shape_operand=0),
-        """
+    **many(Op(bounds=sizes.picked), "NonMaxSuppression NonMaxSuppressionV2"),
+    **many(Op(reason=DATA_SIZE, bounds=sizes.picked), """
+        NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5"""),
+    **many(Op(reason=STATEFUL_RANDOM, shape_operand=0), """
         ParameterizedTruncatedNormal RandomStandardNormal RandomUniform RandomUniformInt
-        TruncatedNormal""",
-    ),
-    **many(
-        Op(reason="it is a call that is not inlined"),
-        """
-        PartitionedCall StatefulPartitionedCall""",
-    ),
-    **many(
-        Op(flops=0),
-        """
-        Placeholder VarHandleOp""",
-    ),
+        TruncatedNormal"""),
+    **many(Op(reason="it is a call that is not inlined"), """
+        PartitionedCall StatefulPartitionedCall"""),
+    **many(Op(flops=0), "Placeholder VarHandleOp"),
     "RaggedTensorToTensor": Op(bounds=sizes.padded),
     "RunningTopK": Op(cpu=cpu.running_top_k),
-    **many(
-        Op(bounds=sizes.rows_of_both(0, 3)),
-        """
-        SparseAdd SparseSparseMaximum SparseSparseMinimum""",
-    ),
+    **many(Op(bounds=sizes.rows_of_both(0, 3)), """
+        SparseAdd SparseSparseMaximum SparseSparseMinimum"""),
     "SparseFillEmptyRows": Op(bounds=sizes.filled_rows),
-    **many(
-        Op(bounds=sizes.rows_of(0)),
-        """
-        SparseReduceMaxSparse SparseReduceSumSparse SparseSlice""",
-    ),
+    **many(Op(bounds=sizes.rows_of(0)), "SparseReduceMaxSparse SparseReduceSumSparse SparseSlice"),
     "SparseReduceSum": Op(size="not larger"),
     "SparseToDense": Op(shape_operand=1),
     "SparseToSparseSetOperation": Op(bounds=sizes.set_operation(1, 4)),
-    **many(
-        Op(reason="its iterations depend on each other"),
-        """
-        StatelessWhile While""",
-    ),
-    **many(
-        Op(reason=DATA_SIZE, bounds=sizes.unique),
-        """
-        Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2""",
-    ),
+    **many(Op(reason="its iterations depend on each other"), "StatelessWhile While"),
+    **many(Op(reason=DATA_SIZE, bounds=sizes.unique), """
+        Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2"""),
     "Where": Op(reason=DATA_SIZE, bounds=sizes.where),
-}
+}  # fmt: skip

@@ -32,50 +32,23 @@ from tf_exla.lists import ListEffect
 EXP_FLOPS = 12
 
 OPS: Mapping[str, Op] = {
-    **many(
-        unary(xla="well"),
-        """
-        Abs Ceil Floor LeakyRelu LogicalNot Neg Relu Sign Softsign Square""",
-    ),
-    **many(
-        unary(flops=16, xla="poorly"),
-        """
-        Acos Acosh Asin Asinh Atan Atanh Tan""",
-    ),
-    **many(
-        binary(xla="well", values=values.monotone),
-        """
-        Add Mul""",
-    ),
-    "AddN": unforwarded(
-        rule=pointwise_list,
-        flops=flops.sum_of_list,
-        reuses=tuple(range(64)),
-        xla="well",
-        list_effect=ListEffect(anew=True),
-    ),
+    **many(unary(xla="well"), "Abs Ceil Floor LeakyRelu LogicalNot Neg Relu Sign Softsign Square"),
+    **many(unary(flops=16, xla="poorly"), "Acos Acosh Asin Asinh Atan Atanh Tan"),
+    **many(binary(xla="well", values=values.monotone), "Add Mul"),
+    "AddN": unforwarded(rule=pointwise_list, flops=flops.sum_of_list, reuses=tuple(range(64)),
+        xla="well", list_effect=ListEffect(anew=True)),
     "AddV2": binary(xla="well", values=values.monotone, list_effect=ListEffect(anew=True)),
     "Angle": unforwarded(flops=16),
-    **many(
-        unmeasured(2),
-        """
+    **many(unmeasured(2), """
         ApproximateEqual BitwiseOr BitwiseXor FakeQuantWithMinMaxArgsGradient LeftShift
-        RandomGammaGrad RightShift SeluGrad""",
-    ),
+        RandomGammaGrad RightShift SeluGrad"""),
     "Atan2": binary(flops=16, xla="poorly"),
-    **many(
-        unmeasured(1),
-        """
+    **many(unmeasured(1), """
         BesselI0 BesselI1 BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0
         BesselY1 Bucketize CheckNumericsV2 Dawsn DebugGradientIdentity Expint
         FakeQuantWithMinMaxArgs FresnelCos FresnelSin GuaranteeConst Invert PopulationCount
-        Spence""",
-    ),
-    **many(
-        unary(),
-        """
-        BesselI0e BesselI1e""",
-    ),
+        Spence"""),
+    **many(unary(), "BesselI0e BesselI1e"),
     "Betainc": unmeasured(3, flops=200, cpu=cpu.broadcast_blocks),
     "BiasAdd": Op(bias, cpu=cpu.broadcast_blocks, gpu=nothing, reuses=(0,), xla="poorly"),
     "BiasAddV1": Op(bias),
@@ -83,54 +56,22 @@ OPS: Mapping[str, Op] = {
     "BitwiseAnd": unmeasured(2, values=values.mask),
     "Cast": unforwarded(view="same", xla=xla.cast, values=values.cast),
     "CheckNumerics": unforwarded(view="always", size="equal"),
-    "ClipByValue": binary(
-        rule="..., ..., ... -> ...", reuses=(0,), xla=xla.no_nan, values=values.clipped
-    ),
+    "ClipByValue": binary(rule="..., ..., ... -> ...", reuses=(0,), xla=xla.no_nan,
+        values=values.clipped),
     "Complex": unmeasured(2, cpu=cpu.broadcast_blocks, xla="poorly"),
     "ComplexAbs": unforwarded(flops=16, xla="poorly"),
-    **many(
-        unforwarded(xla="poorly"),
-        """
-        Conj Imag Real""",
-    ),
-    **many(
-        unary(flops=16, xla=xla.not_in_float32),
-        """
-        Cos Sin""",
-    ),
-    **many(
-        unary(flops=16, xla="well"),
-        """
-        Cosh Sinh""",
-    ),
-    **many(
-        unary(flops=40),
-        """
-        Digamma Erfinv Lgamma Ndtri""",
-    ),
-    **many(
-        binary(flops=4, xla=xla.real),
-        """
-        Div RealDiv""",
-    ),
+    **many(unforwarded(xla="poorly"), "Conj Imag Real"),
+    **many(unary(flops=16, xla=xla.not_in_float32), "Cos Sin"),
+    **many(unary(flops=16, xla="well"), "Cosh Sinh"),
+    **many(unary(flops=40), "Digamma Erfinv Lgamma Ndtri"),
+    **many(binary(flops=4, xla=xla.real), "Div RealDiv"),
     "DivNoNan": binary(flops=4, xla="well"),
-    **many(
-        unary(flops=EXP_FLOPS, xla="well"),
-        """
-        Elu Exp Expm1 Log Log1p Selu Sigmoid Softplus Tanh""",
-    ),
+    **many(unary(flops=EXP_FLOPS, xla="well"), """
+        Elu Exp Expm1 Log Log1p Selu Sigmoid Softplus Tanh"""),
     "EluGrad": pairwise(flops=3),
     "EnsureShape": view(rebuild=rebuild.declared_shape),
-    **many(
-        comparison(),
-        """
-        Equal Greater GreaterEqual Less LessEqual NotEqual""",
-    ),
-    **many(
-        unary(flops=16),
-        """
-        Erf Erfc""",
-    ),
+    **many(comparison(), "Equal Greater GreaterEqual Less LessEqual NotEqual"),
+    **many(unary(flops=16), "Erf Erfc"),
     "FakeQuantWithMinMaxVars": Op("..., _, _ -> ..."),
     "FakeQuantWithMinMaxVarsGradient": Op(quantized_grad()),
     "FakeQuantWithMinMaxVarsPerChannel": Op("... c, c, c -> ... c"),
@@ -139,82 +80,40 @@ OPS: Mapping[str, Op] = {
     "FloorMod": binary(flops=4, xla=xla.real, values=values.remainder),
     "Identity": view(xla="well", list_effect=list_effects.wrapped),
     "StopGradient": view(xla="well", list_effect=ListEffect()),
-    "IdentityN": unforwarded(
-        list_effect=list_effects.wrapped, rule=each_to_its_own, flops=0, view="always", size="equal"
-    ),
-    **many(
-        binary(flops=200),
-        """
-        Igamma Zeta""",
-    ),
+    "IdentityN": unforwarded(list_effect=list_effects.wrapped, rule=each_to_its_own, flops=0,
+        view="always", size="equal"),
+    **many(binary(flops=200), "Igamma Zeta"),
     "IgammaGradA": unmeasured(2, flops=200),
-    **many(
-        unmeasured(2, flops=200, cpu=cpu.broadcast_blocks),
-        """
-        Igammac Polygamma""",
-    ),
-    **many(
-        unary(flops=4, xla="well"),
-        """
-        Inv Reciprocal Rsqrt Sqrt""",
-    ),
-    **many(
-        pairwise(form=xla_forms.reciprocal_grad),
-        """
-        InvGrad ReciprocalGrad""",
-    ),
-    **many(
-        unforwarded(xla="well"),
-        """
-        IsFinite IsInf IsNan""",
-    ),
+    **many(unmeasured(2, flops=200, cpu=cpu.broadcast_blocks), "Igammac Polygamma"),
+    **many(unary(flops=4, xla="well"), "Inv Reciprocal Rsqrt Sqrt"),
+    **many(pairwise(form=xla_forms.reciprocal_grad), "InvGrad ReciprocalGrad"),
+    **many(unforwarded(xla="well"), "IsFinite IsInf IsNan"),
     "LeakyReluGrad": unmeasured(2, xla="well"),
-    **many(
-        binary(xla="well"),
-        """
-        LogicalAnd LogicalOr MulNoNan""",
-    ),
-    "Maximum": binary(
-        xla=xla.no_nan, form=xla_forms.extreme("GreaterEqual"), values=values.largest
-    ),
+    **many(binary(xla="well"), "LogicalAnd LogicalOr MulNoNan"),
+    "Maximum": binary(xla=xla.no_nan, form=xla_forms.extreme("GreaterEqual"),
+        values=values.largest),
     "Minimum": binary(xla=xla.no_nan, form=xla_forms.extreme("LessEqual"), values=values.minimum),
     "Mod": binary(flops=4, xla=xla.remainder, values=values.remainder),
     "NextAfter": binary(),
-    **many(
-        unforwarded(flops=0, xla="well", size="equal", list_effect=ListEffect(anew=True)),
-        """
-        OnesLike ZerosLike""",
-    ),
+    **many(unforwarded(flops=0, xla="well", size="equal", list_effect=ListEffect(anew=True)), """
+        OnesLike ZerosLike"""),
     "PlaceholderWithDefault": unmeasured(1, flops=0, rebuild=rebuild.declared_shape),
     "Pow": binary(flops=40, xla=xla.real),
     "PreventGradient": unforwarded(flops=0, view="always", xla="poorly", size="equal"),
-    **many(
-        Op(quantized),
-        """
-        QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4""",
-    ),
+    **many(Op(quantized), """
+        QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4"""),
     "Relu6": unary(xla=xla.no_nan),
     "Relu6Grad": unmeasured(2, xla=xla.no_nan),
     "ReluGrad": pairwise(),
-    **many(
-        unary(xla="poorly"),
-        """
-        Rint Round""",
-    ),
+    **many(unary(xla="poorly"), "Rint Round"),
     "RsqrtGrad": pairwise(flops=4, form=xla_forms.rsqrt_grad),
     "Select": unforwarded(rule=select, reuses=(1, 2), xla="well"),
-    "SelectV2": binary(
-        rule="..., ..., ... -> ...", reuses=(1, 2), xla="well", values=values.either
-    ),
+    "SelectV2": binary(rule="..., ..., ... -> ...", reuses=(1, 2), xla="well",
+        values=values.either),
     "SigmoidGrad": pairwise(flops=3, form=xla_forms.sigmoid_grad),
-    "Snapshot": unforwarded(
-        flops=0, reuses=(0,), xla="poorly", values=values.of_operand, list_effect=ListEffect()
-    ),
-    **many(
-        pairwise(flops=3, xla="well"),
-        """
-        SoftplusGrad TanhGrad""",
-    ),
+    "Snapshot": unforwarded(flops=0, reuses=(0,), xla="poorly", values=values.of_operand,
+        list_effect=ListEffect()),
+    **many(pairwise(flops=3, xla="well"), "SoftplusGrad TanhGrad"),
     "SoftsignGrad": pairwise(xla="well"),
     "SqrtGrad": pairwise(flops=4, form=xla_forms.sqrt_grad),
     "SquaredDifference": binary(flops=3, xla="well"),
@@ -224,4 +123,4 @@ OPS: Mapping[str, Op] = {
     "Xdivy": binary(xla="poorly"),
     "Xlog1py": unmeasured(2, flops=EXP_FLOPS, cpu=cpu.broadcast_blocks, xla="poorly"),
     "Xlogy": binary(flops=EXP_FLOPS, xla="poorly"),
-}
+}  # fmt: skip

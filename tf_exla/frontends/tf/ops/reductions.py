@@ -15,37 +15,15 @@ from tf_exla.frontends.tf.ops.rules.products import bias_grad
 OPS: Mapping[str, Op] = {
     "All": reducer(reduction("and")),
     "Any": reducer(reduction("or")),
-    **many(
-        without_scratch(
-            along(1, keeps=False),
-            flops=flops.per_operand,
-            gpu=gpu.reduction,
-            size="not larger",
-            values=values.position,
-        ),
-        """
-        ArgMax ArgMin""",
-    ),
-    "BiasAddGrad": without_scratch(
-        bias_grad, flops=flops.per_operand, cpu=cpu.broadcast_blocks, gpu=gpu.sums, unordered=True
-    ),
-    **many(
-        Op(counts(weights_at=2), bounds=sizes.counted),
-        """
-        Bincount DenseBincount""",
-    ),
-    **many(
-        without_scratch(
-            along(1, keeps=True),
-            flops=flops.per_operand,
-            work="serial",
-            cpu=copy_of_output,
-            gpu=nothing,
-            size="not larger",
-        ),
-        """
-        Cumprod Cumsum""",
-    ),
+    **many(without_scratch(along(1, keeps=False), flops=flops.per_operand, gpu=gpu.reduction,
+        size="not larger", values=values.position), """
+        ArgMax ArgMin"""),
+    "BiasAddGrad": without_scratch(bias_grad, flops=flops.per_operand, cpu=cpu.broadcast_blocks,
+        gpu=gpu.sums, unordered=True),
+    **many(Op(counts(weights_at=2), bounds=sizes.counted), "Bincount DenseBincount"),
+    **many(without_scratch(along(1, keeps=True), flops=flops.per_operand, work="serial",
+        cpu=copy_of_output, gpu=nothing, size="not larger"), """
+        Cumprod Cumsum"""),
     "CumulativeLogsumexp": Op(along(1, keeps=True), cpu=copy_of_output),
     "EuclideanNorm": Op(reduction(None), flops=flops.per_operand),
     "HistogramFixedWidth": Op(histogram, cpu=cpu.histogram, values=values.size),
@@ -53,24 +31,10 @@ OPS: Mapping[str, Op] = {
     "InTopKV2": Op("a B, a, _ -> a"),
     "IsotonicRegression": Op("... A -> ... A, ... A"),
     "L2Loss": without_scratch(sum_all, flops=flops.per_operand, gpu=gpu.sums),
-    **many(
-        without_scratch(
-            "... A -> ... A",
-            flops=16,
-            cpu=cpu.softmax,
-            gpu=gpu.softmax,
-            reuses=(0,),
-            xla="poorly",
-            size="not larger",
-        ),
-        """
-        LogSoftmax Softmax""",
-    ),
-    **many(
-        without_scratch("a b, a c -> a c ; add b"),
-        """
-        LowerBound UpperBound""",
-    ),
+    **many(without_scratch("... A -> ... A", flops=16, cpu=cpu.softmax, gpu=gpu.softmax,
+        reuses=(0,), xla="poorly", size="not larger"), """
+        LogSoftmax Softmax"""),
+    **many(without_scratch("a b, a c -> a c ; add b"), "LowerBound UpperBound"),
     "Max": reducer(reduction("max"), xla=xla.no_nan, values=values.of_operand),
     "MaxWithPosition": Op(reduction("argmax")),
     "Mean": reducer(reduction(None), xla=xla.short_sum),
@@ -79,20 +43,11 @@ OPS: Mapping[str, Op] = {
     "NearestNeighbors": Op("a D, C D, _ -> a K, a K"),
     "NthElement": without_scratch("... A, _ -> ..."),
     "Prod": reducer(reduction("mul"), xla=xla.short_sum, values=values.monotone),
-    "SoftmaxCrossEntropyWithLogits": without_scratch(
-        "a B, a B -> a, a B", flops=20, cpu=copy_of_output, gpu=gpu.cross_entropy
-    ),
-    "SparseSoftmaxCrossEntropyWithLogits": without_scratch(
-        "a B, a -> a, a B", flops=20, gpu=gpu.cross_entropy
-    ),
+    "SoftmaxCrossEntropyWithLogits": without_scratch("a B, a B -> a, a B", flops=20,
+        cpu=copy_of_output, gpu=gpu.cross_entropy),
+    "SparseSoftmaxCrossEntropyWithLogits": without_scratch("a B, a -> a, a B", flops=20,
+        gpu=gpu.cross_entropy),
     "Sum": reducer(reduction("add"), xla=xla.short_sum, values=values.total),
-    "TopKV2": without_scratch(
-        "... a, _ -> ... B, ... B ; top_k a",
-        work="serial",
-        cpu=cpu.top_k,
-        gpu=gpu.top_k,
-        values=values.top_k,
-        shape_operand=1,
-        rebuild=rebuild.top_k,
-    ),
-}
+    "TopKV2": without_scratch("... a, _ -> ... B, ... B ; top_k a", work="serial", cpu=cpu.top_k,
+        gpu=gpu.top_k, values=values.top_k, shape_operand=1, rebuild=rebuild.top_k),
+}  # fmt: skip

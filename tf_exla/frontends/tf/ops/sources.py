@@ -19,19 +19,13 @@ OPS: Mapping[str, Op] = {
     "Shape": moved(whole, values=values.shape),
     "ShapeN": Op(whole, flops=0, values=values.shape),
     "Size": moved(whole, values=values.size),
-    **many(
-        Op(made_whole),
-        """
+    **many(Op(made_whole), """
         SobolSample StatelessMultinomial StatelessParameterizedTruncatedNormal
         StatelessRandomBinomial StatelessRandomGammaV2 StatelessRandomGammaV3
         StatelessRandomNormal StatelessRandomPoisson StatelessRandomUniform
-        StatelessRandomUniformFullInt StatelessRandomUniformInt StatelessTruncatedNormal""",
-    ),
-    **many(
-        Op(made_whole, shape_operand=0),
-        """
+        StatelessRandomUniformFullInt StatelessRandomUniformInt StatelessTruncatedNormal"""),
+    **many(Op(made_whole, shape_operand=0), """
         StatelessRandomNormalV2 StatelessRandomUniformFullIntV2 StatelessRandomUniformIntV2
-        StatelessRandomUniformV2 StatelessTruncatedNormalV2""",
-    ),
+        StatelessRandomUniformV2 StatelessTruncatedNormalV2"""),
     "StatelessShuffle": Op("A ..., _, _, _ -> A ..."),
-}
+}  # fmt: skip
