@@ -143,6 +143,17 @@ def scanned() -> Program:
     return with_gradients(function), (X[:601], V[:601])
 
 
+def mapped_in_branch() -> Program:
+    """The gradient of the loop reads its trip count from an optional of the branch."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        scales = tf.constant([0.5, 1.0], x.dtype)
+        rows = lambda: tf.map_fn(lambda scale: tf.matmul(rbf(x, x, scale), v), scales)  # noqa: E731
+        return tf.cond(v[0, 0] < 10.0, rows, lambda: tf.stack([v, v]))
+
+    return with_gradients(function), (X[:601], V[:601])
+
+
 def in_branch() -> Program:
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:
         def step(i: tf.Tensor, w: tf.Tensor) -> Any:
@@ -188,6 +199,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "growing array": growing_array,
     "mapped": mapped,
     "mapped inside": mapped_inside,
+    "mapped in branch": mapped_in_branch,
     "scanned": scanned,
     "in branch": in_branch,
     "small steps": small_steps,

@@ -62,7 +62,10 @@ class Most:
         dims: Shape | None = None
         if self.dims is not None and other.dims is not None and len(self.dims) == len(other.dims):
             dims = tuple(map(_larger, self.dims, other.dims))
-        value = self.value if self.value == other.value else None
+        value = self.value
+        if value != other.value:
+            top = _larger(self.top, other.top)
+            value = None if top is None else (top,)
         return Most(dims, _larger(self.size, other.size), value)
 
     def static(self, tensor: Tensor) -> Tensor | None:

@@ -107,7 +107,7 @@ def made(
     if effect.rows and effect.keeps:
         dims = operands[effect.keeps[-1]][0].dims
         growth += (max((dims[0] or 1) - 1, 0) if dims else 0) * ITEM_BYTES
-    first = replace(EMPTY, top=0)
+    first = replace(EMPTY, length=0, top=0)
     if node.inputs and is_list(node.inputs[0]) and 0 not in effect.keeps:
         first = operands[0][1]
     length = None if effect.appends or effect.pieces else first.length

@@ -299,7 +299,7 @@ class Sizes:
                     length=highest([one.length for one in inner]),
                     top=highest([one.top for one in inner]),
                 )
-            if _is_open(tensor):
+            if _is_open(tensor) or _may_be_a_size(tensor):
                 most = self.most(results[0])
                 for one in results[1:]:
                     most = most.join(self.most(one))

@@ -25,10 +25,10 @@ Arguments = Sequence[tf.Tensor]
 Found = dict[str, Any]
 
 
-def check(program: FuzzProgram) -> Found:
+def check(program: FuzzProgram, ran: Callable[[], object] = lambda: None) -> Found:
     """Return what was found; "failure" is empty where the program holds at all limits.
 
-    "invalid" says why TensorFlow alone does not run it.
+    "invalid" says why TensorFlow alone does not run it. `ran` is called once it did.
     """
     arguments = draw_inputs(program.inputs)
     stock = _Run(program)
@@ -36,6 +36,7 @@ def check(program: FuzzProgram) -> Found:
         want = stock(arguments)
     except Exception as error:  # a program that does not run says nothing
         return {"failure": "", "invalid": f"{type(error).__name__}: {error}"}
+    ran()
     state = stock.state.numpy()
     near = stock([nudged(one) for one in arguments])
     wide = cache(lambda: _Run(widened(program))([_wide(one) for one in arguments]))

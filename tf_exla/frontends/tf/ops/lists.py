@@ -10,12 +10,14 @@ from tf_exla.lists import ListEffect
 
 OPS: Mapping[str, Op] = {
     **many(Op(list_effect=list_effects.wrapped), "OptionalFromValue RaggedTensorToVariant"),
+    "OptionalNone": Op(list_effect=ListEffect()),
     "EmptyTensorList": Op(list_effect=ListEffect(size=1)),
     **many(Op(list_effect=ListEffect()), "EmptyTensorMap TensorMapErase"),
     **many(Op(list_effect=ListEffect((1,), appends=True)), """
         TensorListConcatLists TensorListPushBack"""),
     "TensorListFromTensor": Op(list_effect=ListEffect((0,), rows=True)),
-    **many(Op(list_effect=ListEffect(takes=True)), "TensorListGetItem TensorListPopBack"),
+    **many(Op(list_effect=ListEffect(takes=True)), """
+        OptionalGetValue TensorListGetItem TensorListPopBack"""),
     "TensorListLength": Op(list_effect=ListEffect(counts=True)),
     "TensorListPushBackBatch": Op(list_effect=ListEffect((1,), rows=True, appends=True)),
     **many(Op(list_effect=ListEffect(size=1, reserves=True)), "TensorListReserve TensorListResize"),
