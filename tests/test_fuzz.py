@@ -86,7 +86,7 @@ def test_written_tests_fail_by_themselves(tmp_path: Path, monkeypatch: pytest.Mo
     from tf_exla.fuzz.check import check
 
     monkeypatch.setattr(compare, "AMPLIFICATION", 0.0)
-    monkeypatch.setattr(compare, "_as_near", lambda want, got, wide: False)
+    monkeypatch.setattr(compare, "_as_near", lambda want, got, wide, unit: False)
     source = (
         "def program(state, flag, x0):\n"
         "    y0 = nested(x0) * tf.random.normal([5], dtype=x0.dtype)\n"
@@ -229,3 +229,10 @@ def _run_line(step: Step, inputs: Shapes, traced: bool) -> str:
         return f"up to {largest}"
     finite = all(np.all(np.isfinite(one.astype(np.float64))) for one in gradients)
     return "" if finite else f"{step.dtype}: the gradient is not finite"
+
+
+@pytest.mark.parametrize(("unit", "holds"), [(0.0, False), (2.0**-24, True)])
+def test_a_result_may_be_a_cast_of_shorter_numbers(unit: float, holds: bool) -> None:
+    want = np.full([5], 1.0)
+    found = difference([want], [want + 2e-7], [want + 1e-15], [False], lambda: [want + 5e-8], unit)
+    assert (not found) == holds

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 import tf_exla
-from tf_exla.fuzz.compare import allowances, difference, nudged
+from tf_exla.fuzz.compare import UNITS, allowances, difference, nudged
 from tf_exla.fuzz.plain import differentiated, draw_inputs
 from tf_exla.fuzz.programs import FuzzProgram, with_helpers
 
@@ -62,7 +62,7 @@ def check(program: FuzzProgram, ran: Callable[[], object] = lambda: None) -> Fou
             lines = traceback.format_exc().strip().splitlines()[-12:]
             details = "\n".join(lines)
             return {**found, "failure": "exception", "limit": limit, "details": details}
-        wrong = difference(want, got, near, program.exact, wide)
+        wrong = difference(want, got, near, program.exact, wide, _unit(program))
         if wrong:
             found["allowed"] = allowances(want, near, program.exact)
             return {**found, "failure": "wrong numbers", "limit": limit, "details": wrong}
@@ -137,6 +137,12 @@ def widened(program: FuzzProgram) -> FuzzProgram:
     source = re.sub(rf"\btf\.({names})\b", lambda m: f"tf.{_NARROW[m[1]]}", program.source)
     inputs = tuple((shape, _NARROW.get(dtype, dtype)) for shape, dtype in program.inputs)
     return FuzzProgram(source, inputs, program.exact, program.kind)
+
+
+def _unit(program: FuzzProgram) -> float:
+    """Return the rounding of the shortest floating-point numbers of a program."""
+    text = f"{program.source} {program.inputs}"
+    return max(unit for name, unit in UNITS.items() if name in text or name == "float64")
 
 
 def _wide(tensor: tf.Tensor) -> tf.Tensor:

@@ -24,18 +24,25 @@ Results = Sequence[Any]
 
 
 def difference(
-    want: Results, got: Results, near: Results, exact: Sequence[bool], wide: Callable[[], Results]
+    want: Results,
+    got: Results,
+    near: Results,
+    exact: Sequence[bool],
+    wide: Callable[[], Results],
+    unit: float = 0.0,
 ) -> str:
     """Return in words what two runs differ by, if it is more than is allowed; else nothing.
 
     `near`: the results for inputs a few units of rounding away. `exact`: which results may not
     differ by a bit; those beyond are not exact. `wide`: returns the results in float64, asked for
     where the others are not enough: what is as near to them as stock's are is right as well.
+    `unit`: rounding of the shortest numbers that the program computes with; a result of another
+    dtype may be a cast of them.
     """
     allowed = allowances(want, near, exact)
     for k, (one, two, most) in enumerate(zip(want, got, allowed, strict=True)):
         found = _difference(one, two, most)
-        if found and most and one.shape == two.shape and _as_near(one, two, wide()[k]):
+        if found and most and one.shape == two.shape and _as_near(one, two, wide()[k], unit):
             found = ""
         if found:
             return f"result {k}: {found}"
@@ -85,9 +92,9 @@ def _difference(want: Any, got: Any, allowed: float) -> str:
     return "" if worst <= allowed else f"they differ by {worst:.3g}, {allowed:.3g} is allowed"
 
 
-def _as_near(want: Any, got: Any, wide: Any) -> bool:
+def _as_near(want: Any, got: Any, wide: Any, unit: float) -> bool:
     """Return whether `got` is about as near to what float64 gives as `want` is."""
-    units = UNITS[str(want.dtype)] * _ROUNDED_UNITS
+    units = max(unit, UNITS[str(want.dtype)]) * _ROUNDED_UNITS
     want, got = _widened(want), _widened(got)
     finite = np.isfinite(want) & np.isfinite(wide)
     allowed = _WORSE * _largest(want - wide, finite) + units * (_largest(wide, finite) + 1.0)
