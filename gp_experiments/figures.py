@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from gp_experiments.data import Array
 from tf_exla.byte_size import format_bytes
-from tf_exla.report import MemoryReport
+from tf_exla.report.report import MemoryReport
 
 
 def plot_surface(

@@ -12,7 +12,7 @@ import tensorflow as tf
 import tf_exla
 from gp_experiments.arms import Arm
 from tf_exla.byte_size import parse_bytes
-from tf_exla.report import MemoryReport
+from tf_exla.report.report import MemoryReport
 
 STOCK, LIMIT = "stock", "limit"
 Program = Callable[..., Any]

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from scipy.optimize import OptimizeResult
 
 from tf_exla.gpflow import Scipy
-from tf_exla.report import MemoryReport
+from tf_exla.report.report import MemoryReport
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 
 import tf_exla
-from tf_exla.report import MemoryReport
-from tf_exla.report_draw import _edges, _visible
-from tf_exla.report_graph import INPUT, GraphNode
+from tf_exla.report.draw import _edges, _visible
+from tf_exla.report.graph import INPUT, GraphNode
+from tf_exla.report.report import MemoryReport
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         UnboundedMemoryWarning,
     )
     from tf_exla.measure import measured_peak
-    from tf_exla.report import MemoryReport
+    from tf_exla.report.report import MemoryReport
 
 __version__ = "0.1.0"
 
@@ -35,7 +35,7 @@ __all__ = [
 
 _MODULES = {
     "MemoryLimitError": "errors",
-    "MemoryReport": "report",
+    "MemoryReport": "report.report",
     "NotOptimizedWarning": "errors",
     "OptimizedFunction": "api",
     "UnboundedMemoryError": "errors",

@@ -55,7 +55,11 @@ def measure_fresh(fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "call")
         path.write_bytes(pickle.dumps((list(sys.path), list(sys.argv), script, call)))
-        command = [sys.executable, "-c", f"from {__name__} import child; child({str(path)!r})"]
+        command = [
+            sys.executable,
+            "-c",
+            f"from tf_exla.measure import in_fresh; in_fresh({str(path)!r})",
+        ]
         paths = os.pathsep.join(one for one in sys.path if one)
         environment = {**os.environ, **_ENVIRONMENT, CHILD: "1", "PYTHONPATH": paths}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -119,17 +123,15 @@ def _pickled(value: Any) -> bytes:
     return out.getvalue()
 
 
-def child(path: str) -> None:
-    """Make the call that is in a file, and leave what was measured beside it."""
+def make_call(path: str, measure: Callable[..., Any]) -> None:
+    """Measure the call that is in a file, and leave the peak beside it."""
     sys.path[:], sys.argv[:], script, call = pickle.loads(Path(path).read_bytes())
     if script is not None:
         _run_script(script)
     function, args, kwargs = pickle.loads(call)
     if isinstance(function, tuple):
         function = _found(*function)
-    from tf_exla.measure import measured_peak
-
-    peak = measured_peak(function, *args, **kwargs)
+    peak = measure(function, *args, **kwargs)
     made = int(peak.resident), int(peak.working_set), peak.method
     Path(path).with_name("result").write_bytes(pickle.dumps(made))
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tf_exla.api import OptimizedFunction, optimize
 from tf_exla.measure import MeasuredPeak, measured_peak
-from tf_exla.report import MemoryReport
+from tf_exla.report.report import MemoryReport
 
 __all__ = ["Scipy"]
 

@@ -16,7 +16,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_exla.fresh_measure import CannotSendError, in_child, leave_script, measure_fresh
+from tf_exla.fresh_measure import (
+    CannotSendError,
+    in_child,
+    leave_script,
+    make_call,
+    measure_fresh,
+)
 from tf_exla.frontends.tf.device import GPU_ALLOCATOR, counts_exactly, device
 
 _AUTO_SHARE = 0.9
@@ -102,6 +108,11 @@ def measured_peak(
     measure = _on_gpu if device() == "GPU" else _on_cpu
     working_set, method = measure(lambda: fn(*args, **kwargs))
     return MeasuredPeak(resident, working_set, method)
+
+
+def in_fresh(path: str) -> None:
+    """Measure the call that is in a file: what a fresh process is started for."""
+    make_call(path, measured_peak)
 
 
 _NOT_FRESH = (

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from gp_experiments.records import Record
 from gp_experiments.results.common import Table, cell, memory
-from tf_exla.report import MemoryReport
+from tf_exla.report.report import MemoryReport
 
 
 def _report(record: Record) -> MemoryReport:

@@ -1,45 +1,21 @@
-"""Capture a concrete function as a `Graph`: inlined, specialised to shapes, shapes folded.
-
-The way of one op: its inputs are looked up, a result that they decide becomes a constant, and what
-TensorFlow does not know of the shapes of its results is inferred by creating the op again in a
-scratch graph on the shapes of the call.
-"""
+"""Capture a concrete function as a `Graph`."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import func_graph, op_def_registry
 
-from tf_exla.frontends.tf.attrs import attr_types, decode, shape_of
+from tf_exla.frontends.tf.control_flow import STRUCTURED
 from tf_exla.frontends.tf.effects import settle
-from tf_exla.frontends.tf.emit import DEVICE, emit, emit_const, new_graph, placeholder
-from tf_exla.frontends.tf.folding import fold, is_small, value_bytes
-from tf_exla.frontends.tf.func_graphs import (
-    CaptureError,
-    called_function,
-    find_function,
-    held_bytes,
-    ordered_ops,
-)
-from tf_exla.frontends.tf.list_shapes import ListShape, made_list, read_shapes
+from tf_exla.frontends.tf.func_graphs import CaptureError
 from tf_exla.frontends.tf.normalization import without_reserve
-from tf_exla.frontends.tf.source_line import source_line
-from tf_exla.graph import Array, Graph, Node, Shape, Tensor, item_bytes
+from tf_exla.frontends.tf.scope import Scope, Walk
+from tf_exla.graph import Graph, Shape
 
-__all__ = ["CALLS", "CaptureError", "Captured", "Scope", "Walk", "capture"]
-
-CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-_TF1_CONTROL_FLOW = frozenset(
-    {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "RefSwitch", "RefMerge"}
-)
-_NOT_CAPTURED = frozenset({"SymbolicGradient", "RemoteCall"})
-# The line of the user's program is looked up for what a report can name.
-_SOURCE_BYTES = 4096
+__all__ = ["CaptureError", "Captured", "capture"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +44,7 @@ def capture(
     stay unknown. Raises `CaptureError`.
     """
     source = concrete.graph
-    walk = Walk(came=came or {})
+    walk = Walk(STRUCTURED, came=came or {})
     shapes = input_shapes or [None] * len(source.inputs)
     variables = _variables(source)
     inputs = []
@@ -83,203 +59,6 @@ def capture(
     return Captured(
         without_reserve(settle(graph)), len(inputs), tuple(constants), tuple(walk.functions)
     )
-
-
-@dataclass
-class Walk:
-    """What all scopes of one capture share.
-
-    `symbols`: a tensor's stand-in in the scratch graph, made where it is first asked for.
-    `origins`: the tensor of the captured function that a tensor stands for.
-    `came`: shapes that are known of results, by the names of the nodes. `lists`: what is known of
-    the tensors in lists.
-    """
-
-    scratch: func_graph.FuncGraph = field(default_factory=lambda: new_graph("capture"))
-    symbols: dict[Tensor, tf.Tensor] = field(default_factory=dict)
-    origins: dict[Tensor, tf.Tensor] = field(default_factory=dict)
-    constants: list[tuple[Tensor, tf.Tensor]] = field(default_factory=list)
-    functions: list[Any] = field(default_factory=list)
-    came: Mapping[str, Sequence[Shape | None]] = field(default_factory=dict)
-    lists: dict[Tensor, ListShape] = field(default_factory=dict)
-
-    def input(
-        self,
-        origin: tf.Tensor,
-        shape: tf.TensorShape | Shape | None,
-        name: str,
-        holds: str = "",
-    ) -> Tensor:
-        """Make an input of a graph, at least as static as `origin`."""
-        known = origin.shape if shape is None else origin.shape.merge_with(tf.TensorShape(shape))
-        tensor = Tensor(
-            shape_of(known), origin.dtype.name, name, held=held_bytes(origin), holds=holds
-        )
-        self.origins[tensor] = origin
-        return tensor
-
-    def symbol(self, tensor: Tensor) -> tf.Tensor:
-        if tensor not in self.symbols:
-            if tensor.value is not None:
-                made = emit_const(self.scratch, tensor.value, tensor.dtype)
-            else:
-                like = self.origins.get(tensor)
-                made = placeholder(self.scratch, tensor.dtype, tensor.shape, like)
-            self.symbols[tensor] = made
-        return self.symbols[tensor]
-
-
-class Scope:
-    """One graph under construction. `hoist`: its large constants become inputs."""
-
-    def __init__(self, walk: Walk, hoist: bool = False) -> None:
-        self.walk = walk
-        self.hoist = hoist
-        self.nodes: list[Node] = []
-
-    def inline(
-        self,
-        graph: func_graph.FuncGraph,
-        arguments: Sequence[Tensor],
-        outputs: Sequence[tf.Tensor],
-        prefix: str,
-    ) -> list[Tensor]:
-        """Append the ops that `outputs` and the graph's side effects need; return the outputs."""
-        values: dict[int, Tensor] = {
-            id(inner): value for inner, value in zip(graph.inputs, arguments, strict=True)
-        }
-        for op in ordered_ops(graph, outputs):
-            if op.type == "NoOp" or (op.type == "Placeholder" and id(op.outputs[0]) in values):
-                continue
-            inputs = [values[id(tensor)] for tensor in op.inputs]
-            made = self._capture(op, inputs, prefix)
-            values.update(zip(map(id, op.outputs), made, strict=True))
-        return [values[id(tensor)] for tensor in outputs]
-
-    def _capture(self, op: tf.Operation, inputs: list[Tensor], prefix: str) -> list[Tensor]:
-        from tf_exla.frontends.tf.control_flow import STRUCTURED
-
-        name = prefix + op.name
-        if op.type in STRUCTURED:
-            return STRUCTURED[op.type](self, op, inputs, name)
-        if op.type in CALLS:
-            return self.call(op, op.get_attr("f").name, inputs, name)
-        if op.type in _TF1_CONTROL_FLOW:
-            raise CaptureError(f"{name} is control flow of TensorFlow 1 ({op.type})")
-        if op.type in _NOT_CAPTURED or op.type == "Placeholder":
-            raise CaptureError(f"{name}: a {op.type} cannot be captured")
-        if op_def_registry.get(op.type) is None:
-            return self.call(op, op.type, inputs, name)
-        if op.type == "Const":
-            proto = op.get_attr("value")
-            return [self.constant(tf.make_ndarray(proto), op.outputs[0].dtype.name, name)]
-        attrs = decode(op.type, op.node_def.attr)
-        if op.device:
-            attrs[DEVICE] = op.device
-        self._keep_functions(op)
-        return self.add(op.type, inputs, attrs, op, name)
-
-    def call(
-        self, op: tf.Operation, function: str, inputs: list[Tensor], name: str
-    ) -> list[Tensor]:
-        """Inline a call."""
-        graph = find_function(op, function)
-        return self.inline(graph, inputs, graph.outputs[: len(op.outputs)], f"{name}/")
-
-    def add(
-        self,
-        kind: str,
-        inputs: list[Tensor],
-        attrs: Mapping[str, Any],
-        op: tf.Operation,
-        name: str,
-    ) -> list[Tensor]:
-        """Append one node, or the constants that it folds to."""
-        stateful = op._is_stateful
-        lists = self.walk.lists
-        shapes = read_shapes(kind, inputs, self._shapes(kind, inputs, attrs, op, name), lists)
-        if self.hoist and name in self.walk.came:
-            came = self.walk.came[name]
-            shapes = [old if new is None else new for old, new in zip(shapes, came, strict=True)]
-        if not stateful and _may_be_small(op, shapes):
-            folded = fold(kind, inputs, attrs, len(op.outputs))
-            dtypes = [tensor.dtype.name for tensor in op.outputs]
-            if folded is not None and all(map(_is_small_value, folded, dtypes)):
-                return [
-                    self.constant(array, dtype, f"{name}:{k}" if k else name)
-                    for k, (array, dtype) in enumerate(zip(folded, dtypes, strict=True))
-                ]
-        outputs = self.outputs(op, shapes, name)
-        known = made_list(kind, inputs, attrs, lists)
-        if known is not None:
-            lists[outputs[0]] = known
-        large = any(not t.is_static or t.nbytes >= _SOURCE_BYTES for t in outputs)
-        source = source_line(op) if large or stateful else ""
-        self.nodes.append(Node(kind, tuple(inputs), tuple(outputs), attrs, stateful, name, source))
-        return outputs
-
-    def outputs(self, op: tf.Operation, shapes: Sequence[Shape | None], name: str) -> list[Tensor]:
-        """Make the results of a node that stands for `op`."""
-        made = []
-        for position, (origin, shape) in enumerate(zip(op.outputs, shapes, strict=True)):
-            label = f"{name}:{position}" if position else name
-            tensor = Tensor(shape, origin.dtype.name, label, held=held_bytes(origin))
-            self.walk.origins[tensor] = origin
-            made.append(tensor)
-        return made
-
-    def constant(self, array: Array, dtype: str, name: str) -> Tensor:
-        """Append a constant: a Const node, or where it is large an input of the program."""
-        small = _is_small_value(array, dtype)
-        if small or not self.hoist or dtype == "string":
-            value = array if small else None
-            tensor = Tensor(array.shape, dtype, name, value=value)
-            self.nodes.append(Node("Const", (), (tensor,), {"value": array}, name=name))
-            return tensor
-        tensor = Tensor(array.shape, dtype, name)
-        with tf.init_scope():
-            self.walk.constants.append((tensor, tf.constant(array, dtype=tf.as_dtype(dtype))))
-        return tensor
-
-    def _shapes(
-        self,
-        kind: str,
-        inputs: list[Tensor],
-        attrs: Mapping[str, Any],
-        op: tf.Operation,
-        name: str,
-    ) -> list[Shape | None]:
-        if all(tensor.shape.is_fully_defined() for tensor in op.outputs):
-            return [shape_of(tensor.shape) for tensor in op.outputs]
-        symbols = [self.walk.symbol(tensor) for tensor in inputs]
-        known = {key: value for key, value in attrs.items() if key != DEVICE}
-        try:
-            made = emit(self.walk.scratch, kind, symbols, known).outputs
-        except (ValueError, TypeError, tf.errors.OpError) as error:
-            raise CaptureError(f"{name} does not fit the shapes of the call: {error}") from error
-        return [
-            shape_of(new.shape.merge_with(old.shape))
-            for new, old in zip(made, op.outputs, strict=True)
-        ]
-
-    def _keep_functions(self, op: tf.Operation) -> None:
-        for key, type_ in attr_types(op.type).items():
-            if type_ == "func":
-                self.walk.functions.append(called_function(op, op.get_attr(key).name))
-
-
-def _may_be_small(op: tf.Operation, shapes: Sequence[Shape | None]) -> bool:
-    """Whether results are small, or of unknown size: what is large must not even be tried."""
-    for tensor, shape in zip(op.outputs, shapes, strict=True):
-        if shape is not None and None not in shape:
-            size = math.prod(shape)  # type: ignore[arg-type]
-            if not is_small(tensor.dtype.name, size, size * item_bytes(tensor.dtype.name)):
-                return False
-    return True
-
-
-def _is_small_value(array: Array, dtype: str) -> bool:
-    return is_small(dtype, array.size, value_bytes(array, dtype))
 
 
 def _variables(source: Any) -> dict[int, str]:

@@ -10,8 +10,9 @@ from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.graph import Node
 
 
-def emit_compiled(emitter: Emitter, node: Node, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+def emit_compiled(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     """Emit a "Compiled" node on `inputs`; return its outputs."""
+    inputs = emitter.values(node.inputs)
     ((_, graph),) = node.subgraphs
     inner = emitter.child("cluster", compiled=True)
     own = [

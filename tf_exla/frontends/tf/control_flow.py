@@ -10,9 +10,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import func_graph
 
-from tf_exla.frontends.tf.capture import Scope
 from tf_exla.frontends.tf.func_graphs import find_function
 from tf_exla.frontends.tf.list_shapes import ListShape, widen
+from tf_exla.frontends.tf.scope import Scope
 from tf_exla.frontends.tf.source_line import source_line
 from tf_exla.graph import Graph, Node, Shape, Tensor
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,12 +22,8 @@ from tf_exla.frontends.tf.emit import (
 )
 from tf_exla.frontends.tf.ops.compiled import has_form
 from tf_exla.frontends.tf.ops.table import record
-from tf_exla.graph import Array, Graph, Loop, Node, Tensor
+from tf_exla.graph import Array, Graph, Node, Tensor
 from tf_exla.lifetimes import CHAIN_BYTES
-from tf_exla.top_k import CHUNKED
-
-if TYPE_CHECKING:
-    from tf_exla.frontends.tf.chunk_start import Start
 
 # A result of constants above it must not be folded by TensorFlow, which would keep it.
 FOLD_BYTES = 1024
@@ -39,15 +35,22 @@ class Emitter:
     """Emits graphs into one FuncGraph.
 
     `effects`: the ops that must run, in order. Every chained op follows the one before it.
-    `compiled`: XLA compiles this very graph.
+    `special`: emits ops that are none of TensorFlow's, by their names; where it returns nothing,
+    the op is emitted as it is. `compiled`: XLA compiles this very graph.
     An *anchor* is an input that stands for a small constant which TensorFlow must not see.
     """
 
-    def __init__(self, graph: func_graph.FuncGraph, compiled: bool = False) -> None:
+    def __init__(
+        self,
+        graph: func_graph.FuncGraph,
+        special: Mapping[str, Special],
+        compiled: bool = False,
+    ) -> None:
         self.graph = graph
+        self.special = special
         self.compiled = compiled
         self.effects: list[tf.Operation] = []
-        self.around: Start | None = None  # the chunk of the loop around what is emitted
+        self.around: Any = None  # the chunk of the loop around what is emitted
         self.begins = False  # whether rows that loops split begin here
         self._last_large: tf.Operation | None = None
         self._values: dict[Tensor, tf.Tensor] = {}
@@ -63,40 +66,16 @@ class Emitter:
 
     def node(self, node: Node) -> None:
         """Emit one node."""
-        if node.op == "Const":
+        special = self.special.get(node.op)
+        made = None if special is None else special(self, node)
+        if made is not None:
+            pass
+        elif node.op == "Const":
             made = [self._const(node)]
-        elif isinstance(node, Loop):
-            from tf_exla.frontends.tf.loops import emit_loop
-
-            made = emit_loop(self, node, self.values(node.inputs))
-        elif node.op == "Compiled":
-            from tf_exla.frontends.tf.compiled import emit_compiled
-
-            made = emit_compiled(self, node, self.values(node.inputs))
         elif node.op == "While":
             made = self._while(node)
         elif node.op in ("If", "Case"):
             made = self._choice(node)
-        elif node.op in ("MaxWithPosition", "MinWithPosition"):
-            from tf_exla.frontends.tf.positions import emit_best
-
-            made = emit_best(self, node, self.values(node.inputs))
-        elif node.op == "TopKV2" and CHUNKED in node.attrs and not self.begins:
-            from tf_exla.frontends.tf.running_top_k import emit_chunk_top_k
-
-            made = emit_chunk_top_k(self, node)
-        elif node.op == "RunningTopK":
-            from tf_exla.frontends.tf.running_top_k import emit_running_top_k
-
-            made = emit_running_top_k(self, node)
-        elif node.op in ("ScatterRows", "UpdateRows"):
-            from tf_exla.frontends.tf.scattering import emit_scatter_rows
-
-            made = emit_scatter_rows(self, node, self.values(node.inputs))
-        elif node.op == "RandomRows":
-            from tf_exla.frontends.tf.random_rows import emit_random_rows
-
-            made = emit_random_rows(self, node, self.values(node.inputs))
         elif self.compiled and has_form(node, record(node.op)):
             made = [self._form(node)]
         else:
@@ -228,7 +207,7 @@ class Emitter:
 
     def child(self, name: str, compiled: bool = False) -> Emitter:
         """Return an emitter for a function that this graph will call."""
-        made = Emitter(new_graph(name, self.graph), compiled or self.compiled)
+        made = Emitter(new_graph(name, self.graph), self.special, compiled or self.compiled)
         made.begins = self.begins
         return made
 
@@ -360,6 +339,9 @@ class Emitter:
             for tensor, outer in zip(graph.inputs, like, strict=True)
         ]
         return inner, inputs, inner.run(graph, inputs)
+
+
+Special = Callable[[Emitter, Node], list[tf.Tensor] | None]
 
 
 def is_large(*tensors: Tensor) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -21,16 +21,14 @@ from tensorflow.python.eager.polymorphic_function import concrete_function, func
 from tensorflow.python.framework import func_graph, indexed_slices
 from tensorflow.python.ops import gradients_util, script_ops
 
-from tf_exla.frontends.tf.capture import CALLS
 from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.emit import new_graph, placeholder
 from tf_exla.frontends.tf.func_graphs import variable_type
 from tf_exla.frontends.tf.plain_gradient import PlainGradient
 from tf_exla.frontends.tf.replay import Key, is_handle, keeping, replay, stateful_inside
+from tf_exla.frontends.tf.scope import CALLS
+from tf_exla.frontends.tf.settings import Program, Settings
 from tf_exla.graph import Graph, Node, Tensor, const, walk, without_dead
-
-if TYPE_CHECKING:
-    from tf_exla.frontends.tf.program import Program, Settings
 
 
 class GradientError(RuntimeError):
@@ -38,11 +36,14 @@ class GradientError(RuntimeError):
 
 
 class Gradient:
-    """The gradient of a program with respect to the inputs that `mask` names."""
+    """The gradient of a program with respect to the inputs that `mask` names.
 
-    def __init__(self, program: Program, mask: tuple[bool, ...]) -> None:
-        from tf_exla.frontends.tf.program import Program
+    `make`: makes a program of a concrete function; of a gradient, with what it is the gradient of.
+    """
 
+    def __init__(
+        self, program: Program, mask: tuple[bool, ...], make: Callable[..., Program]
+    ) -> None:
         self.forward = program
         self.trainable = [
             k
@@ -58,7 +59,7 @@ class Gradient:
         if not self.positions:
             return
         try:
-            self.program = Program(concrete, settings, inner=program, prefix=prefix)
+            self.program = make(concrete, settings, inner=program, prefix=prefix)
         except Exception as error:
             self._fall_back(settings, error)
 

@@ -20,11 +20,13 @@ from tensorflow.python.ops import control_flow_util, resource_variable_ops
 from tf_exla.frontends.tf import signature
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.fallback import Guard
-from tf_exla.frontends.tf.program import OPS, Program, Settings
+from tf_exla.frontends.tf.program import OPS, Program
 from tf_exla.frontends.tf.request import Limit, Request
 from tf_exla.frontends.tf.saving import Saveable, SaveableConcrete
+from tf_exla.frontends.tf.settings import Settings
 from tf_exla.graph import walk
-from tf_exla.report import MemoryReport, make_report
+from tf_exla.report.make import make_report
+from tf_exla.report.report import MemoryReport
 
 # Specialisations that one function keeps, the least recently used dropped first.
 CACHE_SIZE = 64

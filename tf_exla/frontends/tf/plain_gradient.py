@@ -7,13 +7,12 @@ side effects, and where its variables still have the values that it read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
-if TYPE_CHECKING:
-    from tf_exla.frontends.tf.program import Program
+from tf_exla.frontends.tf.settings import Program
 
 
 class PlainGradient:

@@ -76,11 +76,12 @@ def merge_best(
     return made
 
 
-def emit_best(emitter: Emitter, node: Node, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def emit_best(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     """Emit Max and ArgMax (or Min and ArgMin) of one operand.
 
     As ArgMax does, pass over what is not a number.
     """
+    inputs = emitter.values(node.inputs)
     x, axis = inputs
     values, places = node.outputs
     largest = node.op == "MaxWithPosition"

@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +19,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import gradients_util
 
 from tf_exla.frontends.tf.capture import Captured, capture
-from tf_exla.frontends.tf.fallback import Guard, unplanned
+from tf_exla.frontends.tf.fallback import unplanned
 from tf_exla.frontends.tf.gradient import (
     Gradient,
     backward_function,
@@ -31,9 +30,9 @@ from tf_exla.frontends.tf.gradient import (
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.replay import is_handle
 from tf_exla.frontends.tf.restore import Restored, restore
+from tf_exla.frontends.tf.settings import Settings
 from tf_exla.frontends.tf.sources import NOTHING, Given, cut_away, find_cut
 from tf_exla.graph import Graph, Shape, Tensor
-from tf_exla.options import Options
 from tf_exla.pipeline import optimize_graph
 from tf_exla.plan import Plan
 from tf_exla.sizes import Sizes
@@ -44,16 +43,6 @@ _SMALL_SAVES = 1 << 20
 
 # Sizes that one program keeps specialisations for, the least recently used dropped first.
 _SPECIALISED = 16
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What one optimized function was asked for; `limit` returns bytes when a plan is made."""
-
-    name: str
-    limit: Callable[[], int]
-    options: Options = field(default_factory=Options)
-    guard: Guard = field(default_factory=Guard)
 
 
 class Program:
@@ -273,7 +262,7 @@ class Program:
         """Return the gradient with respect to the inputs that `mask` names."""
         with self._lock:
             if mask not in self._gradients:
-                self._gradients[mask] = Gradient(self, mask)
+                self._gradients[mask] = Gradient(self, mask, Program)
             return self._gradients[mask]
 
     def _needed(self, inputs: list[tf.Tensor]) -> tuple[bool, ...]:

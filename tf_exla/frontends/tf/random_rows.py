@@ -23,8 +23,9 @@ def numbers_of_a_counter(dtype: str) -> int:
     return 2 if item_bytes(dtype) == 8 else 4
 
 
-def emit_random_rows(emitter: Emitter, node: Node, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+def emit_random_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     """Draw the rows whose numbers operand 0 holds; they follow each other."""
+    inputs = emitter.values(node.inputs)
     rows, _, key, counter, *rest = inputs
     random, dims = str(node.attrs["random"]), node.output.dims
     each, group = math.prod(dims[1:]), numbers_of_a_counter(node.output.dtype)

@@ -20,6 +20,7 @@ from tensorflow.python.framework import func_graph, ops
 
 from tf_exla.frontends.tf.emit import define, new_graph, placeholder
 from tf_exla.frontends.tf.emitter import Emitter
+from tf_exla.frontends.tf.special_ops import SPECIAL
 from tf_exla.graph import Graph
 
 NO_INLINE = {"_noinline": True}
@@ -42,7 +43,7 @@ def restore(
         placeholder(function_graph, tensor.dtype, tensor.shape, source)
         for tensor, source in zip_longest(graph.inputs, like)
     ]
-    emitter = Emitter(function_graph)
+    emitter = Emitter(function_graph, SPECIAL)
     outputs = emitter.run(graph, inputs)
     anchors, values = emitter.anchored()
     function = define(

@@ -13,8 +13,9 @@ from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.graph import Node
 
 
-def emit_scatter_rows(emitter: Emitter, node: Node, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
+def emit_scatter_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     """Scatter values [..., k, inner] at columns [..., k] into [..., m, inner]."""
+    inputs = emitter.values(node.inputs)
     update = node.op == "UpdateRows"
     columns, values = inputs[1:] if update else inputs[:2]
     *batch, count = node.inputs[1 if update else 0].dims

@@ -1,13 +1,9 @@
-"""What an optimization did, in numbers and in words."""
+"""Describe a plan as a report."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from tf_exla.cost import graph_flops
 from tf_exla.graph import Graph, Loop, Tensor, producers, walk
@@ -16,174 +12,20 @@ from tf_exla.op_set import OpSet
 from tf_exla.passes.rewriting import Application
 from tf_exla.passes.splitting.region import Refusal as RegionRefusal
 from tf_exla.plan import Plan
-from tf_exla.report_graph import GraphNode, graph_nodes
-from tf_exla.report_notes import plan_notes
+from tf_exla.report.data import (
+    CostlyOp,
+    LargeTensor,
+    LoopEntry,
+    LoopResult,
+    Refusal,
+    RewriteEntry,
+    TimelinePoint,
+)
+from tf_exla.report.graph import graph_nodes
+from tf_exla.report.notes import plan_notes
+from tf_exla.report.report import MemoryReport
 
 LARGEST = 8
-
-
-@dataclass(frozen=True, slots=True)
-class LargeTensor:
-    """One of the largest tensors of the original program; `split`: it no longer exists whole."""
-
-    name: str
-    op: str
-    shape: tuple[int | None, ...]
-    dtype: str
-    bytes: int
-    source: str
-    split: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LoopResult:
-    """One result of a loop; `combine`: concat along an axis, add, max, ..."""
-
-    name: str
-    shape: tuple[int | None, ...]
-    dtype: str
-    bytes: int
-    combine: str
-
-
-@dataclass(frozen=True, slots=True)
-class LoopEntry:
-    """One loop. `extra_flops`: spent on nodes that an earlier stage computes as well, in all.
-
-    `body_peak`: bytes that one iteration allocates. `depth`: 0 outermost, 1 inside of a loop.
-    """
-
-    name: str
-    stage: int
-    axis: str
-    extent: int
-    chunk: int
-    iterations: int
-    parallel: int
-    results: tuple[LoopResult, ...]
-    recomputed: tuple[str, ...]
-    extra_flops: int
-    body_peak: int
-    nodes: int
-    source: str
-    depth: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A tensor that was not split along an axis, the op that kept it, and why."""
-
-    tensor: str
-    shape: tuple[int | None, ...]
-    dtype: str
-    bytes: int
-    axis: int
-    op: str
-    node: str
-    reason: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class CostlyOp:
-    """How many nodes of one op take at least 1 % of the flops each; a loop's body counts once."""
-
-    op: str
-    before: int
-    after: int
-
-
-@dataclass(frozen=True, slots=True)
-class RewriteEntry:
-    """One rewrite that was applied, at `count` nodes; flops and bytes moved of these nodes.
-
-    `rewrites`: the family's name, by which `optimize(..., rewrites=...)` switches it.
-    """
-
-    rewrites: str
-    name: str
-    identity: str
-    count: int
-    nodes: tuple[str, ...]
-    sources: tuple[str, ...]
-    flops_before: int
-    flops: int
-    bytes_before: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class TimelinePoint:
-    """The working set in bytes while one node of the plan runs."""
-
-    node: str
-    op: str
-    bytes: int
-
-
-@dataclass(frozen=True)
-class MemoryReport:
-    """What the plan needs beside what the original program needs.
-
-    All sizes are bytes. peak = resident + working set. `*_before`: the original program in its own
-    order, without splitting.
-    """
-
-    function: str
-    device: str
-    limit: int
-    resident: int
-    working_set_before: int
-    working_set: int
-    projected_peak_before: int
-    projected_peak: int
-    nodes_before: int
-    nodes: int
-    flops_before: int
-    flops: int
-    largest: tuple[LargeTensor, ...]
-    loops: tuple[LoopEntry, ...]
-    refusals: tuple[Refusal, ...]
-    notes: tuple[str, ...]
-    timeline_before: tuple[TimelinePoint, ...]
-    timeline: tuple[TimelinePoint, ...]
-    rewrite_seconds: float
-    rewrites: tuple[RewriteEntry, ...] = ()
-    costly: tuple[CostlyOp, ...] = ()
-    graph_before: tuple[GraphNode, ...] = ()
-    graph: tuple[GraphNode, ...] = ()
-
-    def to_dict(self) -> dict[str, object]:
-        """Return every field as plain Python values."""
-        return dataclasses.asdict(self)
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return every field as JSON."""
-        return json.dumps(self.to_dict(), indent=indent)
-
-    def plot(self, path: str | Path | None = None) -> object:
-        """Plot the working set over the plan, original against optimized; return the figure.
-
-        Needs matplotlib; with `path` the figure is saved there.
-        """
-        from tf_exla.report_plot import plot_report
-
-        return plot_report(self, path)
-
-    def draw(self, path: str | Path | None = None, most: int = 40) -> object:
-        """Draw the graph before and after, tensors with their sizes; return the figure.
-
-        Of a graph with more than `most` nodes, those with the largest tensors are drawn. Needs
-        matplotlib and igraph; with `path` (*.svg, *.png, *.pdf) the figure is saved there.
-        """
-        from tf_exla.report_draw import draw_report
-
-        return draw_report(self, path, most)
-
-    def __str__(self) -> str:
-        from tf_exla.report_text import format_report
-
-        return format_report(self)
 
 
 def make_report(

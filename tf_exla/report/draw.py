@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.graph import short_dtype
-from tf_exla.report_graph import INPUT, GraphNode
+from tf_exla.report.data import ReportData
+from tf_exla.report.graph import INPUT, GraphNode
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from tf_exla.report import MemoryReport
 
 # Nodes that are left out first: they hold no data of the user's.
 _PLUMBING = frozenset({"Const", "Identity", "IdentityN", "NoOp", "ReadVariableOp", "Shape"})
@@ -23,7 +23,7 @@ _LOOP_COLOURS = ("#cfe2f3", "#fce5cd", "#d9ead3", "#ead1dc", "#fff2cc", "#d0e0e3
 _WIDTH, _HEIGHT = 1.5, 0.8  # inches of a node's place
 
 
-def draw_report(report: MemoryReport, path: str | Path | None = None, most: int = 40) -> Figure:
+def draw_report(report: ReportData, path: str | Path | None = None, most: int = 40) -> Figure:
     """Draw both graphs side by side, of each at most the `most` nodes with the largest tensors."""
     from matplotlib.figure import Figure
 
@@ -48,7 +48,7 @@ def draw_report(report: MemoryReport, path: str | Path | None = None, most: int 
     return figure
 
 
-def _legend(report: MemoryReport, drawings: Sequence[_Drawing]) -> list[Any]:
+def _legend(report: ReportData, drawings: Sequence[_Drawing]) -> list[Any]:
     from matplotlib.patches import Patch
 
     shown = {node.loop for drawing in drawings for node in drawing.nodes if node.loop is not None}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -12,15 +11,13 @@ from rich.table import Table
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.graph import short_dtype
-
-if TYPE_CHECKING:
-    from tf_exla.report import MemoryReport
+from tf_exla.report.data import ReportData
 
 WIDTH = 110
 REFUSALS = 6
 
 
-def format_report(report: MemoryReport) -> str:
+def format_report(report: ReportData) -> str:
     """Print a report in at most `WIDTH` columns."""
     out = io.StringIO()
     console = Console(file=out, width=WIDTH, color_system=None, highlight=False)
@@ -48,7 +45,7 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _summary(report: MemoryReport) -> Table:
+def _summary(report: ReportData) -> Table:
     table = _table("", "bytes", "Resident", "Working set", "Projected peak", "GFLOP")
     for name, working, peak, flops in (
         ("before", report.working_set_before, report.projected_peak_before, report.flops_before),
@@ -68,7 +65,7 @@ def _shape(shape: tuple[int | None, ...], dtype: str) -> str:
     return f"{short_dtype(dtype)}[{', '.join('?' if s is None else str(s) for s in shape)}]"
 
 
-def _largest(report: MemoryReport) -> Table:
+def _largest(report: ReportData) -> Table:
     table = _table("Largest tensors of the original", "tensor", "shape", "Size", "split", "source")
     for entry in report.largest:
         table.add_row(
@@ -81,7 +78,7 @@ def _largest(report: MemoryReport) -> Table:
     return table
 
 
-def _rewrites(console: Console, report: MemoryReport) -> None:
+def _rewrites(console: Console, report: ReportData) -> None:
     """Print what saves work; clean-ups are only counted."""
     if not report.rewrites:
         return
@@ -103,7 +100,7 @@ def _rewrites(console: Console, report: MemoryReport) -> None:
     console.print()
 
 
-def _loops(console: Console, report: MemoryReport) -> None:
+def _loops(console: Console, report: ReportData) -> None:
     if not report.loops:
         console.print("Nothing had to be split.")
         return
@@ -132,7 +129,7 @@ def _loops(console: Console, report: MemoryReport) -> None:
         )
 
 
-def _refusals(console: Console, report: MemoryReport) -> None:
+def _refusals(console: Console, report: ReportData) -> None:
     if not report.refusals:
         return
     console.print("Not split:")

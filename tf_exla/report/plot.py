@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from tf_exla.report.data import ReportData, TimelinePoint
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from tf_exla.report import MemoryReport, TimelinePoint
 
 _UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "bytes"))
 
 
-def plot_report(report: MemoryReport, path: str | Path | None = None) -> Figure:
+def plot_report(report: ReportData, path: str | Path | None = None) -> Figure:
     """Draw memory (resident + working set) over the plan, original against optimized."""
     from matplotlib.figure import Figure
 

@@ -1,0 +1,47 @@
+"""What one optimized function was asked for, and what gradients ask of its program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+from tf_exla.frontends.tf.capture import Captured
+from tf_exla.frontends.tf.fallback import Guard
+from tf_exla.graph import Graph, Tensor
+from tf_exla.options import Options
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one optimized function was asked for; `limit` returns bytes when a plan is made."""
+
+    name: str
+    limit: Callable[[], int]
+    options: Options = field(default_factory=Options)
+    guard: Guard = field(default_factory=Guard)
+
+
+class Program(Protocol):
+    """A captured function, as its gradient sees it: see `program.py`."""
+
+    captured: Captured
+    concrete: Any
+    count: int
+    graph: Graph
+    settings: Settings
+    by_name: dict[str, list[int | None]]
+    by_handle: dict[int, int]
+
+    @property
+    def first_save(self) -> int: ...
+
+    def given_at(self, index: int) -> Tensor: ...
+
+    def gradient(self, mask: tuple[bool, ...]) -> Callable[..., list[tf.Tensor | None]]: ...
+
+    def ready(self, inputs: Sequence[tf.Tensor]) -> object: ...
+
+    def run(self, inputs: list[tf.Tensor], saved: Sequence[tf.Tensor]) -> list[Any]: ...

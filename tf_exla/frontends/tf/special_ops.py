@@ -1,0 +1,41 @@
+"""How ops that are none of TensorFlow's are emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from tf_exla.frontends.tf.compiled import emit_compiled
+from tf_exla.frontends.tf.emitter import Emitter, Special
+from tf_exla.frontends.tf.loops import emit_loop
+from tf_exla.frontends.tf.positions import emit_best
+from tf_exla.frontends.tf.random_rows import emit_random_rows
+from tf_exla.frontends.tf.running_top_k import emit_chunk_top_k, emit_running_top_k
+from tf_exla.frontends.tf.scattering import emit_scatter_rows
+from tf_exla.graph import Loop, Node
+from tf_exla.top_k import CHUNKED
+
+
+def _loop(emitter: Emitter, node: Node) -> list[tf.Tensor]:
+    assert isinstance(node, Loop)
+    return emit_loop(emitter, node, emitter.values(node.inputs))
+
+
+def _top_k(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
+    if CHUNKED not in node.attrs or emitter.begins:
+        return None
+    return emit_chunk_top_k(emitter, node)
+
+
+SPECIAL: Mapping[str, Special] = {
+    "Compiled": emit_compiled,
+    "Loop": _loop,
+    "MaxWithPosition": emit_best,
+    "MinWithPosition": emit_best,
+    "RandomRows": emit_random_rows,
+    "RunningTopK": emit_running_top_k,
+    "ScatterRows": emit_scatter_rows,
+    "TopKV2": _top_k,
+    "UpdateRows": emit_scatter_rows,
+}

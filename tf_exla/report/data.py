@@ -1,0 +1,139 @@
+"""What a report tells: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tf_exla.report.graph import GraphNode
+
+
+@dataclass(frozen=True, slots=True)
+class LargeTensor:
+    """One of the largest tensors of the original program; `split`: it no longer exists whole."""
+
+    name: str
+    op: str
+    shape: tuple[int | None, ...]
+    dtype: str
+    bytes: int
+    source: str
+    split: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LoopResult:
+    """One result of a loop; `combine`: concat along an axis, add, max, ..."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: str
+    bytes: int
+    combine: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoopEntry:
+    """One loop. `extra_flops`: spent on nodes that an earlier stage computes as well, in all.
+
+    `body_peak`: bytes that one iteration allocates. `depth`: 0 outermost, 1 inside of a loop.
+    """
+
+    name: str
+    stage: int
+    axis: str
+    extent: int
+    chunk: int
+    iterations: int
+    parallel: int
+    results: tuple[LoopResult, ...]
+    recomputed: tuple[str, ...]
+    extra_flops: int
+    body_peak: int
+    nodes: int
+    source: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A tensor that was not split along an axis, the op that kept it, and why."""
+
+    tensor: str
+    shape: tuple[int | None, ...]
+    dtype: str
+    bytes: int
+    axis: int
+    op: str
+    node: str
+    reason: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class CostlyOp:
+    """How many nodes of one op take at least 1 % of the flops each; a loop's body counts once."""
+
+    op: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteEntry:
+    """One rewrite that was applied, at `count` nodes; flops and bytes moved of these nodes.
+
+    `rewrites`: the family's name, by which `optimize(..., rewrites=...)` switches it.
+    """
+
+    rewrites: str
+    name: str
+    identity: str
+    count: int
+    nodes: tuple[str, ...]
+    sources: tuple[str, ...]
+    flops_before: int
+    flops: int
+    bytes_before: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePoint:
+    """The working set in bytes while one node of the plan runs."""
+
+    node: str
+    op: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """What the plan needs beside what the original program needs.
+
+    All sizes are bytes. peak = resident + working set. `*_before`: the original program in its own
+    order, without splitting.
+    """
+
+    function: str
+    device: str
+    limit: int
+    resident: int
+    working_set_before: int
+    working_set: int
+    projected_peak_before: int
+    projected_peak: int
+    nodes_before: int
+    nodes: int
+    flops_before: int
+    flops: int
+    largest: tuple[LargeTensor, ...]
+    loops: tuple[LoopEntry, ...]
+    refusals: tuple[Refusal, ...]
+    notes: tuple[str, ...]
+    timeline_before: tuple[TimelinePoint, ...]
+    timeline: tuple[TimelinePoint, ...]
+    rewrite_seconds: float
+    rewrites: tuple[RewriteEntry, ...] = ()
+    costly: tuple[CostlyOp, ...] = ()
+    graph_before: tuple[GraphNode, ...] = ()
+    graph: tuple[GraphNode, ...] = ()

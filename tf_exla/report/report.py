@@ -1,0 +1,46 @@
+"""What an optimization did, in numbers and in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tf_exla.report.data import ReportData
+from tf_exla.report.text import format_report
+
+
+@dataclass(frozen=True)
+class MemoryReport(ReportData):
+    """A report that prints, plots and draws itself; its fields are those of `ReportData`."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return every field as plain Python values."""
+        return dataclasses.asdict(self)
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return every field as JSON."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def plot(self, path: str | Path | None = None) -> object:
+        """Plot the working set over the plan, original against optimized; return the figure.
+
+        Needs matplotlib; with `path` the figure is saved there.
+        """
+        from tf_exla.report.plot import plot_report  # matplotlib
+
+        return plot_report(self, path)
+
+    def draw(self, path: str | Path | None = None, most: int = 40) -> object:
+        """Draw the graph before and after, tensors with their sizes; return the figure.
+
+        Of a graph with more than `most` nodes, those with the largest tensors are drawn. Needs
+        matplotlib and igraph; with `path` (*.svg, *.png, *.pdf) the figure is saved there.
+        """
+        from tf_exla.report.draw import draw_report  # matplotlib, igraph
+
+        return draw_report(self, path, most)
+
+    def __str__(self) -> str:
+        return format_report(self)
