@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fresh_process import run_fresh
 
-from tf_exla.frontends.tf.ops.memory.table import gpu_scratch_bytes, scratch_bytes
+from tf_exla.frontends.tf.ops.scratch import gpu_scratch_bytes, scratch_bytes
 from tf_exla.frontends.tf.ops.table import OPS as TABLE
 
 SLACK = 1_000_000
@@ -394,7 +394,7 @@ def _compiled(batch: int, rows: int, inner: int, cols: int, dtype: str, shared: 
     import tensorflow as tf
 
     import tf_exla
-    from tf_exla.frontends.tf.ops.memory.table import scratch_bytes
+    from tf_exla.frontends.tf.ops.scratch import scratch_bytes
 
     x, y = tf.ones([batch, rows, inner], dtype), tf.ones([batch, cols, inner], dtype)
     y = y[:1] if shared else y

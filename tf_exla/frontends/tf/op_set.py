@@ -14,12 +14,12 @@ from tf_exla.frontends.tf import trip_counts
 from tf_exla.frontends.tf.device import Device, rounds_factors
 from tf_exla.frontends.tf.device import device as visible_device
 from tf_exla.frontends.tf.make import make
-from tf_exla.frontends.tf.ops.bounds.table import size_bounds
 from tf_exla.frontends.tf.ops.compiled import compiles
 from tf_exla.frontends.tf.ops.memory.call import TensorLike
-from tf_exla.frontends.tf.ops.memory.table import gpu_scratch_bytes, scratch_bytes
 from tf_exla.frontends.tf.ops.rebuild import rebuild
 from tf_exla.frontends.tf.ops.rules.builders import Unruled, words
+from tf_exla.frontends.tf.ops.scratch import gpu_scratch_bytes, scratch_bytes
+from tf_exla.frontends.tf.ops.size_bounds import size_bounds
 from tf_exla.frontends.tf.ops.table import record
 from tf_exla.graph import Node, Shape, Tensor
 from tf_exla.lists import ListEffect
