@@ -24,7 +24,8 @@ def test_smaller_chunks_must_not_cost_more_than_late_passes_save(
 ) -> None:
     late = {SPLIT: LATE, SMALL: SMALL_LATE}
     costs = {SPLIT: 1.0, SMALL_LATE: seconds}
-    monkeypatch.setattr(finishing, "LATE_PASSES", ((lambda _, graph, __: late[graph],),))
+    monkeypatch.setattr(finishing, "LATE_PASSES", (lambda _, graph, __: late[graph],))
+    monkeypatch.setattr(finishing, "LEFT_OUT", ())
     monkeypatch.setattr(finishing, "fit_loops", lambda *_: SMALL)
     monkeypatch.setattr(finishing, "graph_seconds", lambda _, graph, promises: costs[graph])
     monkeypatch.setattr(Projector, "working_set", lambda _, graph: BYTES[graph])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tf_exla.cost import graph_seconds
-from tf_exla.graph import Graph, Loop, Node, walk, with_subgraphs
+from tf_exla.graph import Graph, Loop, Node, with_subgraphs
 from tf_exla.memory import Projector
 from tf_exla.options import Options
 from tf_exla.passes.blocking import write_out
@@ -63,13 +63,10 @@ def _compile(projector: Projector, graph: Graph, options: Options) -> Graph:
     return compile_loops(graph, projector.ops, forced=options.jit_compile is True)
 
 
-LATE_PASSES: tuple[tuple[LatePass, ...], ...] = (
-    (_rewrite, _run_top_k, _expand, _compile),
-    (_rewrite, _expand, _compile),
-    (_rewrite, _expand),
-    (_rewrite,),
-)
-"""What to apply: the first that holds the budget. A running top-k needs the most room."""
+LATE_PASSES: tuple[LatePass, ...] = (_rewrite, _run_top_k, _expand, _compile)
+"""All, in the order in which they are applied."""
+LEFT_OUT: tuple[LatePass, ...] = (_run_top_k, _compile, _expand)
+"""Which go first where the budget does not hold: a running top-k needs the most room."""
 
 
 def finish(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
@@ -82,18 +79,20 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
     if projector.working_set(graph) > budget:
         return plain
     seconds = graph_seconds(projector.ops, plain, promises=False)
-    has_top_k = any(
-        isinstance(node, Loop) and any(result.combine == "top_k" for result in node.results)
-        for node in walk(plain)
-    )
-    for passes in LATE_PASSES:
-        if _run_top_k in passes and not has_top_k:  # the next ones do the same
+    changed: set[LatePass] = set()
+    for left_out in range(len(LEFT_OUT) + 1):
+        if left_out and LEFT_OUT[left_out - 1] not in changed:  # the same without it
             continue
         split, target = graph, budget
         for _ in range(TRIES):
             finished = write_out(split, projector.ops)
-            for late in passes:
-                finished = write_out(late(projector, finished, options), projector.ops)
+            for late in LATE_PASSES:
+                if late in LEFT_OUT[:left_out]:
+                    continue
+                made = late(projector, finished, options)
+                if made is not finished:
+                    changed.add(late)
+                finished = write_out(made, projector.ops)
             needed = projector.working_set(finished)
             if needed <= budget:
                 slower = graph_seconds(projector.ops, finished, promises=False) > seconds
