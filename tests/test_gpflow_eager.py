@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gpflow
@@ -15,12 +18,52 @@ from gpflow.posteriors import PrecomputeCacheType
 import tf_exla
 from tf_exla.frontends.tf.script import Session, optimized_functions
 
+ROOT = Path(__file__).resolve().parent.parent
 N = 3001
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (N, 2))
 Y = np.sin(3 * X[:, :1]) + 0.1 * RNG.normal(size=(N, 1))
 Z = X[:60].copy()
 LIMIT = "3MB"
+
+
+PREDICTS = """
+import resource
+
+import gpflow
+import numpy as np
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((40_009, 3))
+Y = np.sin(X[:, :1])
+model = gpflow.models.SGPR((X, Y), gpflow.kernels.Matern32(), inducing_variable=X[:200].copy())
+
+
+def resident():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+before = resident()
+gpflow.optimizers.Scipy().minimize(
+    model.training_loss, model.trainable_variables, options={"maxiter": 2}
+)
+mean, variance = model.predict_f(X[:1000])
+model.predict_log_density((X[:500], Y[:500]))
+model.elbo()
+print("growth", resident() - before)
+"""
+COMPILER = 120_000_000
+"""What a process keeps once XLA's compiler has run (70 MB), and its threads."""
+
+
+def test_a_process_that_trains_and_predicts_holds_the_limit(tmp_path: Path) -> None:
+    """Without `run` it grows by 1.3 GB."""
+    script = tmp_path / "predicts.py"
+    script.write_text(PREDICTS)
+    command = [sys.executable, "-m", "tf_exla", "run", "--limit", "100MB", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    growth = int(done.stdout.split("growth")[1])
+    assert growth <= 100_000_000 + COMPILER, done.stderr
 
 
 def sgpr(kernel: Any = None, data: Any = (X, Y)) -> Any:
