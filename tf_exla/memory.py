@@ -83,6 +83,7 @@ class Projector:
     _temporary: WeakKeyDictionary[Node, int] = field(default_factory=WeakKeyDictionary)
     _counts: WeakKeyDictionary[Graph, tuple[int, bool]] = field(default_factory=WeakKeyDictionary)
     _needs: dict[Hashable, dict[int, int]] = field(default_factory=dict)
+    _cuts: dict[Hashable, dict[int, Graph]] = field(default_factory=dict)
     _needs_of: WeakKeyDictionary[Graph, dict[int, int]] = field(default_factory=WeakKeyDictionary)
     _bodies: WeakKeyDictionary[Graph, dict[int, Graph]] = field(default_factory=WeakKeyDictionary)
 
@@ -94,7 +95,10 @@ class Projector:
 
         The same body is projected once.
         """
-        return self._bodies.setdefault(loop.template, {})
+        known = self._bodies.get(loop.template)
+        if known is None:
+            known = self._bodies[loop.template] = self._cuts.setdefault(structure_of(loop), {})
+        return known
 
     def sizes_known(self, loop: Loop) -> dict[int, int]:
         """Return the bytes of one iteration by the size of its chunk, as far as they are known.

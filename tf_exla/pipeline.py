@@ -175,8 +175,8 @@ def _within(projector: Projector, forms: Iterator[_Form], budget: int, options: 
     found: list[_Found] = []
     for form, applied in forms:
         smallest = split(projector, form, 0, options) if found else None
-        # A search for a budget far out of reach is time lost.
-        if smallest is None or projector.working_set(smallest.graph) <= 2 * budget:
+        # A search for a budget that the smallest plan does not hold is time lost.
+        if smallest is None or projector.working_set(smallest.graph) <= budget:
             splitting = split(projector, form, budget, options)
             if projector.working_set(splitting.graph) <= budget:
                 return _Found(splitting.graph, splitting, applied)

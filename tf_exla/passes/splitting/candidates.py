@@ -22,6 +22,7 @@ from tf_exla.passes.splitting.progress import (
     own_loops,
     own_step,
     peak_of,
+    rest_bytes,
 )
 from tf_exla.passes.splitting.region import Refusal, grow
 from tf_exla.passes.splitting.repeating import compared_again, unrepeatable
@@ -57,7 +58,7 @@ class Tile(Protocol):
     ) -> Graph | None: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """A graph with one region split, and what it comes to.
 
@@ -99,8 +100,29 @@ def candidates(
     where one of them is too large, or larger than the cache.
     """
     index = Index(graph, projector.ops)
-    tried: set[object] = set()
     seeds = _seeds(projector, index, over)
+    yield from _with_tiles(
+        projector,
+        list(_untiled(projector, index, seeds, budget, options, refusals)),
+        budget,
+        options,
+        tile,
+    )
+    if options.uses("symmetry"):
+        for pair in pair_graphs(projector, index, seeds, budget, options):
+            yield measured(projector, pair, index, 0, None, Large(CHAIN_BYTES, None))
+
+
+def _untiled(
+    projector: Projector,
+    index: Index,
+    seeds: list[Tensor],
+    budget: int,
+    options: Options,
+    refusals: Refusals,
+) -> Iterator[Candidate]:
+    """Yield the graphs in which a region is split along one axis."""
+    tried: set[object] = set()
     for seed in seeds:
         bounds = [*(budget // part for part in SMALL_FRACTIONS), seed.nbytes // BESIDE, 0]
         smalls = list(dict.fromkeys(max(bound, CHAIN_BYTES) for bound in bounds))
@@ -121,18 +143,43 @@ def candidates(
                     refusals[again.tensor, again.axis, again.node] = again
                     continue
                 projector.tick()
-                made = evaluate(projector, index, stages, is_large, budget, options)
-                for_speed = made.own <= budget
-                tiled = None
-                if region.extent <= FEW_MATRICES and (options.cached or not for_speed):
-                    tiled = _tiled(projector, made, tile, for_speed)
-                if tiled is None or for_speed:
-                    yield made
-                if tiled is not None:
-                    yield tiled
-    if options.uses("symmetry"):
-        for pair in pair_graphs(projector, index, seeds, budget, options):
-            yield measured(projector, pair, index, 0, None, Large(CHAIN_BYTES, None))
+                yield evaluate(projector, index, stages, is_large, budget, options)
+
+
+def _with_tiles(
+    projector: Projector, found: list[Candidate], budget: int, options: Options, tile: Tile
+) -> Iterator[Candidate]:
+    """Yield candidates, in tiles where their loops do not hold the budget, or both for speed.
+
+    Tiles change nothing beside the new loops. What needs more there than another candidate needs
+    at all, and more than the budget, is not chosen with tiles either.
+    """
+    fixed = {one: fixes_much(projector, one, budget) for one in found}
+    lowest_high = min((one.high.bytes for one in found if not fixed[one]), default=0)
+    tiles: dict[Candidate, Candidate | None] = {}
+    rests = {one: rest_bytes(projector.project(one.graph), one.index.graph) for one in found}
+    for one in sorted(found, key=rests.__getitem__):
+        extent = one.stages.region.extent if one.stages is not None else 0
+        for_speed = one.own <= budget
+        if extent > FEW_MATRICES or not (options.cached or not for_speed):
+            continue
+        loose = projector.project(one.graph).loose
+        if rests[one] + projector.overhead(one.graph) > budget and rests[one] - loose > lowest_high:
+            continue
+        tiles[one] = made = _tiled(projector, one, tile, for_speed)
+        if made is not None and not fixed[one]:
+            lowest_high = min(lowest_high, made.high.bytes)
+    for one in found:
+        tiled = tiles.get(one)
+        if tiled is None or one.own <= budget:
+            yield one
+        if tiled is not None:
+            yield tiled
+
+
+def fixes_much(projector: Projector, one: Candidate, budget: int) -> bool:
+    """Return whether loops concatenate a large tensor, which is never split again."""
+    return one.concatenated > max(budget // 4, projector.working_set(one.index.graph) // 16)
 
 
 def repeated(

@@ -168,6 +168,8 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
         if chunk > min(least, LEAST_INDICES) and options.body_bytes < room:
             cached = _largest(needs, chunk, options.body_bytes, sizes) or 0
             chunk = cached if cached >= LEAST_INDICES else min(chunk, max(cached, least))
+            if needs(chunk) > room:  # more iterations of a smaller chunk run side by side
+                parallel = (room - beside) // (needed(chunk, 1) - beside)
         if parallel > 1 and chunk * _bytes_per_index(loop) < SMALLEST_PARALLEL_CHUNK:
             return None
         return resized(chunk, parallel)

@@ -45,6 +45,17 @@ def own_bytes(projector: Projector, graph: Graph, before: Graph) -> int:
     return projector.project(graph).steps[position].bytes + projector.overhead(graph)
 
 
+def rest_bytes(projection: Projection, before: Graph) -> int:
+    """Return the bytes of the largest step that is not at a loop that `before` does not have."""
+    known = _outputs_of_loops(before)
+    rest = (
+        step.bytes
+        for step in projection.steps
+        if not isinstance(step.node, Loop) or step.node.outputs in known
+    )
+    return max(rest, default=0)
+
+
 def own_step(projection: Projection, before: Graph) -> int | None:
     """Return the position of the largest step at loops that `before` does not have."""
     known = _outputs_of_loops(before)
@@ -80,4 +91,4 @@ def _is_ordered(node: Node) -> bool:
     return any(tensor.nbytes >= CHAIN_BYTES for tensor in (*node.inputs, *node.outputs))
 
 
-__all__ = ["Peak", "most_steps", "own_bytes", "own_loops", "own_step", "peak_of"]
+__all__ = ["Peak", "most_steps", "own_bytes", "own_loops", "own_step", "peak_of", "rest_bytes"]

@@ -18,6 +18,7 @@ from tf_exla.passes.splitting.candidates import (
     Refusals,
     Tile,
     candidates,
+    fixes_much,
     lowest,
     lowest_of_its_own,
     repeated,
@@ -71,7 +72,11 @@ def split(
         if best is not None and not over:
             best = repeated(projector, graph, best, budget, options)
             # What holds the budget is chosen for its time, among all.
-            if best is not None and best.peak > budget and _is_progress(projector, best, graph):
+            if (
+                best is not None
+                and best.peak > budget
+                and _is_progress(projector, best.graph, graph)
+            ):
                 graph = keep(projector, best, budget, options).graph
                 continue
         found = list(candidates(projector, graph, budget, options, over, refusals, tile))
@@ -85,6 +90,9 @@ def split(
         if inner is None:
             inner = _descend(projector, graph, budget, options, depth, refusals)
         if inner is None:
+            break
+        inner = fit_loops(projector, inner, budget, options)
+        if not _is_progress(projector, inner, graph):  # in other chunks it needs as much again
             break
         graph = inner
     holds = projector.working_set(graph) <= max(budget, projector.working_set(smallest))
@@ -177,8 +185,10 @@ def _over_threshold(graph: Graph, options: Options) -> list[Tensor]:
     ]
 
 
-def _is_progress(projector: Projector, one: Candidate, graph: Graph) -> bool:
-    return one.peak < projector.working_set(graph) or one.high < peak_of(projector, graph)
+def _is_progress(projector: Projector, made: Graph, graph: Graph) -> bool:
+    if projector.working_set(made) < projector.working_set(graph):
+        return True
+    return peak_of(projector, made) < peak_of(projector, graph)
 
 
 def _choose(
@@ -195,10 +205,9 @@ def _choose(
     holding = [one for one in found if one.peak <= budget]
     if holding:
         return min(holding, key=lambda one: one.seconds)
-    peak, high = projector.working_set(graph), peak_of(projector, graph)
-    useful = [one for one in found if forced or _is_progress(projector, one, graph)]
-    fixed = max(budget // 4, peak // 16)
-    free = [one for one in useful if one.concatenated <= fixed] or useful
+    high = peak_of(projector, graph)
+    useful = [one for one in found if forced or _is_progress(projector, one.graph, graph)]
+    free = [one for one in useful if not fixes_much(projector, one, budget)] or useful
     if any(one.high.bytes < high.bytes for one in free):
         return lowest(free)
     return lowest_of_its_own(free, budget) if free else None
