@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fresh_process import run_fresh
 
-from tf_exla import measure
+from tf_exla import free_memory
 
 MB = 10**6
 
@@ -114,17 +114,17 @@ def test_control_groups(tmp_path: Path, version: int) -> None:
         (group / "memory.stat").write_text(f"anon 7\n{names[2]} {cache}\n")
     own = tmp_path / "cgroup"
     own.write_text(line)
-    assert measure._cgroup_available(tmp_path, own) == [700]
+    assert free_memory._cgroup_available(tmp_path, own) == [700]
 
 
 def test_no_control_groups(tmp_path: Path) -> None:
-    assert measure._cgroup_available(tmp_path, tmp_path / "absent") == []
+    assert free_memory._cgroup_available(tmp_path, tmp_path / "absent") == []
 
 
 def test_automatic_limit_is_a_share_of_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 10 * MB < measure.available_memory() < 10**14
-    monkeypatch.setattr(measure, "available_memory", lambda: 1000)
-    assert measure.auto_limit() == 900
+    assert 10 * MB < free_memory.available_memory() < 10**14
+    monkeypatch.setattr(free_memory, "available_memory", lambda: 1000)
+    assert free_memory.auto_limit() == 900
 
 
 def test_says_what_to_do_where_nobody_tells_the_size_of_a_gpu(
@@ -132,4 +132,4 @@ def test_says_what_to_do_where_nobody_tells_the_size_of_a_gpu(
 ) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(RuntimeError, match="give a limit"):
-        measure._gpu_bytes()
+        free_memory._gpu_bytes()

@@ -1,4 +1,4 @@
-"""Measured peak memory of one call, and what the device has free."""
+"""Measured peak memory of one call."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
+from tf_exla.free_memory import field_bytes
 from tf_exla.fresh_measure import (
     CannotSendError,
     in_child,
@@ -23,10 +23,9 @@ from tf_exla.fresh_measure import (
     make_call,
     measure_fresh,
 )
-from tf_exla.frontends.tf.device import GPU_ALLOCATOR, counts_exactly, device
+from tf_exla.frontends.tf.device import FIRST_GPU, GPU_ALLOCATOR, counts_exactly, device
+from tf_exla.resident import resident_bytes
 
-_AUTO_SHARE = 0.9
-_FIRST_GPU = "GPU:0"
 _SAMPLE_SECONDS = 0.001
 # <malloc.h>: the numbers of glibc's malloc parameters.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -104,7 +103,7 @@ def measured_peak(
             if needed:
                 raise RuntimeError(f"{_name(fn)} was not measured afresh: {why}") from why
             warnings.warn(_NOT_FRESH.format(name=_name(fn), why=why), stacklevel=2)
-    resident = _resident_bytes(fn, args, kwargs)
+    resident = resident_bytes(fn, args, kwargs)
     measure = _on_gpu if device() == "GPU" else _on_cpu
     working_set, method = measure(lambda: fn(*args, **kwargs))
     return MeasuredPeak(resident, working_set, method)
@@ -126,33 +125,17 @@ def _name(fn: Callable[..., Any]) -> str:
     return str(getattr(fn, "__name__", None) or fn)
 
 
-def available_memory() -> int:
-    """Return the bytes that the device has free now: of the first GPU, else of the main memory.
-
-    Main memory is what the system says is available, or what the control group (a container's
-    limit, version 1 or 2) leaves, the smaller. Page cache that can be dropped counts as free.
-    """
-    if device() == "GPU":
-        return _gpu_available()
-    return min([_system_available(), *_cgroup_available()])
-
-
-def auto_limit() -> int:
-    """Return the limit that "auto" stands for: 90 % of `available_memory()`, in bytes."""
-    return int(_AUTO_SHARE * available_memory())
-
-
 # Working set.
 
 
 def _on_gpu(call: Callable[[], Any]) -> tuple[int, str]:
     call()
     gc.collect()
-    before = tf.config.experimental.get_memory_info(_FIRST_GPU)["current"]
-    tf.config.experimental.reset_memory_stats(_FIRST_GPU)
+    before = tf.config.experimental.get_memory_info(FIRST_GPU)["current"]
+    tf.config.experimental.reset_memory_stats(FIRST_GPU)
     result = call()
     tf.test.experimental.sync_devices()
-    peak = tf.config.experimental.get_memory_info(_FIRST_GPU)["peak"]
+    peak = tf.config.experimental.get_memory_info(FIRST_GPU)["peak"]
     del result
     exact = counts_exactly()
     caveat = "" if exact else f", whole blocks of it (set {GPU_ALLOCATOR}=cuda_malloc_async)"
@@ -245,16 +228,7 @@ def _reset_high_water_mark() -> bool:
 
 
 def _status_bytes(field: str) -> int:
-    return _field_bytes(Path("/proc/self/status"), field)
-
-
-def _field_bytes(path: Path, field: str) -> int:
-    """Read `field` of a file with lines such as "VmRSS:   1234 kB"."""
-    for line in path.read_text().splitlines():
-        name, _, rest = line.partition(":")
-        if name == field:
-            return int(rest.split()[0]) * 1024
-    raise KeyError(f"{path} has no field {field!r}")
+    return field_bytes(Path("/proc/self/status"), field)
 
 
 def _resident_set() -> int:
@@ -302,144 +276,3 @@ def _onednn_pool() -> bool:
         return bool(_pywrap_util_port.IsMklEnabled())
     except (ImportError, AttributeError):
         return os.environ.get("TF_ENABLE_ONEDNN_OPTS", "1").lower() not in ("0", "false")
-
-
-# Resident tensors.
-
-
-def _resident_bytes(fn: Callable[..., Any], args: Any, kwargs: Any) -> int:
-    own = getattr(fn, "resident_bytes", None)
-    if own is not None:
-        return int(own(*args, **kwargs))
-    buffers = dict(_buffers(tf.nest.flatten((args, kwargs), expand_composites=True)))
-    constants = 0
-    if hasattr(fn, "get_concrete_function"):
-        concrete = fn.get_concrete_function(*args, **kwargs)
-        buffers.update(_buffers([*concrete.captured_inputs, *concrete.graph.variables]))
-        constants = sum(map(_constant_bytes, _graphs(concrete.graph)))
-    return sum(buffers.values()) + constants
-
-
-def _buffers(values: Iterable[Any]) -> Iterator[tuple[object, int]]:
-    """Yield a key for each value's buffer, the same for values that share one, and its bytes."""
-    for value in values:
-        if isinstance(value, tf.Variable):
-            yield ("variable", id(value.handle)), _tensor_bytes(value)
-        elif isinstance(value, np.ndarray):
-            yield (value.__array_interface__["data"][0], value.nbytes), value.nbytes
-        elif isinstance(value, tf.Tensor) and value.dtype not in (tf.resource, tf.variant):
-            size = _tensor_bytes(value)
-            yield (_address(value), size), size
-
-
-def _address(tensor: tf.Tensor) -> int:
-    """The address of a tensor's buffer, or its identity where that cannot be told."""
-    try:
-        if "CPU" in tensor.device:
-            # No copy: the buffer protocol of a tensor on the CPU shows its own memory.
-            return int(np.asarray(memoryview(tensor)).__array_interface__["data"][0])
-    except (TypeError, ValueError, BufferError, NotImplementedError):
-        pass
-    return id(tensor)
-
-
-def _tensor_bytes(tensor: Any) -> int:
-    # An unknown shape has no number of elements; a string or resource has no size.
-    elements = tensor.shape.num_elements()
-    return 0 if elements is None else int(elements) * int(tensor.dtype.size)
-
-
-def _constant_bytes(graph: tf.Graph) -> int:
-    # Sizes from the shapes: the attribute "value" would be a copy of the whole constant.
-    return sum(_tensor_bytes(op.outputs[0]) for op in graph.get_operations() if op.type == "Const")
-
-
-def _graphs(graph: tf.Graph) -> list[tf.Graph]:
-    """`graph` and the graphs of all functions that it calls, each once."""
-    found: dict[str, tf.Graph] = {}
-
-    def visit(outer: Any) -> None:
-        for name, function in getattr(outer, "_functions", {}).items():
-            inner = getattr(function, "graph", None)
-            if name not in found and inner is not None:
-                found[name] = inner
-                visit(inner)
-
-    visit(graph)
-    return [graph, *found.values()]
-
-
-# Free memory.
-
-
-def _gpu_available() -> int:
-    """What TensorFlow may take of the first GPU that it sees, less what it holds."""
-    (first, *_) = tf.config.get_visible_devices("GPU")
-    shares = tf.config.get_logical_device_configuration(first)
-    share = shares[0].memory_limit if shares else None
-    total = _gpu_bytes() if share is None else int(share) * 2**20
-    return total - int(tf.config.experimental.get_memory_info(_FIRST_GPU)["current"])
-
-
-def _gpu_bytes() -> int:
-    import subprocess
-
-    # TensorFlow's own numbers tell what it uses, not what the device has.
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-    query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
-    query.append(f"--id={seen}")
-    try:
-        said = subprocess.run(query, check=True, capture_output=True, text=True).stdout
-        return int(said) * 2**20
-    except (OSError, ValueError, subprocess.CalledProcessError) as error:
-        raise RuntimeError(
-            f"nvidia-smi does not tell how much memory the GPU has ({error}): give a limit in bytes"
-        ) from error
-
-
-def _system_available() -> int:
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        return _field_bytes(meminfo, "MemAvailable")
-    import psutil
-
-    return int(psutil.virtual_memory().available)
-
-
-def _cgroup_available(root: Path = Path("/sys/fs/cgroup"), own: Path | None = None) -> list[int]:
-    """What each control group of this process leaves, in bytes; those without a limit are absent.
-
-    `root` is where the groups are mounted, `own` the file that lists the process's groups.
-    """
-    try:
-        lines = (own or Path("/proc/self/cgroup")).read_text().splitlines()
-    except OSError:
-        return []
-    left = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if not controllers:
-            mount, limit, usage = root, "memory.max", "memory.current"
-        elif "memory" in controllers.split(","):
-            mount, limit, usage = root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
-        else:
-            continue
-        # A limit of an outer group holds too; in a container only the mount itself may be visible.
-        relative = PurePosixPath(path.lstrip("/"))
-        for group in {mount, *(mount / inner for inner in (relative, *relative.parents))}:
-            try:
-                size = int((group / limit).read_text())
-                used = int((group / usage).read_text())
-            except (OSError, ValueError):  # no such group, or "max"
-                continue
-            left.append(max(0, size - used + _inactive_file(group / "memory.stat")))
-    return left
-
-
-def _inactive_file(path: Path) -> int:
-    """Page cache in bytes that a control group can drop at once."""
-    try:
-        fields = dict(line.split(" ", 1) for line in path.read_text().splitlines())
-    except OSError:
-        return 0
-    return int(fields.get("total_inactive_file", fields.get("inactive_file", "0")))

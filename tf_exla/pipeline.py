@@ -46,6 +46,7 @@ from tf_exla.passes.unsharing import unshare
 from tf_exla.patience import Patience
 from tf_exla.peak_parts import blocker, largest_residents, peak_parts
 from tf_exla.plan import Plan
+from tf_exla.unbounded import unbounded
 
 LEAST = 1 << 16
 FRACTION = 50
@@ -132,7 +133,7 @@ def optimize_graph(
 
 def _check_bounded(projector: Projector, graph: Graph, function: str, options: Options) -> None:
     """Refuse what nothing bounds, or warn of it: of what comes from outside, always."""
-    for found in projector.sizes.unbounded(graph):
+    for found in unbounded(projector.sizes, graph):
         if found.node.name in options.awaited:
             continue
         error = UnboundedMemoryError(

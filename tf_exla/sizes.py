@@ -20,9 +20,6 @@ from tf_exla.op_set import OpSet
 UNKNOWN_ITERATIONS = 1000
 """Iterations counted for a loop whose number is not known; `unbounded` finds large ones."""
 
-SMALL_BYTES = 4096
-"""What a loop of unknown length may keep of an iteration without being refused."""
-
 FOLLOWED = 100
 """Iterations that are followed one by one, where each may enlarge a variable.
 
@@ -30,19 +27,6 @@ A node takes about a millisecond: a hundred iterations of ten nodes are as long 
 """
 
 _Given = tuple[tuple[Most, Held, Node | None, bool], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Unbounded:
-    """What has no bound: a While that keeps `bytes` of each iteration, or a node's result.
-
-    `outside`: its size may come from outside the program: an input of unknown size, an iterator's
-    element, a variable.
-    """
-
-    node: Node
-    bytes: int | None = None
-    outside: bool = False
 
 
 @dataclass
@@ -92,15 +76,24 @@ class Sizes:
         """Return whether all sizes of a graph are known, of its sub-graphs too: nothing follows."""
         known = self._static.get(graph)
         if known is None:
-            inputs = not any(_is_open(tensor) or is_list(tensor) for tensor in graph.inputs)
+            inputs = not any(
+                is_of_unknown_size(tensor) or is_list(tensor) for tensor in graph.inputs
+            )
             known = self._static[graph] = inputs and all(map(self.is_static, graph.nodes))
         return known
 
     def is_static(self, node: Node) -> bool:
         """Return whether all sizes of a node's tensors are known, and those in its sub-graphs."""
-        if any(_is_open(tensor) or is_list(tensor) for tensor in (*node.inputs, *node.outputs)):
+        if any(
+            is_of_unknown_size(tensor) or is_list(tensor)
+            for tensor in (*node.inputs, *node.outputs)
+        ):
             return False
         return all(self.are_static(sub) for _, sub in node.subgraphs)
+
+    def cause(self, tensor: Tensor) -> Node | None:
+        """Return the first node on the way of a tensor that says nothing of its result's size."""
+        return self._causes.get(tensor)
 
     def scratch(self, node: Node) -> int:
         """Return the bytes that a kernel allocates beside its outputs, at most."""
@@ -118,33 +111,6 @@ class Sizes:
         # Where the sizes decide the kernel's way, the largest need not take most.
         found = self.ops.scratch(largest)
         return max(found, copies) if self.ops.work(node) == "product" else found
-
-    def unbounded(self, graph: Graph) -> Iterator[Unbounded]:
-        """Yield what nothing bounds, each cause once, in the order of the nodes."""
-        seen: set[Node] = set()
-        # What comes from an input of unknown size has no cause.
-        for one in self._unbounded(graph, any(map(_is_open, graph.inputs))):
-            if one.node not in seen:
-                seen.add(one.node)
-                yield one
-
-    def _unbounded(self, graph: Graph, inputs: bool) -> Iterator[Unbounded]:
-        self.lists(graph)
-        for node in graph.nodes:
-            if isinstance(node, Loop):
-                continue
-            for _, sub in node.subgraphs:
-                yield from self._unbounded(sub, inputs)
-            for tensor in node.outputs:
-                if not _is_open(tensor) or self.most(tensor).size is not None:
-                    continue
-                cause = self._causes.get(tensor, None if inputs else node)
-                if cause is not None:
-                    yield Unbounded(cause, outside=inputs or _from_outside(cause))
-            if "body" in node.attrs and self._iterations(node) is None:
-                kept = sum(one.added for _, one in self._kept(node) if one.most is None)
-                if kept > SMALL_BYTES:
-                    yield Unbounded(node, kept)
 
     # The walk.
 
@@ -167,7 +133,7 @@ class Sizes:
                 continue
             for tensor in node.inputs:
                 known = self.most(tensor).size
-                if _is_open(tensor) and (known is None or size < known):
+                if is_of_unknown_size(tensor) and (known is None or size < known):
                     self._fitted[tensor] = size
                     self._most[tensor] = replace(self.most(tensor), size=size)
                     found = True
@@ -192,7 +158,7 @@ class Sizes:
     def _plain(self, node: Node) -> None:
         if any(is_list(tensor) for tensor in node.outputs):
             self._list(node)
-        open_ = [tensor for tensor in node.outputs if _is_open(tensor)]
+        open_ = [tensor for tensor in node.outputs if is_of_unknown_size(tensor)]
         if not open_ and not any(map(_may_be_a_size, node.outputs)):
             return
         operands = [self.most(tensor) for tensor in node.inputs]
@@ -204,7 +170,7 @@ class Sizes:
         else:
             bounds = list(self.ops.bounds(node, operands))
         for tensor, most in zip(node.outputs, bounds, strict=True):
-            if not _is_open(tensor) and most.value is None:
+            if not is_of_unknown_size(tensor) and most.value is None:
                 self._blame_for_value(tensor, node)
                 continue
             fitted = self._fitted.get(tensor)
@@ -219,10 +185,10 @@ class Sizes:
     def _blame(self, tensor: Tensor, node: Node) -> None:
         """Keep the cause of an unbounded result: an operand's, if it has none; else its node."""
         for one in node.inputs:
-            if one in self._causes and (is_list(one) or not _is_open(one)):
+            if one in self._causes and (is_list(one) or not is_of_unknown_size(one)):
                 self._causes[tensor] = self._causes[one]
                 return
-            if _is_open(one) and self.most(one).size is None:
+            if is_of_unknown_size(one) and self.most(one).size is None:
                 if one in self._causes:
                     self._causes[tensor] = self._causes[one]
                 return  # an input of the program has no cause
@@ -256,7 +222,7 @@ class Sizes:
             return
         self._given[graph] = known
         for tensor, (most, held, cause, is_open) in zip(graph.inputs, known, strict=False):
-            if is_open or _is_open(tensor) or most.value is not None:
+            if is_open or is_of_unknown_size(tensor) or most.value is not None:
                 self._most[tensor] = most.within(tensor.shape)
             if cause is not None and most.size is None:
                 self._causes[tensor] = cause
@@ -268,7 +234,7 @@ class Sizes:
 
     def _operand(self, tensor: Tensor) -> tuple[Most, Held, Node | None, bool]:
         held = self._held.get(tensor, EMPTY) if is_list(tensor) else EMPTY
-        return self.most(tensor), held, self._causes.get(tensor), _is_open(tensor)
+        return self.most(tensor), held, self._causes.get(tensor), is_of_unknown_size(tensor)
 
     def _split(self, loop: Loop) -> None:
         for _, body in loop.subgraphs:
@@ -299,7 +265,7 @@ class Sizes:
                     length=highest([one.length for one in inner]),
                     top=highest([one.top for one in inner]),
                 )
-            if _is_open(tensor) or _may_be_a_size(tensor):
+            if is_of_unknown_size(tensor) or _may_be_a_size(tensor):
                 most = self.most(results[0])
                 for one in results[1:]:
                     most = most.join(self.most(one))
@@ -310,7 +276,7 @@ class Sizes:
         assert isinstance(body, Graph)
         assert isinstance(cond, Graph)
         passed = [a is b for a, b in zip(body.inputs, body.outputs, strict=False)]
-        times = self._iterations(node)
+        times = self.iterations(node)
         last = {} if times is None else self.ops.counted(node, times)
         first = []
         for tensor, same, result in zip(node.inputs, passed, node.outputs, strict=True):
@@ -321,7 +287,7 @@ class Sizes:
             start = replace(held, growth=0, total=0, added=0, derived=True)
             first.append((Most(most.dims, most.size, value), start, cause, is_open))
         variables = self._followed(body, first, times)
-        kept = dict(self._kept(node))
+        kept = dict(self.kept(node))
         for k, tensor in enumerate(node.outputs):
             if is_list(tensor):
                 self._held[tensor] = self._looped(node, k, kept.get(k, EMPTY), times)
@@ -335,7 +301,7 @@ class Sizes:
             self._enter(body, final)
         self._enter(cond, final)
         for k, tensor in enumerate(node.outputs):
-            if _is_open(tensor):
+            if is_of_unknown_size(tensor):
                 self._set(tensor, variables[k][0], [body.outputs[k], node.inputs[k]])
         for tensor, count in last.items():
             self._most[tensor] = Most(tensor.shape, tensor.size, (max(0, count),))
@@ -343,7 +309,7 @@ class Sizes:
     def _grows(self, node: Node, given: list[tuple[Most, Held, Node | None, bool]]) -> bool:
         """Forget bounds of lists that an iteration exceeds; return whether there was one."""
         found = False
-        for k, kept in self._kept(node):
+        for k, kept in self.kept(node):
             most, one, cause, is_open = given[k]
             wider = replace(
                 one,
@@ -369,7 +335,7 @@ class Sizes:
             grown = list(variables)
             for k, (most, held, cause, is_open) in enumerate(variables):
                 after = body.outputs[k]
-                if not (is_open or _is_open(body.inputs[k])):
+                if not (is_open or is_of_unknown_size(body.inputs[k])):
                     continue
                 joined = most.join(self.most(after)).within(body.inputs[k].shape)
                 if joined != most:
@@ -386,14 +352,15 @@ class Sizes:
             left -= 1
             variables = grown
 
-    def _iterations(self, node: Node) -> int | None:
+    def iterations(self, node: Node) -> int | None:
+        """Return an upper bound of a While's iterations; None where there is none."""
         known = {}
         for tensor in node.inputs:
             if tensor.value is None and (top := self.most(tensor).top) is not None:
                 known[tensor] = top
         return self.ops.iterations(node, known)
 
-    def _kept(self, node: Node) -> Iterator[tuple[int, Held]]:
+    def kept(self, node: Node) -> Iterator[tuple[int, Held]]:
         """Yield the variables of a While that are lists, and what an iteration makes of each."""
         body = node.attrs["body"]
         assert isinstance(body, Graph)
@@ -429,7 +396,8 @@ class Sizes:
                 self._causes[tensor] = cause
 
 
-def _is_open(tensor: Tensor) -> bool:
+def is_of_unknown_size(tensor: Tensor) -> bool:
+    """Return whether only the run tells the size of a tensor."""
     return not tensor.is_static and tensor.dtype not in HANDLES
 
 
@@ -440,10 +408,3 @@ def _may_be_a_size(tensor: Tensor) -> bool:
 def _flat(tensor: Tensor, nbytes: int) -> Tensor:
     """Return a vector of as many bytes."""
     return Tensor((nbytes // max(1, item_bytes(tensor.dtype)),), tensor.dtype, tensor.name)
-
-
-def _from_outside(node: Node) -> bool:
-    """Return whether a node reads what other calls made: an iterator, a variable, a queue."""
-    return all(tensor.dtype == "resource" for tensor in node.inputs) and (
-        node.stateful or node.op == "ReadVariableOp"
-    )

@@ -8,6 +8,7 @@ from typing import Literal
 
 Device = Literal["GPU", "CPU"]
 GPU_ALLOCATOR = "TF_GPU_ALLOCATOR"
+FIRST_GPU = "GPU:0"
 
 
 @cache

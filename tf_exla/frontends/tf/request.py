@@ -13,8 +13,8 @@ from typing import Any
 
 from tf_exla.allocator import BLOCKS, EXACT
 from tf_exla.byte_size import parse_bytes
+from tf_exla.free_memory import auto_limit
 from tf_exla.frontends.tf.device import counts_exactly, device
-from tf_exla.measure import auto_limit
 from tf_exla.options import Options, Unbounded
 from tf_exla.passes.rewriting.families import switches
 
