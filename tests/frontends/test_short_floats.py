@@ -6,7 +6,7 @@ place of the largest result is allowed: a rounding of the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ import tensorflow as tf
 from frontends.op_cases import ALGEBRA, REDUCTIONS, Case
 from frontends.run_node import complete_attrs, cut_loops, run_op
 from frontends.test_op_rules import IMAGES, INDEXING, MOVEMENT, operand
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from programs_check import limits_of
 
 import tf_exla
@@ -22,6 +24,8 @@ from tf_exla.axis_rule import AxisRule
 from tf_exla.check import check_graph
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
+from tf_exla.fuzz.table import reductions
+from tf_exla.fuzz.values import Pool, Value
 from tf_exla.graph import Array, Graph, Node, Tensor
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import grow
@@ -221,3 +225,61 @@ def test_programs(name: str, dtype: str, jit: bool | None) -> None:
         found = tf.nest.flatten(optimized(*arguments))
         for new, old, exact in zip(found, expected, truth, strict=True):
             assert_not_worse(new.numpy(), old.numpy(), exact.numpy())
+
+
+# Sums that a body completes: the other axis is split, and the matrix is narrower than stock's.
+
+COMPLETED: dict[str, Callable[..., Any]] = {
+    "broadcasts": lambda x, y: tf.reduce_sum(kernel(x, y) * x[:, :1] + y[:, 0], 0),
+    "gathered rows": lambda x, y: tf.reduce_sum(tf.gather(kernel(x, y), tf.range(900) % 401), 0),
+    "variance": lambda x, y: tf.math.reduce_variance(kernel(x, y), 0),
+    "euclidean norm": lambda x, y: tf.math.reduce_euclidean_norm(kernel(x, y), 0),
+    "in two steps": lambda x, y: tf.reduce_sum(tf.reduce_mean(kernel(x, y)[:, :, None] + y, 0), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", UNIT)
+@pytest.mark.parametrize("name", COMPLETED)
+def test_sums_that_a_body_completes(name: str, dtype: str) -> None:
+    assert not worse(COMPLETED[name], dtype, (0.0, 0.05, 0.2, 0.45, 0.8))
+
+
+@pytest.mark.parametrize("dtype", UNIT)
+def test_reductions_of_the_fuzz_table(dtype: str) -> None:
+    codes: set[str] = set()
+
+    @given(st.data())
+    @settings(max_examples=12, deadline=None, derandomize=True)
+    def draw_lines(data: st.DataObject) -> None:
+        pool = Pool([Value("k", (401, 307), dtype, True)])
+        steps = [row(data.draw, pool) for row in reductions.ROWS]
+        codes.update(
+            s.code for s in steps if s and s.dtype == dtype and "keepdims" not in s.code
+            and not s.exact
+        )  # fmt: skip
+
+    draw_lines()
+    assert len(codes) >= 20
+    found = {
+        code: worse(lambda x, y, c=code: eval(c, {"tf": tf, "k": kernel(x, y)}), dtype, (0.0, 0.3))
+        for code in sorted(codes)
+    }
+    assert not {code: bad for code, bad in found.items() if bad}
+
+
+def worse(function: Callable[..., Any], dtype: str, parts: Sequence[float]) -> list[str]:
+    """Return where a program is worse than it may be; `parts`: of the range of limits."""
+    stock = tf.function(function, autograph=False)
+    arguments = draw(401, 5, dtype=dtype), draw(307, 5, dtype=dtype, seed=1)
+    expected = stock(*arguments).numpy()
+    truth = function(*(tf.cast(one, tf.float64) for one in arguments)).numpy()
+    smallest, unsplit = limits_of(stock, arguments, None)
+    found = []
+    for part in parts:
+        limit = int(smallest + part * (unsplit - smallest))
+        result = tf_exla.optimize(stock, limit, strict=True)(*arguments).numpy()
+        try:
+            assert_not_worse(result, expected, truth)
+        except AssertionError as error:
+            found.append(f"{part}: {error}")
+    return found

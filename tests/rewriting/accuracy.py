@@ -353,9 +353,11 @@ row without vector instructions, XLA fuses a product and a sum.
 *Reordered*: sums, means, products of matrices, convolutions and contractions over an axis that is split; what is rewritten, with
 the errors of the table below; softmax and log-sum-exp along a split axis, which are rescaled as the maximum grows.
 
-*Short floats.* What chunks of bfloat16 and float16 add up, or multiply, is carried in float32 and rounded once. So the
-error against float64 is at most twice the stock's own at any limit, or a rounding of the result. A mean of many float16 numbers is
-right where the stock's is not: its count is infinite above 65,504.
+*Short floats.* What chunks of bfloat16 and float16 add up, or multiply, is carried in float32 and rounded once. So are sums and
+means that a chunk completes where kernels add in the short precision, since their order depends on the chunk's shape. The
+error against float64 is at most twice the stock's own, or a rounding of the result. It was so for 80 programs of bfloat16 and of float16
+at five limits each, and for the reductions of the fuzzer's table. A mean of many float16 numbers is right where the stock's is not: its
+count is infinite above 65,504.
 
 *Values that are looked for again.* What is chosen from some numbers, a maximum or the k-th largest, is compared with these
 same numbers: computed once, or twice by loops of one chunk whose kernels make the same bits. So gradients of maxima find their ties.

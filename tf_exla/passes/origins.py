@@ -25,7 +25,7 @@ EQUALITY = frozenset({"Equal", "NotEqual"})
 ORDER = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual"})
 EXTREMES: frozenset[Combine | None] = frozenset({"argmax", "argmin", "max", "min", "top_k"})
 
-_MEANS = frozenset({"EuclideanNorm", "Mean"})
+MEANS = frozenset({"EuclideanNorm", "Mean"})
 """Reductions without a combiner: what they make of what was chosen was not chosen."""
 _CHOOSING = frozenset(
     {"MaxPool", "MaxPool3D", "MaxPoolV2", "NthElement", "SegmentMax", "SegmentMin"}
@@ -66,7 +66,7 @@ def level_after(rule: AxisRule | NoRule, node: Node, level: int) -> int:
         return CHOSEN
     if any(how in EXTREMES for how in rule.combine.values()):
         return CHOSEN
-    return NUMBER if rule.combine or node.op in _MEANS else level
+    return NUMBER if rule.combine or node.op in MEANS else level
 
 
 def clash(graph: Graph, ops: OpSet) -> Tensor | None:

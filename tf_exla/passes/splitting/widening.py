@@ -4,6 +4,9 @@ A kernel adds bfloat16 and float16 in float32 and rounds the sum. Were the sums 
 and what they are added to, then of a long axis nothing would be left in 8 or 11 bits. So the node
 whose partial results are combined reads float32, and what the loop has added up is made short again
 after it.
+
+A sum that a body completes is made of a narrower matrix than the whole program's. Kernels add
+float16 in its own precision, in an order that depends on the shape. So these sums are wide as well.
 """
 
 from __future__ import annotations
@@ -11,12 +14,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from tf_exla.axis_rule import AxisRule
 from tf_exla.graph import Combine, Loop, Node, Slot, Tensor
 from tf_exla.op_set import OpSet
+from tf_exla.passes.origins import MEANS
 from tf_exla.passes.splitting.factors import wide
 
 ROUNDED: frozenset[Combine] = frozenset({"add", "mul"})
 """Combiners that round: a maximum is one of the numbers."""
+
+_ADDED_WIDE = "bfloat16"
+"""Short floats that kernels of sums and means add up in float32 themselves."""
 
 
 def widened(
@@ -25,7 +33,7 @@ def widened(
     results: Mapping[Tensor, Combine],
     carried: dict[Tensor, Slot],
 ) -> tuple[list[Node], dict[Tensor, Tensor]]:
-    """Make the nodes whose results are combined with wide numbers; return the wide results, too.
+    """Make the nodes that sum up with wide numbers; return the wide results that are combined.
 
     `results`: how a loop combines what `nodes` make, in their order. `carried` is given the slots
     of new tensors.
@@ -35,13 +43,16 @@ def widened(
         for tensor, combine in results.items()
         if combine in ROUNDED and wide(tensor.dtype) != tensor.dtype
     }
-    if not short:
+    chosen = {
+        node for node in nodes if not short.isdisjoint(node.outputs) or _rounds_itself(ops, node)
+    }
+    if not chosen:
         return list(nodes), {}
     made: list[Node] = []
     known: dict[Tensor, Tensor] = {}  # operands, wide
     ends: dict[Tensor, Tensor] = {}
     for node in nodes:
-        if short.isdisjoint(node.outputs):
+        if node not in chosen:
             made.append(node)
             continue
         inputs = []
@@ -71,9 +82,22 @@ def widened(
                 carried[new] = carried[old]
             if old in short:
                 ends[old] = new
-            else:  # another result, which is not combined
+            else:  # a result that is not combined
                 made.append(dataclasses.replace(_cast(ops, new, old.dtype), outputs=(old,)))
     return made, ends
+
+
+def _rounds_itself(ops: OpSet, node: Node) -> bool:
+    """Whether a node adds or multiplies the elements of one short tensor in their own precision."""
+    operands = [tensor for tensor in node.inputs if tensor.value is None]
+    if len(operands) != 1 or wide(operands[0].dtype) == operands[0].dtype:
+        return False
+    rule = ops.rule(node)
+    combiners = set(rule.combine.values()) if isinstance(rule, AxisRule) else set()
+    combiners |= {"add"} if node.op in MEANS else set()
+    if operands[0].dtype == _ADDED_WIDE:
+        combiners.discard("add")
+    return not ROUNDED.isdisjoint(combiners)
 
 
 def shortened(ops: OpSet, loop: Loop, results: Sequence[Tensor]) -> list[Node]:
