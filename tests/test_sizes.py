@@ -65,6 +65,12 @@ def segments(x: tf.Tensor) -> tf.Tensor:
     return tf.math.segment_sum(x, tf.sort(tf.cast(tf.abs(x[:, 0]), tf.int32)))
 
 
+def squares(x: tf.Tensor) -> tf.Tensor:
+    """No bound of the numbers is one of their squares: they may be below zero."""
+    places = tf.argmax(x, 1) - 40
+    return tf.math.segment_sum(x, tf.sort(places * places))
+
+
 def in_a_branch(x: tf.Tensor) -> tf.Tensor:
     return tf.cond(x[0, 0] > 100.0, lambda: from_python(x), lambda: x)
 
@@ -82,6 +88,7 @@ UNBOUNDED: list[tuple[Callable[..., Any], str]] = [
     (repeated_by_data, "Range"),
     (histogram, "DenseBincount"),
     (segments, "SegmentSum"),
+    (squares, "SegmentSum"),
     (in_a_branch, "PyFunc"),
     (doubling, "ConcatV2"),
 ]
@@ -110,6 +117,11 @@ BOUNDED: dict[str, Callable[[tf.Tensor], Any]] = {
         tf.sets.difference(*(tf.cast(one, tf.int64) for one in (x[:3], x[3:6]))).values
     ),
     "segments": lambda x: tf.math.segment_sum(x, tf.argmax(x, 1) // 50),
+    "equal segments": lambda x: tf.math.segment_sum(x, tf.range(30) * 7 // 30),
+    "segments of what is left": lambda x: _in_seven(tf.boolean_mask(x, x[:, 0] > 0)),
+    "counted segments": lambda x: tf.math.segment_sum(
+        x, tf.truncatediv(tf.cumsum(tf.cast(x[:, 0] > 0, tf.int32)) + 2, 4)
+    ),
     "boxes": lambda x: tf.image.non_max_suppression(
         *(tf.cast(one, tf.float32) for one in (tf.abs(x[:, :4]), x[:, 5])), 7
     ),
@@ -122,6 +134,11 @@ BOUNDED: dict[str, Callable[[tf.Tensor], Any]] = {
     ),
     "gradient of a part": lambda x: _gradient(lambda y: tf.boolean_mask(y, y[:, 0] > 0)[1:7, 3], x),
 }
+
+
+def _in_seven(x: tf.Tensor) -> tf.Tensor:
+    count = tf.shape(x)[0]
+    return tf.math.segment_sum(x, tf.range(count) * 7 // count)
 
 
 def _gradient(function: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor) -> tf.Tensor:

@@ -34,10 +34,10 @@ EXP_FLOPS = 12
 OPS: Mapping[str, Op] = {
     **many(unary(xla="well"), "Abs Ceil Floor LeakyRelu LogicalNot Neg Relu Sign Softsign Square"),
     **many(unary(flops=16, xla="poorly"), "Acos Acosh Asin Asinh Atan Atanh Tan"),
-    **many(binary(xla="well", values=values.monotone), "Add Mul"),
+    "Add": binary(xla="well", values=values.added),
     "AddN": unforwarded(rule=pointwise_list, flops=flops.sum_of_list, reuses=tuple(range(64)),
         xla="well", list_effect=ListEffect(anew=True)),
-    "AddV2": binary(xla="well", values=values.monotone, list_effect=ListEffect(anew=True)),
+    "AddV2": binary(xla="well", values=values.added, list_effect=ListEffect(anew=True)),
     "Angle": unforwarded(flops=16),
     **many(unmeasured(2), """
         ApproximateEqual BitwiseOr BitwiseXor FakeQuantWithMinMaxArgsGradient LeftShift
@@ -94,6 +94,7 @@ OPS: Mapping[str, Op] = {
         values=values.largest),
     "Minimum": binary(xla=xla.no_nan, form=xla_forms.extreme("LessEqual"), values=values.minimum),
     "Mod": binary(flops=4, xla=xla.remainder, values=values.remainder),
+    "Mul": binary(xla="well", values=values.product),
     "NextAfter": binary(),
     **many(unforwarded(flops=0, xla="well", size="equal", list_effect=ListEffect(anew=True)), """
         OnesLike ZerosLike"""),
@@ -118,7 +119,7 @@ OPS: Mapping[str, Op] = {
     "SqrtGrad": pairwise(flops=4, form=xla_forms.sqrt_grad),
     "SquaredDifference": binary(flops=3, xla="well"),
     "Sub": binary(xla="well", values=values.difference),
-    "TruncateDiv": binary(flops=4),
+    "TruncateDiv": binary(flops=4, values=values.quotient),
     "TruncateMod": binary(flops=4, values=values.remainder),
     "Xdivy": binary(xla="poorly"),
     "Xlog1py": unmeasured(2, flops=EXP_FLOPS, cpu=cpu.broadcast_blocks, xla="poorly"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from tf_exla.frontends.tf.ops import flops, rebuild, xla
 from tf_exla.frontends.tf.ops.bounds import sizes, values
@@ -11,6 +12,9 @@ from tf_exla.frontends.tf.ops.memory.call import copy_of_output, nothing
 from tf_exla.frontends.tf.ops.record import Op, many, reducer, without_scratch
 from tf_exla.frontends.tf.ops.rules.builders import along, counts, histogram, reduction, sum_all
 from tf_exla.frontends.tf.ops.rules.products import bias_grad
+
+cumulative = partial(without_scratch, along(1, keeps=True), flops=flops.per_operand, work="serial",
+    cpu=copy_of_output, gpu=nothing, size="not larger")  # fmt: skip
 
 OPS: Mapping[str, Op] = {
     "All": reducer(reduction("and")),
@@ -21,9 +25,8 @@ OPS: Mapping[str, Op] = {
     "BiasAddGrad": without_scratch(bias_grad, flops=flops.per_operand, cpu=cpu.broadcast_blocks,
         gpu=gpu.sums, unordered=True),
     **many(Op(counts(weights_at=2), bounds=sizes.counted), "Bincount DenseBincount"),
-    **many(without_scratch(along(1, keeps=True), flops=flops.per_operand, work="serial",
-        cpu=copy_of_output, gpu=nothing, size="not larger"), """
-        Cumprod Cumsum"""),
+    "Cumprod": cumulative(),
+    "Cumsum": cumulative(values=values.running),
     "CumulativeLogsumexp": Op(along(1, keeps=True), cpu=copy_of_output),
     "EuclideanNorm": Op(reduction(None), flops=flops.per_operand),
     "HistogramFixedWidth": Op(histogram, cpu=cpu.histogram, values=values.size),

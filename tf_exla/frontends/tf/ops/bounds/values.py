@@ -65,11 +65,12 @@ def remainder(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def quotient(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Divided by a static positive integer."""
+    """Divided by the least static positive integer, or by a size, which is at least one."""
     divisor, top = node.inputs[1].value, operands[0].top
-    if top is None or divisor is None or divisor.size != 1 or int(divisor) < 1:
+    if top is None or (operands[1].top is None if divisor is None else not np.all(divisor >= 1)):  # type: ignore[operator]
         return [None]
-    return [(top // int(divisor),)]
+    least = 1 if divisor is None or not divisor.size else int(divisor.min())
+    return [(top // least,)]
 
 
 def difference(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -81,6 +82,14 @@ def total(node: Node, operands: Sequence[Most]) -> Bounds:
     """Each term at its largest."""
     top, count = operands[0].top, operands[0].size
     return [None if top is None or count is None else _folded(node, operands) or (top * count,)]
+
+
+def running(node: Node, operands: Sequence[Most]) -> Bounds:
+    """Each term at its largest, along the longest axis."""
+    top, dims = operands[0].top, operands[0].dims
+    if top is None or not dims or None in dims:
+        return [None]
+    return [(top * max(one for one in dims if one is not None),)]
 
 
 def cast(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -98,6 +107,23 @@ def of_operand(node: Node, operands: Sequence[Most]) -> Bounds:
 def monotone(node: Node, operands: Sequence[Most]) -> Bounds:
     """Larger operands make larger results."""
     return [None if any(one.top is None for one in operands) else _folded(node, operands)]
+
+
+def added(node: Node, operands: Sequence[Most]) -> Bounds:
+    """Each term at its largest."""
+    tops = [one.top for one in operands]
+    if None in tops:
+        return [None]
+    return [_folded(node, operands) or (sum(one for one in tops if one is not None),)]
+
+
+def product(node: Node, operands: Sequence[Most]) -> Bounds:
+    """Both factors at their largest, of which one is static: two below zero may make more."""
+    left, right = (one.top for one in operands)
+    if left is None or right is None:
+        return [None]
+    known = any(tensor.value is not None for tensor in node.inputs)
+    return [_folded(node, operands) or ((left * right,) if known else None)]
 
 
 def largest(node: Node, operands: Sequence[Most]) -> Bounds:
