@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from tf_exla.axis_classes import AxisClasses, Place
 from tf_exla.axis_rule import Axis, AxisRule
 from tf_exla.graph import Combine, Graph, Node, Shape, Slot, Tensor
 from tf_exla.op_set import OpSet
@@ -24,9 +25,6 @@ BLOCK = 8
 """Indices of a block: more operands than registers hold make XLA's code half as fast."""
 MOVED = 16
 """Operations that it costs to move an element of an operand to where a block is contiguous."""
-
-Place = tuple[Tensor, int]
-"""An axis of one of the template's tensors."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,48 +97,16 @@ def _written(axes: Sequence[Axis | None]) -> str:
     return " ".join("1" if axis is None else axis.label for axis in axes)
 
 
-class _Classes:
-    """Axes of tensors that are one axis."""
-
-    def __init__(self) -> None:
-        self._parent: dict[Place, Place] = {}
-
-    def root(self, place: Place) -> Place:
-        while place in self._parent:
-            place = self._parent[place]
-        return place
-
-    def join(self, node: Node, rule: AxisRule, last: bool) -> set[Place]:
-        """Join the axes of one node that have one label; return those that it needs whole."""
-        first: dict[str, Place] = {}
-        whole: set[Place] = set()
-        made = {axis.label for axes in rule.results for axis in axes if axis is not None}
-        for tensors, axes_of_each in ((node.inputs, rule.operands), (node.outputs, rule.results)):
-            for tensor, axes in zip(tensors, axes_of_each, strict=True):
-                for position, axis in enumerate(axes or ()):
-                    if axis is None:
-                        continue
-                    place = (tensor, position)
-                    here, there = self.root(place), self.root(first.setdefault(axis.label, place))
-                    if here != there:
-                        self._parent[here] = there
-                    if not axis.splittable or axis.block != 1:
-                        whole.add(place)
-                    if axis.label not in made and not last:
-                        whole.add(place)
-        return whole
-
-
-def _joined(ops: OpSet, one: Contraction) -> tuple[_Classes, set[Place]]:
+def _joined(ops: OpSet, one: Contraction) -> tuple[AxisClasses, set[Place]]:
     """Join the axes of a template; return the axes that some node needs whole beside."""
-    classes = _Classes()
+    classes = AxisClasses()
     whole: set[Place] = set()
     for node in one.template.nodes:
         if node.op == "Const":
             continue
         rule = ops.rule(node)
         assert isinstance(rule, AxisRule)  # it was a member of a region
-        whole.update(classes.join(node, rule, last=node is one.last))
+        whole.update(classes.join(node, rule, reduces=node is one.last))
     return classes, whole
 
 

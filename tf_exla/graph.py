@@ -33,6 +33,14 @@ _ITEM_BYTES = {
 }  # fmt: skip
 
 
+def repeats_one(array: Array) -> bool:
+    """Return whether all elements of an array have the same bits."""
+    if not array.size or array.dtype.hasobject:
+        return False
+    flat = np.ascontiguousarray(array).reshape(-1).view(f"V{array.dtype.itemsize}")
+    return bool(np.all(flat == flat[0]))
+
+
 def item_bytes(dtype: str) -> int:
     """Return the bytes of one element of `dtype`; one byte for dtypes that are not known."""
     return _ITEM_BYTES.get(dtype, 1)
@@ -46,6 +54,7 @@ class Tensor:
     `value`: the static value, where it is known and small (axes, shapes, scalars).
     `held`: bytes behind a handle (the variable of a resource); `holds`: what they are, in words.
     `origin`: what it is a copy of, where a pass makes the same numbers again.
+    `items`: the shape of each tensor in a list; None where it is not known, or this is no list.
     """
 
     shape: Shape | None
@@ -55,6 +64,7 @@ class Tensor:
     held: int = 0
     origin: Tensor | None = None
     holds: str = ""
+    items: Shape | None = None
     is_static: bool = field(init=False)
     size: int = field(init=False)  # number of elements; 0 where the shape is not known
     nbytes: int = field(init=False)  # of the tensor itself; 0 where the shape is not known
@@ -75,14 +85,24 @@ class Tensor:
         assert self.shape is not None
         return self.shape  # type: ignore[return-value]
 
+    @property
+    def axes(self) -> Shape | None:
+        """The shape that axis rules are about: of a list, that of each of its tensors."""
+        return self.items if self.dtype == "variant" else self.shape
+
+    def with_axes(self, axes: Shape, name: str) -> Tensor:
+        """Return a tensor of other `axes` that keeps type and handle, and no value."""
+        if self.dtype == "variant":
+            return Tensor(self.shape, self.dtype, name, held=self.held, items=axes)
+        return Tensor(axes, self.dtype, name, held=self.held)
+
     def twin(self) -> Tensor:
         """Return another tensor of the same shape, type, name and static value."""
-        return Tensor(self.shape, self.dtype, self.name, self.value, self.held, holds=self.holds)
+        return dataclasses.replace(self, origin=None)
 
     def copy(self) -> Tensor:
         """Return a tensor for the same numbers, made again."""
-        origin = self.origin or self
-        return Tensor(self.shape, self.dtype, self.name, self.value, self.held, origin, self.holds)
+        return dataclasses.replace(self, origin=self.origin or self)
 
     def __str__(self) -> str:
         if self.shape is None:
@@ -317,9 +337,14 @@ def consumers(graph: Graph) -> dict[Tensor, list[tuple[Node, int]]]:
 def walk(graph: Graph) -> Iterator[Node]:
     """Yield every node of a graph and of its sub-graphs."""
     for node in graph.nodes:
-        yield node
-        for _, sub in node.subgraphs:
-            yield from walk(sub)
+        yield from walk_node(node)
+
+
+def walk_node(node: Node) -> Iterator[Node]:
+    """Yield a node, and every node of its sub-graphs."""
+    yield node
+    for _, sub in node.subgraphs:
+        yield from walk(sub)
 
 
 def without_dead(graph: Graph) -> Graph:

@@ -29,8 +29,11 @@ Compiles = Literal["well", "poorly", ""]
 class OpSet(Protocol):
     """The ops of one framework, as seen by the passes."""
 
-    def rule(self, node: Node) -> AxisRule | NoRule:
-        """Return the node's axis rule, or why there is none."""
+    def rule(self, node: Node, lists: bool = False) -> AxisRule | NoRule:
+        """Return the node's axis rule, or why there is none.
+
+        `lists`: also of what reads or makes a list, whose axes are those of each of its tensors.
+        """
 
     def resized(
         self, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]

@@ -22,6 +22,7 @@ from tf_exla.passes.clean import clean
 from tf_exla.passes.contracting_ops import ContractingOps
 from tf_exla.passes.finishing import finish
 from tf_exla.passes.in_cache import split_in_cache
+from tf_exla.passes.loop_variables import part_loop_variables
 from tf_exla.passes.lowering import lower
 from tf_exla.passes.messages import lighten
 from tf_exla.passes.mirroring import mirror
@@ -87,6 +88,7 @@ def optimize_graph(
         least = _least(projector, cleaned)
         cleaned = _checked("lighten", lighten(cleaned, ops, least), graph)
         by_rows = scatter_rows(random_rows(cleaned, ops, least), ops, least)
+        by_rows = part_loop_variables(by_rows, ops)
         cleaned = _checked("rows", clean(by_rows, ops), graph)
     rewritten = rewrite_graph(cleaned, ops, rules, room(limit - held))
     _checked("rewrite", rewritten.graph, graph)

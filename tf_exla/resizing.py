@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from tf_exla.graph import Graph, Node, Shape, Tensor
+import numpy as np
+
+from tf_exla.graph import Graph, Node, Shape, Tensor, with_subgraphs
 from tf_exla.op_set import OpSet
 
 
@@ -13,7 +15,7 @@ def resized_graph(
     ops: OpSet,
     template: Graph,
     inputs: Mapping[Tensor, Tensor],
-    shape_of: Callable[[Tensor], Shape],
+    shape_of: Callable[[Tensor], Shape | None],
 ) -> tuple[Graph, Mapping[Tensor, Tensor]]:
     """Copy a graph for other inputs; `shape_of`: what each tensor that its nodes make becomes.
 
@@ -23,10 +25,14 @@ def resized_graph(
     nodes: list[Node] = []
     for node in template.nodes:
         if node.op == "Const":
-            made: tuple[Node, ...] = (_fresh(node),)
+            made: tuple[Node, ...] = (_constant(node, shape_of(node.output)),)
         else:
             operands = [mirror[tensor] for tensor in node.inputs]
-            made = ops.resized(node, operands, [shape_of(tensor) for tensor in node.outputs])
+            shapes = [shape_of(tensor) for tensor in node.outputs]
+            if ops.resizable(node):
+                made = ops.resized(node, operands, [shape or () for shape in shapes])
+            else:
+                made = (_as_it_is(ops, node, operands, shapes),)
         nodes.extend(made)
         mirror.update(zip(node.outputs, made[-1].outputs, strict=True))
     new_inputs = tuple(mirror[tensor] for tensor in template.inputs)
@@ -34,8 +40,29 @@ def resized_graph(
     return Graph(new_inputs, tuple(nodes), outputs), mirror
 
 
-def _fresh(node: Node) -> Node:
-    """Copy a Const, so that each graph defines its own tensors."""
+def _constant(node: Node, shape: Shape | None) -> Node:
+    """Copy a Const, so that each graph defines its own tensors; of one number, for any shape."""
     old = node.output
-    new = old.twin()
-    return dataclasses.replace(node, outputs=(new,))
+    if shape is None or shape == old.shape:
+        return dataclasses.replace(node, outputs=(old.twin(),))
+    value = np.asarray(node.attrs["value"])
+    part = np.full([size or 0 for size in shape], value.flat[0], value.dtype)
+    outputs = (old.with_axes(shape, old.name),)
+    return dataclasses.replace(node, outputs=outputs, attrs={**node.attrs, "value": part})
+
+
+def _as_it_is(
+    ops: OpSet, node: Node, operands: Sequence[Tensor], shapes: Sequence[Shape | None]
+) -> Node:
+    """Copy a node that reads and makes what does not change its shape."""
+    pairs = zip((*node.inputs, *node.outputs), (*(t.axes for t in operands), *shapes), strict=True)
+    if any(old.axes != new for old, new in pairs):
+        raise ValueError(f"{node} cannot be made for other shapes")
+
+    def copied(graph: Graph) -> Graph:
+        parts = {tensor: tensor.twin() for tensor in graph.inputs}
+        return resized_graph(ops, graph, parts, lambda tensor: tensor.axes)[0]
+
+    again = with_subgraphs(node, copied)
+    outputs = tuple(tensor.twin() for tensor in node.outputs)
+    return dataclasses.replace(again, inputs=tuple(operands), outputs=outputs)

@@ -40,7 +40,8 @@ def structure_of(loop: Loop) -> Hashable:
         if tensor in number:
             return number[tensor]
         number[tensor] = len(number)
-        return tensor.shape, tensor.dtype, tensor.held, _value(tensor.value), carried.get(tensor)
+        known = _value(tensor.value), carried.get(tensor)
+        return tensor.shape, tensor.items, tensor.dtype, tensor.held, *known
 
     carried = loop.carried
     template = loop.template

@@ -93,7 +93,7 @@ KERNELS: Mapping[str, Kernel] = {
 class ToyOps:
     """An `OpSet` whose ops allocate nothing beside their outputs."""
 
-    def rule(self, node: Node) -> AxisRule | NoRule:
+    def rule(self, node: Node, lists: bool = False) -> AxisRule | NoRule:
         rule = RULES.get(node.op)
         if rule is None:
             return NoRule(f"no rule for {node.op}")

@@ -28,6 +28,7 @@ from frontends.run_node import complete_attrs, run_nodes, run_op
 
 from tf_exla.axis_rule import AxisRule
 from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.ops.lists import OPS as LISTS
 from tf_exla.frontends.tf.ops.table import RULED
 from tf_exla.graph import Array, Node, Tensor
 from tf_exla.op_set import NoRule
@@ -46,6 +47,9 @@ CASES = [
 ]
 
 WITHOUT_CASE = {
+    **dict.fromkeys(
+        LISTS.keys() & RULED.keys(), "there are no parts of a list: tests/test_row_loops.py"
+    ),
     "MaxWithPosition": "it is no op of TensorFlow: tests/frontends/test_lowering.py",
     "MinWithPosition": "it is no op of TensorFlow: tests/frontends/test_lowering.py",
     "RandomRows": "it is no op of TensorFlow: tests/frontends/test_random_rows.py",

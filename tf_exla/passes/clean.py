@@ -80,7 +80,8 @@ def node_key(node: Node) -> Hashable | None:
         value = np.asarray(node.attrs["value"])
         return ("Const", node.output.dtype, value.shape, value.tobytes())
     attrs = tuple(sorted((name, repr(value)) for name, value in node.attrs.items()))
-    return (node.op, node.inputs, attrs)
+    # Empty lists may be filled with tensors of different shapes.
+    return (node.op, node.inputs, attrs, tuple(tensor.items for tensor in node.outputs))
 
 
 def drop_dead(graph: Graph) -> Graph:

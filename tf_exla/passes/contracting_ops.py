@@ -14,6 +14,7 @@ from tf_exla.lists import ListEffect
 from tf_exla.memory import NODE_BYTES, Projector
 from tf_exla.op_set import Compiles, NoRule, OpSet, Work
 from tf_exla.passes.blocking import written_out
+from tf_exla.passes.while_axes import is_while, resized_while
 
 LOOPS = 4
 """How often a node in two loops counts for what the executor keeps: each may have a remainder."""
@@ -27,10 +28,10 @@ class ContractingOps:
         self._rules: WeakKeyDictionary[Node, AxisRule] = WeakKeyDictionary()
         self._scratch: WeakKeyDictionary[Node, int] = WeakKeyDictionary()
 
-    def rule(self, node: Node) -> AxisRule | NoRule:
+    def rule(self, node: Node, lists: bool = False) -> AxisRule | NoRule:
         one = contraction_of(node)
         if one is None:
-            return self.ops.rule(node)
+            return self.ops.rule(node, lists)
         if node not in self._rules:
             self._rules[node] = contraction.axes_of(self.ops, one)
         return self._rules[node]
@@ -38,6 +39,8 @@ class ContractingOps:
     def resized(
         self, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]
     ) -> tuple[Node, ...]:
+        if is_while(node):
+            return (resized_while(self, node, inputs, shapes),)
         if contraction_of(node) is None:
             return self.ops.resized(node, inputs, shapes)
         return (contraction.resized(self.ops, node, inputs, shapes),)
@@ -86,7 +89,7 @@ class ContractingOps:
         return self.ops.fuses_in_place()
 
     def resizable(self, node: Node) -> bool:
-        return contraction_of(node) is not None or self.ops.resizable(node)
+        return is_while(node) or contraction_of(node) is not None or self.ops.resizable(node)
 
     def joint(self, node: Node) -> bool:
         return self.ops.joint(node)

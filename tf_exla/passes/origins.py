@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tf_exla.axis_rule import AxisRule
-from tf_exla.graph import Combine, Graph, Loop, Node, Tensor, walk
+from tf_exla.graph import Combine, Graph, Loop, Node, Tensor, walk, walk_node
 from tf_exla.op_set import NoRule, OpSet
 
 EQUALITY = frozenset({"Equal", "NotEqual"})
@@ -43,11 +43,13 @@ _NONE: Levels = {}
 
 def tests_order(graph: Graph) -> bool:
     """Return whether there is a comparison of real numbers anywhere in a program."""
-    return any(map(is_test, walk(graph)))
+    return any(map(is_test, graph.nodes))
 
 
 def is_test(node: Node) -> bool:
-    """Return whether a node compares real numbers."""
+    """Return whether a node compares real numbers, in its sub-graphs or by itself."""
+    if node.subgraphs:
+        return any(is_test(one) for _, sub in node.subgraphs for one in sub.nodes)
     if node.op not in EQUALITY and node.op not in ORDER:
         return False
     return node.inputs[0].dtype.startswith(("float", "bfloat", "half"))
@@ -55,7 +57,7 @@ def is_test(node: Node) -> bool:
 
 def least_level(test: Node) -> int:
     """Return what of another instance makes a comparison wrong: any number is equal to itself."""
-    return NUMBER if test.op in EQUALITY else CHOSEN
+    return NUMBER if any(one.op in EQUALITY for one in walk_node(test)) else CHOSEN
 
 
 def level_after(rule: AxisRule | NoRule, node: Node, level: int) -> int:

@@ -121,7 +121,9 @@ def _sub_graph(
     inner = Scope(scope.walk)
     inputs = []
     for tensor, one in zip(graph.inputs, given, strict=True):
-        made = Tensor(one.shape, tensor.dtype.name, prefix + tensor.name.removesuffix(":0"))
+        items = one.places.items if one.places is not None else None
+        label = prefix + tensor.name.removesuffix(":0")
+        made = Tensor(one.shape, tensor.dtype.name, label, items=items)
         scope.walk.origins[made] = tensor
         _know(scope, made, one)
         inputs.append(made)
@@ -147,7 +149,7 @@ def _append(
     attrs: dict[str, Any],
     name: str,
 ) -> list[Tensor]:
-    outputs = scope.outputs(op, [one.shape for one in made], name)
+    outputs = scope.outputs(op, [one.shape for one in made], name, [one.places for one in made])
     for tensor, one in zip(outputs, made, strict=True):
         _know(scope, tensor, one)
     scope.nodes.append(

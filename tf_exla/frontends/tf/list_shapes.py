@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from tf_exla.graph import Shape, Tensor
+import numpy as np
+
+from tf_exla.graph import Array, Shape, Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,11 @@ class ListShape:
     count: int | None = None
     element: Shape | None = None
     empty: bool = False
+
+    @property
+    def items(self) -> Shape | None:
+        """The shape of each tensor; None where it is not known."""
+        return None if self.empty else self.element
 
     def join(self, other: ListShape) -> ListShape:
         """Return what is true of both."""
@@ -102,6 +109,22 @@ def read_shapes(
         position, read = _READS[kind]
         made[position] = _merged(made[position], read(known))
     return made
+
+
+def asked(kind: str, inputs: Sequence[Tensor], lists: Lists, dtype: str) -> list[Array] | None:
+    """Return the result of an op that asks for number or shape of a list's tensors, where known.
+
+    A list may know less of the shape than was written to it: what is made of it fits both.
+    """
+    known = lists.get(inputs[0]) if inputs else None
+    if known is None:
+        return None
+    if kind == "TensorListLength" and known.count is not None:
+        return [np.array(known.count, dtype)]
+    items = known.items if kind == "TensorListElementShape" else None
+    if items is None or None in items:
+        return None
+    return [np.array(items, dtype)]
 
 
 def widen(left: Shape | None, right: Shape | None) -> Shape | None:

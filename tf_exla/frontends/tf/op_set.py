@@ -22,7 +22,7 @@ from tf_exla.frontends.tf.ops.scratch import gpu_scratch_bytes, scratch_bytes
 from tf_exla.frontends.tf.ops.size_bounds import size_bounds
 from tf_exla.frontends.tf.ops.table import record
 from tf_exla.graph import Node, Shape, Tensor
-from tf_exla.lists import ListEffect
+from tf_exla.lists import ListEffect, is_list
 from tf_exla.op_set import Compiles, NoRule, Work
 
 _bind = lru_cache(maxsize=16384)(bind)
@@ -48,8 +48,10 @@ class TensorFlowOps:
         """The device that ops run on."""
         return self._device or visible_device()
 
-    def rule(self, node: Node) -> AxisRule | NoRule:
-        """Return the node's axis rule, or why there is none."""
+    def rule(self, node: Node, lists: bool = False) -> AxisRule | NoRule:
+        """Return the node's axis rule, or why there is none; `lists`: of lists, too."""
+        if not lists and any(map(is_list, (*node.inputs, *node.outputs))):
+            return NoRule(f"{node.op} is not split here: there are no parts of a list")
         known = self._rules.get(node)
         if known is None:
             known = self._rules[node] = _rule(node)
@@ -59,7 +61,7 @@ class TensorFlowOps:
         self, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]
     ) -> tuple[Node, ...]:
         """Make the node again for a chunk: on `inputs`, with results of `shapes`."""
-        rule = self.rule(node)
+        rule = self.rule(node, lists=True)
         if isinstance(rule, NoRule):
             raise ValueError(f"{node} cannot be made for a chunk: {rule.reason}")
         return rebuild(node, record(node.op).rebuild, inputs, shapes, rule.shape_operands)
@@ -80,7 +82,7 @@ class TensorFlowOps:
 
     def resizable(self, node: Node) -> bool:
         """Return whether `resized` can make the node for other shapes."""
-        return isinstance(self.rule(node), AxisRule)
+        return isinstance(self.rule(node, lists=True), AxisRule)
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
         """Return an upper bound of the bytes that the kernel allocates beside its outputs.
@@ -217,8 +219,8 @@ def _rule(node: Node) -> AxisRule | NoRule:
         text = op.rule if isinstance(op.rule, str) else op.rule(node)
         return _bind(
             text,
-            tuple(tensor.shape for tensor in node.inputs),
-            tuple(tensor.shape for tensor in node.outputs),
+            tuple(tensor.axes for tensor in node.inputs),
+            tuple(tensor.axes for tensor in node.outputs),
         )
     except (Unruled, AxisRuleError) as refusal:
         return NoRule(f"{node.op} is not split here: {refusal}")

@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import func_graph, op_def_registry
 
@@ -25,9 +27,9 @@ from tf_exla.frontends.tf.func_graphs import (
     held_bytes,
     ordered_ops,
 )
-from tf_exla.frontends.tf.list_shapes import ListShape, made_list, read_shapes
+from tf_exla.frontends.tf.list_shapes import ListShape, asked, made_list, read_shapes
 from tf_exla.frontends.tf.source_line import source_line
-from tf_exla.graph import Array, Node, Shape, Tensor, item_bytes
+from tf_exla.graph import Array, Node, Shape, Tensor, item_bytes, repeats_one
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _TF1_CONTROL_FLOW = frozenset(
@@ -154,15 +156,16 @@ class Scope:
             came = self.walk.came[name]
             shapes = [old if new is None else new for old, new in zip(shapes, came, strict=True)]
         if not stateful and _may_be_small(op, shapes):
-            folded = fold(kind, inputs, attrs, len(op.outputs))
+            folded = asked(kind, inputs, lists, op.outputs[0].dtype.name)
+            folded = folded or fold(kind, inputs, attrs, len(op.outputs))
             dtypes = [tensor.dtype.name for tensor in op.outputs]
             if folded is not None and all(map(_is_small_value, folded, dtypes)):
                 return [
                     self.constant(array, dtype, f"{name}:{k}" if k else name)
                     for k, (array, dtype) in enumerate(zip(folded, dtypes, strict=True))
                 ]
-        outputs = self.outputs(op, shapes, name)
         known = made_list(kind, inputs, attrs, lists)
+        outputs = self.outputs(op, shapes, name, [known])
         if known is not None:
             lists[outputs[0]] = known
         large = any(not t.is_static or t.nbytes >= _SOURCE_BYTES for t in outputs)
@@ -170,18 +173,27 @@ class Scope:
         self.nodes.append(Node(kind, tuple(inputs), tuple(outputs), attrs, stateful, name, source))
         return outputs
 
-    def outputs(self, op: tf.Operation, shapes: Sequence[Shape | None], name: str) -> list[Tensor]:
-        """Make the results of a node that stands for `op`."""
+    def outputs(
+        self,
+        op: tf.Operation,
+        shapes: Sequence[Shape | None],
+        name: str,
+        lists: Sequence[ListShape | None] = (),
+    ) -> list[Tensor]:
+        """Make the results of a node that stands for `op`; `lists`: of the first of them."""
         made = []
+        known = chain(lists, repeat(None))
         for position, (origin, shape) in enumerate(zip(op.outputs, shapes, strict=True)):
             label = f"{name}:{position}" if position else name
-            tensor = Tensor(shape, origin.dtype.name, label, held=held_bytes(origin))
+            one = next(known)
+            items = None if one is None else one.items
+            tensor = Tensor(shape, origin.dtype.name, label, held=held_bytes(origin), items=items)
             self.walk.origins[tensor] = origin
             made.append(tensor)
         return made
 
     def constant(self, array: Array, dtype: str, name: str) -> Tensor:
-        """Append a constant: a Const node, or where it is large an input of the program."""
+        """Append a constant: a Const node; where it is large, a Fill or an input of the program."""
         small = _is_small_value(array, dtype)
         if small or not self.hoist or dtype == "string":
             value = array if small else None
@@ -189,6 +201,12 @@ class Scope:
             self.nodes.append(Node("Const", (), (tensor,), {"value": array}, name=name))
             return tensor
         tensor = Tensor(array.shape, dtype, name)
+        if repeats_one(array):
+            shape = self.constant(np.array(array.shape, np.int32), "int32", f"{name}/shape")
+            number = self.constant(array.reshape(-1)[0].reshape(()), dtype, f"{name}/value")
+            attrs = {"T": dtype, "index_type": "int32"}
+            self.nodes.append(Node("Fill", (shape, number), (tensor,), attrs, name=name))
+            return tensor
         with tf.init_scope():
             self.walk.constants.append((tensor, tf.constant(array, dtype=tf.as_dtype(dtype))))
         return tensor

@@ -11,6 +11,7 @@ from typing import Protocol
 from tf_exla.cost import graph_seconds
 from tf_exla.graph import Graph, Loop, Node, Tensor
 from tf_exla.lifetimes import CHAIN_BYTES
+from tf_exla.lists import is_list
 from tf_exla.memory import Projector
 from tf_exla.options import Options
 from tf_exla.passes.splitting.chunks import fit_loops, has_loops
@@ -47,7 +48,7 @@ class Large:
     seed: Tensor | None
 
     def __call__(self, tensor: Tensor) -> bool:
-        return tensor is self.seed or tensor.nbytes > self.small
+        return tensor is self.seed or tensor.nbytes > self.small or is_list(tensor)
 
 
 class Tile(Protocol):
@@ -109,7 +110,8 @@ def candidates(
         tile,
     )
     if options.uses("symmetry"):
-        for pair in pair_graphs(projector, index, seeds, budget, options):
+        tensors = [seed for seed in seeds if not is_list(seed)]
+        for pair in pair_graphs(projector, index, tensors, budget, options):
             yield measured(projector, pair, index, 0, None, Large(CHAIN_BYTES, None))
 
 
@@ -126,8 +128,8 @@ def _untiled(
     for seed in seeds:
         bounds = [*(budget // part for part in SMALL_FRACTIONS), seed.nbytes // BESIDE, 0]
         smalls = list(dict.fromkeys(max(bound, CHAIN_BYTES) for bound in bounds))
-        for axis, size in enumerate(seed.dims):
-            if size <= 1:
+        for axis, size in enumerate(seed.axes or ()):
+            if size is None or size <= 1:
                 continue
             for small in smalls:
                 is_large = Large(small, seed)
@@ -244,12 +246,13 @@ def _seeds(
     seeds: list[Tensor] = []
     for tensor in (*over, *live):
         producer = index.producer.get(tensor)
-        if producer is None or isinstance(producer, Loop) or not tensor.is_static:
+        axes = tensor.axes
+        if producer is None or isinstance(producer, Loop) or axes is None or None in axes:
             continue
         if among is not None:
-            if (tensor.shape, tensor.dtype) == (among.shape, among.dtype):
+            if (axes, tensor.dtype) == (among.axes, among.dtype):
                 seeds.append(tensor)
-        elif all((tensor.shape, tensor.dtype) != (s.shape, s.dtype) for s in seeds):
+        elif all((axes, tensor.dtype) != (s.axes, s.dtype) for s in seeds):
             seeds.append(tensor)
     return seeds[:SEEDS]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from tf_exla.axis_rule import AxisRule
 from tf_exla.graph import Combine, Loop, Node, Slot, Tensor
+from tf_exla.lists import is_list
 from tf_exla.op_set import NoRule
 from tf_exla.passes.splitting.index import Index
 
@@ -109,7 +110,7 @@ def grow(
 
     `remake`: what is made of nothing that carries the axis is made for each region that reads it.
     """
-    size = seed.dims[axis]
+    size = _size(seed, axis)
     block = 1
     while size % block == 0 and size // block > 1:
         try:
@@ -117,6 +118,12 @@ def grow(
         except NeedsBlock as need:
             block *= need.block
     return None
+
+
+def _size(tensor: Tensor, axis: int) -> int:
+    size = (tensor.axes or ())[axis]
+    assert size is not None
+    return size
 
 
 class _Growth:
@@ -132,7 +139,7 @@ class _Growth:
         self.index = index
         self.remake = remake
         self.is_large = is_large
-        self.region = Region(seed, axis, seed.dims[axis] // block)
+        self.region = Region(seed, axis, _size(seed, axis) // block)
         self.block = block
         self.work: list[Tensor] = []  # large tensors whose readers are still to be followed
         self.back: list[tuple[Tensor, Slot]] = []  # large operands, to be followed to producers
@@ -151,7 +158,25 @@ class _Growth:
             return None
         while self._absorb():
             self._drain()
-        return self.region
+        return None if self._parts_lists() else self.region
+
+    def _parts_lists(self) -> bool:
+        """Return whether a list would be cut or put together: there are no parts of lists."""
+        region, index = self.region, self.index
+        for node in region.members:
+            for position, tensor in enumerate(node.inputs):
+                parted = is_list(tensor) and region.slot_of(node, position) is not None
+                if parted and not region.inside(node, position):
+                    return True
+            for tensor in node.outputs:
+                if not is_list(tensor) or tensor not in region.slots:
+                    continue
+                if tensor in index.outputs or any(
+                    reader not in region.members or not region.inside(reader, at)
+                    for reader, at in index.readers.get(tensor, ())
+                ):
+                    return True
+        return False
 
     def _drain(self) -> None:
         while self.work or self.back:
@@ -168,7 +193,7 @@ class _Growth:
     def _join_producer(self, tensor: Tensor, slot: Slot) -> bool:
         """Let the node that makes `tensor` join; else the tensor stays a source."""
         node = self.index.producer[tensor]
-        rule = self.index.rule(node)
+        rule = self.index.rule(node, lists=True)
         if isinstance(rule, NoRule):
             return self._refuse(tensor, slot.axis, node, rule.reason)
         axis = rule.results[node.outputs.index(tensor)][slot.axis]
@@ -180,7 +205,7 @@ class _Growth:
 
     def _join_reader(self, tensor: Tensor, slot: Slot, node: Node, position: int) -> bool:
         """Let a consumer join; else the tensor's chunks are concatenated for it."""
-        rule = self.index.rule(node)
+        rule = self.index.rule(node, lists=True)
         if isinstance(rule, NoRule):
             return self._refuse(tensor, slot.axis, node, rule.reason)
         axes = rule.operands[position]
@@ -291,7 +316,7 @@ class _Growth:
                 slot = slots.get(tensor)
                 if slot is None:
                     continue
-                rule = self.index.rule(node)
+                rule = self.index.rule(node, lists=True)
                 if isinstance(rule, NoRule):
                     break
                 axes = rule.operands[position]

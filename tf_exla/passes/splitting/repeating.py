@@ -10,7 +10,7 @@ split again, and no late pass touches their bodies.
 
 from __future__ import annotations
 
-from tf_exla.graph import Node, Tensor
+from tf_exla.graph import Node, Tensor, walk_node
 from tf_exla.passes.origins import CHOSEN, is_test, least_level, level_after
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import Refusal, Region
@@ -87,7 +87,7 @@ def _unrepeatable(index: Index, region: Region, tensor: Tensor, stage: Stage) ->
         if node in seen or node not in members:
             continue
         seen.add(node)
-        if not index.ops.repeats(node):
+        if not all(map(index.ops.repeats, walk_node(node))):
             return node
         work += [index.producer[t] for k, t in enumerate(node.inputs) if region.inside(node, k)]
     return None

@@ -28,22 +28,24 @@ def cut_with_tensors(
     inputs: dict[Tensor, Tensor] = {}
     for tensor in template.inputs:
         slot = carried.get(tensor)
-        shape = chunk_shape(tensor, slot, size)
-        value = tensor.value if slot is None else None  # each chunk has another part of it
-        inputs[tensor] = Tensor(shape, tensor.dtype, tensor.name, value, tensor.held)
+        if slot is None:
+            inputs[tensor] = tensor.twin()
+        else:  # each chunk has another part of its value
+            shape = chunk_shape(tensor, slot, size)
+            inputs[tensor] = tensor.with_axes(shape or (), tensor.name)
 
-    def shape_of(tensor: Tensor) -> Shape:
+    def shape_of(tensor: Tensor) -> Shape | None:
         return chunk_shape(tensor, carried.get(tensor), size)
 
     return resized_graph(ops, template, inputs, shape_of)
 
 
-def chunk_shape(tensor: Tensor, slot: Slot | None, size: int) -> Shape:
-    """Return the shape of a tensor of which a chunk has `size` indices."""
-    if slot is None:
-        assert tensor.shape is not None
-        return tensor.shape
-    shape = list(tensor.dims)
+def chunk_shape(tensor: Tensor, slot: Slot | None, size: int) -> Shape | None:
+    """Return the axes of a tensor of which a chunk has `size` indices."""
+    axes = tensor.axes
+    if slot is None or axes is None:
+        return axes
+    shape = list(axes)
     shape[slot.axis] = size * slot.block
     return tuple(shape)
 

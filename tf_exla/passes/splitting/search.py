@@ -110,7 +110,11 @@ def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Op
             break
         most = AHEAD * graph_seconds(projector.ops, graph)
         found = candidates(projector, graph, budget, options, slow, refusals, tile)
-        faster = [one for one in found if one.peak <= budget and one.seconds < most]
+        faster = [
+            one
+            for one in found
+            if one.peak <= budget and one.seconds < most and not _has_user_loops(one)
+        ]
         if not faster:
             break
         best = min(faster, key=lambda one: one.seconds)
@@ -119,6 +123,11 @@ def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Op
         split_body = _body_split(projector, options, depth=0)
         graph = tile_for_speed(projector, graph, budget, options, 0, split_body)
     return Splitting(graph, tuple(refusals.values()))
+
+
+def _has_user_loops(one: Candidate) -> bool:
+    """Return whether a While is split: for speed its iterations are too many, and not counted."""
+    return any("body" in node.attrs for loop in one.own_loops() for node in loop.template.nodes)
 
 
 def slow_nodes(projector: Projector, graph: Graph, options: Options) -> list[tuple[float, Node]]:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from tf_exla.axis_rule import AxisRule
 from tf_exla.graph import PAIRED, CycleError, Graph, Loop, Node, Result, Slot, Tensor, topological
+from tf_exla.lists import is_list
 from tf_exla.passes.splitting.index import Index
 from tf_exla.passes.splitting.region import Region
 from tf_exla.passes.splitting.resize import UNCUT
@@ -53,7 +54,7 @@ class Stages:
         for stage in self.stages:
             for node in stage.recomputed:
                 for tensor in node.outputs:
-                    if tensor in self.region.slots and is_large(tensor):
+                    if tensor in self.region.slots and is_large(tensor) and not is_list(tensor):
                         found[tensor] = None
         return list(found)
 

@@ -164,6 +164,8 @@ class Streamed:
         assert len(inputs) == len(node.inputs)
         outputs, attrs = node.outputs, node.attrs
         if any(new.dtype != old.dtype for new, old in zip(inputs, node.inputs, strict=True)):
+            if node.subgraphs:
+                raise ValueError(f"{node} cannot be made for wider numbers")
             inputs = [self._widened(tensor) for tensor in inputs]
             attrs = {
                 key: wide(value) if isinstance(value, str) else value

@@ -52,6 +52,21 @@ def _result_shape(inputs: Sequence[Tensor], shape: Sequence[int]) -> list[int]:
     return list(shape)
 
 
+def element_shape(position: int) -> Rebuild:
+    """Make a list, or read one: `position` is that of the shape of its tensors, where known."""
+
+    def items(inputs: Sequence[Tensor], shape: Sequence[int]) -> list[int] | int:
+        old = inputs[position].value
+        if old is None:
+            raise ValueError(f"{inputs[position]} is not known")
+        if not old.ndim:
+            return -1
+        new = shape[len(shape) - old.size :]
+        return [size if known >= 0 else -1 for size, known in zip(new, old.tolist(), strict=True)]
+
+    return Rebuild(operand=(position, items))
+
+
 squeeze = Rebuild(_squeezed_axes)
 declared_shape = Rebuild(_declared_shape)
 tile = Rebuild(operand=(1, _multiples))
@@ -72,7 +87,7 @@ def rebuild(
         k = min(sizes(node.outputs[0])[-1], most)
         shapes = [(*shape[:-1], k) for shape in shapes if shape is not None]
     outputs = tuple(
-        Tensor(tuple(shape), old.dtype, _of_chunk(old.name), held=old.held)
+        old.with_axes(tuple(shape), _of_chunk(old.name))
         for old, shape in zip(node.outputs, shapes, strict=True)
     )
     changes = dict.fromkeys(shape_operands, _result_shape)
@@ -83,7 +98,8 @@ def rebuild(
     constants = []
     for position, change in sorted(changes.items()):
         old = node.inputs[position]
-        value = np.asarray(change(inputs, outputs[0].dims), old.dtype)
+        sizes_of_first = [size or 0 for size in outputs[0].axes or ()]
+        value = np.asarray(change(inputs, sizes_of_first), old.dtype)
         if old.value is not None and np.array_equal(old.value, value):
             continue
         constants.append(const(value, f"{node.name}/chunk/{position}"))

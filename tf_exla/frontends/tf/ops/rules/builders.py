@@ -222,6 +222,16 @@ def along(position: int, keeps: bool, others: Sequence[Part] = ()) -> Callable[[
     return rule
 
 
+def list_rule(text: str, shape_at: int) -> Callable[[Node], str]:
+    """Read or make a list; operand `shape_at` holds the shape of its tensors."""
+
+    def rule(node: Node) -> str:
+        static(node, shape_at, "element shape")
+        return text
+
+    return rule
+
+
 def sum_all(node: Node) -> str:
     """Add something over all axes."""
     names = Letters().low(rank(node.inputs[0]))

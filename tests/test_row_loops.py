@@ -1,0 +1,70 @@
+"""Loops that work on each row of a batch by itself are split along it: `row_loop_programs.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from fresh_process import run_fresh
+from programs import with_gradients
+from programs_check import difference
+from row_loop_programs import ARGUMENTS, SPLIT, WHOLE
+
+import tf_exla
+from tf_exla.memory import RUNTIME_BYTES
+
+
+def check(names: list[str], measure: bool) -> list[dict[str, Any]]:
+    """Hold each program to the smallest limit that it can run with."""
+    found = []
+    for name in names:
+        function, arguments = SPLIT[name]()
+        stock = tf.function(function, autograph=False)
+        with pytest.raises(tf_exla.MemoryLimitError) as info:
+            tf_exla.optimize(stock, 1, strict=True).report(*arguments)
+        whole = tf_exla.optimize(stock, 10**12, strict=True).report(*arguments)
+        expected = stock(*arguments)
+        optimized = tf_exla.optimize(stock, info.value.smallest_limit, strict=True)
+        found.append({
+            "name": name,
+            "before": whole.projected_peak,
+            "fixed": whole.resident + RUNTIME_BYTES,
+            "limit": info.value.smallest_limit,
+            "projected": optimized.report(*arguments).projected_peak,
+            "measured": int(tf_exla.measured_peak(optimized, *arguments)) if measure else 0,
+            "worst": difference(expected, optimized(*arguments), 1e-9),
+        })  # fmt: skip
+    return found
+
+
+MEASURED = ("last-gradient", "lstm", "gru")
+
+
+def hold(found: list[dict[str, Any]]) -> None:
+    for one in found:
+        assert one["measured"] <= one["projected"] <= one["limit"], one
+        assert one["limit"] - one["fixed"] < (one["before"] - one["fixed"]) / 4, one
+        assert one["worst"] <= 1, one
+
+
+def test_rows_are_split() -> None:
+    hold(run_fresh(check, list(MEASURED), True))
+
+
+@pytest.mark.parametrize("name", sorted(SPLIT.keys() - set(MEASURED)))
+def test_rows_are_split_with_the_same_numbers(name: str) -> None:
+    hold(check([name], False))
+
+
+@pytest.mark.parametrize("name", list(WHOLE))
+def test_rows_that_meet_stay_whole(name: str) -> None:
+    for function in (WHOLE[name], with_gradients(WHOLE[name])):
+        stock = tf.function(function, autograph=False)
+        with pytest.raises(tf_exla.MemoryLimitError) as info:
+            tf_exla.optimize(stock, 1, strict=True).report(*ARGUMENTS)
+        smallest = info.value.smallest_limit
+        expected = stock(*ARGUMENTS)
+        for limit in (smallest, smallest + smallest // 8):
+            optimized = tf_exla.optimize(stock, limit, strict=True)
+            assert difference(expected, optimized(*ARGUMENTS), 1e-9) <= 1
