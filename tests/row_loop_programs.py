@@ -166,6 +166,14 @@ def ties(x: tf.Tensor, w: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.reduce_max(rows[-1], 0)) + tf.reduce_sum(tf.reduce_max(rows, 2))
 
 
+def twice(x: tf.Tensor, w: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
+    """A gradient that is differentiated: lists are read more than once."""
+    with tf.GradientTape() as tape:
+        tape.watch([w, u])
+        value = every(x, w, u)
+    return tf.add_n([tf.reduce_sum(tf.square(one)) for one in tape.gradient(value, [w, u])])
+
+
 WHOLE: dict[str, Callable[..., Any]] = {
     "condition": repeated(summed, more=lambda i, h, total: tf.reduce_any(h > 0.9)),
     "condition-on-sum": repeated(summed, more=lambda i, h, total: total < 1e3),
@@ -181,5 +189,6 @@ WHOLE: dict[str, Callable[..., Any]] = {
     "replaced": repeated(replaced),
     "chosen": repeated(chosen),
     "ties": ties,
+    "twice": twice,
 }
 """Loops in which rows meet, or that start from what is no sum of parts."""

@@ -30,7 +30,8 @@ def part_loop_variables(graph: Graph, ops: OpSet) -> Graph:
     """Part the variables of all loops, those in sub-graphs too; the same graph without any."""
     if not any(node.subgraphs or any(map(is_list, node.outputs)) for node in graph.nodes):
         return graph
-    wanted = {tensor for node in graph.nodes for tensor in node.inputs} | set(graph.outputs)
+    read = {tensor for node in graph.nodes for tensor in node.inputs}
+    wanted = frozenset(read | set(graph.outputs))
     made = producers(graph)
     renamed: dict[Tensor, Tensor] = {}
     repeated: dict[Tensor, Tensor] = {}
@@ -38,7 +39,7 @@ def part_loop_variables(graph: Graph, ops: OpSet) -> Graph:
     for node in graph.nodes:
         node = with_subgraphs(node.reading(renamed), lambda sub: part_loop_variables(sub, ops))
         if is_while(node):
-            node = _without_repeats(node, repeated)
+            node = _without_repeats(node, repeated, wanted)
         nodes += _own_lists(node, made)
         if is_while(node):
             own = nodes[-1]
@@ -85,10 +86,14 @@ def _repeated(node: Node, made: dict[Tensor, Node]) -> Iterator[tuple[Tensor, Te
             yield result, dataclasses.replace(maker, outputs=(item.twin(),))
 
 
-def _without_repeats(node: Node, repeated: dict[Tensor, Tensor]) -> Node:
-    """Return a While that reads a tensor itself where it takes it from a list of repeats."""
+def _without_repeats(node: Node, repeated: dict[Tensor, Tensor], wanted: frozenset[Tensor]) -> Node:
+    """Return a While that reads a tensor itself where it takes it from a list of repeats.
+
+    Nothing else may read what is left of the list: it stays as it is.
+    """
     body, cond = body_of(node), node.attrs["cond"]
     assert isinstance(cond, Graph)
+    tested = {tensor for one in cond.nodes for tensor in one.inputs} | set(cond.outputs)
     for k, given in enumerate(node.inputs):
         pops = [one for one in body.nodes if body.inputs[k] in one.inputs]
         if given not in repeated or len(pops) != 1 or pops[0].op != "TensorListPopBack":
@@ -96,6 +101,8 @@ def _without_repeats(node: Node, repeated: dict[Tensor, Tensor]) -> Node:
         rest, item = pops[0].outputs
         readers = [one for one in body.nodes if rest in one.inputs]
         if readers or [j for j, t in enumerate(body.outputs) if t is rest] != [k]:
+            continue
+        if node.outputs[k] in wanted or cond.inputs[k] in tested or body.inputs[k] in body.outputs:
             continue
         one = repeated[given]
         inner = one.twin()
