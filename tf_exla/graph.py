@@ -158,7 +158,7 @@ class Node:
 
     def reading(self, instead: Mapping[Tensor, Tensor]) -> Self:
         """Return the node with other operands for those of `instead`; itself if it reads none."""
-        if not any(tensor in instead for tensor in self.inputs):
+        if instead.keys().isdisjoint(self.inputs):
             return self
         return dataclasses.replace(
             self, inputs=tuple(instead.get(tensor, tensor) for tensor in self.inputs)

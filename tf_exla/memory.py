@@ -64,6 +64,18 @@ class Projection:
         return self.steps[self.peak_step].node if self.steps else None
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What loops of one structure have in common, by the size of a chunk.
+
+    `bodies`: those that were cut; loops share them. `sizes`: the bytes of one iteration. Whoever
+    cuts or projects a body adds it.
+    """
+
+    bodies: dict[int, Graph] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+
+
 @dataclass
 class Projector:
     """Projects graphs for one op set, and remembers what it projected.
@@ -82,32 +94,18 @@ class Projector:
     )
     _temporary: WeakKeyDictionary[Node, int] = field(default_factory=WeakKeyDictionary)
     _counts: WeakKeyDictionary[Graph, tuple[int, bool]] = field(default_factory=WeakKeyDictionary)
-    _needs: dict[Hashable, dict[int, int]] = field(default_factory=dict)
-    _cuts: dict[Hashable, dict[int, Graph]] = field(default_factory=dict)
-    _needs_of: WeakKeyDictionary[Graph, dict[int, int]] = field(default_factory=WeakKeyDictionary)
-    _bodies: WeakKeyDictionary[Graph, dict[int, Graph]] = field(default_factory=WeakKeyDictionary)
+    _kinds: dict[Hashable, Kind] = field(default_factory=dict)
+    _kind_of: WeakKeyDictionary[Graph, Kind] = field(default_factory=WeakKeyDictionary)
 
     def __post_init__(self) -> None:
         self.sizes = Sizes(self.ops)
 
-    def bodies(self, loop: Loop) -> dict[int, Graph]:
-        """Return the bodies that were cut from a loop's template, by size: whoever cuts adds them.
-
-        The same body is projected once.
-        """
-        known = self._bodies.get(loop.template)
+    def kind(self, loop: Loop) -> Kind:
+        """Return what is known of all loops that have the structure of this one."""
+        known = self._kind_of.get(loop.template)
         if known is None:
-            known = self._bodies[loop.template] = self._cuts.setdefault(structure_of(loop), {})
-        return known
-
-    def sizes_known(self, loop: Loop) -> dict[int, int]:
-        """Return the bytes of one iteration by the size of its chunk, as far as they are known.
-
-        They are those of all loops of one structure: whoever projects a body adds it.
-        """
-        known = self._needs_of.get(loop.template)
-        if known is None:
-            known = self._needs_of[loop.template] = self._needs.setdefault(structure_of(loop), {})
+            known = self._kinds.setdefault(structure_of(loop), Kind())
+            self._kind_of[loop.template] = known
         return known
 
     def project(self, graph: Graph, sliced: frozenset[Tensor] = frozenset()) -> Projection:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tf_exla.check import GraphError, check_graph
+from tf_exla.collecting import rare_collections
 from tf_exla.errors import (
     MemoryLimitError,
     UnboundedMemoryError,
@@ -54,6 +55,7 @@ FRACTION = 50
 """Tensors above this fraction of the working set, and above LEAST bytes, are worth more passes."""
 
 
+@rare_collections()
 def optimize_graph(
     graph: Graph,
     ops: OpSet,
@@ -177,7 +179,7 @@ def _within(projector: Projector, forms: Iterator[_Form], budget: int, options: 
     """
     found: list[_Found] = []
     for form, applied in forms:
-        smallest = split(projector, form, 0, options) if found else None
+        smallest = split(projector, form, 0, options) if found or budget <= 0 else None
         # A search for a budget that the smallest plan does not hold is time lost.
         if smallest is None or projector.working_set(smallest.graph) <= budget:
             splitting = split(projector, form, budget, options)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from functools import cache
 
 from tf_exla.aliases import is_alias, roots
 from tf_exla.cost import CACHED_BYTE, CALLS, compile_seconds, compiled_seconds, node_seconds
@@ -28,28 +29,31 @@ def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 
     `forced`: compile everything that XLA can, whether it pays or not. `runs`: how often the graph
     runs in one call of the program.
     """
-    nodes = tuple(_compile_node(node, ops, forced, runs) for node in graph.nodes)
-    same = all(new is old for new, old in zip(nodes, graph.nodes, strict=True))
-    return graph if same else graph.replace(nodes=nodes)
 
+    def inside(sub: Graph, runs: float) -> Graph:
+        nodes = tuple(node_of(node, runs) for node in sub.nodes)
+        same = all(new is old for new, old in zip(nodes, sub.nodes, strict=True))
+        return sub if same else sub.replace(nodes=nodes)
 
-def _compile_node(node: Node, ops: OpSet, forced: bool, runs: float) -> Node:
-    if not isinstance(node, Loop):
-        if node.op == "Compiled":
+    @cache  # loops share bodies
+    def body_of(body: Graph, runs: float, innermost: bool) -> Graph:
+        return _compile_body(body, ops, forced, runs) if innermost else inside(body, runs)
+
+    def node_of(node: Node, runs: float) -> Node:
+        if not isinstance(node, Loop):
+            if node.op == "Compiled":
+                return node
+            return with_subgraphs(node, lambda sub: inside(sub, runs))
+        if node.exact is not None:
             return node
-        return with_subgraphs(node, lambda sub: compile_loops(sub, ops, forced, runs))
-    if node.exact is not None:
-        return node
-    full = node.runs
-    if any(isinstance(inner, Loop) for inner in node.body.nodes):
-        body = compile_loops(node.body, ops, forced, runs * full)
-        rest = node.remainder and compile_loops(node.remainder, ops, forced, runs)
-    else:
-        body = _compile_body(node.body, ops, forced, runs * full)
-        rest = node.remainder and _compile_body(node.remainder, ops, forced, runs)
-    if body is node.body and rest is node.remainder:
-        return node
-    return dataclasses.replace(node, body=body, remainder=rest)
+        innermost = not any(isinstance(inner, Loop) for inner in node.body.nodes)
+        body = body_of(node.body, runs * node.runs, innermost)
+        rest = node.remainder and body_of(node.remainder, runs, innermost)
+        if body is node.body and rest is node.remainder:
+            return node
+        return dataclasses.replace(node, body=body, remainder=rest)
+
+    return inside(graph, runs)
 
 
 def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: float) -> Graph:

@@ -7,6 +7,7 @@ that gets another chunk is cut from its template again, and finished again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from tf_exla.cost import graph_seconds
 from tf_exla.graph import Graph, Loop, Node, with_subgraphs
@@ -36,13 +37,14 @@ def _expand(projector: Projector, graph: Graph, _: Options) -> Graph:
 
 
 def _rewrite(projector: Projector, graph: Graph, options: Options) -> Graph:
-    """Rewrite the bodies of loops.
+    """Rewrite the bodies of loops, each body once.
 
     A body has fewer readers than the program has, and a program that was split without rewrites,
     since one tied two axes together, gets those that stay within a chunk.
     """
     rules = chosen(options.rewrites)
 
+    @cache
     def inside(body: Graph) -> Graph:
         return bodies(rewrite_graph(body, projector.ops, rules).graph)
 
@@ -105,15 +107,16 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
 
 
 def _everywhere(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """Change a graph, the bodies of its loops, and all other sub-graphs."""
+    """Change a graph, the bodies of its loops, and all other sub-graphs; each once."""
 
+    @cache
     def inside(sub: Graph) -> Graph:
-        return _everywhere(sub, change)
+        nodes = tuple(_inside(node, inside) for node in sub.nodes)
+        if any(new is not old for new, old in zip(nodes, sub.nodes, strict=True)):
+            sub = sub.replace(nodes=nodes)
+        return change(sub)
 
-    nodes = tuple(_inside(node, inside) for node in graph.nodes)
-    if any(new is not old for new, old in zip(nodes, graph.nodes, strict=True)):
-        graph = graph.replace(nodes=nodes)
-    return change(graph)
+    return inside(graph)
 
 
 def _inside(node: Node, change: Callable[[Graph], Graph]) -> Node:

@@ -10,7 +10,7 @@ from tf_exla.graph import Graph, Loop, Node, Tensor, item_bytes, with_subgraphs
 from tf_exla.memory import Projector, accumulator_copy, carried_bytes
 from tf_exla.op_set import OpSet
 from tf_exla.options import Options
-from tf_exla.passes.splitting.resize import UNCUT, body_of, resize_loop
+from tf_exla.passes.splitting.resize import body_of, resize_loop
 
 SMALLEST_PARALLEL_CHUNK = 1 << 18
 """Iterations run side by side only with chunks of so many bytes: else launching dominates."""
@@ -141,9 +141,8 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
     def resized(chunk: int, parallel: int) -> Loop:
         return resize_loop(ops, loop, chunk, parallel, bodies)
 
-    bodies, sizes = projector.bodies(loop), projector.sizes_known(loop)
-    if loop.chunk != UNCUT:
-        bodies.setdefault(loop.chunk, loop.body)
+    kind = projector.kind(loop)
+    bodies, sizes = kind.bodies, kind.sizes
     beside = accumulator_copy(loop)
 
     def needed(chunk: int, parallel: int) -> int:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tf_exla.cost import LAUNCH, node_seconds
+from tf_exla.cost import BYTE, IDLE, LAUNCH, WRITTEN_BYTE, node_seconds
 from tf_exla.graph import Loop, Tensor
 from tf_exla.memory import Projector
 from tf_exla.options import Options
-from tf_exla.passes.splitting.candidates import Candidate, evaluate, measured
-from tf_exla.passes.splitting.chunks import fit_loops
-from tf_exla.passes.splitting.partly import keep_partly, parts_to_try
+from tf_exla.passes.splitting.candidates import Candidate, evaluate
 from tf_exla.passes.splitting.stages import Stages, arrange
 
 KEEP_TRIALS = 10
-PARTLY_TRIALS = 1
 GAIN = 0.95
 """Of the time that is estimated: memory is only taken for a gain that is certain."""
+KEPT_BYTE = (WRITTEN_BYTE + BYTE) / (1 + IDLE)
+"""Seconds that a byte takes at least that one loop writes and another reads."""
 
 
 def keep(projector: Projector, best: Candidate, budget: int, options: Options) -> Candidate:
@@ -27,10 +24,15 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
     if not again or _most_saved(projector, best, best.stages) < (1 - GAIN) * best.seconds:
         return best
 
+    most = _most_saved(projector, best, best.stages)
+
     def trial(tensors: frozenset[Tensor]) -> Candidate | None:
-        if sum(tensor.nbytes for tensor in tensors) > budget:
+        kept_bytes = sum(tensor.nbytes for tensor in tensors)
+        if kept_bytes > budget:
             return None
         stages = arrange(best.index, region, best.is_large, tensors)
+        if most - _most_saved(projector, best, stages) < kept_bytes * KEPT_BYTE:
+            return None
         made = evaluate(projector, best.index, stages, best.is_large, budget, options)
         return made if _holds(made, best, budget) else None
 
@@ -49,12 +51,7 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
         made = trial(kept | {tensor})
         if made is not None and made.seconds < chosen.seconds:
             chosen, kept = made, kept | {tensor}
-    if chosen.seconds > GAIN * best.seconds:
-        chosen, kept = best, frozenset()
-    # A part of what was not worth keeping is not either.
-    tried = {tensor for tensor, made in alone if made is not None}
-    rest = [tensor for tensor in dear if tensor not in tried]
-    return _keep_partly(projector, chosen, kept, rest[:PARTLY_TRIALS], budget, options)
+    return chosen if chosen.seconds <= GAIN * best.seconds else best
 
 
 def _most_saved(projector: Projector, best: Candidate, stages: Stages) -> float:
@@ -72,34 +69,3 @@ def _most_saved(projector: Projector, best: Candidate, stages: Stages) -> float:
 def _holds(made: Candidate, best: Candidate, budget: int) -> bool:
     """Return whether the budget is held, or only the rest of the program still exceeds it."""
     return made.peak <= budget or (made.own <= budget and made.high <= best.high)
-
-
-def _keep_partly(
-    projector: Projector,
-    best: Candidate,
-    kept: frozenset[Tensor],
-    tensors: Sequence[Tensor],
-    budget: int,
-    options: Options,
-) -> Candidate:
-    """Keep as many indices of one more tensor as the budget has room for, if that saves time."""
-    assert best.stages is not None
-    index, region = best.index, best.stages.region
-    again = arrange(index, region, best.is_large, kept)
-    chosen = best
-    for tensor in tensors:
-        keeping = arrange(index, region, best.is_large, kept | {tensor})
-        per_index = tensor.nbytes // region.extent
-        room = budget - best.own
-        for count in parts_to_try(region.extent, per_index, budget, room):
-            graph = keep_partly(index, again, keeping, count)
-            if graph is None:
-                break
-            graph = fit_loops(projector, graph, budget, options)
-            made = measured(projector, graph, index, best.concatenated, best.stages, best.is_large)
-            if not _holds(made, best, budget):
-                break
-            least = GAIN * best.seconds if chosen is best else chosen.seconds
-            if made.seconds < least:
-                chosen = made
-    return chosen
