@@ -61,3 +61,15 @@ def test_loops_in_loops_take_the_room_that_there_is() -> None:
 def chunk_inside(graph: Graph) -> int:
     outer = next(node for node in graph.nodes if isinstance(node, Loop) and has_loops(node))
     return max(node.chunk for node in outer.body.nodes if isinstance(node, Loop))
+
+
+def test_chunks_made_smaller_for_the_cache_hold_the_room_too() -> None:
+    """More iterations of a smaller chunk run side by side than of one that fits alone."""
+    b = Builder()
+    scores = b.op("MatMul", b.input(901, 3), b.input(3, 2500))
+    graph = b.graph(b.op("Sum", b.op("Mul", scores, b.op("Exp", scores)), axis=1))
+    projector = Projector(ToyOps())
+    options = Options(chunk_bytes=16 << 20, body_bytes=24 << 20, cores=2)
+    for budget in (25 << 20, 28 << 20, 30 << 20):
+        made = fit_loops(projector, split(projector, graph, budget, options).graph, budget, options)
+        assert projector.working_set(made) <= budget

@@ -68,6 +68,17 @@ def structures(graph: Graph) -> list[object]:
 
 def test_loops_of_equal_parts_have_one_structure() -> None:
     assert len({hash(one) for one in structures(exponentials(3))}) == 1
+
+
+def test_loops_of_equal_parts_share_a_body() -> None:
+    graph = exponentials(3)
+    plan = optimize_graph(graph, ToyOps(), limit=smallest(graph) + 400_000, options=OPTIONS)
+    loops = [node for node in plan.graph.nodes if isinstance(node, Loop)]
+    assert len({loop.body for loop in loops}) == len({loop.chunk for loop in loops}) < len(loops)
+    rng = np.random.default_rng(0)
+    values = [rng.standard_normal(tensor.dims) for tensor in graph.inputs]
+    for new, old in zip(run(plan.graph, *values), run(graph, *values), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-12)
     assert len(set(structures(exponentials(3)))) == 1
 
 

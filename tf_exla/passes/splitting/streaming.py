@@ -56,6 +56,9 @@ def stream(index: Index, loops: Sequence[Loop], short: Sequence[Node] = ()) -> S
         inside = Shared()
         second = first + 1
         while second < len(left):
+            if not any(result.combine == "add" for result in left[second].results):
+                second += 1  # nothing there streams
+                continue
             streamed = Streamed(index.ops, left[first], left[second], completed, inside)
             merged = _merged(index, streamed, left[second + 1 :], sums)
             if merged is None:
