@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tf_exla.cost import BYTE, IDLE, LAUNCH, WRITTEN_BYTE, node_seconds
+from tf_exla.cost import LAUNCH, node_seconds
 from tf_exla.graph import Loop, Tensor
 from tf_exla.memory import Projector
 from tf_exla.options import Options
@@ -12,8 +12,6 @@ from tf_exla.passes.splitting.stages import Stages, arrange
 KEEP_TRIALS = 10
 GAIN = 0.95
 """Of the time that is estimated: memory is only taken for a gain that is certain."""
-KEPT_BYTE = (WRITTEN_BYTE + BYTE) / (1 + IDLE)
-"""Seconds that a byte takes at least that one loop writes and another reads."""
 
 
 def keep(projector: Projector, best: Candidate, budget: int, options: Options) -> Candidate:
@@ -24,15 +22,10 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
     if not again or _most_saved(projector, best, best.stages) < (1 - GAIN) * best.seconds:
         return best
 
-    most = _most_saved(projector, best, best.stages)
-
     def trial(tensors: frozenset[Tensor]) -> Candidate | None:
-        kept_bytes = sum(tensor.nbytes for tensor in tensors)
-        if kept_bytes > budget:
+        if sum(tensor.nbytes for tensor in tensors) > budget:
             return None
         stages = arrange(best.index, region, best.is_large, tensors)
-        if most - _most_saved(projector, best, stages) < kept_bytes * KEPT_BYTE:
-            return None
         made = evaluate(projector, best.index, stages, best.is_large, budget, options)
         return made if _holds(made, best, budget) else None
 
