@@ -2,6 +2,7 @@
 
 python tests/make_coverage.py ops [op ...]      check the ops with an axis rule, all or some
 python tests/make_coverage.py gpflow [name ...] check GPflow's models and likelihoods
+python tests/make_coverage.py fuzz              list the ops that the fuzzer's rows draw
 python tests/make_coverage.py                   write the page only
 """
 
@@ -41,7 +42,8 @@ def make(path: Path, key: str, names: Sequence[str], all_names: Sequence[str], s
 
 
 def main(arguments: list[str]) -> None:
-    from covered import gpflow_cases, gpflow_check, op_check, page
+    from covered import fuzzed, gpflow_cases, gpflow_check, op_check, page
+    from fresh_process import run_fresh
 
     what, names = arguments[:1], arguments[1:]
     if what == ["ops"]:
@@ -49,6 +51,9 @@ def main(arguments: list[str]) -> None:
     elif what == ["gpflow"]:
         cases = list(gpflow_cases.names())
         make(gpflow_check.DATA, "name", names, cases, 1, gpflow_check.check)
+    elif what == ["fuzz"]:
+        drawn = run_fresh(fuzzed.drawn_ops, op_check.covered(), timeout=1200)
+        fuzzed.DATA.write_text(json.dumps(drawn, indent=0) + "\n")
     page.PAGE.write_text(page.render())
 
 

@@ -34,8 +34,8 @@ def test_the_page_is_what_was_recorded() -> None:
 
 
 def test_every_op_with_an_axis_rule_has_a_row() -> None:
-    """What is said to be pending in it was not checked yet."""
     rows = page.load(op_check.DATA)
+    assert not [row for row in (*rows, *page.load(gpflow_check.DATA)) if "pending" in row]
     assert {row["op"] for row in rows} == set(op_check.covered())
 
 

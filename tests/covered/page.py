@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from covered import gpflow_check, op_check
+from covered import fuzzed, gpflow_check, op_check
 from frontends import measure_kernels
 from frontends.test_op_rules import CASES, WITHOUT_CASE
 
@@ -38,6 +38,7 @@ smallest limit that works. Measured ≤ projected ≤ limit holds in all rows.
 - *limit*: the limit as a part of stock's peak, the least and the largest of the dtypes. ½ is what
   was asked for; 1 is not split. Empty: no axis may be split, and the numbers alone were checked.
 - *law*: cases of `tests/frontends/test_op_rules.py`, which cuts each along every axis of its rule.
+- *fuzz*: whether a row of the fuzzer's table (`tf_exla/fuzz/table`), or its gradient, has the op.
 - *scratch*: shapes of `tests/frontends/kernel_scratch.json` with the scratch within its bound.
 
 """
@@ -56,12 +57,18 @@ def table(head: Sequence[str], lines: Iterable[Sequence[object]]) -> Iterator[st
 
 
 def render() -> str:
-    ops = table(("op", "dtypes", "gradient", "limit", "law", "scratch"), _op_lines())
-    text = OPS_HEAD + "\n".join(ops) + "\n" + _remarks(load(op_check.DATA), "op", "dtype")
+    ops = table(("op", "dtypes", "gradient", "limit", "law", "scratch", "fuzz"), _op_lines())
+    text = (
+        OPS_HEAD
+        + "\n".join(ops)
+        + "\n"
+        + _remarks(load(op_check.DATA), "not checked: ", "op", "dtype")
+    )
     calls = table(("", "call", "stock", "limit", "projected", "smallest", "difference"),
                   _gpflow_lines())  # fmt: skip
     rows = load(gpflow_check.DATA)
-    return f"{text}\n{GPFLOW_HEAD}{chr(10).join(calls)}\n{_remarks(rows, 'name', 'call')}"
+    remarks = _remarks(rows, "not even without us: ", "name", "call")
+    return f"{text}\n{GPFLOW_HEAD}{chr(10).join(calls)}\n{remarks}"
 
 
 def _op_lines() -> Iterator[Sequence[object]]:
@@ -72,17 +79,27 @@ def _op_lines() -> Iterator[Sequence[object]]:
         scratch[row["op"]].append(row)
     for case in CASES:
         law[case.op] += 1
+    known = set(json.loads(fuzzed.DATA.read_text()))
     for op in sorted({*rows, *WITHOUT_CASE}):
-        found = [row for row in rows[op] if "stock" not in row and "pending" not in row]
+        found = [row for row in rows[op] if "stock" not in row]
         parts = [row["limit"] / row["before"] for row in found if row.get("before")]
         bad = {row["op"] for row in measure_kernels.exceeded(scratch[op])}
         checked = len(scratch[op]) if not bad else "**exceeded**"
+        drawn = "yes" if op in known else ""
         if not found:
-            yield f"`{op}`", WITHOUT_CASE.get(op, "not yet"), "", "", law[op] or "", checked or ""
+            yield (
+                f"`{op}`",
+                WITHOUT_CASE.get(op, "see below"),
+                "",
+                "",
+                law[op] or "",
+                checked or "",
+                drawn,
+            )
             continue
         yield (
             f"`{op}`", _dtypes(found), _dtypes([r for r in found if r["gradient"]]),
-            _range(parts), law[op] or "", checked or "",
+            _range(parts), law[op] or "", checked or "", drawn,
         )  # fmt: skip
 
 
@@ -101,11 +118,11 @@ def _part(part: float) -> str:
     return "½" if abs(part - 0.5) < 0.005 else f"{part:.2g}"
 
 
-def _remarks(rows: Iterable[Row], *keys: str) -> str:
+def _remarks(rows: Iterable[Row], not_run: str, *keys: str) -> str:
     """List what fails, and what cannot run without us either."""
     lines = [
         f"- {' '.join(str(row[key]) for key in keys)}: {kind}{row[what]}"
-        for what, kind in (("failure", ""), ("stock", "not even without us: "))
+        for what, kind in (("failure", ""), ("stock", not_run))
         for row in rows
         if what in row
     ]
@@ -130,9 +147,8 @@ def _gpflow_lines() -> Iterator[Sequence[object]]:
     for row in load(gpflow_check.DATA):
         name = "" if row["name"] == last else row["name"].replace(" ", " `") + "`"
         last = row["name"]
-        if "stock" in row or "pending" in row:
-            what = "cannot" if "stock" in row else "not yet"
-            yield name, row["call"], what, "", "", "", ""
+        if "stock" in row:
+            yield name, row["call"], "cannot", "", "", "", ""
         elif "limit" not in row:
             yield name, row["call"], "", "", "", "", "**fails**"
         else:
