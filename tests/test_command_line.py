@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import tf_exla
-from tf_exla.rates import Rates
+from tf_exla.model.rates import Rates
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import tf_exla
-from tf_exla import pipeline
+from tf_exla.pipeline import optimize as pipeline
 from tf_exla.errors import Blocker
 from tf_exla.frontends.tf import capture, gradient, program, restore
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from gpflow.posteriors import PrecomputeCacheType
 
 import tf_exla
-from tf_exla.frontends.tf.script import Session, optimized_functions
+from tf_exla.run.script import Session, optimized_functions
 
 ROOT = Path(__file__).resolve().parent.parent
 N = 3001

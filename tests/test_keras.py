@@ -18,7 +18,7 @@ def example() -> str:
 
 def fit(code: str) -> list[Any]:
     """Run the example with and without its limit; return losses, and the peaks of another fit."""
-    from tf_exla.measure import measured_peak
+    from tf_exla.frontends.tf.measure import measured_peak
 
     found: list[Any] = []
     for source in (code, re.sub(r"model\.train_step = .*|print\(.*", "", code)):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tf_exla.frontends.tf.script import optimized_functions
+from tf_exla.run.script import optimized_functions
 
 FOLDER = Path(__file__).parent / "notebooks"
 LIMITS = {

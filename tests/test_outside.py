@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from tf_exla.frontends.tf.script import optimized_functions
+from tf_exla.run.script import optimized_functions
 
 
 def summary(body: str, folder: Path) -> str:

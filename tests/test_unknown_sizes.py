@@ -12,7 +12,7 @@ import tensorflow as tf
 from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.program import OPS
-from tf_exla.pipeline import optimize_graph
+from tf_exla.pipeline.optimize import optimize_graph
 
 
 def gradients(function: Callable[..., tf.Tensor]) -> Callable[..., Any]:

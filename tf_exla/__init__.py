@@ -1,7 +1,7 @@
 """Run TensorFlow functions inside a memory limit.
 
-The names are loaded where they are first used: the core (`tf_exla.graph`, the passes) does without
-TensorFlow.
+The names are loaded where they are first used: the core (`tf_exla.ir` to `tf_exla.pipeline`) does
+without TensorFlow.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         UnboundedMemoryError,
         UnboundedMemoryWarning,
     )
-    from tf_exla.measure import measured_peak
+    from tf_exla.frontends.tf.measure import measured_peak
     from tf_exla.report.report import MemoryReport
 
 __version__ = "0.1.0"
@@ -41,7 +41,7 @@ _MODULES = {
     "UnboundedMemoryError": "errors",
     "UnboundedMemoryWarning": "errors",
     "explain": "api",
-    "measured_peak": "measure",
+    "measured_peak": "frontends.tf.measure",
     "optimize": "api",
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tf_exla import __version__
-from tf_exla.machine import machine_name
+from tf_exla.model.machine import machine_name
 
 
 @click.group(help="Run TensorFlow programs inside a memory limit.")
@@ -44,7 +44,7 @@ def run(
     program: str,
     args: tuple[str, ...],
 ) -> None:
-    from tf_exla.running import run_program
+    from tf_exla.run.command import run_program
 
     if not module and not Path(program).exists():
         raise click.BadParameter(f"there is no file {program!r}", param_hint="PROGRAM")
@@ -57,7 +57,7 @@ def calibrate(forget: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tf_exla import rates
+    from tf_exla.model import rates
 
     path = rates.rates_file()
     if path is None:

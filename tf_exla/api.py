@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from tf_exla.frontends.tf.optimized import OptimizedFunction
 from tf_exla.frontends.tf.request import Limit, Request
-from tf_exla.options import Unbounded
+from tf_exla.model.options import Unbounded
 from tf_exla.report.report import MemoryReport
 
 __all__ = ["OptimizedFunction", "explain", "optimize"]

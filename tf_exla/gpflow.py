@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_exla.api import OptimizedFunction, optimize
-from tf_exla.measure import MeasuredPeak, measured_peak
+from tf_exla.frontends.tf.measure import MeasuredPeak, measured_peak
 from tf_exla.report.report import MemoryReport
 
 __all__ = ["Scipy"]

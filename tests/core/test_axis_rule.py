@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tf_exla.axis_rule import Axis, AxisRuleError, bind
+from tf_exla.ir.axis_rule import Axis, AxisRuleError, bind
 
 
 def letters(axes: tuple[Axis | None, ...] | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from core.toy import Builder, ToyOps
-from tf_exla.passes.clean import clean
+from tf_exla.ir.clean import clean
 
 
 def test_repeated_nodes_become_one() -> None:

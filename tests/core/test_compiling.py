@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from core.toy import Builder, ToyOps
-from tf_exla.graph import Graph, Loop, Result, Tensor
-from tf_exla.passes.compiling import compile_loops
+from tf_exla.ir.graph import Graph, Loop, Result, Tensor
+from tf_exla.late.compiling import compile_loops
 
 OPS = ToyOps()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from core.toy import ToyOps
-from tf_exla.graph import Graph
-from tf_exla.memory import Projector
-from tf_exla.options import Options
-from tf_exla.passes import finishing
+from tf_exla.ir.graph import Graph
+from tf_exla.model.memory import Projector
+from tf_exla.model.options import Options
+from tf_exla.late import finishing
 
 BUDGET = 100
 SPLIT, SMALL, LATE, SMALL_LATE = (Graph((), (), ()) for _ in range(4))

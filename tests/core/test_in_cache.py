@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from core.toy import Builder, ToyOps, run
-from tf_exla.cost import graph_seconds
-from tf_exla.graph import Graph, Loop
-from tf_exla.options import Options
-from tf_exla.pipeline import optimize_graph
-from tf_exla.plan import Plan
+from tf_exla.model.cost import graph_seconds
+from tf_exla.ir.graph import Graph, Loop
+from tf_exla.model.options import Options
+from tf_exla.pipeline.optimize import optimize_graph
+from tf_exla.pipeline.plan import Plan
 
 AMPLE = 10**12
 OPTIONS = Options(cores=2, chunk_bytes=1 << 22, body_bytes=3 << 21)

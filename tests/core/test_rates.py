@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tf_exla import rates
-from tf_exla.machine import machine_name
-from tf_exla.rates import Rates
+from tf_exla.model import rates
+from tf_exla.model.machine import machine_name
+from tf_exla.model.rates import Rates
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from core.toy import Builder, ToyOps, run
-from tf_exla.check import check_graph
-from tf_exla.fusion import in_registers
-from tf_exla.graph import Graph, Node, Tensor
-from tf_exla.passes.recomputing import recompute
+from tf_exla.ir.check import check_graph
+from tf_exla.model.fusion import in_registers
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.late.recomputing import recompute
 
 OPS = ToyOps()
 

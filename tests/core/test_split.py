@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from core.toy import Builder, ToyOps, run
-from tf_exla.check import check_graph
-from tf_exla.cost import graph_flops
-from tf_exla.graph import Graph, Loop, Slot, Tensor, walk
-from tf_exla.memory import Projector, resident_bytes
-from tf_exla.options import Options
-from tf_exla.passes.splitting.resize import cut
-from tf_exla.pipeline import optimize_graph
+from tf_exla.ir.check import check_graph
+from tf_exla.model.cost import graph_flops
+from tf_exla.ir.graph import Graph, Loop, Slot, Tensor, walk
+from tf_exla.model.memory import Projector, resident_bytes
+from tf_exla.model.options import Options
+from tf_exla.split.resize import cut
+from tf_exla.pipeline.optimize import optimize_graph
 
 OPTIONS = Options(cores=2)
 

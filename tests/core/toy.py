@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tf_exla.axis_rule import AxisRule, bind
-from tf_exla.bounds import Most
-from tf_exla.graph import Graph, Loop, Node, Shape, Tensor, const, item_bytes
-from tf_exla.lists import ListEffect
-from tf_exla.op_set import Compiles, NoRule, Work
+from tf_exla.ir.axis_rule import AxisRule, bind
+from tf_exla.ir.bounds import Most
+from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor, const, item_bytes
+from tf_exla.ir.lists import ListEffect
+from tf_exla.ir.op_set import Compiles, NoRule, Work
 
 Kernel = Callable[..., np.ndarray]
 

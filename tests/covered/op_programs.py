@@ -19,8 +19,8 @@ from frontends.run_node import complete_attrs
 from frontends.test_op_rules import CASES, OPS, cut_shape, operand, run_op
 from tensorflow.python.framework import kernels, op_def_library, op_def_registry
 
-from tf_exla.axis_rule import AxisRule
-from tf_exla.graph import Array, Node, Tensor
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.graph import Array, Node, Tensor
 
 DTYPES = ("float64", "float32", "bfloat16", "complex128", "int32", "bool")
 DOUBLE = 2.0**-53

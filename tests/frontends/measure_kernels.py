@@ -33,8 +33,8 @@ def grown(op: str) -> Iterator[tuple[Any, list[Any]]]:
     import tensorflow as tf
     from frontends.test_op_rules import CASES, NOT_SINGLE, OPS, build, cut_shape, single
 
-    from tf_exla.axis_rule import AxisRule
-    from tf_exla.graph import Tensor
+    from tf_exla.ir.axis_rule import AxisRule
+    from tf_exla.ir.graph import Tensor
 
     cases = [case for case in CASES if case.op == op]
     if op not in NOT_SINGLE:
@@ -125,7 +125,7 @@ def measure(ops: list[str]) -> list[dict[str, Any]]:
     from frontends.run_node import eager_op
     from frontends.test_op_rules import OPS
 
-    from tf_exla.measure import measured_peak
+    from tf_exla.frontends.tf.measure import measured_peak
 
     rows: list[dict[str, Any]] = []
     for op in ops:

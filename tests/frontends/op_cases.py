@@ -14,7 +14,7 @@ import numpy as np
 
 from tf_exla.frontends.tf.ops.pointwise import OPS as POINTWISE
 from tf_exla.frontends.tf.ops.sources import OPS as SOURCES
-from tf_exla.graph import Array
+from tf_exla.ir.graph import Array
 
 Operand = tuple[int, ...] | list[Any] | int | Array
 

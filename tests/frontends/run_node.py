@@ -12,8 +12,8 @@ from tensorflow.python.framework import op_def_registry
 
 from tf_exla.frontends.tf.attrs import decode
 from tf_exla.frontends.tf.op_set import TensorFlowOps
-from tf_exla.graph import Array, Graph, Loop, Node, Tensor
-from tf_exla.passes.splitting.resize import resize_loop
+from tf_exla.ir.graph import Array, Graph, Loop, Node, Tensor
+from tf_exla.split.resize import resize_loop
 
 
 def complete_attrs(op: str, dtypes: Sequence[str], attrs: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,13 +9,13 @@ import pytest
 from frontends.op_cases import Case
 from frontends.test_op_rules import CASES, build
 
-from tf_exla.check import check_graph
+from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.ops.pointwise import OPS as POINTWISE
 from tf_exla.frontends.tf.ops.table import OPS as TABLE
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.graph import Array, Graph, Node, Tensor, const
-from tf_exla.passes.fusing import fusible, matrix_of
+from tf_exla.ir.graph import Array, Graph, Node, Tensor, const
+from tf_exla.late.fusing import fusible, matrix_of
 
 OPS = TensorFlowOps()
 COMPILED = [case for case in CASES if TABLE[case.op].xla or TABLE[case.op].form]

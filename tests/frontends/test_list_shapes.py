@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import tf_exla
 from tf_exla.frontends.tf.capture import capture
-from tf_exla.graph import Graph
+from tf_exla.ir.graph import Graph
 
 ROWS, WIDTH = 7, 5
 

@@ -13,8 +13,8 @@ import tf_exla
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.graph import Array
-from tf_exla.passes.lowering import LOWERINGS, lower
+from tf_exla.ir.graph import Array
+from tf_exla.moves.lowering import LOWERINGS, lower
 
 
 def holes(*shape: int) -> Array:

@@ -13,9 +13,9 @@ from frontends.op_cases import reals
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.graph import Graph
-from tf_exla.passes.moving import move
-from tf_exla.passes.places import runs
+from tf_exla.ir.graph import Graph
+from tf_exla.moves.moving import move
+from tf_exla.moves.places import runs
 
 X, Y = tf.constant(reals(11, 2)), tf.constant(reals(7, 2)[::-1])
 LEAST = 8 * 22  # bytes of X: what is larger is made again

@@ -18,18 +18,18 @@ from fresh_process import run_fresh
 
 import tf_exla
 from tf_exla.byte_size import parse_bytes
-from tf_exla.check import check_graph
+from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.graph import Graph, Loop, Tensor, walk
-from tf_exla.passes.clean import clean
-from tf_exla.passes.compiling import compile_loops
-from tf_exla.passes.rewriting import chosen, rewrite_graph
-from tf_exla.passes.splitting.forms import Forms
-from tf_exla.passes.splitting.index import Index
-from tf_exla.passes.splitting.pair_region import PairRegion, grow_pair
-from tf_exla.passes.splitting.pairs import pair_graph, saving
+from tf_exla.ir.graph import Graph, Loop, Tensor, walk
+from tf_exla.ir.clean import clean
+from tf_exla.late.compiling import compile_loops
+from tf_exla.rewrite import chosen, rewrite_graph
+from tf_exla.split.forms import Forms
+from tf_exla.split.index import Index
+from tf_exla.split.pair_region import PairRegion, grow_pair
+from tf_exla.split.pairs import pair_graph, saving
 
 OPS = TensorFlowOps(threads=2)
 Function = Callable[..., Any]

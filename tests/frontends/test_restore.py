@@ -10,12 +10,12 @@ import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
 
-from tf_exla.check import check_graph
+from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import Captured, capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored, restore
-from tf_exla.graph import Array, Graph, Loop, Node, Result, Slot, Tensor
-from tf_exla.passes.compiling import compile_loops
+from tf_exla.ir.graph import Array, Graph, Loop, Node, Result, Slot, Tensor
+from tf_exla.late.compiling import compile_loops
 
 RNG = np.random.default_rng(0)
 
@@ -346,7 +346,7 @@ def test_static_shapes_are_kept() -> None:
 
 def in_place_peak() -> tuple[int, int]:
     """Bytes of a concatenated result, and the working set of the call that makes it."""
-    from tf_exla.measure import measured_peak
+    from tf_exla.frontends.tf.measure import measured_peak
 
     rows = 400_000
     graph = loop_graph(tf.exp, [spec(rows, 8)], [Slot(0)], [Result("concat", Slot(0))], rows, 3000)
@@ -364,7 +364,7 @@ def test_results_are_concatenated_in_place() -> None:
 
 def chained_peak() -> tuple[int, int]:
     """Bytes of one of four large tensors, and the working set of the chained program."""
-    from tf_exla.measure import measured_peak
+    from tf_exla.frontends.tf.measure import measured_peak
 
     def fn(x: Any) -> Any:
         parts = [f(x + k) for k, f in enumerate((tf.exp, tf.sin, tf.cos, tf.tanh))]

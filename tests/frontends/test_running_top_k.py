@@ -11,21 +11,21 @@ import tensorflow as tf
 from fresh_process import run_fresh
 
 import tf_exla
-from tf_exla.check import check_graph
+from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.frontends.tf.running_top_k import RunningChunk
-from tf_exla.graph import Array, Graph, Loop, walk
-from tf_exla.memory import Projector
-from tf_exla.options import Options
-from tf_exla.passes.clean import clean
-from tf_exla.passes.contracting_ops import ContractingOps
-from tf_exla.passes.running_top_k import run_top_k
-from tf_exla.passes.splitting.resize import resize_loop
-from tf_exla.passes.splitting.search import split
-from tf_exla.pipeline import optimize_graph
-from tf_exla.top_k import running_seconds, running_size
+from tf_exla.ir.graph import Array, Graph, Loop, walk
+from tf_exla.model.memory import Projector
+from tf_exla.model.options import Options
+from tf_exla.ir.clean import clean
+from tf_exla.moves.contracting_ops import ContractingOps
+from tf_exla.late.running_top_k import run_top_k
+from tf_exla.split.resize import resize_loop
+from tf_exla.split.search import split
+from tf_exla.pipeline.optimize import optimize_graph
+from tf_exla.model.top_k import running_seconds, running_size
 
 Function = Callable[..., object]
 ROWS = 160

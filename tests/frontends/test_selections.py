@@ -11,7 +11,7 @@ import tensorflow as tf
 from programs_check import limits_of
 
 import tf_exla
-from tf_exla.graph import Array
+from tf_exla.ir.graph import Array
 
 Rng = np.random.Generator
 FIRST = 6

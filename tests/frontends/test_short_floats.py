@@ -20,16 +20,16 @@ from hypothesis import strategies as st
 from programs_check import limits_of
 
 import tf_exla
-from tf_exla.axis_rule import AxisRule
-from tf_exla.check import check_graph
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.fuzz.table import reductions
 from tf_exla.fuzz.values import Pool, Value
-from tf_exla.graph import Array, Graph, Node, Tensor
-from tf_exla.passes.splitting.index import Index
-from tf_exla.passes.splitting.region import grow
-from tf_exla.passes.splitting.stages import arrange, rewrite
+from tf_exla.ir.graph import Array, Graph, Node, Tensor
+from tf_exla.split.index import Index
+from tf_exla.split.region import grow
+from tf_exla.split.stages import arrange, rewrite
 
 OPS = TensorFlowOps()
 UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}

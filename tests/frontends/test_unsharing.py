@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 from rewriting.rewritten import OPS
 
-from tf_exla.check import check_graph
+from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.passes.unsharing import unshare
+from tf_exla.moves.unsharing import unshare
 
 
 def returned(x: tf.Tensor) -> Any:

@@ -22,7 +22,7 @@ if __name__ == "__main__":
 import tensorflow as tf
 
 from rewriting.rewritten import only, rewritten, runnable
-from tf_exla.passes.rewriting import DEFAULTS
+from tf_exla.rewrite import DEFAULTS
 
 MOST = 4.0
 SEEDS = 10  # the worst of so many draws: one number that happens to cancel says little

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_exla.check import check_graph
+from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.graph import Graph
-from tf_exla.passes.blocking import write_out
-from tf_exla.passes.clean import clean
-from tf_exla.passes.contracting_ops import ContractingOps
-from tf_exla.passes.rewriting import Rewritten, chosen, rewrite_graph
+from tf_exla.ir.graph import Graph
+from tf_exla.moves.blocking import write_out
+from tf_exla.ir.clean import clean
+from tf_exla.moves.contracting_ops import ContractingOps
+from tf_exla.rewrite import Rewritten, chosen, rewrite_graph
 
 OPS = ContractingOps(TensorFlowOps(threads=2))
 TOLERANCE = {"float64": 1e-12, "float32": 2e-5}  # products are added up in another order
@@ -56,7 +56,7 @@ class Outcome:
 
 def only(*families: str) -> Mapping[str, bool]:
     """Switch on these families and no others."""
-    from tf_exla.passes.rewriting import FAMILIES
+    from tf_exla.rewrite import FAMILIES
 
     return {name: name in families for name in FAMILIES}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rewriting.accuracy import CASES, MOST, Row, rows
-from tf_exla.passes.rewriting import DEFAULTS, FAMILIES
+from tf_exla.rewrite import DEFAULTS, FAMILIES
 
 TABLE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 

@@ -12,10 +12,10 @@ from fresh_process import run_fresh
 import tf_exla
 from rewriting.rewritten import OPS, check_numbers, only, random, rewritten
 from rewriting.test_small_axes import PROGRAMS, SMALL, gaps
-from tf_exla.axis_rule import AxisRule
-from tf_exla.contraction import contraction_of
-from tf_exla.graph import Node, Slot
-from tf_exla.passes.splitting.resize import cut
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.contraction import contraction_of
+from tf_exla.ir.graph import Node, Slot
+from tf_exla.split.resize import cut
 
 N, M, D = 301, 203, 101
 NAMES = (

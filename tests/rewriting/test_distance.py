@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from rewriting.rewritten import check_numbers, only, random, rewritten, run
-from tf_exla.passes.rewriting import DEFAULTS
+from tf_exla.rewrite import DEFAULTS
 
 DISTANCE = only("naive-distance", "cleanup")
 N, M, D = 200, 150, 5

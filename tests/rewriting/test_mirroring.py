@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 
 from rewriting.rewritten import OPS, random
-from tf_exla.check import check_graph
+from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.passes.clean import clean
-from tf_exla.passes.mirroring import mirror
+from tf_exla.ir.clean import clean
+from tf_exla.rewrite.mirroring import mirror
 
 N = 70
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import tf_exla
 from rewriting.rewritten import random
-from tf_exla.passes.rewriting import DEFAULTS, FAMILIES
+from tf_exla.rewrite import DEFAULTS, FAMILIES
 
 KERNEL = gpflow.kernels.SquaredExponential()
 

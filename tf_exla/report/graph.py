@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tf_exla.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 
 INPUT = "input"
 

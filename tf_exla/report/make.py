@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tf_exla.cost import graph_flops
-from tf_exla.graph import Graph, Loop, Tensor, producers, walk
-from tf_exla.memory import Projector, largest_tensors
-from tf_exla.op_set import OpSet
-from tf_exla.passes.rewriting import Application
-from tf_exla.passes.splitting.region import Refusal as RegionRefusal
-from tf_exla.plan import Plan
+from tf_exla.model.cost import graph_flops
+from tf_exla.ir.graph import Graph, Loop, Tensor, producers, walk
+from tf_exla.model.memory import Projector, largest_tensors
+from tf_exla.ir.op_set import OpSet
+from tf_exla.rewrite import Application
+from tf_exla.split.region import Refusal as RegionRefusal
+from tf_exla.pipeline.plan import Plan
 from tf_exla.report.data import (
     CostlyOp,
     LargeTensor,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_exla.bounds import HANDLES
-from tf_exla.graph import Graph, Tensor, item_bytes, walk
-from tf_exla.op_set import OpSet
-from tf_exla.passes.compiling import uncompiled
-from tf_exla.passes.rewriting.families import IN_CACHE
-from tf_exla.plan import Plan
-from tf_exla.sizes import Sizes
+from tf_exla.ir.bounds import HANDLES
+from tf_exla.ir.graph import Graph, Tensor, item_bytes, walk
+from tf_exla.ir.op_set import OpSet
+from tf_exla.late.compiling import uncompiled
+from tf_exla.rewrite.families import IN_CACHE
+from tf_exla.pipeline.plan import Plan
+from tf_exla.model.sizes import Sizes
 
 
 def plan_notes(plan: Plan, ops: OpSet) -> list[str]:

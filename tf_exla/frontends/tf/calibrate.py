@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_exla.frontends.tf.ops.pointwise import EXP_FLOPS
-from tf_exla.rates import Rates, plausible
+from tf_exla.model.rates import Rates, plausible
 
 CALLS = 25
 SMALL, CACHED = 1 << 17, 1 << 23  # bytes of tensors that stay in cache

@@ -13,7 +13,7 @@ from tf_exla.frontends.tf.effects import settle
 from tf_exla.frontends.tf.func_graphs import CaptureError
 from tf_exla.frontends.tf.normalization import without_reserve
 from tf_exla.frontends.tf.scope import Scope, Walk
-from tf_exla.graph import Graph, Shape
+from tf_exla.ir.graph import Graph, Shape
 
 __all__ = ["CaptureError", "Captured", "capture"]
 

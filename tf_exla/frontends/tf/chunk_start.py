@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tf_exla.frontends.tf.emit import DEVICE, emit_const
 from tf_exla.frontends.tf.emitter import Emitter
-from tf_exla.graph import Slot
+from tf_exla.ir.graph import Slot
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from tensorflow.core.framework import attr_value_pb2
 
 from tf_exla.frontends.tf.emit import placeholder
 from tf_exla.frontends.tf.emitter import Emitter
-from tf_exla.graph import Node
+from tf_exla.ir.graph import Node
 
 
 def emit_compiled(emitter: Emitter, node: Node) -> list[tf.Tensor]:

@@ -14,7 +14,7 @@ from tf_exla.frontends.tf.func_graphs import find_function
 from tf_exla.frontends.tf.list_shapes import ListShape, widen
 from tf_exla.frontends.tf.scope import Scope
 from tf_exla.frontends.tf.source_line import source_line
-from tf_exla.graph import Graph, Node, Shape, Tensor
+from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 
 
 @dataclass(frozen=True)

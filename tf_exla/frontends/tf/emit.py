@@ -15,7 +15,7 @@ from tensorflow.python.framework import func_graph, ops
 from tensorflow.python.ops import handle_data_util
 
 from tf_exla.frontends.tf.attrs import encode
-from tf_exla.graph import Shape
+from tf_exla.ir.graph import Shape
 
 # Attributes of ours, beside those that an op declares.
 DEVICE = "_device"

@@ -22,8 +22,8 @@ from tf_exla.frontends.tf.emit import (
 )
 from tf_exla.frontends.tf.ops.compiled import has_form
 from tf_exla.frontends.tf.ops.table import record
-from tf_exla.graph import Array, Graph, Node, Tensor
-from tf_exla.lifetimes import CHAIN_BYTES
+from tf_exla.ir.graph import Array, Graph, Node, Tensor
+from tf_exla.model.lifetimes import CHAIN_BYTES
 
 # A result of constants above it must not be folded by TensorFlow, which would keep it.
 FOLD_BYTES = 1024

@@ -11,10 +11,10 @@ import warnings
 from dataclasses import dataclass, field
 
 from tf_exla.errors import MemoryLimitError, NotOptimizedWarning, UnboundedMemoryError
-from tf_exla.graph import Graph
-from tf_exla.lifetimes import Lifetimes
-from tf_exla.memory import Projection
-from tf_exla.plan import Plan
+from tf_exla.ir.graph import Graph
+from tf_exla.model.lifetimes import Lifetimes
+from tf_exla.model.memory import Projection
+from tf_exla.pipeline.plan import Plan
 
 
 class Listener:

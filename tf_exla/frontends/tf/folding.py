@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context, execute, record
 
 from tf_exla.frontends.tf.attrs import attr_types, dtype_enum
-from tf_exla.graph import Array, Tensor, item_bytes
+from tf_exla.ir.graph import Array, Tensor, item_bytes
 
 # An integer operand of up to so many elements may be a shape, axes or indices.
 FOLD_ELEMENTS = 1024

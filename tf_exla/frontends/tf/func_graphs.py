@@ -12,7 +12,7 @@ from tensorflow.python.framework import func_graph, function_def_to_graph
 from tensorflow.python.ops import handle_data_util
 
 from tf_exla.frontends.tf.attrs import shape_of
-from tf_exla.graph import Shape, item_bytes
+from tf_exla.ir.graph import Shape, item_bytes
 
 
 class CaptureError(RuntimeError):

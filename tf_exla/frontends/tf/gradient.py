@@ -28,7 +28,7 @@ from tf_exla.frontends.tf.plain_gradient import PlainGradient
 from tf_exla.frontends.tf.replay import Key, is_handle, keeping, replay, stateful_inside
 from tf_exla.frontends.tf.scope import CALLS
 from tf_exla.frontends.tf.settings import Program, Settings
-from tf_exla.graph import Graph, Node, Tensor, const, walk, without_dead
+from tf_exla.ir.graph import Graph, Node, Tensor, const, walk, without_dead
 
 
 class GradientError(RuntimeError):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_exla.graph import Array, Shape, Tensor
+from tf_exla.ir.graph import Array, Shape, Tensor
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from tf_exla.frontends.tf.emit import emit_const, placeholder
 from tf_exla.frontends.tf.emitter import Emitter, is_large
 from tf_exla.frontends.tf.positions import merge_best, merge_top_k
 from tf_exla.frontends.tf.writing import write_part
-from tf_exla.graph import COMBINING, PAIRED, Array, Combine, Graph, Loop, Slot, Tensor
+from tf_exla.ir.graph import COMBINING, PAIRED, Array, Combine, Graph, Loop, Slot, Tensor
 
 _INT32_MAX = 2**31 - 1
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tf_exla.graph import Node, Tensor
+from tf_exla.ir.graph import Node, Tensor
 
 Attrs = Mapping[str, object]
 Dims = tuple[int, ...]

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tf_exla.frontends.tf.emit import emit_const
 from tf_exla.frontends.tf.emitter import Emitter, is_large
-from tf_exla.graph import Node, Tensor
+from tf_exla.ir.graph import Node, Tensor
 
 
 def merge_top_k(

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tf_exla.frontends.tf.emit import emit_const
 from tf_exla.frontends.tf.emitter import Emitter, is_large
-from tf_exla.graph import Node, item_bytes
+from tf_exla.ir.graph import Node, item_bytes
 
 
 def numbers_of_a_counter(dtype: str) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from tf_exla.graph import Graph, Node, Tensor, const, producers
+from tf_exla.ir.graph import Graph, Node, Tensor, const, producers
 
 Key = tuple[str, int]
 """A result of a stateful node: the node's name, and the position."""

@@ -21,7 +21,7 @@ from tensorflow.python.framework import func_graph, ops
 from tf_exla.frontends.tf.emit import define, new_graph, placeholder
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.frontends.tf.special_ops import SPECIAL
-from tf_exla.graph import Graph
+from tf_exla.ir.graph import Graph
 
 NO_INLINE = {"_noinline": True}
 

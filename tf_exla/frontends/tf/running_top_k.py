@@ -15,8 +15,8 @@ from typing import Any, cast
 import tensorflow as tf
 
 from tf_exla.frontends.tf.emitter import Emitter
-from tf_exla.graph import Node
-from tf_exla.top_k import by_groups, few_groups, running_size
+from tf_exla.ir.graph import Node
+from tf_exla.model.top_k import by_groups, few_groups, running_size
 
 Pair = tuple[tf.Tensor, tf.Tensor]
 

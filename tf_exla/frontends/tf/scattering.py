@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tf_exla.frontends.tf.emit import emit_const
 from tf_exla.frontends.tf.emitter import Emitter
-from tf_exla.graph import Node
+from tf_exla.ir.graph import Node
 
 
 def emit_scatter_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:

@@ -29,7 +29,7 @@ from tf_exla.frontends.tf.func_graphs import (
 )
 from tf_exla.frontends.tf.list_shapes import ListShape, asked, made_list, read_shapes
 from tf_exla.frontends.tf.source_line import source_line
-from tf_exla.graph import Array, Node, Shape, Tensor, item_bytes, repeats_one
+from tf_exla.ir.graph import Array, Node, Shape, Tensor, item_bytes, repeats_one
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _TF1_CONTROL_FLOW = frozenset(

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from tf_exla.frontends.tf.capture import Captured
 from tf_exla.frontends.tf.fallback import Guard
-from tf_exla.graph import Graph, Tensor
-from tf_exla.options import Options
+from tf_exla.ir.graph import Graph, Tensor
+from tf_exla.model.options import Options
 
 
 @dataclass(frozen=True)

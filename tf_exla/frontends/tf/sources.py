@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import tensorflow as tf
 
-from tf_exla.graph import Graph, Node, Shape, Tensor, producers, without_dead
+from tf_exla.ir.graph import Graph, Node, Shape, Tensor, producers, without_dead
 
 # Elements of iterators; and whatever an effect gives that nothing has to be computed for.
 _ITERATORS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"})

@@ -13,8 +13,8 @@ from tf_exla.frontends.tf.positions import emit_best
 from tf_exla.frontends.tf.random_rows import emit_random_rows
 from tf_exla.frontends.tf.running_top_k import emit_chunk_top_k, emit_running_top_k
 from tf_exla.frontends.tf.scattering import emit_scatter_rows
-from tf_exla.graph import Loop, Node
-from tf_exla.top_k import CHUNKED
+from tf_exla.ir.graph import Loop, Node
+from tf_exla.model.top_k import CHUNKED
 
 
 def _loop(emitter: Emitter, node: Node) -> list[tf.Tensor]:

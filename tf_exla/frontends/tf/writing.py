@@ -20,7 +20,7 @@ from tf_exla.frontends.tf.chunk_start import Start, on_host
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.emit import emit_const
 from tf_exla.frontends.tf.emitter import Emitter
-from tf_exla.graph import Slot, Tensor, item_bytes
+from tf_exla.ir.graph import Slot, Tensor, item_bytes
 
 LEAST_ROW = 64
 """Bytes of a row from which rows are faster."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tf_exla.frontends.tf.ops.record import Op
-from tf_exla.graph import Node
-from tf_exla.op_set import Compiles
+from tf_exla.ir.graph import Node
+from tf_exla.ir.op_set import Compiles
 
 _NOT_COMPILED = frozenset({"string", "resource", "variant"})
 # float16 and bfloat16 are computed in float32 between roundings, which fusion leaves out.

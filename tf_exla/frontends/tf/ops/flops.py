@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from tf_exla.graph import Node, Tensor
+from tf_exla.ir.graph import Node, Tensor
 
 
 def per_operand(node: Node) -> int:

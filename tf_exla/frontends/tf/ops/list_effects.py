@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tf_exla.graph import Node
-from tf_exla.lists import ListEffect
+from tf_exla.ir.graph import Node
+from tf_exla.ir.lists import ListEffect
 
 
 def wrapped(node: Node) -> ListEffect:

@@ -8,7 +8,7 @@ from tf_exla.frontends.tf.ops import list_effects
 from tf_exla.frontends.tf.ops.rebuild import element_shape
 from tf_exla.frontends.tf.ops.record import Op, many
 from tf_exla.frontends.tf.ops.rules.builders import list_rule
-from tf_exla.lists import ListEffect
+from tf_exla.ir.lists import ListEffect
 
 OPS: Mapping[str, Op] = {
     **many(Op(list_effect=list_effects.wrapped), "OptionalFromValue RaggedTensorToVariant"),

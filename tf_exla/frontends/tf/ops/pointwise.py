@@ -27,7 +27,7 @@ from tf_exla.frontends.tf.ops.rules.builders import (
 )
 from tf_exla.frontends.tf.ops.rules.movement import bitcast
 from tf_exla.frontends.tf.ops.rules.products import bias, select
-from tf_exla.lists import ListEffect
+from tf_exla.ir.lists import ListEffect
 
 EXP_FLOPS = 12
 

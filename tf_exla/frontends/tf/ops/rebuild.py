@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tf_exla.frontends.tf.ops.rules.builders import sizes
-from tf_exla.graph import Node, Shape, Tensor, const
+from tf_exla.ir.graph import Node, Shape, Tensor, const
 
 CHUNK = "/chunk"  # what the names of nodes for a chunk end in
 

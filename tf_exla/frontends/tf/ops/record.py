@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from tf_exla.bounds import Most
+from tf_exla.ir.bounds import Most
 from tf_exla.frontends.tf.ops import flops
 from tf_exla.frontends.tf.ops.bounds.values import of_operand
 from tf_exla.frontends.tf.ops.memory import cpu, gpu
@@ -22,9 +22,9 @@ from tf_exla.frontends.tf.ops.memory.call import (
 )
 from tf_exla.frontends.tf.ops.rebuild import Rebuild
 from tf_exla.frontends.tf.ops.rules.builders import Rule, words
-from tf_exla.graph import Node
-from tf_exla.lists import ListEffect
-from tf_exla.op_set import Compiles, Work
+from tf_exla.ir.graph import Node
+from tf_exla.ir.lists import ListEffect
+from tf_exla.ir.op_set import Compiles, Work
 
 if TYPE_CHECKING:
     from tf_exla.frontends.tf.ops.xla_forms import Form
@@ -41,8 +41,9 @@ Size = Literal["", "broadcast", "equal", "not larger", "not smaller"]
 class Op:
     """What is known of an op. The defaults are safe: they promise nothing.
 
-    `rule`: how axes of operands become axes of results, in the notation of `tf_exla.axis_rule`; an
-    op without one is never split. `reason`: why it has none, where there is more to say.
+    `rule`: how axes of operands become axes of results, in the notation of
+    `tf_exla.ir.axis_rule`; an op without one is never split. `reason`: why it has none, where there
+    is more to say.
 
     *Time.* `flops`: of a call, or the number for each element of its largest result. `work`: of
     which kind they are. `unordered`: on a GPU it adds in the order in which threads come.

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 
-from tf_exla.graph import Node, Tensor
-from tf_exla.op_set import Compiles
+from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.op_set import Compiles
 
 LONGEST_SUM = 1 << 14
 """XLA adds float32 one by one, TensorFlow pairwise: for 200,000 numbers ten times the error."""

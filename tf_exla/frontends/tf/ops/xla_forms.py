@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_exla.graph import Node
+from tf_exla.ir.graph import Node
 
 Value = Any
 """A tensor of the framework."""

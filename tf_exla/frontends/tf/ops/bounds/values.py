@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_exla.bounds import Most
-from tf_exla.graph import Array, Node, Tensor, item_bytes
+from tf_exla.ir.bounds import Most
+from tf_exla.ir.graph import Array, Node, Tensor, item_bytes
 
 Bounds = Sequence[tuple[int, ...] | None]
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tf_exla.graph import item_bytes
+from tf_exla.ir.graph import item_bytes
 
 
 class TensorLike(Protocol):

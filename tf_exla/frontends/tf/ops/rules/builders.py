@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tf_exla.graph import Array, Combine, Node, Tensor
+from tf_exla.ir.graph import Array, Combine, Node, Tensor
 
 Rule = str | Callable[[Node], str]
 

@@ -13,7 +13,7 @@ from tf_exla.frontends.tf.ops.rules.builders import (
     text_attr,
     whole,
 )
-from tf_exla.graph import Node, Tensor
+from tf_exla.ir.graph import Node, Tensor
 
 
 def channels_first(node: Node) -> bool:

@@ -12,7 +12,7 @@ from tf_exla.frontends.tf.ops.rules.builders import (
     sizes,
     static_axes,
 )
-from tf_exla.graph import Combine, Node
+from tf_exla.ir.graph import Combine, Node
 
 
 def gather(node: Node) -> str:

@@ -14,7 +14,7 @@ from tf_exla.frontends.tf.ops.rules.builders import (
     static,
     static_axes,
 )
-from tf_exla.graph import Node
+from tf_exla.ir.graph import Node
 
 
 def reshape(node: Node) -> str:

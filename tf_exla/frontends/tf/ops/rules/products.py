@@ -12,7 +12,7 @@ from tf_exla.frontends.tf.ops.rules.builders import (
     rank,
     text_attr,
 )
-from tf_exla.graph import Node
+from tf_exla.ir.graph import Node
 
 
 def matmul(left: str, right: str, batch: str = "") -> Callable[[Node], str]:

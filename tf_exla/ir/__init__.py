@@ -1,0 +1,1 @@
+"""The representation of programs: graphs, what is asked of ops, axis rules, bounds of sizes."""

@@ -1,0 +1,38 @@
+"""Aliases: nodes that only give a buffer another shape, or another name.
+
+XLA fuses through them, and they cost nothing. A slice that happens to be a view is none of them: in
+XLA's code it is a copy, or a part of what is fused.
+"""
+
+from __future__ import annotations
+
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.op_set import OpSet
+
+
+def is_alias(ops: OpSet, node: Node) -> bool:
+    """Return whether the output is all of the first input, in another shape."""
+    if not node.inputs or len(node.outputs) != 1 or not ops.aliases(node):
+        return False
+    return node.output.nbytes == node.inputs[0].nbytes
+
+
+def roots(ops: OpSet, graph: Graph) -> dict[Tensor, Tensor]:
+    """Map every alias in a graph to the tensor whose elements it has; others are not in the map."""
+    found: dict[Tensor, Tensor] = {}
+    for node in graph.nodes:
+        if is_alias(ops, node):
+            source = node.inputs[0]
+            found[node.output] = found.get(source, source)
+    return found
+
+
+def readers_through(ops: OpSet, graph: Graph) -> dict[Tensor, list[Node]]:
+    """Map tensors to the nodes that read them, each once for each operand, aliases seen through."""
+    root = roots(ops, graph)
+    readers: dict[Tensor, list[Node]] = {}
+    for node in graph.nodes:
+        if not is_alias(ops, node):
+            for tensor in node.inputs:
+                readers.setdefault(root.get(tensor, tensor), []).append(node)
+    return readers

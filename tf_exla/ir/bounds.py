@@ -1,0 +1,96 @@
+"""Upper bounds of tensors whose sizes are known at run time only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tf_exla.ir.graph import Array, Shape, Tensor
+
+HANDLES = frozenset({"resource", "variant"})
+
+# An integer tensor of up to so many elements may be a shape, or a part of one: of more, only the
+# largest is kept.
+SHAPE_ELEMENTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Most:
+    """Upper bounds of one tensor; None where there is none.
+
+    `dims`: of each size; None where the rank is not known. `size`: of the number of elements.
+    `value`: of its integers: one for each element, or one for all of them.
+    """
+
+    dims: Shape | None = None
+    size: int | None = None
+    value: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Most:
+        """Return what the tensor itself tells."""
+        return cls(tensor.shape, tensor.size if tensor.is_static else None, _integers(tensor.value))
+
+    @property
+    def top(self) -> int | None:
+        """The bound of all integers."""
+        return None if self.value is None else max(self.value, default=0)
+
+    def within(self, shape: Shape | None) -> Most:
+        """Return the same bounds for a tensor of this static shape, each as tight as the others."""
+        dims = self.dims
+        if shape is not None:
+            if dims is None or len(dims) != len(shape):
+                dims = (None,) * len(shape)
+            dims = tuple(a if b is None else b for a, b in zip(dims, shape, strict=True))
+        size = self.size
+        if dims is not None:
+            open_ = [axis for axis, one in enumerate(dims) if one is None]
+            known = math.prod(one for one in dims if one is not None)
+            if not open_:
+                size = known if size is None else min(size, known)
+            elif len(open_) == 1 and size is not None and known:
+                axis = open_[0]
+                dims = (*dims[:axis], size // known, *dims[axis + 1 :])
+        return replace(self, dims=dims, size=size)
+
+    def join(self, other: Most) -> Most:
+        """Return bounds of what is either of both."""
+        dims: Shape | None = None
+        if self.dims is not None and other.dims is not None and len(self.dims) == len(other.dims):
+            dims = tuple(map(_larger, self.dims, other.dims))
+        value = self.value
+        if value != other.value:
+            top = _larger(self.top, other.top)
+            value = None if top is None else (top,)
+        return Most(dims, _larger(self.size, other.size), value)
+
+    def static(self, tensor: Tensor) -> Tensor | None:
+        """Return a tensor of the largest sizes; None where some have no bound."""
+        if tensor.is_static:
+            return tensor
+        if self.dims is not None and None not in self.dims:
+            return Tensor(self.dims, tensor.dtype, tensor.name)
+        return None
+
+
+def _larger(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else max(left, right)
+
+
+def _integers(value: Array | None) -> tuple[int, ...] | None:
+    """Return the integers of a static value, the largest of many; None where one is below zero."""
+    if value is None or value.dtype.kind not in "iu" or bool(np.any(value < 0)):  # type: ignore[operator]
+        return None
+    if value.size > SHAPE_ELEMENTS:
+        return (int(value.max()),)
+    return tuple(int(one) for one in np.ravel(value))
+
+
+def largest(operands: Sequence[Most]) -> int | None:
+    """Return the number of elements of the largest operand."""
+    sizes = [one.size for one in operands]
+    return None if None in sizes else max((one for one in sizes if one is not None), default=0)

@@ -1,0 +1,54 @@
+"""Build the nodes that stand for another node."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+
+from tf_exla.ir.graph import Node, Tensor, const
+from tf_exla.ir.op_set import OpSet
+
+
+class Writer:
+    """Collects the nodes that stand for one node."""
+
+    def __init__(self, node: Node, ops: OpSet) -> None:
+        self.name = node.name or node.op
+        self.source = node.source
+        self.ops = ops
+        self.nodes: list[Node] = []
+
+    def op(self, op: str, *inputs: Tensor, **attrs: object) -> Tensor:
+        made = self.ops.make(op, inputs, attrs, f"{self.name}/{op}")
+        if made is None:
+            raise ValueError(f"the op set cannot make {op}")
+        self.nodes.append(dataclasses.replace(made, source=self.source))
+        return made.output
+
+    def const(self, value: npt.ArrayLike, dtype: str = "int32") -> Tensor:
+        made = const(np.asarray(value, _numpy(dtype)), f"{self.name}/const", dtype)
+        self.nodes.append(made)
+        return made.output
+
+    def positions(self, size: int, axis: int, rank: int, start: int = 0) -> Tensor:
+        """`start`, `start + 1`, ... along one of `rank` axes, the others of size one."""
+        bounds = [self.const(value, position_dtype(size)) for value in (start, start + size, 1)]
+        shape = [size if one == axis else 1 for one in range(rank)]
+        return self.op("Reshape", self.op("Range", *bounds), self.const(shape))
+
+    def cast(self, tensor: Tensor, dtype: str) -> Tensor:
+        return tensor if tensor.dtype == dtype else self.op("Cast", tensor, DstT=dtype)
+
+    def zeros(self, like: Tensor) -> Tensor:
+        return self.const(0, like.dtype)
+
+
+def position_dtype(size: int) -> str:
+    """Return the dtype of the positions along an axis."""
+    return "int32" if size < 2**30 else "int64"
+
+
+def _numpy(dtype: str) -> npt.DTypeLike:
+    return "float32" if dtype == "bfloat16" else dtype

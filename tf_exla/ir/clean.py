@@ -1,0 +1,100 @@
+"""Clean-up: aliases that change nothing, repeated sub-expressions, dead nodes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable
+
+import numpy as np
+
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor, with_subgraphs
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.idle_variables import without_idle_variables
+
+_IDENTITIES = frozenset({"Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot"})
+_SHAPE_IDENTITIES = frozenset({"Reshape", "BroadcastTo", "ExpandDims", "Squeeze"})
+
+
+def clean(graph: Graph, ops: OpSet) -> Graph:
+    """Remove what computes nothing, and merge pure nodes that compute the same.
+
+    - `Identity(x) -> x`, `IdentityN(x, y) -> x, y`
+    - `Reshape(x, shape(x)) -> x`, `BroadcastTo(x, shape(x)) -> x`
+    - two pure nodes with the same op, attributes and inputs -> one
+    - pure nodes that nobody reads -> none
+    - variables of a While that only their own next value reads -> none
+
+    In sub-graphs too: what a loop passes on unchanged is then one tensor.
+    """
+    return drop_dead(_merge(_clean_subgraphs(graph, ops)))
+
+
+def _clean_subgraphs(graph: Graph, ops: OpSet) -> Graph:
+    nodes = []
+    for node in graph.nodes:
+        if not isinstance(node, Loop):
+            node = with_subgraphs(node, lambda sub: clean(sub, ops))
+        nodes.append(node)
+    if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
+        return graph
+    return graph.replace(nodes=tuple(nodes))
+
+
+def _merge(graph: Graph) -> Graph:
+    stands_for: dict[Tensor, Tensor] = {}
+    seen: dict[Hashable, Node] = {}
+    nodes: list[Node] = []
+    for old in graph.nodes:
+        node = old.reading(stands_for)
+        if is_identity(node):
+            stands_for.update(zip(node.outputs, node.inputs, strict=False))
+            continue
+        key = node_key(node)
+        twin = seen.setdefault(key, node) if key is not None else node
+        if twin is not node:
+            stands_for.update(zip(node.outputs, twin.outputs, strict=True))
+            continue
+        nodes.append(node)
+    if len(nodes) == len(graph.nodes):
+        return graph
+    outputs = tuple(stands_for.get(tensor, tensor) for tensor in graph.outputs)
+    return graph.replace(nodes=tuple(nodes), outputs=outputs)
+
+
+def is_identity(node: Node) -> bool:
+    if node.stateful or not node.outputs:
+        return False
+    if node.op in _IDENTITIES:
+        return True
+    if node.op in _SHAPE_IDENTITIES:
+        before, after = node.inputs[0], node.outputs[0]
+        return before.is_static and before.shape == after.shape
+    return False
+
+
+def node_key(node: Node) -> Hashable | None:
+    """Return what two nodes must share to compute the same; None for those never merged."""
+    if node.stateful or node.subgraphs:
+        return None
+    if node.op == "Const":
+        value = np.asarray(node.attrs["value"])
+        return ("Const", node.output.dtype, value.shape, value.tobytes())
+    attrs = tuple(sorted((name, repr(value)) for name, value in node.attrs.items()))
+    # Empty lists may be filled with tensors of different shapes.
+    return (node.op, node.inputs, attrs, tuple(tensor.items for tensor in node.outputs))
+
+
+def drop_dead(graph: Graph) -> Graph:
+    """Remove the pure nodes that nobody reads."""
+    wanted: set[Tensor] = set(graph.outputs)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if node.stateful or any(tensor in wanted for tensor in node.outputs):
+            if "body" in node.attrs:
+                node = without_idle_variables(node, wanted)
+            kept.append(node)
+            wanted.update(node.inputs)
+    kept.reverse()
+    if len(kept) == len(graph.nodes) and all(map(operator.is_, kept, graph.nodes)):
+        return graph
+    return graph.replace(nodes=tuple(kept))

@@ -1,0 +1,82 @@
+"""Excerpts of tensors: a few elements, found chunk by chunk.
+
+A slice would need its axis whole. The maximum of a tensor of which all but one element is replaced
+by the least number there is does not; other numbers, NaN too, leave no trace in it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from tf_exla.ir.graph import Tensor
+from tf_exla.ir.builder import Writer, position_dtype
+
+
+def beginning(w: Writer, x: Tensor, count: int, least: int) -> Tensor | None:
+    """Make the first elements of `x`, one more than are shown: the message then ends in dots.
+
+    Along the last axis; where that is shorter, along the last one that is long enough.
+    """
+    if _lowest(x.dtype) is None or not x.dims:
+        return None
+    rank = len(x.dims)
+    own = next((axis for axis in reversed(range(rank)) if x.dims[axis] > count), rank - 1)
+    others = [axis for axis in range(rank) if axis != own]
+    tests = [_at(w, x, axis, 0) for axis in others if x.dims[axis] > 1]
+    if tests:
+        x = _picked(w, x, functools.reduce(partial(w.op, "LogicalAnd"), tests), others)
+    length = x.dims[own]
+    x = w.op("Reshape", x, w.const([1, length]))
+    shown = min(count + 1, length)
+    if x.nbytes <= least:
+        x = w.op("Slice", x, w.const([0, 0]), w.const([1, shown]))
+    else:  # a part of a long axis would need it whole as well
+        first = w.const(np.arange(shown).reshape(shown, 1), position_dtype(length))
+        x = _picked(w, x, w.op("Equal", w.positions(length, 1, 2), first), [1])
+    return w.op("Reshape", x, w.const([shown]))
+
+
+def corners(w: Writer, x: Tensor, count: int, least: int) -> Tensor | None:
+    """Make the `count` first and last elements of each axis, and one between, as dots need one."""
+    if _lowest(x.dtype) is None:
+        return None
+    for axis, length in enumerate(x.dims):
+        if length <= 2 * count + 1:
+            continue
+        places = (*range(count + 1), *range(length - count, length))
+        parts = [_picked(w, x, _at(w, x, axis, place), [axis]) for place in places]
+        x = w.op("ConcatV2", *parts, w.const(axis))
+    return x
+
+
+def _at(w: Writer, x: Tensor, axis: int, place: int) -> Tensor:
+    """Make what is true at one place of an axis."""
+    length = x.dims[axis]
+    positions = w.positions(length, axis, len(x.dims))
+    return w.op("Equal", positions, w.const(place, position_dtype(length)))
+
+
+def _picked(w: Writer, x: Tensor, where: Tensor, axes: Sequence[int]) -> Tensor:
+    """Reduce axes, which stay with size one, to the element at which `where` is true."""
+    over = w.const(list(axes))
+    if x.dtype == "bool":
+        return w.op("Any", w.op("LogicalAnd", where, x), over, keep_dims=True)
+    lowest = _lowest(x.dtype)
+    assert lowest is not None
+    kept = w.op("SelectV2", where, x, w.const(lowest, x.dtype))
+    return w.op("Max", kept, over, keep_dims=True)
+
+
+def _lowest(dtype: str) -> bool | int | float | None:
+    """Return what no element is below; None where a dtype has no order, or no maximum."""
+    if dtype == "bool":
+        return False
+    if dtype in ("float16", "bfloat16", "float32", "float64"):
+        return -np.inf
+    if dtype in ("int8", "int16", "int32", "int64", "uint8", "uint16"):
+        return int(np.iinfo(dtype).min)
+    return None

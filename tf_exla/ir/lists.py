@@ -1,0 +1,188 @@
+"""Bytes behind lists of tensors: what a loop keeps of each iteration.
+
+The gradient of a While reads what its iterations computed, the last first: TensorFlow keeps these
+tensors in lists, and so it keeps what a loop writes to an array. A list is a handle; here is what
+it holds. `sizes.py` follows the lists of a program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tf_exla.ir.bounds import Most
+from tf_exla.ir.graph import Node, Tensor, item_bytes
+
+ITEM_BYTES = 192
+"""What a list keeps for each tensor beside its elements."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes that a list holds, of which its node added `growth`.
+
+    `added`: of them, those that were added to the list that the graph was given, where it is
+    `derived` from that. `most`: tensors it may hold. `reserved`: some of them may not be there yet.
+    `item`: bytes of the largest of them. `length`: how many they are at most, `top`: an upper bound
+    of their integers; None where there is none. Gradients of loops read both from lists.
+    """
+
+    growth: int = 0
+    total: int = 0
+    added: int = 0
+    derived: bool = False
+    most: int | None = None
+    reserved: bool = False
+    item: int = 0
+    length: int | None = None
+    top: int | None = None
+
+
+EMPTY = Held()
+
+
+@dataclass(frozen=True, slots=True)
+class ListEffect:
+    """What a node does to the list in its result.
+
+    `keeps`: operands that the list keeps alive, `rows`: one tensor for each row of the last of
+    them, or `pieces` of several rows. `anew`: its tensors are new ones, as large as those of its
+    operands. `size`: the operand that says how many tensors it may hold, -1 for any number;
+    `reserves`: their places are there at once. `resized`: their number may have changed, so that
+    `index`, an operand, has a place. `appends`: it has more of them. `takes`: the node's tensor is
+    one of the list's; `counts`: it is their number.
+    """
+
+    keeps: tuple[int, ...] = ()
+    rows: bool = False
+    pieces: bool = False
+    anew: bool = False
+    size: int | None = None
+    reserves: bool = False
+    resized: bool = False
+    index: int | None = None
+    appends: bool = False
+    takes: bool = False
+    counts: bool = False
+
+
+def is_list(tensor: Tensor) -> bool:
+    return tensor.dtype == "variant"
+
+
+def made(
+    node: Node,
+    effect: ListEffect,
+    operands: Sequence[tuple[Most, Held]],
+    nbytes: Sequence[int],
+) -> Held:
+    """Return what the list that a node makes holds; `nbytes`: of its operands."""
+    lists = [
+        held for tensor, (_, held) in zip(node.inputs, operands, strict=True) if is_list(tensor)
+    ]
+    if effect.anew:
+        total = max((one.total for one in lists), default=0)
+        # More than two lists are added one by one, each sum beside the one before.
+        return Held(
+            growth=2 * total if len(lists) > 2 else total,
+            total=total,
+            added=max((one.added for one in lists), default=0),
+            derived=any(one.derived for one in lists),
+            most=lists[0].most if lists else None,
+            reserved=any(one.reserved for one in lists),
+            item=max((one.item for one in lists), default=0),
+            length=highest([one.length for one in lists]),
+        )
+    growth = 0
+    item = 0
+    tops: list[int | None] = []
+    for position in effect.keeps:
+        growth += nbytes[position] + operands[position][1].total + ITEM_BYTES
+        row = _row_bytes(node.inputs[position], operands[position][0])
+        if row is None or effect.pieces or not effect.rows:
+            row = nbytes[position]
+        item = max(item, row)
+        tops.append(_top(node.inputs[position], *operands[position]))
+    if effect.rows and effect.keeps:
+        dims = operands[effect.keeps[-1]][0].dims
+        growth += (max((dims[0] or 1) - 1, 0) if dims else 0) * ITEM_BYTES
+    first = replace(EMPTY, length=0, top=0)
+    if node.inputs and is_list(node.inputs[0]) and 0 not in effect.keeps:
+        first = operands[0][1]
+    length = None if effect.appends or effect.pieces else first.length
+    if effect.rows and not effect.appends:
+        dims = operands[effect.keeps[-1]][0].dims
+        length = dims[0] if dims else None
+    most, reserved = first.most, first.reserved or effect.reserves
+    if effect.size is not None:
+        most = operands[effect.size][0].top
+        length = most if effect.reserves else 0
+    if effect.resized:
+        length = None
+        top = None if effect.index is None else operands[effect.index][0].top
+        most = None if top is None or most is None else max(most, top + 1)
+        reserved = True
+    return Held(
+        growth=growth,
+        total=first.total + growth,
+        added=first.added + growth,
+        derived=first.derived,
+        most=most,
+        reserved=reserved,
+        item=max(first.item, item),
+        length=length,
+        top=highest([first.top, *tops]),
+    )
+
+
+def highest(tops: Sequence[int | None]) -> int | None:
+    """Return a bound of what all of these bound; None where one is not known."""
+    return None if None in tops else max((one for one in tops if one is not None), default=0)
+
+
+def _top(tensor: Tensor, most: Most, held: Held) -> int | None:
+    if is_list(tensor):
+        return held.top
+    return most.top if "int" in tensor.dtype else 0
+
+
+def _row_bytes(tensor: Tensor, most: Most) -> int | None:
+    """Return the bytes of one row of a tensor, at most."""
+    if not most.dims or None in most.dims:
+        return None
+    return math.prod(one or 0 for one in most.dims[1:]) * item_bytes(tensor.dtype)
+
+
+def read(effect: ListEffect | None, held: Held, tensor: Tensor) -> Most:
+    """Return bounds of a tensor that a node reads from a list."""
+    if effect is not None and effect.counts:
+        return Most((), 1, None if held.length is None else (held.length,))
+    return taken(held, tensor) if effect is not None and effect.takes else stacked(held, tensor)
+
+
+def taken(held: Held, tensor: Tensor) -> Most:
+    """Return bounds of a tensor of a list."""
+    value = None if held.top is None or "int" not in tensor.dtype else (held.top,)
+    if held.reserved and not held.item:
+        return Most(value=value)  # zeros, as large as another list says
+    return Most(None, held.item // max(1, item_bytes(tensor.dtype)), value)
+
+
+def stacked(held: Held, tensor: Tensor) -> Most:
+    """Return bounds of a tensor that is made of those in a list.
+
+    What was not written to its place in the list, TensorFlow makes as zeros.
+    """
+    width = max(1, item_bytes(tensor.dtype))
+    size = held.total // width
+    if not held.reserved:
+        return Most(None, size)
+    rest = tensor.shape[1:] if tensor.shape else (None,)
+    item = held.item // width
+    if None not in rest:
+        item = math.prod(one for one in rest if one is not None)
+    elif not item:
+        return Most()  # zeros, as large as another list says
+    count = held.most if held.length is None else held.length
+    return Most() if count is None else Most(None, max(size, count * item))

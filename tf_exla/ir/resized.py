@@ -1,0 +1,68 @@
+"""Making a graph again with tensors of other shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from tf_exla.ir.graph import Graph, Node, Shape, Tensor, with_subgraphs
+from tf_exla.ir.op_set import OpSet
+
+
+def resized_graph(
+    ops: OpSet,
+    template: Graph,
+    inputs: Mapping[Tensor, Tensor],
+    shape_of: Callable[[Tensor], Shape | None],
+) -> tuple[Graph, Mapping[Tensor, Tensor]]:
+    """Copy a graph for other inputs; `shape_of`: what each tensor that its nodes make becomes.
+
+    Returns the copy's tensors too, by those of the template.
+    """
+    mirror = dict(inputs)
+    nodes: list[Node] = []
+    for node in template.nodes:
+        if node.op == "Const":
+            made: tuple[Node, ...] = (_constant(node, shape_of(node.output)),)
+        else:
+            operands = [mirror[tensor] for tensor in node.inputs]
+            shapes = [shape_of(tensor) for tensor in node.outputs]
+            if ops.resizable(node):
+                made = ops.resized(node, operands, [shape or () for shape in shapes])
+            else:
+                made = (_as_it_is(ops, node, operands, shapes),)
+        nodes.extend(made)
+        mirror.update(zip(node.outputs, made[-1].outputs, strict=True))
+    new_inputs = tuple(mirror[tensor] for tensor in template.inputs)
+    outputs = tuple(mirror[tensor] for tensor in template.outputs)
+    return Graph(new_inputs, tuple(nodes), outputs), mirror
+
+
+def _constant(node: Node, shape: Shape | None) -> Node:
+    """Copy a Const, so that each graph defines its own tensors; of one number, for any shape."""
+    old = node.output
+    if shape is None or shape == old.shape:
+        return dataclasses.replace(node, outputs=(old.twin(),))
+    value = np.asarray(node.attrs["value"])
+    part = np.full([size or 0 for size in shape], value.flat[0], value.dtype)
+    outputs = (old.with_axes(shape, old.name),)
+    return dataclasses.replace(node, outputs=outputs, attrs={**node.attrs, "value": part})
+
+
+def _as_it_is(
+    ops: OpSet, node: Node, operands: Sequence[Tensor], shapes: Sequence[Shape | None]
+) -> Node:
+    """Copy a node that reads and makes what does not change its shape."""
+    pairs = zip((*node.inputs, *node.outputs), (*(t.axes for t in operands), *shapes), strict=True)
+    if any(old.axes != new for old, new in pairs):
+        raise ValueError(f"{node} cannot be made for other shapes")
+
+    def copied(graph: Graph) -> Graph:
+        parts = {tensor: tensor.twin() for tensor in graph.inputs}
+        return resized_graph(ops, graph, parts, lambda tensor: tensor.axes)[0]
+
+    again = with_subgraphs(node, copied)
+    outputs = tuple(tensor.twin() for tensor in node.outputs)
+    return dataclasses.replace(again, inputs=tuple(operands), outputs=outputs)

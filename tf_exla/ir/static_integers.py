@@ -1,0 +1,72 @@
+"""Integers that a program makes of constants alone: evaluated, however large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from tf_exla.ir.graph import Array, Node, Tensor
+
+MOST = 1 << 22
+"""Elements up to which numbers are evaluated: 32 MB while a program is planned."""
+
+
+def static_integers(tensor: Tensor, made_by: Mapping[Tensor, Node]) -> Array | None:
+    """Return the value of an integer tensor that only constants decide; None where it has none.
+
+    `made_by`: the producers of tensors. What wraps around in the program wraps here.
+    """
+    if not tensor.dtype.startswith("int") or not tensor.is_static or tensor.size > MOST:
+        return None
+    if tensor.value is not None:
+        return tensor.value
+    node = made_by.get(tensor)
+    if node is None:
+        return None
+    if node.op == "Const":
+        return np.asarray(node.attrs["value"])
+    how = _EVALUATED.get(node.op)
+    if how is None:
+        return None
+    operands = [static_integers(operand, made_by) for operand in node.inputs]
+    known = [operand for operand in operands if operand is not None]
+    if len(known) < len(operands):
+        return None
+    with np.errstate(over="ignore"):
+        made = how(node, known)
+    if made is None or made.shape != tensor.dims:
+        return None
+    return made.astype(tensor.dtype)
+
+
+def _arranged(node: Node, operands: Sequence[Array]) -> Array:
+    return operands[0].reshape(node.output.dims)
+
+
+def _whole_slice(node: Node, operands: Sequence[Array]) -> Array | None:
+    """A slice of everything: axes of size one come or go."""
+    same = operands[0].size == node.output.size and bool(np.all(operands[3] == 1))
+    return operands[0].reshape(node.output.dims) if same else None
+
+
+def _packed(node: Node, operands: Sequence[Array]) -> Array:
+    return np.stack(operands, int(str(node.attrs.get("axis", 0))))
+
+
+_EVALUATED: Mapping[str, Callable[[Node, Sequence[Array]], Array | None]] = {
+    "AddV2": lambda node, x: np.add(*x),
+    "BroadcastTo": lambda node, x: np.broadcast_to(x[0], node.output.dims),
+    "Cast": lambda node, x: x[0],
+    "ExpandDims": _arranged,
+    "Fill": lambda node, x: np.broadcast_to(x[1], node.output.dims),
+    "Mul": lambda node, x: np.multiply(*x),
+    "Pack": _packed,
+    "Range": lambda node, x: np.arange(*(int(bound) for bound in x)),
+    "Reshape": _arranged,
+    "Squeeze": _arranged,
+    "StridedSlice": _whole_slice,
+    "Sub": lambda node, x: np.subtract(*x),
+    "Tile": lambda node, x: np.tile(x[0], [int(count) for count in x[1]]),
+    "Transpose": lambda node, x: np.transpose(x[0], [int(axis) for axis in x[1]]),
+}

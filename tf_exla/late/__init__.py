@@ -1,0 +1,1 @@
+"""Passes on split programs: what runs changes, not what is split."""

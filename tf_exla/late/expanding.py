@@ -1,0 +1,152 @@
+"""Expanding: a top-k of long rows by way of the maxima of groups.
+
+A late pass: splitting relies on the op itself, whose results over chunks it merges.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tf_exla.model.cost import LIKELY
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.builder import Writer
+from tf_exla.model.top_k import Groups, find_groups
+
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+INTEGERS = frozenset({"int32", "int64"})
+LONGEST = 2**31 - 1
+
+
+def expand(graph: Graph, ops: OpSet) -> Graph:
+    """Expand the TopKV2 of one graph where that is faster.
+
+    Cut a row into groups of neighbours. Its k largest elements are in the k groups with the
+    largest maxima, where of equal maxima, as of equal elements, the first goes first: take an
+    element e of another group. Each of the k groups has an element that goes before e: its maximum
+    is larger than that of e's group, or as large and further to the left. So e is not among the
+    first k.
+
+    The groups are taken in the order of the row, so that of equal elements in them the first still
+    goes first. A NaN compares with nothing, and what the kernel makes of it depends on the order in
+    which it meets the elements: rows with NaN are left to the kernel.
+    """
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        nodes.extend(_expanded(node, ops) or (node,))
+    return graph.replace(nodes=tuple(nodes)) if len(nodes) != len(graph.nodes) else graph
+
+
+def _expanded(node: Node, ops: OpSet) -> list[Node] | None:
+    if node.op != "TopKV2" or not all(t.is_static for t in (*node.inputs, *node.outputs)):
+        return None
+    x = node.inputs[0]
+    if x.dtype not in FLOATS | INTEGERS or x.dims[-1] > LONGEST:
+        return None
+    groups = find_groups(x.dims, node.outputs[0].dims[-1])
+    return None if groups is None else _by_groups(node, groups, ops)
+
+
+def _by_groups(node: Node, groups: Groups, ops: OpSet) -> list[Node]:
+    w = Writer(node, ops)
+    x = node.inputs[0]
+    *batch, _ = x.dims
+    rank, whole = len(batch), groups.size * groups.count
+    head, tail = x, None
+    if groups.tail:
+        head = _cut(w, x, 0, whole)
+        tail = _cut(w, x, whole, groups.tail)
+    grouped = w.op("Reshape", head, w.const([*batch, groups.count, groups.size]))
+    maxima = w.op("Max", grouped, w.const([rank + 1]), keep_dims=False)
+    read = (grouped, maxima) if tail is None else (grouped, maxima, tail)
+    if x.dtype in INTEGERS:
+        inner = Writer(node, ops)
+        made = _among(inner, node, groups, *read)
+        ends = dict(zip(made, node.outputs, strict=True))
+        return [*w.nodes, *(_renamed(one, ends) for one in inner.nodes)]
+    tested = maxima if tail is None else w.op("ConcatV2", maxima, tail, w.const(rank))
+    test = w.op("Any", w.op("IsNan", tested), w.const(range(rank + 1)), keep_dims=False)
+    operands = (x, *read)
+    branches: dict[str, object] = {"then_branch": _whole(node, ops, operands)}
+    branches["else_branch"] = _chosen(node, groups, ops, operands)
+    branches[LIKELY] = "else_branch"
+    name = f"{node.name or node.op}/groups"
+    choice = Node("If", (test, *operands), node.outputs, branches, name=name, source=node.source)
+    return [*w.nodes, choice]
+
+
+def _cut(w: Writer, x: Tensor, begin: int, size: int) -> Tensor:
+    *batch, _ = x.dims
+    return w.op("Slice", x, w.const([*[0] * len(batch), begin]), w.const([*batch, size]))
+
+
+def _renamed(node: Node, ends: dict[Tensor, Tensor]) -> Node:
+    if not any(tensor in ends for tensor in node.outputs):
+        return node
+    return dataclasses.replace(node, outputs=tuple(ends.get(t, t) for t in node.outputs))
+
+
+def _whole(node: Node, ops: OpSet, operands: tuple[Tensor, ...]) -> Graph:
+    """The branch that leaves everything to the kernel."""
+    inputs = tuple(map(_mirror, operands))
+    w = Writer(node, ops)
+    attrs = {**node.attrs, "Tk": "int32"}
+    outputs = tuple(map(_mirror, node.outputs))
+    k = w.const(outputs[0].dims[-1])
+    top = dataclasses.replace(node, inputs=(inputs[0], k), outputs=outputs, attrs=attrs)
+    return Graph(inputs, (*w.nodes, top), outputs)
+
+
+def _chosen(node: Node, groups: Groups, ops: OpSet, operands: tuple[Tensor, ...]) -> Graph:
+    """The branch that looks at the best groups."""
+    inputs = tuple(map(_mirror, operands))
+    w = Writer(node, ops)
+    outputs = _among(w, node, groups, *inputs[1:])
+    return Graph(inputs, tuple(w.nodes), outputs)
+
+
+def _mirror(tensor: Tensor) -> Tensor:
+    return Tensor(tensor.shape, tensor.dtype, tensor.name)
+
+
+def _among(
+    w: Writer,
+    node: Node,
+    groups: Groups,
+    grouped: Tensor,
+    maxima: Tensor,
+    tail: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the top k among the elements of the groups with the k largest maxima, and the tail."""
+    k = node.outputs[0].dims[-1]
+    *batch, _ = maxima.dims
+    rank = len(batch)
+    axis = w.const(rank)
+    _, best = _top_k(w, node, maxima, k, ordered=False)
+    back, _ = _top_k(w, node, w.op("Neg", best), k, ordered=True)
+    chosen = w.op("Neg", back)
+    candidates = w.op("GatherV2", grouped, chosen, axis, batch_dims=rank)
+    candidates = w.op("Reshape", candidates, w.const([*batch, k * groups.size]))
+    if tail is not None:
+        candidates = w.op("ConcatV2", candidates, tail, axis)
+        last = w.op("Fill", w.const([*batch, 1]), w.const(groups.count))
+        chosen = w.op("ConcatV2", chosen, last, axis)
+    values, places = _top_k(w, node, candidates, k, ordered=bool(node.attrs.get("sorted", True)))
+    # A place is (position in `chosen`) * size + (position in the group).
+    size = w.const(groups.size)
+    position = w.op("FloorDiv", places, size)
+    group = w.op("GatherV2", chosen, position, axis, batch_dims=rank)
+    index = w.op("AddV2", places, w.op("Mul", w.op("Sub", group, position), size))
+    dtype = node.outputs[1].dtype
+    return values, index if dtype == "int32" else w.op("Cast", index, DstT=dtype)
+
+
+def _top_k(w: Writer, node: Node, x: Tensor, k: int, ordered: bool) -> tuple[Tensor, Tensor]:
+    *batch, _ = x.dims
+    name = f"{w.name}/top"
+    values = Tensor((*batch, k), x.dtype, f"{name}/values")
+    places = Tensor((*batch, k), "int32", f"{name}/places")
+    attrs = {"T": x.dtype, "Tk": "int32", "index_type": "int32", "sorted": ordered}
+    operands = (x, w.const(k))
+    w.nodes.append(Node("TopKV2", operands, (values, places), attrs, name=name, source=w.source))
+    return values, places

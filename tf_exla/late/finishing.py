@@ -1,0 +1,125 @@
+"""Finishing: late passes over the split program, loop bodies included.
+
+They make of ops what runs faster but could not be split any more, so they are the very last: a loop
+that gets another chunk is cut from its template again, and finished again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from tf_exla.model.cost import graph_seconds
+from tf_exla.ir.graph import Graph, Loop, Node, with_subgraphs
+from tf_exla.model.memory import Projector
+from tf_exla.model.options import Options
+from tf_exla.moves.blocking import write_out
+from tf_exla.late.compiling import compile_loops
+from tf_exla.late.expanding import expand
+from tf_exla.rewrite import chosen, rewrite_graph
+from tf_exla.late.running_top_k import run_top_k
+from tf_exla.split.chunks import fit_loops
+
+LatePass = Callable[[Projector, Graph, Options], Graph]
+"""Changes the nodes of a graph and of its sub-graphs, not their interfaces."""
+
+TRIES = 5
+CLOSER = 0.99
+"""Of the target in proportion: a part of the bytes does not depend on chunks."""
+
+
+def _run_top_k(projector: Projector, graph: Graph, _: Options) -> Graph:
+    return _everywhere(graph, lambda sub: run_top_k(sub, projector.ops))
+
+
+def _expand(projector: Projector, graph: Graph, _: Options) -> Graph:
+    return _everywhere(graph, lambda sub: expand(sub, projector.ops))
+
+
+def _rewrite(projector: Projector, graph: Graph, options: Options) -> Graph:
+    """Rewrite the bodies of loops, each body once.
+
+    A body has fewer readers than the program has, and a program that was split without rewrites,
+    since one tied two axes together, gets those that stay within a chunk.
+    """
+    rules = chosen(options.rewrites)
+
+    @cache
+    def inside(body: Graph) -> Graph:
+        return bodies(rewrite_graph(body, projector.ops, rules).graph)
+
+    def bodies(sub: Graph) -> Graph:
+        nodes = tuple(
+            _inside(node, inside if isinstance(node, Loop) else bodies) for node in sub.nodes
+        )
+        if all(new is old for new, old in zip(nodes, sub.nodes, strict=True)):
+            return sub
+        return sub.replace(nodes=nodes)
+
+    return bodies(graph)
+
+
+def _compile(projector: Projector, graph: Graph, options: Options) -> Graph:
+    if options.jit_compile is False:
+        return graph
+    return compile_loops(graph, projector.ops, forced=options.jit_compile is True)
+
+
+LATE_PASSES: tuple[LatePass, ...] = (_rewrite, _run_top_k, _expand, _compile)
+"""All, in the order in which they are applied."""
+LEFT_OUT: tuple[LatePass, ...] = (_run_top_k, _compile, _expand)
+"""Which go first where the budget does not hold: a running top-k needs the most room."""
+
+
+def finish(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
+    """Apply the late passes, in smaller chunks if need be; fewer where `budget` does not hold.
+
+    Smaller chunks must not cost more time than the passes save, unless XLA is forced. A graph that
+    is above the budget anyway stays as it is.
+    """
+    plain = write_out(graph, projector.ops)
+    if projector.working_set(graph) > budget:
+        return plain
+    seconds = graph_seconds(projector.ops, plain, promises=False)
+    changed: set[LatePass] = set()
+    for left_out in range(len(LEFT_OUT) + 1):
+        if left_out and LEFT_OUT[left_out - 1] not in changed:  # the same without it
+            continue
+        split, target = graph, budget
+        for _ in range(TRIES):
+            finished = write_out(split, projector.ops)
+            for late in LATE_PASSES:
+                if late in LEFT_OUT[:left_out]:
+                    continue
+                made = late(projector, finished, options)
+                if made is not finished:
+                    changed.add(late)
+                finished = write_out(made, projector.ops)
+            needed = projector.working_set(finished)
+            if needed <= budget:
+                slower = graph_seconds(projector.ops, finished, promises=False) > seconds
+                if split is graph or options.jit_compile or not slower:
+                    return finished
+                break
+            target = int(CLOSER * target * budget / needed)
+            split = fit_loops(projector, graph, target, options)
+    return plain
+
+
+def _everywhere(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
+    """Change a graph, the bodies of its loops, and all other sub-graphs; each once."""
+
+    @cache
+    def inside(sub: Graph) -> Graph:
+        nodes = tuple(_inside(node, inside) for node in sub.nodes)
+        if any(new is not old for new, old in zip(nodes, sub.nodes, strict=True)):
+            sub = sub.replace(nodes=nodes)
+        return change(sub)
+
+    return inside(graph)
+
+
+def _inside(node: Node, change: Callable[[Graph], Graph]) -> Node:
+    if isinstance(node, Loop) and node.exact is not None:
+        return node
+    return with_subgraphs(node, change)

@@ -1,0 +1,79 @@
+"""Forms of nodes that XLA fuses, or computes faster, on a CPU.
+
+- a product over an axis of one element is a pointwise product: a bᵀ = a * b;
+- a product of a vector with the rows of a matrix, vᵀ m, is a sum over rows of v * m where XLA would
+  make the elements of m inside of the product: there it goes down one column after the other, five
+  to twenty times as slow as a pointwise op and a sum that go along the rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from tf_exla.model.fusion import is_simple
+from tf_exla.ir.graph import Node, Tensor, item_bytes
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.builder import Writer
+
+FUSED_VECTOR = 16 * 1024
+"""Bytes of the longest vector with whose product XLA fuses what makes the matrix."""
+
+
+def fusible(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[Node]:
+    """Return the nodes that stand for one node in a cluster: itself, or another form of it.
+
+    `makers`: the nodes that XLA may fuse with it, by what they make.
+    """
+    if node.op != "MatMul" or not all(t.is_static for t in (*node.inputs, *node.outputs)):
+        return [node]
+    made = _outer(node, ops) or _over_rows(node, makers, ops)
+    return made or [node]
+
+
+def matrix_of(node: Node) -> Tensor | None:
+    """Return the matrix of a product of a vector with its rows; None: the node is none."""
+    if node.op != "MatMul" or not all(tensor.is_static for tensor in node.inputs):
+        return None
+    a, b = node.inputs
+    if 1 not in node.output.dims:
+        return None
+    if a.size < b.size:
+        return None if node.attrs.get("transpose_b") else b
+    return a if node.attrs.get("transpose_a") else None
+
+
+def _outer(node: Node, ops: OpSet) -> list[Node] | None:
+    rows, columns = node.output.dims
+    if node.inputs[0].size != rows or node.inputs[1].size != columns or not rows * columns:
+        return None
+    w = Writer(node, ops)
+    a = _shaped(w, node.inputs[0], (rows, 1))
+    b = _shaped(w, node.inputs[1], (1, columns))
+    return _finished(w, w.op("Mul", a, b), node)
+
+
+def _over_rows(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[Node] | None:
+    matrix = matrix_of(node)
+    maker = None if matrix is None else makers.get(matrix)
+    if matrix is None or maker is None or not is_simple(ops, maker):
+        return None
+    rows, columns = matrix.dims
+    if min(rows, columns) < 2 or rows * item_bytes(matrix.dtype) > FUSED_VECTOR:
+        return None
+    (vector,) = (tensor for tensor in node.inputs if tensor is not matrix)
+    w = Writer(node, ops)
+    scaled = w.op("Mul", _shaped(w, vector, (rows, 1)), matrix)
+    total = w.op("Sum", scaled, w.const([0]), keep_dims=False)
+    return _finished(w, _shaped(w, total, node.output.dims), node)
+
+
+def _shaped(w: Writer, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return tensor if tensor.dims == shape else w.op("Reshape", tensor, w.const(shape))
+
+
+def _finished(w: Writer, result: Tensor, node: Node) -> list[Node]:
+    """Let the last node make the very tensor that `node` made."""
+    last = w.nodes[-1]
+    assert result is last.output
+    return [*w.nodes[:-1], dataclasses.replace(last, outputs=node.outputs)]

@@ -1,0 +1,43 @@
+"""In cache: what fits the limit, split for speed alone.
+
+A tensor larger than the cache is written to memory and read again by each node, while chunks stay
+in cache, are fused by XLA, and make use of symmetry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tf_exla.model.cost import CALLS, graph_seconds
+from tf_exla.ir.graph import Graph, walk
+from tf_exla.model.memory import Projector
+from tf_exla.model.options import Options
+from tf_exla.late.finishing import finish
+from tf_exla.split.search import Splitting, slow_nodes, split_for_speed
+
+GAIN = 0.75
+"""Of the time that is estimated: a program that fits is split only where so much is promised."""
+SEARCH = 3e-3
+"""Seconds that a search takes for each node of a program; `CALLS` calls must be worth it."""
+
+
+def split_in_cache(
+    projector: Projector, whole: Graph, finished: Graph, budget: int, options: Options
+) -> Splitting | None:
+    """Return a faster split of a program that holds the budget, finished; None where there is none.
+
+    `whole` is the program as the limit asks for it, `finished` the same after the late passes.
+    """
+    if max(map(projector.working_set, (whole, finished))) > budget:
+        return None
+    spent = sum(seconds for seconds, _ in slow_nodes(projector, whole, options))
+    if CALLS * (1 - GAIN) * spent < SEARCH * sum(1 for _ in walk(whole)):
+        return None
+    found = split_for_speed(projector, whole, budget, options)
+    if found.graph is whole:
+        return None
+    made = finish(projector, found.graph, budget, options)
+    fast, slow = (graph_seconds(projector.ops, one, promises=False) for one in (made, finished))
+    if projector.working_set(made) > budget or fast > GAIN * slow:
+        return None
+    return dataclasses.replace(found, graph=made)

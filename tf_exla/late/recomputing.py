@@ -1,0 +1,141 @@
+"""Recomputing: what a cluster leaves for a later one, computed there again where that is cheaper.
+
+The gradient of a kernel reads much of what the kernel is made of: sums, products, scales. Where a
+solve that XLA does not compile lies between the two, they are two clusters, and what goes from one
+to the other is written and read. What takes a few flops an element is made again from the tensors
+that have to go there anyhow; inside a cluster it stays in registers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from tf_exla.ir.graph import Graph, Node, Tensor, consumers
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.clean import drop_dead
+from tf_exla.split.origins import clash, tests_order
+
+CHEAP = 4
+"""Flops an element: what it takes to write and read one, of 8 bytes, in a cache two cores share."""
+SMALL = 16
+"""A tensor so many times smaller costs nothing to be handed over."""
+
+
+def recompute(body: Graph, ops: OpSet) -> Graph:
+    """Let the clusters of a body compute again what is cheaper than to be handed over."""
+    tested = tests_order(body)
+    for node in body.nodes:
+        if node.op == "Compiled":
+            for tensor in reversed(node.outputs):
+                made = _without(body, tensor, ops)
+                if made is not None and not (tested and clash(made, ops)):
+                    body = made
+    return body
+
+
+def _without(body: Graph, tensor: Tensor, ops: OpSet) -> Graph | None:
+    """Let each reader of a cluster's result compute it; None where one cannot, or is no cluster."""
+    maker = next(node for node in body.nodes if tensor in node.outputs)
+    readers = {node for node, _ in consumers(body).get(tensor, ())}
+    if tensor in body.outputs or any(node.op != "Compiled" for node in readers):
+        return None
+    new: dict[Node, Node] = {maker: _dropped(maker, tensor)}
+    for reader in readers:
+        given = _given(maker, tensor, reader)
+        copied = _copied(maker, tensor, given, ops)
+        if copied is None:
+            return None
+        new[reader] = _computing(maker, tensor, reader, given, copied)
+    nodes = (new.get(node, node) for node in body.nodes)
+    return body.replace(nodes=tuple(node for node in nodes if node.outputs))
+
+
+def _copied(
+    maker: Node, tensor: Tensor, given: Mapping[Tensor, Tensor], ops: OpSet
+) -> list[Node] | None:
+    """Return the nodes of a cluster that make `tensor` of what is given, in order."""
+    graph = _graph(maker)
+    producer = {made: node for node in graph.nodes for made in node.outputs}
+    wanted = [graph.outputs[maker.outputs.index(tensor)]]
+    found: set[Node] = set()
+    while wanted:
+        inner = wanted.pop()
+        node = producer.get(inner)
+        if inner in given or node in found:
+            continue
+        if node is None or (node.op != "Const" and ops.work(node) != "pointwise"):
+            return None
+        found.add(node)
+        wanted.extend(node.inputs)
+    if sum(ops.flops(node) for node in found) > CHEAP * tensor.size:
+        return None
+    return [node for node in graph.nodes if node in found]
+
+
+def _given(maker: Node, tensor: Tensor, reader: Node) -> Mapping[Tensor, Tensor]:
+    """Map tensors inside of one cluster to those outside of it that another one reads, or may."""
+    graph = _graph(maker)
+    inputs = zip(graph.inputs, maker.inputs, strict=True)
+    given = {
+        inner: outer
+        for inner, outer in inputs
+        if outer in reader.inputs or outer.nbytes * SMALL <= tensor.nbytes
+    }
+    for inner, outer in zip(graph.outputs, maker.outputs, strict=True):
+        if outer is not tensor and outer in reader.inputs:
+            given.setdefault(inner, outer)
+    return given
+
+
+def _computing(
+    maker: Node,
+    tensor: Tensor,
+    reader: Node,
+    given: Mapping[Tensor, Tensor],
+    copied: Iterable[Node],
+) -> Node:
+    """Return the reader, which makes `tensor` itself, and reads what that is made of."""
+    graph = _graph(reader)
+    operands = dict(zip(reader.inputs, graph.inputs, strict=True))
+    inner_tensor = _graph(maker).outputs[maker.outputs.index(tensor)]
+    instead = {operands.pop(tensor): inner_tensor.copy()}
+    mirror = {inner_tensor: next(iter(instead.values()))}
+    made: list[Node] = []
+    for node in copied:
+        for inner in node.inputs:
+            if inner not in mirror:
+                mirror[inner] = operands.setdefault(given[inner], inner.twin())
+        for inner in node.outputs:
+            mirror.setdefault(inner, inner.copy())
+        inputs, outputs = (tuple(mirror[t] for t in side) for side in (node.inputs, node.outputs))
+        made.append(dataclasses.replace(node, inputs=inputs, outputs=outputs))
+    nodes = (*made, *(node.reading(instead) for node in graph.nodes))
+    results = tuple(instead.get(one, one) for one in graph.outputs)
+    inside = Graph(tuple(operands.values()), nodes, results)
+    return dataclasses.replace(reader, inputs=tuple(operands), attrs={"cluster": inside})
+
+
+def _dropped(maker: Node, tensor: Tensor) -> Node:
+    """Return the cluster without one of its results, and what only that was made of."""
+    graph = _graph(maker)
+    position = maker.outputs.index(tensor)
+    graph = drop_dead(graph.replace(outputs=_but(graph.outputs, position)))
+    needed = {*graph.outputs, *(read for node in graph.nodes for read in node.inputs)}
+    pairs = zip(graph.inputs, maker.inputs, strict=True)
+    operands = {outer: inner for inner, outer in pairs if inner in needed}
+    return dataclasses.replace(
+        maker,
+        inputs=tuple(operands),
+        outputs=_but(maker.outputs, position),
+        attrs={"cluster": graph.replace(inputs=tuple(operands.values()))},
+    )
+
+
+def _graph(cluster: Node) -> Graph:
+    ((_, graph),) = cluster.subgraphs
+    return graph
+
+
+def _but(tensors: Sequence[Tensor], position: int) -> tuple[Tensor, ...]:
+    return (*tensors[:position], *tensors[position + 1 :])

@@ -1,0 +1,89 @@
+"""A running top-k: of a chunk, only what beats the k-th so far is looked at.
+
+After the first chunks few elements do. The largest of a group of neighbours tells; where many
+groups beat it, as in the first chunks, the chunk's own top k is merged as ever. A late pass, before
+a top-k is expanded: splitting relies on the op itself, whose results over chunks it merges.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.model.top_k import running_pairs, running_seconds
+
+RUNNING = "RunningTopK"
+"""The top k of x, of which chunks before left values and positions.
+
+Operands: x, these values, these positions. Attributes: `block`: positions for one index of the
+loop; `seconds`: estimated, of one run.
+"""
+
+
+def run_top_k(graph: Graph, ops: OpSet) -> Graph:
+    """Let loops of one graph fold the top k of a chunk into that of the chunks before."""
+    if not ops.picks_rows():
+        return graph
+    nodes = tuple(_running(node) if isinstance(node, Loop) else node for node in graph.nodes)
+    same = all(new is old for new, old in zip(nodes, graph.nodes, strict=True))
+    return graph if same else graph.replace(nodes=nodes)
+
+
+def _running(loop: Loop) -> Loop:
+    pairs = running_pairs(loop)
+    if not pairs:
+        return loop
+    results = list(loop.results)
+    for position in pairs:
+        for k in (position, position + 1):
+            results[k] = dataclasses.replace(results[k], fold=True)
+    made = dataclasses.replace(loop, results=tuple(results))
+    rest = loop.remainder and _folding(loop, made, loop.remainder, tuple(pairs))
+    return dataclasses.replace(
+        made, body=_folding(loop, made, loop.body, tuple(pairs)), remainder=rest
+    )
+
+
+def _folding(loop: Loop, made: Loop, body: Graph, pairs: tuple[int, ...]) -> Graph:
+    """Return a body of `loop` that reads what the chunks before left, as `made` has it."""
+    count = len(loop.inputs)
+    before = dict(zip(loop.folds, body.inputs[count:], strict=True))
+    outputs = list(body.outputs)
+    nodes = {node.outputs: node for node in body.nodes}
+    instead: dict[Node, Node] = {}
+    for position in pairs:
+        pair = slice(position, position + 2)
+        node = nodes[body.outputs[pair]]
+        whole = loop.outputs[pair]
+        for k, tensor in enumerate(whole, position):
+            before[k] = Tensor(tensor.shape, tensor.dtype, f"{tensor.name}/before")
+        outputs[pair] = [
+            Tensor(t.shape, t.dtype, one.name) for t, one in zip(whole, node.outputs, strict=True)
+        ]
+        instead[node] = _node(
+            loop, node, position, (before[position], before[position + 1]), tuple(outputs[pair])
+        )
+    return Graph(
+        (*body.inputs[:count], *(before[k] for k in made.folds)),
+        tuple(instead.get(node, node) for node in body.nodes),
+        tuple(outputs),
+    )
+
+
+def _node(
+    loop: Loop,
+    node: Node,
+    position: int,
+    before: tuple[Tensor, Tensor],
+    outputs: tuple[Tensor, ...],
+) -> Node:
+    *batch, n = node.inputs[0].dims
+    k = outputs[0].dims[-1]
+    attrs = {
+        "block": loop.results[position + 1].block,
+        "seconds": running_seconds(math.prod(batch), n, k, int(loop.runs)),
+    }
+    inputs = (node.inputs[0], *before)
+    return Node(RUNNING, inputs, outputs, attrs, name=node.name, source=node.source)

@@ -1,0 +1,176 @@
+"""Estimated run time of nodes, loops and graphs, to compare plans by.
+
+A node costs its launch, its flops and the bytes that it moves. Only ratios matter. What differs
+most between machines is in `rates.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from weakref import WeakKeyDictionary
+
+from tf_exla.ir.aliases import roots
+from tf_exla.model.fusion import in_registers
+from tf_exla.ir.graph import Graph, Loop, Node, item_bytes
+from tf_exla.ir.op_set import OpSet
+from tf_exla.model.rates import RATES
+from tf_exla.model.top_k import merge_seconds, saved_seconds, top_k_seconds
+
+BYTE = RATES.byte
+CACHED_BYTE = RATES.cached_byte
+LAUNCH = RATES.launch
+ITERATION = 4e-5  # the executor's work for one iteration of a loop
+CALL = 2e-5  # the executor's work for one call of a compiled cluster
+IDLE = 0.15  # the part of the time for which cores wait for each other, one iteration at a time
+WRITTEN_BYTE = 4.5e-10  # a result put together from chunks: strided, by one core, on fresh pages
+
+PRODUCT_BYTE = 5e-11  # of a product, by one core: operands are packed and results added up
+
+FLOP = 2e-11  # of any kind: to compare a rewrite with what it replaces
+
+# Seconds of one operation, by the bytes of an element.
+PRODUCT: Mapping[int, float] = {8: RATES.product_8, 4: RATES.product_4}
+POINTWISE: Mapping[int, float] = {8: RATES.pointwise_8, 4: RATES.pointwise_4}
+COMPILED_POINTWISE = RATES.compiled_pointwise
+
+LIKELY = "likely"
+"""The attribute of a choice that names the branch to count, where another is hardly ever taken."""
+
+CALLS = 20  # of a program, at least: what is spent on it once must have paid by then
+COMPILE = 0.03  # to compile a cluster, and for each of its nodes
+COMPILE_NODE = 2e-3
+
+
+def node_seconds(
+    ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1, promises: bool = True
+) -> float:
+    """Estimate one run of a node; `parallel`: how many of it run side by side.
+
+    `promises`: less what a late pass is going to save, as a running top-k does; else of the node
+    as it is.
+    """
+    known = _KNOWN.setdefault(node, {})
+    key = ops, byte, parallel, promises
+    if key not in known:
+        known[key] = _node_seconds(ops, node, byte, parallel, promises)
+    return known[key]
+
+
+_KNOWN: WeakKeyDictionary[Node, dict[tuple[OpSet, float, int, bool], float]] = WeakKeyDictionary()
+"""A search asks again for what one of its steps left as it was."""
+
+
+def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: bool) -> float:
+    if isinstance(node, Loop):
+        full = ITERATION / beside(node.parallel)
+        full += graph_seconds(ops, node.body, CACHED_BYTE, node.parallel, promises)
+        full += sum(
+            LAUNCH + chunk.nbytes * (BYTE + CACHED_BYTE) for chunk in node.sliced(node.body)
+        )
+        full += WRITTEN_BYTE * sum(
+            part.nbytes
+            for part, result in zip(node.body.outputs, node.results, strict=True)
+            if result.slot is not None
+        )
+        merged = [
+            values.dims
+            for values, result in zip(node.outputs, node.results, strict=True)
+            if result.combine == "top_k" and not result.fold
+        ]
+        full += sum(map(merge_seconds, merged[::2]))
+        if promises and ops.picks_rows():
+            full -= saved_seconds(node)
+        full *= (1 + IDLE / node.parallel) / (1 + IDLE)
+        if node.remainder is None:
+            return node.runs * full
+        return node.runs * full + graph_seconds(ops, node.remainder, CACHED_BYTE, promises=promises)
+    if node.op == "Compiled":
+        return sum(compiled_seconds(ops, sub, byte, parallel) for _, sub in node.subgraphs)
+    if node.subgraphs:
+        return sum(
+            graph_seconds(ops, sub, promises=promises)
+            for name, sub in node.subgraphs
+            if node.attrs.get(LIKELY, name) == name
+        )
+    if node.op == "Const":
+        return 0.0
+    if node.op == "TopKV2" and node.inputs[0].is_static and node.outputs[0].is_static:
+        return LAUNCH + top_k_seconds(node, promises)
+    if node.op == "RunningTopK":
+        seconds = node.attrs["seconds"]
+        assert isinstance(seconds, float)
+        return LAUNCH + seconds
+    moved = 0
+    if not ops.aliases(node):
+        moved = sum(t.nbytes for t in node.inputs) + sum(t.nbytes for t in node.outputs)
+    seconds = work_seconds(ops, node, parallel) + moved * _byte_seconds(ops, node, byte, parallel)
+    return LAUNCH / beside(parallel) + seconds
+
+
+def beside(parallel: int) -> int:
+    """Return how many cores what runs on one has, in so many iterations side by side.
+
+    Counted are two, that plans do not depend on the machine.
+    """
+    return min(parallel, 2)
+
+
+def graph_seconds(
+    ops: OpSet, graph: Graph, byte: float = BYTE, parallel: int = 1, promises: bool = True
+) -> float:
+    """Estimate one run of a graph."""
+    return sum(node_seconds(ops, node, byte, parallel, promises) for node in graph.nodes)
+
+
+def compiled_seconds(
+    ops: OpSet, graph: Graph, byte: float = CACHED_BYTE, parallel: int = 1
+) -> float:
+    """Estimate one run of a graph that XLA compiles.
+
+    What one pointwise node hands to another stays in registers.
+    """
+    root = roots(ops, graph)
+    kept = in_registers(ops, graph)
+    hidden = kept | {alias for alias, source in root.items() if source in kept}
+    total = CALL
+    for node in graph.nodes:
+        if node.op == "Const" or ops.aliases(node):
+            continue
+        moved = sum(t.nbytes for t in (*node.inputs, *node.outputs) if t not in hidden)
+        work = work_seconds(ops, node)
+        total += moved * _byte_seconds(ops, node, byte, parallel)
+        total += work if ops.work(node) == "product" else COMPILED_POINTWISE * work
+    return total
+
+
+def _byte_seconds(ops: OpSet, node: Node, byte: float, parallel: int) -> float:
+    return max(byte, PRODUCT_BYTE / beside(parallel)) if ops.work(node) == "product" else byte
+
+
+def compile_seconds(graph: Graph) -> float:
+    """Estimate the time to compile a graph, once."""
+    return COMPILE + COMPILE_NODE * len(graph.nodes)
+
+
+def work_seconds(ops: OpSet, node: Node, parallel: int = 1) -> float:
+    """Estimate the time of a node's flops, `parallel` of the node side by side."""
+    if node.op == "Const":
+        return 0.0
+    kind = ops.work(node)
+    width = 4 if all(item_bytes(tensor.dtype) <= 4 for tensor in node.outputs) else 8
+    seconds = ops.flops(node) * (POINTWISE if kind == "pointwise" else PRODUCT)[width]
+    return seconds * 2 / beside(parallel) if kind == "serial" else seconds
+
+
+def graph_flops(ops: OpSet, graph: Graph) -> int:
+    """Return the floating-point operations of a graph, loops multiplied out."""
+    total = 0
+    for node in graph.nodes:
+        if isinstance(node, Loop):
+            total += int(node.runs * graph_flops(ops, node.body))
+            total += graph_flops(ops, node.remainder) if node.remainder else 0
+        elif node.subgraphs:
+            total += sum(graph_flops(ops, sub) for _, sub in node.subgraphs)
+        else:
+            total += ops.flops(node)
+    return total

@@ -1,0 +1,63 @@
+"""What XLA's code for a CPU keeps in registers: results that the loops which read them make.
+
+A pointwise op that takes a few flops is computed in each loop that reads its result; a division, a
+root or an exponential that several loops read once, into a buffer. Reductions and products read
+buffers.
+"""
+
+from __future__ import annotations
+
+from tf_exla.ir.aliases import is_alias, readers_through, roots
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.op_set import OpSet
+
+SIMPLE = 3
+"""Flops an element, of what is cheaper to compute again than to write and read."""
+MOST_COPIES = 8
+"""Loops that make one result each for itself, at most: XLA minds the length of its code."""
+EXPANDS = 16
+"""Times the elements of its operands: such a result is a broadcast, a tile, a pad."""
+
+
+def in_registers(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
+    """Return the results in a cluster that have no buffer; aliases are seen through."""
+    root = roots(ops, graph)
+    readers = readers_through(ops, graph)
+    outputs = frozenset(root.get(tensor, tensor) for tensor in graph.outputs)
+    loops = {node: is_one_loop(ops, node) for node in graph.nodes if not is_alias(ops, node)}
+    copies = dict.fromkeys(loops, 1)
+    hidden = set()
+    for node in reversed(loops):
+        tensor = node.outputs[0]
+        read = set(readers.get(tensor, ()))
+        if not loops[node] or not read or tensor in outputs or not all(map(loops.get, read)):
+            continue
+        count = sum(copies[reader] for reader in read)
+        if count == 1 or (count <= MOST_COPIES and _again(ops, node, read)):
+            hidden.add(tensor)
+            copies[node] = count
+    return frozenset(hidden)
+
+
+def _again(ops: OpSet, node: Node, readers: set[Node]) -> bool:
+    """Whether several loops compute a node again, each going through the elements as they lie."""
+    return is_simple(ops, node) and all(
+        reader.output.size == node.output.size for reader in readers
+    )
+
+
+def is_simple(ops: OpSet, node: Node) -> bool:
+    """Return whether a node is a pointwise op of a few flops."""
+    if ops.work(node) != "pointwise" or len(node.outputs) != 1 or not node.output.is_static:
+        return False
+    return ops.flops(node) <= SIMPLE * node.output.size
+
+
+def is_one_loop(ops: OpSet, node: Node) -> bool:
+    """Return whether a node goes through its result once, element by element, or fills it."""
+    if node.op == "Const" or ops.work(node) != "pointwise" or len(node.outputs) != 1:
+        return False
+    if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
+        return False
+    size, largest = node.output.size, max((t.size for t in node.inputs), default=0)
+    return size >= EXPANDS * largest or (size == largest and ops.flops(node) >= size > 0)

@@ -1,0 +1,205 @@
+"""Lifetimes: which buffers are alive at each node of a graph, from its order and its readers.
+
+The walk follows the plan: a node's outputs are allocated before its inputs are freed, and an input
+is freed after its last consumer. It does not depend on what a node needs beside its outputs: loops
+of other chunks have the same lifetimes around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor, consumers
+from tf_exla.ir.lists import is_list
+from tf_exla.ir.op_set import OpSet
+from tf_exla.model.sizes import Sizes
+
+CHAIN_BYTES = 4096
+"""Nodes that touch a tensor of at least so many bytes are run in the order of the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """What is alive during each node, with its outputs.
+
+    `held`: bytes; `loose`: bytes of tensors that are not ordered, in each of `held`. `spans`:
+    buffers by their first tensor, with their bytes and the first and last node that they live at.
+    """
+
+    held: tuple[int, ...]
+    loose: int
+    spans: tuple[tuple[Tensor, int, int, int], ...]
+
+    def live(self, position: int) -> tuple[tuple[Tensor, int], ...]:
+        """Return the buffers that are alive during one node, largest first."""
+        found = [
+            (tensor, size) for tensor, size, first, last in self.spans if first <= position <= last
+        ]
+        return tuple(sorted(found, key=lambda one: -one[1]))
+
+
+def lifetimes(graph: Graph, ops: OpSet, sizes: Sizes, sliced: frozenset[Tensor]) -> Lifetimes:
+    """Walk over a graph; `sliced`: the inputs that it allocates itself, before their first use."""
+    return _Walk(graph, ops, sizes, sliced).run()
+
+
+def passed_on(node: Node) -> frozenset[int]:
+    """Return the variables of a While that no iteration changes: they keep their buffers."""
+    body = node.attrs.get("body")
+    if not isinstance(body, Graph):
+        return frozenset()
+    pairs = zip(body.inputs, body.outputs[: len(body.inputs)], strict=True)
+    return frozenset(k for k, (before, after) in enumerate(pairs) if before is after)
+
+
+@dataclass(slots=True)
+class _Buffer:
+    """Memory shared by one or more tensors; `pending`: operands that will still read it."""
+
+    tensor: Tensor
+    bytes: int
+    owned: bool
+    pending: int = 0
+    first: int = 0
+    last: int = -1  # before it is freed
+    parent: _Buffer | None = None  # which this one may be a part of: it lives as long
+
+
+class _Walk:
+    """The state of one walk over the nodes."""
+
+    def __init__(self, graph: Graph, ops: OpSet, sizes: Sizes, sliced: frozenset[Tensor]) -> None:
+        self.graph, self.ops, self.sizes, self.sliced = graph, ops, sizes, sliced
+        self.uses = {tensor: len(readers) for tensor, readers in consumers(graph).items()}
+        for tensor in graph.outputs:
+            self.uses[tensor] = self.uses.get(tensor, 0) + 1
+        self.lists = sizes.lists(graph)
+        self.buffers: dict[Tensor, _Buffer] = {}
+        self.sized: list[_Buffer] = []
+        self.position = 0
+        self.bytes = 0
+
+    def run(self) -> Lifetimes:
+        for tensor in self.graph.inputs:
+            if tensor not in self.sliced:
+                self.buffers[tensor] = _Buffer(tensor, 0, owned=False)
+        made = (*self._made(), *self.sliced)
+        loose = sum(size for t in made if (size := self.sizes.nbytes(t)) < CHAIN_BYTES)
+        held: list[int] = []
+        for node in self.graph.nodes:
+            self._start(node)
+            held.append(loose + self.bytes)
+            self._finish(node)
+            self.position += 1
+        end = len(held)
+        spans = (
+            (one.tensor, one.bytes, one.first, end if one.last < 0 else one.last)
+            for one in self.sized
+        )
+        return Lifetimes(tuple(held), loose, tuple(spans))
+
+    def _made(self) -> Iterator[Tensor]:
+        for node in self.graph.nodes:
+            if node.op != "Const" and not self.ops.aliases(node):
+                yield from node.outputs
+
+    def _start(self, node: Node) -> None:
+        """Allocate the outputs."""
+        if node.op == "Const":
+            self.buffers[node.output] = _Buffer(node.output, 0, owned=False)
+            return
+        for tensor in node.inputs:
+            if tensor not in self.buffers:
+                self._allocate(tensor)
+        shared = {k: self.buffers[node.inputs[k]] for k in passed_on(node)}
+        if (first := self._shared_buffer(node)) is not None:
+            shared[0] = first
+        if self.ops.joint(node) and not all(tensor.is_static for tensor in node.outputs):
+            together = self._hold(node.outputs[0], self.sizes.nbytes(node.inputs[0]))
+            together.pending = 0
+            shared = dict.fromkeys(range(len(node.outputs)), together)
+        for position, tensor in enumerate(node.outputs):
+            if position in shared:
+                shared[position].pending += self.uses.get(tensor, 0)
+                self.buffers[tensor] = shared[position]
+            elif tensor in self.lists:
+                self._extend(node, position, tensor)
+            else:
+                self._allocate(tensor)
+        if self.ops.may_alias(node) and node.inputs:
+            self._hold_parent(node)
+
+    def _hold_parent(self, node: Node) -> None:
+        """A view or a copy: count the result, and keep alive what it may be a view of."""
+        parent = self.buffers[node.inputs[0]]
+        for tensor in node.outputs:
+            buffer = self.buffers[tensor]
+            if parent.owned and buffer is not parent and buffer.bytes and buffer.parent is None:
+                buffer.parent = parent
+                parent.pending += 1
+
+    def _extend(self, node: Node, position: int, tensor: Tensor) -> None:
+        """A list with more in it: it keeps what was in it before."""
+        source = position if node.subgraphs and "body" in node.attrs else 0
+        before = node.inputs[source] if source < len(node.inputs) else None
+        parent = self.buffers[before] if before is not None and is_list(before) else None
+        growth = self.lists[tensor].growth
+        if parent is not None and not growth:
+            parent.pending += self.uses.get(tensor, 0)
+            self.buffers[tensor] = parent
+            return
+        buffer = self._hold(tensor, growth)
+        if parent is not None and parent.owned and growth:
+            buffer.parent = parent
+            parent.pending += 1
+
+    def _allocate(self, tensor: Tensor) -> None:
+        size = self.sizes.nbytes(tensor)
+        self._hold(tensor, size if size >= CHAIN_BYTES else 0)
+
+    def _hold(self, tensor: Tensor, size: int) -> _Buffer:
+        buffer = _Buffer(tensor, size, True, self.uses.get(tensor, 0), self.position)
+        self.buffers[tensor] = buffer
+        if size:
+            self.bytes += size
+            self.sized.append(buffer)
+        return buffer
+
+    def _shared_buffer(self, node: Node) -> _Buffer | None:
+        """Return the buffer that the first output shares with an input, if this is certain."""
+        if isinstance(node, Loop) or not node.inputs:
+            return None
+        if self.ops.aliases(node):
+            return self.buffers[node.inputs[0]]
+        output = node.outputs[0] if node.outputs else None
+        if output is None or output.nbytes < CHAIN_BYTES:
+            return None
+        for position in self.ops.forwards(node):
+            if position >= len(node.inputs):
+                continue
+            tensor = node.inputs[position]
+            buffer = self.buffers[tensor]
+            if (
+                buffer.owned
+                and buffer.pending == 1
+                and tensor.nbytes == output.nbytes == buffer.bytes
+                and tensor.dtype == output.dtype
+            ):
+                return buffer
+        return None
+
+    def _finish(self, node: Node) -> None:
+        for tensor in node.inputs:
+            self._release(self.buffers[tensor], 1)
+        for tensor in node.outputs:
+            if not self.uses.get(tensor, 0):
+                self._release(self.buffers[tensor], 0)
+
+    def _release(self, buffer: _Buffer, count: int) -> None:
+        buffer.pending -= count
+        if buffer.pending <= 0 and buffer.bytes and buffer.last < 0:
+            buffer.last = self.position
+            self.bytes -= buffer.bytes
+            if buffer.parent is not None:
+                self._release(buffer.parent, 1)

@@ -1,0 +1,60 @@
+"""What a user, and the machine, let the passes choose."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from tf_exla.model.allocator import EXACT, Allocator
+from tf_exla.model.machine import cache_bytes
+
+Unbounded = Literal["raise", "warn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Settings of one optimization; sizes in bytes.
+
+    `jit_compile`: whether XLA compiles the bodies of loops; None: where it pays.
+    `rewrites`: families of rewrites to switch on or off, beside their defaults.
+    `tensor_size_threshold`: split every tensor above it that can be split, whatever the limit.
+    `tensor_split_size`: no chunk of a split tensor is larger.
+    `chunk_bytes`, `body_bytes`: the sizes of a chunk's largest tensor, and of all that one
+    iteration holds, that are fastest: on a CPU they should stay in cache, on a GPU fill the device.
+    `cached`: whether chunks stay in a cache that is faster than memory.
+    `allocator`: what is taken of the device for what a call asks for.
+    `unbounded`: "raise" where nothing bounds a result's size, or "warn" and do not count it.
+    `awaited`: names of nodes whose results count once they came: a later plan has them as inputs.
+    `cores`: cores that run ops; iterations of a loop run side by side where there is more than one.
+    """
+
+    jit_compile: bool | None = None
+    rewrites: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    tensor_size_threshold: int | None = None
+    tensor_split_size: int | None = None
+    chunk_bytes: int = field(default_factory=lambda: cache_bytes() // 2)
+    body_bytes: int = field(default_factory=lambda: cache_bytes() * 3 // 4)
+    cached: bool = True
+    cores: int = os.cpu_count() or 1
+    allocator: Allocator = EXACT
+    unbounded: Unbounded = "raise"
+    awaited: frozenset[str] = frozenset()
+
+    @property
+    def cache_bytes(self) -> int:
+        """The size of the cache, of which the largest tensor of a chunk takes a half."""
+        return 2 * self.chunk_bytes
+
+    def uses(self, family: str) -> bool:
+        """Return whether a family outside of the rewrites proper is on; on unless switched off."""
+        return self.rewrites.get(family, True)
+
+    @property
+    def largest_chunk(self) -> int:
+        """Bytes of the largest tensor of a chunk."""
+        if self.tensor_split_size is None:
+            return self.chunk_bytes
+        return min(self.chunk_bytes, self.tensor_split_size)

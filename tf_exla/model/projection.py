@@ -1,0 +1,312 @@
+"""Projection of the memory that a graph needs, from its order and the lifetimes of its tensors.
+
+What is alive during a node (`lifetimes.py`), and what it takes beside that: scratch, the iterations
+of a loop. Restore enforces the order of the plan for every node that touches a tensor of at least
+`CHAIN_BYTES`; smaller tensors are not ordered and count for the whole run.
+
+- *resident*: bytes that exist before the call: inputs, what handles hold, constants.
+- *working set*: bytes that the call itself allocates.
+- *peak* = resident + the largest working set at any moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+from tf_exla.ir.aliases import is_alias, readers_through, roots
+from tf_exla.model.fusion import in_registers, is_one_loop
+from tf_exla.ir.graph import PAIRED, Graph, Loop, Node, Tensor, walk
+from tf_exla.model.lifetimes import Lifetimes, lifetimes, passed_on
+from tf_exla.ir.op_set import OpSet
+from tf_exla.model.sizes import Sizes
+from tf_exla.ir.structure import structure_of
+
+RUNTIME_BYTES = 1 << 20
+"""What a call allocates beside tensors: the executor's state, thread-local buffers; XLA as much."""
+
+NODE_BYTES = 128
+"""What the executor keeps for each node while a graph runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One moment of the plan: bytes of the working set while `node` runs."""
+
+    node: Node
+    bytes: int
+    temporary: int  # the part that the node needs beside live tensors and its outputs
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The working set over the plan."""
+
+    working_set: int
+    steps: tuple[Step, ...]
+    peak_step: int
+    lifetimes: Lifetimes
+
+    @property
+    def loose(self) -> int:
+        """Bytes of tensors that are not ordered, in each step."""
+        return self.lifetimes.loose
+
+    @cached_property
+    def live(self) -> tuple[tuple[Tensor, int], ...]:
+        """The buffers at the largest moment, largest first."""
+        return self.lifetimes.live(self.peak_step)
+
+    @property
+    def peak_node(self) -> Node | None:
+        return self.steps[self.peak_step].node if self.steps else None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What loops of one structure have in common, by the size of a chunk.
+
+    `bodies`: those that were cut; loops share them. `sizes`: the bytes of one iteration. Whoever
+    cuts or projects a body adds it.
+    """
+
+    bodies: dict[int, Graph] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
+class Projector:
+    """Projects graphs for one op set, and remembers what it projected.
+
+    `tick` is called for each step of a search.
+    """
+
+    ops: OpSet
+    tick: Callable[[], None] = lambda: None
+    _known: WeakKeyDictionary[Graph, dict[object, Projection]] = field(
+        default_factory=WeakKeyDictionary
+    )
+
+    _lifetimes: WeakKeyDictionary[Graph, dict[object, Lifetimes]] = field(
+        default_factory=WeakKeyDictionary
+    )
+    _temporary: WeakKeyDictionary[Node, int] = field(default_factory=WeakKeyDictionary)
+    _counts: WeakKeyDictionary[Graph, tuple[int, bool]] = field(default_factory=WeakKeyDictionary)
+    _kinds: dict[Hashable, Kind] = field(default_factory=dict)
+    _kind_of: WeakKeyDictionary[Graph, Kind] = field(default_factory=WeakKeyDictionary)
+
+    def __post_init__(self) -> None:
+        self.sizes = Sizes(self.ops)
+
+    def kind(self, loop: Loop) -> Kind:
+        """Return what is known of all loops that have the structure of this one."""
+        known = self._kind_of.get(loop.template)
+        if known is None:
+            known = self._kinds.setdefault(structure_of(loop), Kind())
+            self._kind_of[loop.template] = known
+        return known
+
+    def project(self, graph: Graph, sliced: frozenset[Tensor] = frozenset()) -> Projection:
+        """Project the working set of one run of `graph`, without resident bytes.
+
+        `sliced`: the inputs that the run itself allocates, right before their first use: a loop
+        body's chunks.
+        """
+        known = self._known.setdefault(graph, {})
+        key = sliced, self.sizes.given(graph)
+        if key not in known:
+            known[key] = self._projected(graph, sliced)
+        return known[key]
+
+    def _projected(self, graph: Graph, sliced: frozenset[Tensor]) -> Projection:
+        alive = self.lifetimes(graph, sliced)
+        steps: list[Step] = []
+        peak, peak_step = alive.loose, 0
+        for node, held in zip(graph.nodes, alive.held, strict=True):
+            temporary = self.temporary(node)
+            if held + temporary > peak:
+                peak, peak_step = held + temporary, len(steps)
+            steps.append(Step(node, held + temporary, temporary))
+        return Projection(peak, tuple(steps), peak_step, alive)
+
+    def lifetimes(self, graph: Graph, sliced: frozenset[Tensor] = frozenset()) -> Lifetimes:
+        """Return what is alive during each node; `sliced` as in `project`."""
+        known = self._lifetimes.setdefault(graph, {})
+        key = sliced, self.sizes.given(graph)
+        if key not in known:
+            known[key] = lifetimes(graph, self.ops, self.sizes, sliced)
+        return known[key]
+
+    def rechunked(self, graph: Graph, nodes: Sequence[Node]) -> Graph:
+        """Return a graph with some of its loops in other chunks, in which as much is alive."""
+        made = graph.replace(nodes=tuple(nodes))
+        changed = (new for new, old in zip(nodes, graph.nodes, strict=True) if new is not old)
+        if not self.sizes.given(graph) and all(map(self.sizes.is_static, changed)):
+            self.sizes.follow(made, graph)
+            self._lifetimes[made] = {(frozenset(), ()): self.lifetimes(graph)}
+        return made
+
+    def project_body(self, loop: Loop, body: Graph) -> Projection:
+        """Project one iteration of a loop, or its remainder."""
+        return self.project(body, loop.sliced(body))
+
+    def working_set(self, graph: Graph) -> int:
+        """Return the largest working set of a whole program, with the runtime's own share."""
+        return self.project(graph).working_set + self.overhead(graph)
+
+    def overhead(self, graph: Graph) -> int:
+        """Return the runtime's own share of a whole program's working set."""
+        nodes, compiled = self._count(graph)
+        return (2 if compiled else 1) * RUNTIME_BYTES + NODE_BYTES * nodes
+
+    def _count(self, graph: Graph) -> tuple[int, bool]:
+        """Count nodes, and tell whether XLA compiles any.
+
+        A loop counts with a remainder even where its chunk leaves none.
+        """
+        known = self._counts.get(graph)
+        if known is None:
+            nodes, compiled = len(graph.nodes), False
+            for node in graph.nodes:
+                compiled |= node.op == "Compiled"
+                for key, sub in node.subgraphs:
+                    count, inside = self._count(sub)
+                    compiled |= inside
+                    if isinstance(node, Loop):
+                        count = 2 * count if key == "body" else 0
+                    nodes += count
+            known = self._counts[graph] = nodes, compiled
+        return known
+
+    def temporary(self, node: Node) -> int:
+        """Return an upper bound of the bytes a node allocates beside its outputs."""
+        if node.op == "Const":
+            return 0
+        known = self._temporary.get(node)
+        if known is None:
+            known = self._temporary_of(node)
+            if self.sizes.is_static(node):
+                self._temporary[node] = known
+        return known
+
+    def _temporary_of(self, node: Node) -> int:
+        if isinstance(node, Loop):
+            return self._loop_temporary(node)
+        if node.op == "Compiled":
+            return self._cluster_temporary(node)
+        if node.subgraphs:
+            inner = max(self.project(sub).working_set for _, sub in node.subgraphs)
+            return inner + carried_bytes(node, self.sizes)
+        return self.sizes.scratch(node)
+
+    def _loop_temporary(self, loop: Loop) -> int:
+        """Iterations in flight hold a body each; the remainder runs after them."""
+        body = loop.parallel * self.body_bytes(loop, loop.body)
+        rest = self.body_bytes(loop, loop.remainder) if loop.remainder is not None else 0
+        return max(body, rest) + accumulator_copy(loop)
+
+    def body_bytes(self, loop: Loop, body: Graph) -> int:
+        """Return the working set of one iteration, or of the remainder."""
+        return self.project_body(loop, body).working_set
+
+    def _cluster_temporary(self, node: Node) -> int:
+        """XLA's buffers beside the results, a quarter more allowed for.
+
+        The executor's order says nothing: XLA orders nodes for concurrency, so that whatever is not
+        fused or overwritten may be alive together.
+        """
+        bytes_ = max(_cluster_bytes(self.ops, sub) for _, sub in node.subgraphs)
+        return max(0, bytes_ * 5 // 4 - sum(tensor.nbytes for tensor in node.outputs))
+
+
+_BY_ROWS = frozenset({"LogSoftmax", "Softmax"})
+"""Overwrite their operand, but are no single pass over it."""
+_TWICE = _BY_ROWS | {"Softplus"}
+"""Read exponentials more than once, which have a buffer beside the result."""
+
+
+def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
+    """Return the bytes of all results of a cluster that XLA neither fuses nor overwrites.
+
+    A pointwise result that one pointwise node reads is fused into it, a simple one that several
+    read into each. Where XLA fuses in place, a pointwise node overwrites an operand that nobody
+    else reads. Aliases are seen through, but each result has a buffer. What Eigen takes for a
+    broadcast, XLA's loops do not; products are Eigen's there, too.
+    """
+    root = roots(ops, graph)
+    readers = readers_through(ops, graph)
+    outputs = frozenset(root.get(tensor, tensor) for tensor in graph.outputs)
+    pointwise = {node: is_one_loop(ops, node) for node in graph.nodes}
+    hidden = in_registers(ops, graph)
+    in_place = ops.fuses_in_place()
+    own: set[Tensor] = set()  # buffers that one node reads, at most: it may overwrite them
+    made = {tensor for node in graph.nodes if node.op != "Const" for tensor in node.outputs}
+    total = sum(tensor.nbytes for tensor in graph.outputs)
+    total -= sum(tensor.nbytes for tensor in outputs if tensor in made)  # counted below
+    for node in graph.nodes:
+        if node.op == "Const" or is_alias(ops, node):
+            continue
+        if not pointwise[node] or node.op in _BY_ROWS:
+            total += ops.scratch(node, compiled=True)
+        if node.op in _TWICE:
+            total += node.output.nbytes  # the exponentials, which XLA reads twice
+        operands = [root.get(tensor, tensor) for tensor in node.inputs]
+        for tensor in node.outputs:
+            read = readers.get(tensor, ())
+            once = len(read) <= 1 and tensor not in outputs
+            if tensor in hidden:
+                # What the fused nodes may overwrite passes to the last of them.
+                own.update([tensor] if once and _overwrites(own, operands, tensor) else [])
+                continue
+            reused = in_place and pointwise[node] and _overwrites(own, operands, tensor)
+            total += 0 if reused else tensor.nbytes
+            if once:
+                own.add(tensor)
+    return total
+
+
+def _overwrites(own: set[Tensor], operands: Sequence[Tensor], result: Tensor) -> bool:
+    return any(operand in own and operand.nbytes == result.nbytes for operand in operands)
+
+
+def carried_bytes(node: Node, sizes: Sizes) -> int:
+    """Return the bytes of a While's variables that change: they live beside the first values."""
+    if "body" not in node.attrs:
+        return 0
+    passed = passed_on(node)
+    outputs = enumerate(node.outputs)  # unknown sizes may grow
+    return sum(sizes.nbytes(t) for k, t in outputs if k not in passed)
+
+
+def accumulator_copy(loop: Loop) -> int:
+    """The sum of two accumulators may live beside both for a moment.
+
+    To merge two top_k, both are joined, and the largest of them taken; argmax and argmin compare.
+    What a body folds, it makes itself.
+    """
+    pairs = zip(loop.outputs, loop.results, strict=True)
+    combined = [(tensor.nbytes, result.combine) for tensor, result in pairs if not result.fold]
+    sums = [nbytes for nbytes, combine in combined if combine not in ("concat", *PAIRED)]
+    merged = [nbytes for nbytes, combine in combined if combine in PAIRED]
+    return max(sums, default=0) + 6 * sum(merged)
+
+
+def resident_bytes(graph: Graph) -> int:
+    """Return the bytes that exist before a call: inputs, what handles hold, constants."""
+    inputs = sum(tensor.nbytes + tensor.held for tensor in graph.inputs)
+    constants = sum(node.output.nbytes for node in walk(graph) if node.op == "Const")
+    return inputs + constants
+
+
+def largest_tensors(graph: Graph, count: int) -> Sequence[tuple[Tensor, Node]]:
+    """Return the largest tensors that the nodes of a graph make, aliases left out."""
+    found: list[tuple[Tensor, Node]] = []
+    seen: set[tuple[str, object]] = set()
+    for node in graph.nodes:
+        for tensor in node.outputs:
+            if (key := (tensor.name, tensor.shape)) not in seen:
+                seen.add(key)
+                found.append((tensor, node))
+    return sorted(found, key=lambda item: -item[0].nbytes)[:count]

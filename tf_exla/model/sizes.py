@@ -1,0 +1,410 @@
+"""Bytes of tensors whose shapes do not tell them: unknown sizes, and what lists hold.
+
+One walk over a graph, in its order, and over its sub-graphs with what they are given: a size that
+is known at run time only has an upper bound, which follows from those of the operands; a list has
+the tensors that were put into it. What nothing bounds has a *cause*: the first node on its way that
+says nothing of its result's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
+
+from tf_exla.ir.bounds import HANDLES, Most
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
+from tf_exla.ir.lists import EMPTY, Held, highest, is_list, made, read
+from tf_exla.ir.op_set import OpSet
+
+UNKNOWN_ITERATIONS = 1000
+"""Iterations counted for a loop whose number is not known; `unbounded` finds large ones."""
+
+FOLLOWED = 100
+"""Iterations that are followed one by one, where each may enlarge a variable.
+
+A node takes about a millisecond: a hundred iterations of ten nodes are as long as a usual planning.
+"""
+
+_Given = tuple[tuple[Most, Held, Node | None, bool], ...]
+
+
+@dataclass
+class Sizes:
+    """Bounds of the tensors of graphs; of a sub-graph, those of its last walk."""
+
+    ops: OpSet
+    _most: WeakKeyDictionary[Tensor, Most] = field(default_factory=WeakKeyDictionary)
+    _fitted: WeakKeyDictionary[Tensor, int] = field(default_factory=WeakKeyDictionary)
+    _causes: WeakKeyDictionary[Tensor, Node] = field(default_factory=WeakKeyDictionary)
+    _static: WeakKeyDictionary[Graph, bool] = field(default_factory=WeakKeyDictionary)
+    _lists: WeakKeyDictionary[Graph, dict[Tensor, Held]] = field(default_factory=WeakKeyDictionary)
+    _held: WeakKeyDictionary[Tensor, Held] = field(default_factory=WeakKeyDictionary)
+    _given: WeakKeyDictionary[Graph, _Given] = field(default_factory=WeakKeyDictionary)
+
+    def nbytes(self, tensor: Tensor) -> int:
+        """Return the bytes of a tensor, at most; 0 where nothing bounds them."""
+        if tensor.is_static or tensor.dtype in HANDLES:
+            return tensor.nbytes
+        return (self.most(tensor).size or 0) * item_bytes(tensor.dtype)
+
+    def most(self, tensor: Tensor) -> Most:
+        """Return the bounds of a tensor."""
+        return self._most.get(tensor) or Most.of(tensor)
+
+    def lists(self, graph: Graph) -> dict[Tensor, Held]:
+        """Return what the lists that nodes of `graph` make hold."""
+        if graph not in self._lists:
+            if self.are_static(graph):
+                return self._lists.setdefault(graph, {})
+            for tensor in graph.inputs:  # of a sub-graph, when nobody has said what it is given
+                if is_list(tensor) and tensor not in self._held:
+                    self._held[tensor] = Held(total=tensor.held)
+            self._walk(graph)
+        return self._lists[graph]
+
+    def given(self, graph: Graph) -> object:
+        """Return what is known of a graph's inputs of unknown size: projections depend on it."""
+        self.lists(graph)
+        return self._given.get(graph, ())
+
+    def follow(self, made: Graph, graph: Graph) -> None:
+        """Take what is known of `graph` for `made`: the nodes that differ have known sizes."""
+        self._lists[made] = self.lists(graph)
+
+    def are_static(self, graph: Graph) -> bool:
+        """Return whether all sizes of a graph are known, of its sub-graphs too: nothing follows."""
+        known = self._static.get(graph)
+        if known is None:
+            inputs = not any(
+                is_of_unknown_size(tensor) or is_list(tensor) for tensor in graph.inputs
+            )
+            known = self._static[graph] = inputs and all(map(self.is_static, graph.nodes))
+        return known
+
+    def is_static(self, node: Node) -> bool:
+        """Return whether all sizes of a node's tensors are known, and those in its sub-graphs."""
+        if any(
+            is_of_unknown_size(tensor) or is_list(tensor)
+            for tensor in (*node.inputs, *node.outputs)
+        ):
+            return False
+        return all(self.are_static(sub) for _, sub in node.subgraphs)
+
+    def cause(self, tensor: Tensor) -> Node | None:
+        """Return the first node on the way of a tensor that says nothing of its result's size."""
+        return self._causes.get(tensor)
+
+    def scratch(self, node: Node) -> int:
+        """Return the bytes that a kernel allocates beside its outputs, at most."""
+        if all(t.is_static or t.dtype in HANDLES for t in (*node.inputs, *node.outputs)):
+            return self.ops.scratch(node)
+        inputs, outputs = (
+            tuple(self.most(t).static(t) or _flat(t, self.nbytes(t)) for t in tensors)
+            for tensors in (node.inputs, node.outputs)
+        )
+        largest = Node(node.op, inputs, outputs, node.attrs, node.stateful, node.name)
+        copies = sum(t.nbytes for t in (*inputs, *outputs))
+        if any(t.shape is None or len(t.shape) != len(s.dims) for t, s in
+               zip((*node.inputs, *node.outputs), (*inputs, *outputs), strict=True)):  # fmt: skip
+            return copies
+        # Where the sizes decide the kernel's way, the largest need not take most.
+        found = self.ops.scratch(largest)
+        return max(found, copies) if self.ops.work(node) == "product" else found
+
+    # The walk.
+
+    def _walk(self, graph: Graph) -> None:
+        self._lists[graph] = self._forward(graph)
+        while self._backward(graph):
+            self._lists[graph] = self._forward(graph)
+
+    def _backward(self, graph: Graph) -> bool:
+        """Bound operands by results that are not smaller; return whether any was bounded so.
+
+        The sum of a matrix [n, n] and of an identity of unknown size says how large that is.
+        """
+        found = False
+        for node in reversed(graph.nodes):
+            if len(node.outputs) != 1 or not self.ops.not_smaller(node):
+                continue
+            size = self.most(node.output).size
+            if not size:
+                continue
+            for tensor in node.inputs:
+                known = self.most(tensor).size
+                if is_of_unknown_size(tensor) and (known is None or size < known):
+                    self._fitted[tensor] = size
+                    self._most[tensor] = replace(self.most(tensor), size=size)
+                    found = True
+        return found
+
+    def _forward(self, graph: Graph) -> dict[Tensor, Held]:
+        found: dict[Tensor, Held] = {}
+        for node in graph.nodes:
+            if isinstance(node, Loop):
+                self._split(node)
+            elif "body" in node.attrs:
+                self._while(node)
+            elif node.subgraphs:
+                self._choice(node)
+            else:
+                self._plain(node)
+            for tensor in node.outputs:
+                if is_list(tensor) and tensor in self._held:
+                    found[tensor] = self._held[tensor]
+        return found
+
+    def _plain(self, node: Node) -> None:
+        if any(is_list(tensor) for tensor in node.outputs):
+            self._list(node)
+        open_ = [tensor for tensor in node.outputs if is_of_unknown_size(tensor)]
+        if not open_ and not any(map(_may_be_a_size, node.outputs)):
+            return
+        operands = [self.most(tensor) for tensor in node.inputs]
+        from_list = next((k for k, t in enumerate(node.inputs) if is_list(t)), None)
+        if from_list is not None:
+            of = self._held.get(node.inputs[from_list])
+            effect = self.ops.keeps(node)
+            bounds = [Most() if of is None else read(effect, of, one) for one in node.outputs]
+        else:
+            bounds = list(self.ops.bounds(node, operands))
+        for tensor, most in zip(node.outputs, bounds, strict=True):
+            if not is_of_unknown_size(tensor) and most.value is None:
+                self._blame_for_value(tensor, node)
+                continue
+            fitted = self._fitted.get(tensor)
+            if fitted is not None and (most.size is None or fitted < most.size):
+                most = replace(most, size=fitted)
+            self._most[tensor] = most.within(tensor.shape)
+            if self._most[tensor].size is None:
+                self._blame(tensor, node)
+            else:
+                self._causes.pop(tensor, None)
+
+    def _blame(self, tensor: Tensor, node: Node) -> None:
+        """Keep the cause of an unbounded result: an operand's, if it has none; else its node."""
+        for one in node.inputs:
+            if one in self._causes and (is_list(one) or not is_of_unknown_size(one)):
+                self._causes[tensor] = self._causes[one]
+                return
+            if is_of_unknown_size(one) and self.most(one).size is None:
+                if one in self._causes:
+                    self._causes[tensor] = self._causes[one]
+                return  # an input of the program has no cause
+        self._causes[tensor] = node
+
+    def _blame_for_value(self, tensor: Tensor, node: Node) -> None:
+        """Keep the cause of integers that may be a size of another tensor."""
+        cause = next((self._causes[one] for one in node.inputs if one in self._causes), None)
+        if cause is not None:
+            self._causes[tensor] = cause
+        else:
+            self._causes.pop(tensor, None)
+
+    def _list(self, node: Node) -> None:
+        effect = self.ops.keeps(node)
+        lists = [tensor for tensor in node.outputs if is_list(tensor)]
+        if effect is None:
+            for tensor in lists:
+                self._causes[tensor] = node
+            return
+        operands = [(self.most(one), self._held.get(one, EMPTY)) for one in node.inputs]
+        one = made(node, effect, operands, [self.nbytes(tensor) for tensor in node.inputs])
+        self._held[lists[0]] = one
+        for inner in lists[1:]:  # a list that was in a list
+            self._held[inner] = Held(total=one.total, derived=one.derived, top=one.top)
+
+    def _enter(self, graph: Graph, given: Sequence[tuple[Most, Held, Node | None, bool]]) -> None:
+        """Walk a sub-graph with what its inputs are given."""
+        known = tuple(given)
+        if self._given.get(graph) == known:
+            return
+        self._given[graph] = known
+        for tensor, (most, held, cause, is_open) in zip(graph.inputs, known, strict=False):
+            if is_open or is_of_unknown_size(tensor) or most.value is not None:
+                self._most[tensor] = most.within(tensor.shape)
+            if cause is not None and most.size is None:
+                self._causes[tensor] = cause
+            else:
+                self._causes.pop(tensor, None)
+            if is_list(tensor):
+                self._held[tensor] = held
+        self._walk(graph)
+
+    def _operand(self, tensor: Tensor) -> tuple[Most, Held, Node | None, bool]:
+        held = self._held.get(tensor, EMPTY) if is_list(tensor) else EMPTY
+        return self.most(tensor), held, self._causes.get(tensor), is_of_unknown_size(tensor)
+
+    def _split(self, loop: Loop) -> None:
+        for _, body in loop.subgraphs:
+            sliced = loop.sliced(body)
+            operands = [
+                self._operand(inner if inner in sliced else outer)
+                for inner, outer in zip(body.inputs, loop.inputs, strict=False)
+            ]
+            self._enter(body, operands)
+
+    def _choice(self, node: Node) -> None:
+        operands = [self._operand(tensor) for tensor in node.inputs]
+        for _, sub in node.subgraphs:
+            self._enter(sub, operands[len(operands) - len(sub.inputs) :])
+        before = sum(one.total for _, one, _, _ in operands)
+        for k, tensor in enumerate(node.outputs):
+            results = [sub.outputs[k] for _, sub in node.subgraphs]
+            if is_list(tensor):
+                inner = [self._held.get(one, EMPTY) for one in results]
+                total = max(one.total for one in inner)
+                self._held[tensor] = Held(
+                    growth=total,
+                    total=before + total,
+                    added=max(one.added for one in inner),
+                    derived=any(one.derived for one in inner),
+                    reserved=any(one.reserved for one in inner),
+                    item=max(one.item for one in inner),
+                    length=highest([one.length for one in inner]),
+                    top=highest([one.top for one in inner]),
+                )
+            if is_of_unknown_size(tensor) or _may_be_a_size(tensor):
+                most = self.most(results[0])
+                for one in results[1:]:
+                    most = most.join(self.most(one))
+                self._set(tensor, most, results)
+
+    def _while(self, node: Node) -> None:
+        body, cond = node.attrs["body"], node.attrs["cond"]
+        assert isinstance(body, Graph)
+        assert isinstance(cond, Graph)
+        passed = [a is b for a, b in zip(body.inputs, body.outputs, strict=False)]
+        times = self.iterations(node)
+        last = {} if times is None else self.ops.counted(node, times)
+        first = []
+        for tensor, same, result in zip(node.inputs, passed, node.outputs, strict=True):
+            most, held, cause, is_open = self._operand(tensor)
+            value = most.value if same else None
+            if not same and result in last:
+                value = (max(0, last[result]),)
+            start = replace(held, growth=0, total=0, added=0, derived=True)
+            first.append((Most(most.dims, most.size, value), start, cause, is_open))
+        variables = self._followed(body, first, times)
+        kept = dict(self.kept(node))
+        for k, tensor in enumerate(node.outputs):
+            if is_list(tensor):
+                self._held[tensor] = self._looped(node, k, kept.get(k, EMPTY), times)
+        final = []
+        for tensor, (most, _, cause, is_open) in zip(node.outputs, variables, strict=True):
+            one = self._held.get(tensor, EMPTY)
+            one = replace(one, growth=0, added=0, derived=True)
+            final.append((most, one, cause, is_open))
+        self._enter(body, final)
+        while self._grows(node, final):
+            self._enter(body, final)
+        self._enter(cond, final)
+        for k, tensor in enumerate(node.outputs):
+            if is_of_unknown_size(tensor):
+                self._set(tensor, variables[k][0], [body.outputs[k], node.inputs[k]])
+        for tensor, count in last.items():
+            self._most[tensor] = Most(tensor.shape, tensor.size, (max(0, count),))
+
+    def _grows(self, node: Node, given: list[tuple[Most, Held, Node | None, bool]]) -> bool:
+        """Forget bounds of lists that an iteration exceeds; return whether there was one."""
+        found = False
+        for k, kept in self.kept(node):
+            most, one, cause, is_open = given[k]
+            wider = replace(
+                one,
+                length=one.length if one.length == kept.length else None,
+                top=one.top if one.top == kept.top else None,
+            )
+            if wider != one:
+                found = True
+                given[k] = most, wider, cause, is_open
+                result = node.outputs[k]
+                self._held[result] = replace(self._held[result], length=wider.length, top=wider.top)
+        return found
+
+    def _followed(
+        self, body: Graph, variables: list[tuple[Most, Held, Node | None, bool]], times: int | None
+    ) -> list[tuple[Most, Held, Node | None, bool]]:
+        """Return bounds of a While's variables: of all its iterations."""
+        exact = times is not None and times <= FOLLOWED
+        # What one variable hands to the next is known after as many iterations as there are.
+        left = times if exact and times is not None else len(variables)
+        while True:
+            self._enter(body, variables)
+            grown = list(variables)
+            for k, (most, held, cause, is_open) in enumerate(variables):
+                after = body.outputs[k]
+                if not (is_open or is_of_unknown_size(body.inputs[k])):
+                    continue
+                joined = most.join(self.most(after)).within(body.inputs[k].shape)
+                if joined != most:
+                    why = cause or self._causes.get(after)
+                    grown[k] = (joined, held, why, True)
+            if grown == variables or (exact and left == 0) or left < -len(variables):
+                return variables
+            if left <= 0:
+                # What still grows has no bound.
+                grown = [
+                    one if one == old else (Most().within(tensor.shape), one[1], one[2], True)
+                    for one, old, tensor in zip(grown, variables, body.inputs, strict=True)
+                ]
+            left -= 1
+            variables = grown
+
+    def iterations(self, node: Node) -> int | None:
+        """Return an upper bound of a While's iterations; None where there is none."""
+        known = {}
+        for tensor in node.inputs:
+            if tensor.value is None and (top := self.most(tensor).top) is not None:
+                known[tensor] = top
+        return self.ops.iterations(node, known)
+
+    def kept(self, node: Node) -> Iterator[tuple[int, Held]]:
+        """Yield the variables of a While that are lists, and what an iteration makes of each."""
+        body = node.attrs["body"]
+        assert isinstance(body, Graph)
+        for k, tensor in enumerate(body.outputs[: len(body.inputs)]):
+            if is_list(tensor) and tensor is not body.inputs[k]:
+                yield k, self._held.get(tensor, EMPTY)
+
+    def _looped(self, node: Node, k: int, kept: Held, count: int | None) -> Held:
+        """Return what a list holds after a While; a list that each iteration makes anew, twice."""
+        old = self._held.get(node.inputs[k], EMPTY)
+        times = [one for one in (count, kept.most) if one is not None]
+        growth = kept.added * min(times, default=UNKNOWN_ITERATIONS)
+        base = old.total if not kept.total else max(old.total, kept.total - kept.added)
+        if not kept.derived:
+            growth += 2 * kept.total
+        return Held(
+            growth=growth + max(0, base - old.total),
+            total=base + growth,
+            added=old.added + growth,
+            derived=old.derived,
+            most=kept.most if kept is not EMPTY else old.most,
+            reserved=old.reserved or kept.reserved,
+            item=max(old.item, kept.item),
+            length=old.length if kept is EMPTY else kept.length,
+            top=old.top if kept is EMPTY else kept.top,
+        )
+
+    def _set(self, tensor: Tensor, most: Most, sources: Sequence[Tensor]) -> None:
+        self._most[tensor] = most.within(tensor.shape)
+        if self._most[tensor].size is None:
+            cause = next((self._causes[one] for one in sources if one in self._causes), None)
+            if cause is not None:
+                self._causes[tensor] = cause
+
+
+def is_of_unknown_size(tensor: Tensor) -> bool:
+    """Return whether only the run tells the size of a tensor."""
+    return not tensor.is_static and tensor.dtype not in HANDLES
+
+
+def _may_be_a_size(tensor: Tensor) -> bool:
+    return "int" in tensor.dtype and tensor.value is None
+
+
+def _flat(tensor: Tensor, nbytes: int) -> Tensor:
+    """Return a vector of as many bytes."""
+    return Tensor((nbytes // max(1, item_bytes(tensor.dtype)),), tensor.dtype, tensor.name)

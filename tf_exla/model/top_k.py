@@ -1,0 +1,214 @@
+"""How a top-k is found by way of groups, and what it costs with and without them.
+
+The kernel looks at every element with a comparison and a branch; a maximum over groups of
+neighbours runs at the speed of memory. So of long rows only the groups with the k largest maxima
+are looked at; and of a chunk, with the top k of the chunks before it, only those whose maximum
+beats the k-th.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from tf_exla.ir.graph import Graph, Loop, Node, consumers, producers
+
+ELEMENT = 2e-9
+"""Seconds that the kernel takes for one element; rows are shared out between two cores."""
+KEPT = 2.5e-7
+"""Seconds that it takes beside, for each of the k of a row: the heap and its sorting."""
+GATHERED = 1e-7
+"""Seconds to gather a group."""
+MAXIMUM = 1e-10
+"""Seconds of one element of a maximum over groups."""
+COPY = 3e-10
+"""Seconds to copy one element: where the groups leave a tail, the others are cut off first."""
+FIXED = 2e-4
+"""Seconds that the nodes of an expanded top-k take to start."""
+TESTED = 1e-9
+"""Seconds to compare a group's maximum with the k-th so far."""
+PADDED = 8e-9
+"""Seconds to gather an element of a group that beats it, and to look at it."""
+SMALLEST, LARGEST = 8, 32
+"""Elements of a group that is compared with the k-th so far."""
+SPARSE = 8
+"""One group of so many, at most, is looked at together with others that beat it."""
+MANY_EACH = 50
+"""Elements for each of the k, from which on looking at them is what takes the kernel's time."""
+MANY = 4096
+"""Chunks after which all are alike."""
+CHUNKED = "chunked"
+"""An attribute of a TopKV2 of chunks of its rows: after the first, a NaN is never chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """`count` groups of `size` neighbours each, and `tail` elements that are left over."""
+
+    size: int
+    count: int
+    tail: int
+
+    def seconds(self, rows: int, k: int) -> float:
+        """Estimate the time of a top-k by way of these groups."""
+        whole = self.size * self.count
+        each = whole * (MAXIMUM + (COPY if self.tail else 0.0)) + k * GATHERED
+        kernels = (
+            kernel_seconds(rows, self.count, k),
+            kernel_seconds(rows, k, k),  # the groups in order
+            kernel_seconds(rows, k * self.size + self.tail, k),
+        )
+        return FIXED + rows * each + sum(kernels)
+
+
+def kernel_seconds(rows: int, n: int, k: int) -> float:
+    """Estimate one run of the kernel itself."""
+    kept = k * KEPT if k > 1 else 0.0
+    return rows * (n * ELEMENT + kept) / min(max(rows, 1), 2)
+
+
+def find_groups(shape: Sequence[int], k: int) -> Groups | None:
+    """Return the groups by which the top k of rows are found fastest; None: without is faster.
+
+    count + k size elements are looked at, the fewest where size = sqrt(n / k).
+    """
+    *batch, n = shape
+    rows = math.prod(batch)
+    if not 0 < k < n or not rows:
+        return None
+    best = math.isqrt(n // k)
+    sizes = range(max(2, best // 2), 2 * best + 1)
+    choices = [Groups(size, n // size, 0) for size in sizes if n % size == 0]
+    choices += [Groups(size, n // size, n % size) for size in {best, *sizes[:1]} if size > 1]
+    fitting = [one for one in choices if one.count > k]
+    found = min(fitting, key=lambda one: one.seconds(rows, k), default=None)
+    if found is None or found.seconds(rows, k) >= kernel_seconds(rows, n, k):
+        return None
+    return found
+
+
+def top_k_seconds(node: Node, expanded: bool = True) -> float:
+    """Estimate one run of a TopKV2; `expanded`: by way of groups where that is faster."""
+    rows, n, k = _sizes(node)
+    groups = find_groups((rows, n), k) if expanded else None
+    return kernel_seconds(rows, n, k) if groups is None else groups.seconds(rows, k)
+
+
+def merge_seconds(shape: Sequence[int]) -> float:
+    """Estimate the time to merge the top k of one chunk with those of the chunks before."""
+    *batch, k = shape
+    rows = math.prod(batch)
+    return kernel_seconds(rows, 2 * k, k) + rows * k * GATHERED
+
+
+def running_size(n: int) -> int:
+    """Return the size of the groups of a chunk of `n` that are compared with the k-th so far.
+
+    The last group may be shorter, where no size divides `n`. 0 where `n` is too small.
+    """
+    most = min(LARGEST, max(SMALLEST, math.isqrt(n // 4)))
+    sizes = (size for size in range(most, SMALLEST - 1, -1) if n % size == 0)
+    return next(sizes, most) if n >= SPARSE * most else 0
+
+
+def by_groups(n: int, k: int) -> bool:
+    """Return whether of a chunk that much of beats the k-th, the k best groups are looked at.
+
+    What the kernel takes for a row depends on its order, up to five times as long where each
+    element is larger than those before; groups are only a few. But it runs once more.
+    """
+    size = running_size(n)
+    return bool(size) and n >= max(2 * size, MANY_EACH) * k
+
+
+def few_groups(rows: int, n: int, k: int) -> int:
+    """Return how many groups of a chunk that beat the k-th, at most, are looked at together.
+
+    A small part of the chunk, and no more than takes the time of the other way.
+    """
+    size = running_size(n)
+    if not size:
+        return 0
+    part = rows * -(-n // size) // SPARSE
+    return min(part, int(_all_seconds(rows, n, k) / (size * PADDED)))
+
+
+def _all_seconds(rows: int, n: int, k: int) -> float:
+    """Estimate the time for a chunk that much of beats the k-th, merged."""
+    if not by_groups(n, k):
+        return kernel_seconds(rows, n, k) + merge_seconds((rows, k))
+    size = running_size(n)
+    looked = (-(-n // size), k, k + k * size)
+    return sum(kernel_seconds(rows, m, k) for m in looked) + rows * k * GATHERED
+
+
+@lru_cache(maxsize=4096)
+def running_seconds(rows: int, n: int, k: int, chunks: int) -> float:
+    """Estimate the time of a running top-k and its merging for one of `chunks`, on average.
+
+    In no order of size 1 / t of the elements before the end of the t-th chunk are in it, and of
+    their top k.
+    """
+    size = running_size(n)
+    everything = _all_seconds(rows, n, k)
+    if not size or chunks < 2:
+        return everything
+    each = np.arange(2, min(chunks, MANY) + 1)
+    beaten = 1 - (1 - 1 / each) ** k  # of the rows
+    most = k / each + 4 * np.sqrt(k / each) + 1  # groups of one row
+    padded = rows * beaten * most
+    few = rows * beaten * k * KEPT / min(rows, 2) + padded * size * PADDED
+    test = FIXED + rows * (n * (MAXIMUM + (COPY if n % size else 0.0)) + n / size * TESTED)
+    times = test + np.where(padded <= few_groups(rows, n, k), few, everything)
+    total = everything + times.sum() + (chunks - 1 - len(each)) * times[-1]
+    return float(total) / chunks
+
+
+def running_pairs(loop: Loop) -> dict[int, Node]:
+    """Return the positions in `loop.results` of values whose top k is better a running one.
+
+    With each the node that finds the top k of a chunk.
+    """
+    unfolded = any(result.combine == "top_k" and not result.fold for result in loop.results)
+    if not unfolded or loop.before or loop.exact is not None:
+        return {}
+    found = _found_in(loop, loop.body)
+    if loop.remainder is not None:
+        found = {key: found[key] for key in found.keys() & _found_in(loop, loop.remainder).keys()}
+    return {position: node for position, node in sorted(found.items()) if _saved(loop, node) > 0}
+
+
+def _found_in(loop: Loop, body: Graph) -> dict[int, Node]:
+    """Return the nodes whose results are a top-k of the loop, and nothing else's operand."""
+    makers, read = producers(body), consumers(body)
+    found: dict[int, Node] = {}
+    for position, result in enumerate(loop.results):
+        pair = body.outputs[position : position + 2]
+        node = makers.get(pair[0])
+        if result.combine != "top_k" or node is None or node.outputs != pair:
+            continue
+        alone = all(t not in read and body.outputs.count(t) == 1 for t in pair)
+        static = all(t.is_static and t.size > 0 for t in (*node.inputs, *pair))
+        if node.op == "TopKV2" and alone and static:
+            found[position] = node
+    return found
+
+
+def saved_seconds(loop: Loop) -> float:
+    """Estimate what running top-k save in one iteration, the body being as it is."""
+    return sum(_saved(loop, node) for node in running_pairs(loop).values())
+
+
+def _saved(loop: Loop, node: Node) -> float:
+    plain = top_k_seconds(node) + merge_seconds(node.outputs[0].dims)
+    return plain - running_seconds(*_sizes(node), int(loop.runs))
+
+
+def _sizes(node: Node) -> tuple[int, int, int]:
+    """Rows, elements of each, k."""
+    *batch, n = node.inputs[0].dims
+    return math.prod(batch), n, node.outputs[0].dims[-1]

@@ -1,0 +1,61 @@
+"""What nothing bounds: results, and what loops keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tf_exla.ir.graph import Graph, Loop, Node
+from tf_exla.model.sizes import Sizes, is_of_unknown_size
+
+SMALL_BYTES = 4096
+"""What a loop of unknown length may keep of an iteration without being refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unbounded:
+    """What has no bound: a While that keeps `bytes` of each iteration, or a node's result.
+
+    `outside`: its size may come from outside the program: an input of unknown size, an iterator's
+    element, a variable.
+    """
+
+    node: Node
+    bytes: int | None = None
+    outside: bool = False
+
+
+def unbounded(sizes: Sizes, graph: Graph) -> Iterator[Unbounded]:
+    """Yield what nothing bounds, each cause once, in the order of the nodes."""
+    seen: set[Node] = set()
+    # What comes from an input of unknown size has no cause.
+    for one in _unbounded(sizes, graph, any(map(is_of_unknown_size, graph.inputs))):
+        if one.node not in seen:
+            seen.add(one.node)
+            yield one
+
+
+def _unbounded(sizes: Sizes, graph: Graph, inputs: bool) -> Iterator[Unbounded]:
+    sizes.lists(graph)
+    for node in graph.nodes:
+        if isinstance(node, Loop):
+            continue
+        for _, sub in node.subgraphs:
+            yield from _unbounded(sizes, sub, inputs)
+        for tensor in node.outputs:
+            if not is_of_unknown_size(tensor) or sizes.most(tensor).size is not None:
+                continue
+            cause = sizes.cause(tensor) or (None if inputs else node)
+            if cause is not None:
+                yield Unbounded(cause, outside=inputs or _from_outside(cause))
+        if "body" in node.attrs and sizes.iterations(node) is None:
+            kept = sum(one.added for _, one in sizes.kept(node) if one.most is None)
+            if kept > SMALL_BYTES:
+                yield Unbounded(node, kept)
+
+
+def _from_outside(node: Node) -> bool:
+    """Return whether a node reads what other calls made: an iterator, a variable, a queue."""
+    return all(tensor.dtype == "resource" for tensor in node.inputs) and (
+        node.stateful or node.op == "ReadVariableOp"
+    )

@@ -1,0 +1,1 @@
+"""Forms of a program that can be split where the original cannot."""

@@ -1,0 +1,115 @@
+"""Blocking: contractions written out, as loops over blocks of the axis that they reduce.
+
+The last thing that is done to them: a loop is not split along its other axes any more.
+"""
+
+from __future__ import annotations
+
+from tf_exla.ir.contraction import BLOCK, Contraction, contraction_of
+from tf_exla.ir.graph import COMBINING, Graph, Loop, Node, Result, Slot, Tensor, with_subgraphs
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.builder import Writer
+from tf_exla.rewrite.unrolling import Unroller
+from tf_exla.split.resize import chunk_shape, cut_with_tensors
+
+
+def write_out(graph: Graph, ops: OpSet) -> Graph:
+    """Write out all contractions of a graph and its sub-graphs."""
+    nodes: list[Node] = []
+    changed = False
+    for node in graph.nodes:
+        one = contraction_of(node)
+        if one is not None:
+            nodes.extend(written_out(node, one, ops))
+            changed = True
+            continue
+        made = _inside(node, ops)
+        changed |= made is not node
+        nodes.append(made)
+    return graph.replace(nodes=tuple(nodes)) if changed else graph
+
+
+def _inside(node: Node, ops: OpSet) -> Node:
+    return node if node.op == "Compiled" else with_subgraphs(node, lambda sub: write_out(sub, ops))
+
+
+def written_out(node: Node, one: Contraction, ops: OpSet) -> list[Node]:
+    """Return the loop that stands for a contraction, after what puts its operands in order."""
+    w = Writer(node, ops)
+    operands: list[Tensor] = []
+    slots: list[Slot | None] = []
+    for tensor, slot in zip(node.inputs, one.slots, strict=True):
+        if slot is not None and _is_strided(tensor, slot):
+            others = [axis for axis in range(len(tensor.dims)) if axis != slot.axis]
+            tensor = w.op("Transpose", tensor, w.const([slot.axis, *others]))
+            slot = Slot(0)
+        operands.append(tensor)
+        slots.append(slot)
+    block = min(BLOCK, one.extent)
+    rest = one.extent % block
+    loop = Loop(
+        op="Loop",
+        inputs=tuple(operands),
+        outputs=node.outputs,
+        name=node.name,
+        source=node.source,
+        extent=one.extent,
+        chunk=block,
+        body=_body(ops, one, operands, slots, block, node.name),
+        remainder=_body(ops, one, operands, slots, rest, node.name) if rest else None,
+        slots=tuple(slots),
+        results=(Result(one.combine, fold=True),),
+        axis=f"the axis that {node.name} reduces",
+    )
+    return [*w.nodes, loop]
+
+
+def _is_strided(tensor: Tensor, slot: Slot) -> bool:
+    return any(size > 1 for size in tensor.dims[: slot.axis])
+
+
+def _body(
+    ops: OpSet,
+    one: Contraction,
+    operands: list[Tensor],
+    slots: list[Slot | None],
+    size: int,
+    name: str,
+) -> Graph:
+    """Write out a block of indices, and combine it with what the blocks before left.
+
+    The block is summed by itself first: the error of the sum is that of a block and of the blocks.
+    """
+    template, mirror = cut_with_tensors(ops, one.template, {}, 0)
+    chunks: list[Tensor] = []
+    stand_ins: list[Tensor] = []
+    outermost: dict[tuple[Tensor, Slot], Tensor] = {}
+    for inner, operand, slot, own in zip(template.inputs, operands, slots, one.slots, strict=True):
+        chunk = stand_in = Tensor(chunk_shape(operand, slot, size), inner.dtype, inner.name)
+        if own is not None and own != slot:  # the operand was put in order
+            stand_in = Tensor(chunk_shape(inner, own, size), inner.dtype, inner.name)
+            outermost[stand_in, own] = chunk
+        chunks.append(chunk)
+        stand_ins.append(stand_in)
+    (result,) = template.outputs
+    part = Tensor(result.shape, result.dtype, result.name)
+    before = Tensor(result.shape, result.dtype, f"{result.name}/before")
+    unroller = Unroller(ops, share=False, outermost=outermost)
+    nodes = unroller.written_out(
+        Loop(
+            op="Loop",
+            inputs=tuple(stand_ins),
+            outputs=(part,),
+            name=name,
+            extent=size,
+            chunk=1,
+            slots=one.slots,
+            results=(Result(one.combine),),
+            template=template,
+            carried={mirror[tensor]: slot for tensor, slot in one.carried.items()},
+        )
+    )
+    made = ops.make(COMBINING[one.combine], (before, part), {}, f"{name}/{one.combine}")
+    assert made is not None
+    constants = (node for node in template.nodes if node.op == "Const")
+    return Graph((*chunks, before), (*constants, *nodes, made), made.outputs)

@@ -1,0 +1,115 @@
+"""An op set with contractions beside a front end's own ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from weakref import WeakKeyDictionary
+
+from tf_exla.ir import contraction
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.bounds import Most
+from tf_exla.ir.contraction import contraction_of
+from tf_exla.ir.graph import Graph, Node, Shape, Tensor, walk
+from tf_exla.ir.lists import ListEffect
+from tf_exla.model.memory import NODE_BYTES, Projector
+from tf_exla.ir.op_set import Compiles, NoRule, OpSet, Work
+from tf_exla.moves.blocking import written_out
+from tf_exla.split.while_axes import is_while, resized_while
+
+LOOPS = 4
+"""How often a node in two loops counts for what the executor keeps: each may have a remainder."""
+
+
+class ContractingOps:
+    """The ops of a front end, and contractions; these never reach the front end."""
+
+    def __init__(self, ops: OpSet) -> None:
+        self.ops = ops
+        self._rules: WeakKeyDictionary[Node, AxisRule] = WeakKeyDictionary()
+        self._scratch: WeakKeyDictionary[Node, int] = WeakKeyDictionary()
+
+    def rule(self, node: Node, lists: bool = False) -> AxisRule | NoRule:
+        one = contraction_of(node)
+        if one is None:
+            return self.ops.rule(node, lists)
+        if node not in self._rules:
+            self._rules[node] = contraction.axes_of(self.ops, one)
+        return self._rules[node]
+
+    def resized(
+        self, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]
+    ) -> tuple[Node, ...]:
+        if is_while(node):
+            return (resized_while(self, node, inputs, shapes),)
+        if contraction_of(node) is None:
+            return self.ops.resized(node, inputs, shapes)
+        return (contraction.resized(self.ops, node, inputs, shapes),)
+
+    def scratch(self, node: Node, compiled: bool = False) -> int:
+        """A contraction takes what the loop takes that it is written out as."""
+        one = contraction_of(node)
+        if one is None:
+            return self.ops.scratch(node, compiled)
+        if node not in self._scratch:
+            graph = Graph(node.inputs, tuple(written_out(node, one, self.ops)), node.outputs)
+            working_set = Projector(self.ops).project(graph).working_set
+            executor = LOOPS * NODE_BYTES * sum(1 for _ in walk(graph))
+            self._scratch[node] = working_set - node.output.nbytes + executor
+        return self._scratch[node]
+
+    def aliases(self, node: Node) -> bool:
+        return self.ops.aliases(node)
+
+    def may_alias(self, node: Node) -> bool:
+        return self.ops.may_alias(node)
+
+    def forwards(self, node: Node) -> tuple[int, ...]:
+        return self.ops.forwards(node)
+
+    def flops(self, node: Node) -> int:
+        one = contraction_of(node)
+        return self.ops.flops(node) if one is None else contraction.flops(self.ops, one)
+
+    def work(self, node: Node) -> Work:
+        return self.ops.work(node)
+
+    def rounds_factors(self, dtype: str) -> bool:
+        return self.ops.rounds_factors(dtype)
+
+    def repeats(self, node: Node) -> bool:
+        return self.ops.repeats(node)
+
+    def compiles(self, node: Node) -> Compiles:
+        return self.ops.compiles(node)
+
+    def picks_rows(self) -> bool:
+        return self.ops.picks_rows()
+
+    def fuses_in_place(self) -> bool:
+        return self.ops.fuses_in_place()
+
+    def resizable(self, node: Node) -> bool:
+        return is_while(node) or contraction_of(node) is not None or self.ops.resizable(node)
+
+    def joint(self, node: Node) -> bool:
+        return self.ops.joint(node)
+
+    def bounds(self, node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+        return self.ops.bounds(node, operands)
+
+    def not_smaller(self, node: Node) -> bool:
+        return self.ops.not_smaller(node)
+
+    def keeps(self, node: Node) -> ListEffect | None:
+        return self.ops.keeps(node)
+
+    def iterations(self, node: Node, bounds: Mapping[Tensor, int]) -> int | None:
+        return self.ops.iterations(node, bounds)
+
+    def counted(self, node: Node, times: int) -> Mapping[Tensor, int]:
+        return self.ops.counted(node, times)
+
+    def make(
+        self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
+    ) -> Node | None:
+        return self.ops.make(op, inputs, attrs, name)

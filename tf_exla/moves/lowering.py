@@ -1,0 +1,244 @@
+"""Lowering: ops that need an axis whole, as ops that do not.
+
+Of a softmax over keys, an index of a minimum, a diagonal, one chunk of the axis tells nothing; of
+the sums, minima and comparisons of positions that they consist of, it does. Lowered programs need
+more passes over the data: they are for where nothing else holds the limit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from tf_exla.ir.graph import Graph, Node, Tensor, const
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.builder import Writer, position_dtype
+from tf_exla.ir.clean import clean
+
+
+def lower(graph: Graph, ops: OpSet, least: int) -> Graph:
+    """Lower the nodes that touch a tensor of more than `least` bytes, in sub-graphs too."""
+    nodes: list[Node] = []
+    changed = False
+    for node in graph.nodes:
+        subs = {key: lower(sub, ops, least) for key, sub in node.subgraphs}
+        if any(subs[key] is not sub for key, sub in node.subgraphs):
+            node = dataclasses.replace(node, attrs={**node.attrs, **subs})
+            changed = True
+        lowered = _lowered(node, ops, least)
+        changed |= lowered is not None
+        nodes.extend(lowered or (node,))
+    return clean(graph.replace(nodes=tuple(nodes)), ops) if changed else graph
+
+
+def _lowered(node: Node, ops: OpSet, least: int) -> list[Node] | None:
+    how = LOWERINGS.get(node.op)
+    tensors = (*node.inputs, *node.outputs)
+    if how is None or node.stateful or not all(tensor.is_static for tensor in tensors):
+        return None
+    if max(tensor.nbytes for tensor in tensors) <= least:
+        return None
+    writer = Writer(node, ops)
+    made = how(writer, node)
+    results = made if isinstance(made, tuple) else (made,)
+    replaced = {}
+    for result, output in zip(results, node.outputs, strict=True):
+        if result is None or (result.dtype, result.shape) != (output.dtype, output.shape):
+            return None
+        replaced[result] = output
+    return [
+        dataclasses.replace(
+            one,
+            inputs=tuple(replaced.get(tensor, tensor) for tensor in one.inputs),
+            outputs=tuple(replaced.get(tensor, tensor) for tensor in one.outputs),
+        )
+        for one in writer.nodes
+    ]
+
+
+def _mean(w: Writer, node: Node) -> Tensor | None:
+    """mean x = sum x / count
+
+    Short numbers hold neither the sum nor the count of many: both are in a longer dtype.
+    """
+    x, axes = node.inputs
+    if axes.value is None or x.dtype not in _ADDED_AS or not node.output.size:
+        return None
+    dtype, keep_dims = _ADDED_AS[x.dtype], bool(node.attrs.get("keep_dims", False))
+    wide = w.cast(x, dtype)
+    total = w.op("Sum", wide, axes, keep_dims=keep_dims)
+    divide = "TruncateDiv" if "int" in dtype else "RealDiv"
+    return w.cast(w.op(divide, total, w.const(x.size // node.output.size, dtype)), x.dtype)
+
+
+# TensorFlow's kernel of Mean adds short numbers as longer ones too, but for float16: there the mean
+# of 999 numbers of 900 is infinity.
+_ADDED_AS: Mapping[str, str] = {
+    **{dtype: dtype for dtype in ("float32", "float64", "complex64", "complex128")},
+    **dict.fromkeys(("float16", "bfloat16"), "float32"),
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), "int64"),
+    **dict.fromkeys(("uint8", "uint16"), "uint64"),
+}
+
+
+# Softmax: the largest number and the sum of a row are results of their own.
+
+
+def _softmax(w: Writer, node: Node) -> Tensor:
+    """softmax(x) = exp(x - max x) / sum exp(x - max x)"""
+    shifted = _shifted(w, node.inputs[0])
+    e = w.op("Exp", shifted)
+    return w.op("RealDiv", e, w.op("Sum", e, w.const([-1]), keep_dims=True))
+
+
+def _log_softmax(w: Writer, node: Node) -> Tensor:
+    """log softmax(x) = x - max x - log sum exp(x - max x)"""
+    shifted = _shifted(w, node.inputs[0])
+    total = w.op("Sum", w.op("Exp", shifted), w.const([-1]), keep_dims=True)
+    return w.op("Sub", shifted, w.op("Log", total))
+
+
+def _sparse_cross_entropy(w: Writer, node: Node) -> tuple[Tensor, Tensor]:
+    """-log softmax(x) at the label, and softmax(x) - one_hot(label)
+
+    A label that does not exist is looked up in the list of all: this fails where the op does, on a
+    CPU. Where it does not, the loss is no number, as the op's: 0 / 0.
+    """
+    x, labels = node.inputs
+    rows, classes = x.dims
+    bounds = [w.const(value, labels.dtype) for value in (0, classes, 1)]
+    known = w.op("Range", *bounds)
+    found = w.op("GatherV2", known, labels, w.const(0))
+    labels = w.op("SelectV2", w.op("Equal", found, labels), labels, w.const(-1, labels.dtype))
+    places = w.op("Reshape", known, w.const([1, classes]))
+    own = w.op("Equal", places, w.op("Reshape", labels, w.const([rows, 1])))
+    last = w.const([-1])
+    largest = w.op("Max", x, last, keep_dims=True)
+    e = w.op("Exp", w.op("Sub", x, largest))
+    total = w.op("Sum", e, last, keep_dims=True)
+    one = w.op("SelectV2", own, w.const(1, x.dtype), w.zeros(x))
+    picked = w.op("Sum", w.op("SelectV2", own, x, w.zeros(x)), last, keep_dims=True)
+    picked = w.op("RealDiv", picked, w.op("Sum", one, last, keep_dims=True))
+    loss = w.op("Sub", w.op("Log", total), w.op("Sub", picked, largest))
+    gradient = w.op("Sub", w.op("RealDiv", e, total), one)
+    return w.op("Reshape", loss, w.const([rows])), gradient
+
+
+def _shifted(w: Writer, x: Tensor) -> Tensor:
+    return w.op("Sub", x, w.op("Max", x, w.const([-1]), keep_dims=True))
+
+
+# The index of the least or largest number is combined together with that number. Both must come
+# from one pass: a number that is computed twice need not be equal to itself in the last place.
+
+
+def _arg_reduction(op: str) -> Callable[[Writer, Node], Tensor | None]:
+    def lowering(w: Writer, node: Node) -> Tensor | None:
+        """argmin x = the position that comes with min x"""
+        x, axis = node.inputs
+        if axis.value is None or axis.dtype != "int32" or x.dtype not in _ORDERED:
+            return None
+        values = Tensor(node.output.shape, x.dtype, f"{w.name}/values")
+        places = Tensor(node.output.shape, node.output.dtype, w.name)
+        w.nodes.append(
+            Node(op, node.inputs, (values, places), name=f"{w.name}/{op}", source=w.source)
+        )
+        return places
+
+    return lowering
+
+
+_ORDERED = frozenset({"float32", "float64", "int32", "int64"})
+
+
+# Diagonals and bands: a comparison of the positions of rows and columns.
+
+
+def _on_diagonal(w: Writer, matrix: Tensor) -> Tensor:
+    *_, rows, columns = matrix.dims
+    return w.op("Equal", w.positions(rows, 0, 2), w.positions(columns, 1, 2))
+
+
+def _band_part(w: Writer, node: Node) -> Tensor | None:
+    """band_part(x) = x where -upper <= row - column <= lower, else 0"""
+    x = node.inputs[0]
+    bounds = [tensor.value for tensor in node.inputs[1:]]
+    if bounds[0] is None or bounds[1] is None:
+        return None
+    lower, upper = int(bounds[0]), int(bounds[1])
+    *_, rows, columns = x.dims
+    tests = []
+    for bound, row_start, column_start, op in (
+        (lower, -lower, 0, "LessEqual"),
+        (upper, upper, 0, "GreaterEqual"),
+    ):
+        if bound >= 0:
+            left = w.positions(rows, 0, 2, row_start)
+            tests.append(w.op(op, left, w.positions(columns, 1, 2, column_start)))
+    if not tests:
+        return None
+    inside = tests[0] if len(tests) == 1 else w.op("LogicalAnd", *tests)
+    return w.op("SelectV2", inside, x, w.zeros(x))
+
+
+def _main_diagonal(node: Node, position: int) -> bool:
+    value = node.inputs[position].value
+    return value is not None and not np.any(value)
+
+
+def _set_diag(w: Writer, node: Node) -> Tensor | None:
+    """set_diag(x, d) = d[row] where row = column, else x"""
+    x, d = node.inputs[:2]
+    *batch, rows, columns = x.dims
+    if not _main_diagonal(node, 2) or rows != columns:
+        return None
+    spread = w.op("Reshape", d, w.const([*batch, rows, 1]))
+    return w.op("SelectV2", _on_diagonal(w, x), spread, x)
+
+
+def _diag(w: Writer, node: Node) -> Tensor | None:
+    """diag(d) = d[row] where row = column, else 0"""
+    d, shape = node.inputs[0], node.output.dims
+    if len(node.inputs) == 5:
+        padding = node.inputs[4].value
+        if not _main_diagonal(node, 1) or padding is None or np.any(padding):
+            return None
+    if shape[-1] != shape[-2] or d.dims != shape[:-1]:
+        return None
+    spread = w.op("Reshape", d, w.const([*shape[:-1], 1]))
+    return w.op("SelectV2", _on_diagonal(w, node.output), spread, w.zeros(d))
+
+
+def _diag_part(w: Writer, node: Node) -> Tensor | None:
+    """diag_part(x) = sum over columns of x where row = column, else 0; of truth values, any"""
+    x = node.inputs[0]
+    if len(node.inputs) == 3 and not _main_diagonal(node, 1):
+        return None
+    if x.dims[-1] != x.dims[-2] or node.output.dims != x.dims[:-1]:
+        return None
+    if x.dtype == "bool":
+        return w.op("Any", w.op("LogicalAnd", _on_diagonal(w, x), x), w.const([-1]))
+    kept = w.op("SelectV2", _on_diagonal(w, x), x, w.zeros(x))
+    return w.op("Sum", kept, w.const([-1]))
+
+
+Lowering = Callable[[Writer, Node], Tensor | tuple[Tensor, ...] | None]
+
+LOWERINGS: Mapping[str, Lowering] = {
+    "ArgMax": _arg_reduction("MaxWithPosition"),
+    "ArgMin": _arg_reduction("MinWithPosition"),
+    "LogSoftmax": _log_softmax,
+    "MatrixBandPart": _band_part,
+    "MatrixDiag": _diag,
+    "MatrixDiagPart": _diag_part,
+    "MatrixDiagPartV3": _diag_part,
+    "MatrixDiagV3": _diag,
+    "MatrixSetDiag": _set_diag,
+    "MatrixSetDiagV3": _set_diag,
+    "Mean": _mean,
+    "Softmax": _softmax,
+    "SparseSoftmaxCrossEntropyWithLogits": _sparse_cross_entropy,
+}

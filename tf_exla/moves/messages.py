@@ -1,0 +1,134 @@
+"""Messages about large tensors: they are given of these what they show.
+
+`tf.debugging.assert_less(d, 2.0)` is a choice. The branch that fails is given all of d, so that its
+message may show the first three elements, and d would have to be whole for that; likewise
+`tf.print(d)`, which shows the corners, and `tf.debugging.check_numerics(d)`, which tells kinds of
+numbers apart. They are given an excerpt instead (`excerpts.py`), and one number of each kind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection
+
+import numpy as np
+
+from tf_exla.ir.graph import Graph, Node, Tensor, with_subgraphs
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.excerpts import beginning, corners
+from tf_exla.ir.builder import Writer
+from tf_exla.moves.sinking import CHOICES
+
+
+def lighten(graph: Graph, ops: OpSet, least: int) -> Graph:
+    """Let messages read less of tensors of more than `least` bytes, in sub-graphs too."""
+    nodes: list[Node] = []
+    checked: dict[Tensor, Tensor] = {}  # by the result of a check, which is its operand
+    for old in graph.nodes:
+        node = old.reading(checked)
+        if node.op in CHOICES:  # before its branches: outside of them less is whole
+            excerpts, node = _choice_with_excerpts(node, ops, least)
+            nodes.extend(excerpts)
+        node = with_subgraphs(node, lambda sub: lighten(sub, ops, least))
+        if node.op == "CheckNumerics" and _is_large(node.inputs[0], least):
+            checked[node.output] = node.inputs[0]
+            nodes.extend(_check_of_kinds(node, ops))
+        elif node.op in _EXCERPTS:
+            nodes.extend(_with_excerpts(node, ops, least))
+        else:
+            nodes.append(node)
+    outputs = tuple(checked.get(tensor, tensor) for tensor in graph.outputs)
+    made = tuple(nodes)
+    return graph if made == graph.nodes else graph.replace(nodes=made, outputs=outputs)
+
+
+def _is_large(tensor: Tensor, least: int) -> bool:
+    return tensor.is_static and tensor.nbytes > least
+
+
+def _check_of_kinds(node: Node, ops: OpSet) -> tuple[Node, ...]:
+    """Check two numbers instead of all: one is NaN where one of them is, one infinite likewise."""
+    w = Writer(node, ops)
+    x = node.inputs[0]
+    everywhere = w.const(list(range(len(x.dims))))
+    nan, finite = w.op("IsNan", x), w.op("IsFinite", x)
+    infinite = w.op("Equal", nan, finite)  # neither
+    zero = w.const(0, x.dtype)
+    kinds = [
+        w.op("SelectV2", w.op("Any", test, everywhere), w.const(value, x.dtype), zero)
+        for test, value in ((nan, np.nan), (infinite, np.inf))
+    ]
+    parts = [w.op("Reshape", kind, w.const([1])) for kind in kinds]
+    both = w.op("ConcatV2", *parts, w.const(0))
+    output = Tensor(both.shape, both.dtype, node.output.name)
+    return (*w.nodes, dataclasses.replace(node, inputs=(both,), outputs=(output,)))
+
+
+def _with_excerpts(node: Node, ops: OpSet, least: int) -> tuple[Node, ...]:
+    """Return what makes the excerpts, and the message that is given them."""
+    w = Writer(node, ops)
+    count = _summarized(node)
+    if not count:
+        return (node,)
+    inputs = tuple(
+        (_EXCERPTS[node.op](w, tensor, count, least) or tensor)
+        if _is_large(tensor, least)
+        else tensor
+        for tensor in node.inputs
+    )
+    return (*w.nodes, dataclasses.replace(node, inputs=inputs)) if w.nodes else (node,)
+
+
+_EXCERPTS: dict[str, Callable[[Writer, Tensor, int, int], Tensor | None]] = {
+    "Assert": beginning,
+    "StringFormat": corners,
+}
+
+
+def _summarized(node: Node) -> int:
+    """Return how many elements of a tensor a message shows, 0 if all."""
+    summarize = node.attrs.get("summarize", 0)
+    return max(summarize, 0) if isinstance(summarize, int) else 0
+
+
+def _choice_with_excerpts(node: Node, ops: OpSet, least: int) -> tuple[list[Node], Node]:
+    """Return what makes the excerpts, and the choice that is given them."""
+    w = Writer(node, ops)
+    inputs = list(node.inputs)
+    branches = dict(node.subgraphs)
+    for k, tensor in enumerate(node.inputs[1:]):
+        count = _shown(branches.values(), k) if _is_large(tensor, least) else 0
+        made = beginning(w, tensor, count, least) if count else None
+        if made is not None:
+            inputs[1 + k] = made
+            branches = {key: _given(branch, k, made) for key, branch in branches.items()}
+    if not w.nodes:
+        return [], node
+    attrs = {**node.attrs, **branches}
+    return w.nodes, dataclasses.replace(node, inputs=tuple(inputs), attrs=attrs)
+
+
+def _shown(branches: Collection[Graph], k: int) -> int:
+    """Return how many elements of their k-th input the branches show; 0 if it has other uses."""
+    count = 0
+    for branch in branches:
+        tensor = branch.inputs[k]
+        for node in branch.nodes:
+            if tensor not in node.inputs:
+                continue
+            shown = _summarized(node) if node.op == "Assert" else 0
+            if not shown or node.inputs[0] is tensor:
+                return 0
+            count = max(count, shown)
+        if tensor in branch.outputs:
+            return 0
+    return count
+
+
+def _given(branch: Graph, k: int, excerpt: Tensor) -> Graph:
+    """Return the branch with another k-th input."""
+    old = branch.inputs[k]
+    new = Tensor(excerpt.shape, excerpt.dtype, old.name)
+    nodes = (node.reading({old: new}) for node in branch.nodes)
+    inputs = tuple(new if tensor is old else tensor for tensor in branch.inputs)
+    return branch.replace(inputs=inputs, nodes=tuple(nodes))

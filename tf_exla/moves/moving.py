@@ -1,0 +1,166 @@
+"""Moving: what is rolled, cut, padded or repeated is made in its new place.
+
+A chunk of a shifted tensor needs its neighbours' elements, which other chunks hold. But
+`roll(f(x, y)) = f(roll x, roll y)` where f keeps the axis: of small x and y the rolled ones are
+small. So what makes a large tensor is made again for the elements that are read, in their order;
+what a pad adds is chosen afterwards. That is more work, for where nothing else holds the limit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import suppress
+
+import numpy as np
+import numpy.typing as npt
+
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.graph import Graph, Node, Tensor, producers, with_subgraphs
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.clean import clean
+from tf_exla.ir.builder import Writer
+from tf_exla.split.origins import clash, tests_order
+from tf_exla.moves.places import RUNS, Move, moves_of, runs
+
+_CONTIGUOUS = frozenset({"RandomRows"})
+"""Ops whose chunk is of indices that follow each other."""
+
+
+class _Stays(Exception):
+    """A tensor cannot be made in another order."""
+
+
+def move(graph: Graph, ops: OpSet, least: int) -> Graph:
+    """Make what moves of tensors of more than `least` bytes in its place, in sub-graphs too."""
+    kept: set[Tensor] = set()
+    tested = tests_order(graph)
+    while True:
+        made = _moved(graph, ops, least, kept)
+        met = clash(made, ops) if tested and made is not graph else None
+        if met is None:
+            return made if made is graph else clean(made, ops)
+        if met in kept:
+            return graph
+        kept.add(met)  # two copies of it would be compared
+
+
+def _moved(graph: Graph, ops: OpSet, least: int, kept: set[Tensor]) -> Graph:
+    made_by = producers(graph)
+    nodes: list[Node] = []
+    changed = False
+    for old in graph.nodes:
+        node = with_subgraphs(old, lambda sub: _moved(sub, ops, least, kept))
+        found = moves_of(node)
+        moved: list[Node] = [node]
+        if found is not None and found.data.nbytes > least and found.data in made_by:
+            with suppress(_Stays):
+                moved = _Maker(ops, made_by, least, kept).moved(node, found)
+        nodes.extend(moved)
+        for one in moved:
+            made_by.update(dict.fromkeys(one.outputs, one))
+        changed |= moved[0] is not old
+    return graph.replace(nodes=tuple(nodes)) if changed else graph
+
+
+class _Maker:
+    """Makes one moved tensor; the nodes for it are collected."""
+
+    def __init__(
+        self, ops: OpSet, made_by: dict[Tensor, Node], least: int, kept: set[Tensor]
+    ) -> None:
+        self.ops, self.least, self.kept = ops, least, kept
+        self.made_by = dict(made_by)
+
+    def moved(self, node: Node, found: Move) -> list[Node]:
+        """Return the nodes that stand for `node`."""
+        w = Writer(node, self.ops)
+        x = found.data
+        chosen: list[tuple[int, Tensor]] = []
+        for axis, places in found.places:
+            if len(runs(places)) > RUNS:
+                raise _Stays
+            numbers = self._numbers(w, places)
+            if places.min(initial=0) < 0:
+                chosen.append((axis, numbers))
+                numbers = w.op("Maximum", numbers, w.const(0))
+            x = self._remade(w, x, axis, numbers, {})
+            for one in w.nodes:
+                self.made_by.update(dict.fromkeys(one.outputs, one))
+        for axis, numbers in chosen:
+            shape = [size if at == axis else 1 for at, size in enumerate(x.dims)]
+            inside = w.op("GreaterEqual", numbers, w.const(0))
+            inside = w.op("Reshape", inside, w.const(shape))
+            fill = w.zeros(x) if found.fill is None else found.fill
+            x = w.op("SelectV2", inside, x, fill)
+        result = w.op("Reshape", x, w.const(list(node.output.dims)))
+        last = w.nodes.pop()
+        assert last.output is result
+        renamed = Node(last.op, last.inputs, node.outputs, last.attrs, name=last.name)
+        return [*w.nodes, renamed]
+
+    def _numbers(self, w: Writer, places: npt.NDArray[np.int64]) -> Tensor:
+        """Write the numbers of elements as ranges: a constant would be held several times."""
+        parts = []
+        for first, count, step in runs(places):
+            if step == 0:
+                parts.append(w.op("Fill", w.const([count]), w.const(first)))
+            else:
+                bounds = first, first + count * step, step
+                parts.append(w.op("Range", *(w.const(bound) for bound in bounds)))
+        return parts[0] if len(parts) == 1 else w.op("ConcatV2", *parts, w.const(0))
+
+    def _remade(
+        self,
+        w: Writer,
+        tensor: Tensor,
+        axis: int,
+        numbers: Tensor,
+        known: dict[tuple[Tensor, int], Tensor],
+    ) -> Tensor:
+        """Make a tensor with the elements `numbers` along an axis."""
+        key = tensor, axis
+        if key in known:
+            return known[key]
+        node = self.made_by.get(tensor)
+        if node is None or tensor.nbytes <= self.least or node.op == "Const":
+            made = w.op("GatherV2", tensor, numbers, w.const(axis))
+            known[key] = made
+            return made
+        rule = self.ops.rule(node)
+        if node.stateful or node.subgraphs or node.op in _CONTIGUOUS:
+            raise _Stays
+        if (tensor.origin or tensor) in self.kept:
+            raise _Stays
+        if not isinstance(rule, AxisRule):
+            raise _Stays
+        carried = rule.results[node.outputs.index(tensor)][axis]
+        if carried is None or not carried.splittable or carried.block != 1:
+            raise _Stays
+        label, inputs = carried.label, list(node.inputs)
+        shapes = [list(output.dims) for output in node.outputs]
+        for position, shape in enumerate(shapes):
+            at = rule.result_axis(position, label)
+            if at is not None:
+                _check_whole(at[1].block)
+                shape[at[0]] = numbers.dims[0]
+        for position, operand in enumerate(inputs):
+            at = None if rule.operands[position] is None else rule.operand_axis(position, label)
+            if at is not None:
+                _check_whole(at[1].block)
+                inputs[position] = self._remade(w, operand, at[0], numbers, known)
+        nodes = self.ops.resized(node, inputs, [tuple(shape) for shape in shapes])
+        outputs = tuple(
+            dataclasses.replace(new, origin=old.origin or old)
+            for new, old in zip(nodes[-1].outputs, node.outputs, strict=True)
+        )
+        w.nodes += [*nodes[:-1], dataclasses.replace(nodes[-1], outputs=outputs)]
+        for position, output in enumerate(outputs):
+            at = rule.result_axis(position, label)
+            if at is not None:
+                known[node.outputs[position], at[0]] = output
+        return known[key]
+
+
+def _check_whole(block: int) -> None:
+    if block != 1:
+        raise _Stays

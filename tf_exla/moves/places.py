@@ -1,0 +1,170 @@
+"""Which element of its operand each element of a moved tensor is, axis by axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tf_exla.ir.graph import Node, Tensor
+
+Places = npt.NDArray[np.int64]
+RUNS = 16
+"""Runs of evenly spaced places along an axis that are written out."""
+
+
+class Move(NamedTuple):
+    """`places`: axes that move, with the place of each element; -1: it is `fill` (None: zero).
+
+    The result has the operand's axes, in order.
+    """
+
+    data: Tensor
+    places: list[tuple[int, Places]]
+    fill: Tensor | None = None
+
+
+def moves_of(node: Node) -> Move | None:
+    """Return how a node moves its operand; None where it does not, or that is not known."""
+    how = _MOVES.get(node.op)
+    if how is None or not all(t.is_static for t in (*node.inputs, *node.outputs)):
+        return None
+    if not node.output.size:
+        return None
+    found = how(node)
+    if found is None:
+        return None
+    places = [
+        (axis, places)
+        for axis, places in found.places
+        if not np.array_equal(places, np.arange(found.data.dims[axis]))
+    ]
+    return found._replace(places=places) if places else None
+
+
+def runs(places: Places) -> list[tuple[int, int, int]]:
+    """Part places into runs: first, count, step."""
+    found: list[tuple[int, int, int]] = []
+    begin = 0
+    while begin < len(places):
+        end = begin + 1
+        step = int(places[end] - places[begin]) if end < len(places) else 1
+        if end < len(places):
+            steps = np.diff(places[begin:])
+            other = np.flatnonzero(steps != step)
+            end = len(places) if not len(other) else begin + int(other[0]) + 1
+        if end - begin == 2 and step not in (-1, 0, 1):  # two neighbours of two runs, rather
+            step, end = 1, begin + 1
+        found.append((int(places[begin]), end - begin, step if end - begin > 1 else 1))
+        begin = end
+    return found
+
+
+def _static(node: Node, position: int) -> list[int] | None:
+    value = node.inputs[position].value
+    return None if value is None else [int(one) for one in np.ravel(value)]
+
+
+def _roll(node: Node) -> Move | None:
+    x, shifts, axes = node.inputs[0], _static(node, 1), _static(node, 2)
+    if shifts is None or axes is None:
+        return None
+    by: dict[int, int] = {}
+    for shift, axis in zip(shifts, axes, strict=True):
+        at = axis % len(x.dims)
+        by[at] = by.get(at, 0) + shift
+    return Move(x, [(at, (np.arange(x.dims[at]) - s) % x.dims[at]) for at, s in by.items()])
+
+
+def _reverse(node: Node) -> Move | None:
+    x, axes = node.inputs[0], _static(node, 1)
+    if axes is None:
+        return None
+    rank = len(x.dims)
+    return Move(x, [(at % rank, np.arange(x.dims[at % rank])[::-1]) for at in axes])
+
+
+def _slice(node: Node) -> Move | None:
+    x, begin = node.inputs[0], _static(node, 1)
+    if begin is None:
+        return None
+    sizes = zip(begin, node.output.dims, strict=True)
+    return Move(x, [(at, np.arange(b, b + size)) for at, (b, size) in enumerate(sizes)])
+
+
+def _tile(node: Node) -> Move | None:
+    x = node.inputs[0]
+    pairs = zip(x.dims, node.output.dims, strict=True)
+    return Move(x, [(at, np.arange(after) % n) for at, (n, after) in enumerate(pairs) if n > 1])
+
+
+def _strided(node: Node, full: tuple[int, ...]) -> list[slice] | None:
+    """Return the slices of a strided slice that keeps all axes."""
+    spec = [_static(node, position) for position in (1, 2, 3)]
+    masks = {key: int(str(node.attrs.get(key, 0))) for key in _MASKS}
+    if None in spec or masks["new_axis_mask"] or masks["shrink_axis_mask"]:
+        return None
+    begin, end, strides = (part for part in spec if part is not None)
+    found: list[slice] = []
+    for k, stride in enumerate(strides):
+        if masks["ellipsis_mask"] >> k & 1:
+            found += [slice(None)] * (len(full) - len(strides) + 1)
+            continue
+        first = None if masks["begin_mask"] >> k & 1 else begin[k]
+        last = None if masks["end_mask"] >> k & 1 else end[k]
+        found.append(slice(first, last, stride))
+    return found + [slice(None)] * (len(full) - len(found))
+
+
+_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+
+
+def _strided_slice(node: Node) -> Move | None:
+    x = node.inputs[0]
+    slices = _strided(node, x.dims)
+    if slices is None:
+        return None
+    return Move(x, [(at, np.arange(x.dims[at])[one]) for at, one in enumerate(slices)])
+
+
+def _strided_slice_grad(node: Node) -> Move | None:
+    x, full = node.inputs[4], node.output.dims
+    slices = _strided(node, full)
+    if slices is None or len(x.dims) != len(full):
+        return None
+    places = []
+    for at, one in enumerate(slices):
+        back = np.full(full[at], -1)
+        back[one] = np.arange(x.dims[at])
+        places.append((at, back))
+    return Move(x, places)
+
+
+def _pad(node: Node) -> Move | None:
+    x, paddings = node.inputs[0], node.inputs[1].value
+    if paddings is None:
+        return None
+    places = []
+    for at, (before, after) in enumerate(np.asarray(paddings, np.int64)):
+        own = np.arange(x.dims[at])
+        if node.op == "MirrorPad":
+            mode = "reflect" if str(node.attrs.get("mode")) == "REFLECT" else "symmetric"
+            places.append((at, np.pad(own, (before, after), mode)))  # type: ignore[call-overload]
+        else:
+            places.append((at, np.pad(own, (before, after), constant_values=-1)))
+    return Move(x, places, node.inputs[2] if node.op == "PadV2" else None)
+
+
+_MOVES: Mapping[str, Callable[[Node], Move | None]] = {
+    "MirrorPad": _pad,
+    "Pad": _pad,
+    "PadV2": _pad,
+    "ReverseV2": _reverse,
+    "Roll": _roll,
+    "Slice": _slice,
+    "StridedSlice": _strided_slice,
+    "StridedSliceGrad": _strided_slice_grad,
+    "Tile": _tile,
+}

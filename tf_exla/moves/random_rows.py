@@ -1,0 +1,55 @@
+"""Random tensors, row by row: a counter that starts further on gives the rows from there.
+
+Stateless random ops encrypt a counter (Philox, Salmon et al. 2011): block b of a tensor's numbers
+comes from `counter + b`. A few rows alone are the same bits as among all. `RandomRows` is ours: it
+has the numbers of its rows as an operand, of which a chunk has its part.
+"""
+
+from __future__ import annotations
+
+from tf_exla.ir.graph import Graph, Node, with_subgraphs
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.builder import Writer
+
+PHILOX = (1, 3)
+"""The algorithms of TensorFlow that are Philox: by name, and what it chooses by itself."""
+SPLIT = frozenset(
+    {
+        "StatelessRandomNormalV2",
+        "StatelessRandomUniformFullIntV2",
+        "StatelessRandomUniformIntV2",
+        "StatelessRandomUniformV2",
+        "StatelessTruncatedNormalV2",
+    }
+)
+
+
+def random_rows(graph: Graph, ops: OpSet, least: int) -> Graph:
+    """Make random tensors of more than `least` bytes by rows, in sub-graphs too."""
+    nodes: list[Node] = []
+    for old in graph.nodes:
+        node = with_subgraphs(old, lambda sub: random_rows(sub, ops, least))
+        nodes.extend(_by_rows(node, ops) if _is_large(node, least) else [node])
+    made = tuple(nodes)
+    same = all(a is b for a, b in zip(made, graph.nodes, strict=False))
+    return graph if same and len(made) == len(graph.nodes) else graph.replace(nodes=made)
+
+
+def _is_large(node: Node, least: int) -> bool:
+    if node.op not in SPLIT or not all(t.is_static for t in (*node.inputs, *node.outputs)):
+        return False
+    algorithm, dims = node.inputs[3].value, node.output.dims
+    if node.output.nbytes <= least or len(dims) < 2 or algorithm is None:
+        return False
+    return int(algorithm) in PHILOX and node.output.size > dims[0] > 1
+
+
+def _by_rows(node: Node, ops: OpSet) -> list[Node]:
+    w = Writer(node, ops)
+    bounds = [w.const(value, "int64") for value in (0, node.output.dims[0], 1)]
+    rows = w.op("Range", *bounds)
+    shape, *rest = node.inputs
+    attrs = {**node.attrs, "random": node.op}
+    operands = (rows, shape, *rest)
+    made = Node("RandomRows", operands, node.outputs, attrs, name=node.name, source=node.source)
+    return [*w.nodes, made]

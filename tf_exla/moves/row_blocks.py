@@ -1,0 +1,101 @@
+"""Blocks of rows of a tensor, made from slices of what it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_exla.model.cost import LIKELY
+from tf_exla.ir.graph import Graph, Loop, Node, Slot, Tensor
+from tf_exla.ir.builder import Writer
+from tf_exla.moves.row_index import Read, Rows
+from tf_exla.split.resize import cut
+
+
+def place_of(w: Writer, index: Tensor | int, read: Read, rows: Rows) -> Tensor:
+    """Return the position of a row in the whole tensor; one out of range becomes -1."""
+    if isinstance(index, int):
+        index = w.const(index)
+    kind = index.dtype
+    if read.wraps:
+        back = w.op("AddV2", index, w.const(rows.size, kind))
+        index = w.op("SelectV2", w.op("GreaterEqual", index, w.const(0, kind)), index, back)
+    if (rows.first, rows.step) == (0, 1) and rows.size == rows.whole.dims[read.axis]:
+        return index
+    inside = w.op(
+        "LogicalAnd",
+        w.op("GreaterEqual", index, w.const(0, kind)),
+        w.op("LessEqual", index, w.const(rows.size - 1, kind)),
+    )
+    place = w.op("Mul", index, w.const(rows.step, kind))
+    place = w.op("AddV2", place, w.const(rows.first, kind))
+    return w.op("SelectV2", inside, place, w.const(-1, kind))
+
+
+def start_of(w: Writer, place: Tensor, loop: Loop, size: int) -> Tensor:
+    """Return the first index of the block with a row; every block has `size` of them."""
+    slot = loop.results[0].slot
+    assert slot is not None
+    kind = place.dtype
+    block = w.op("FloorDiv", place, w.const(size * slot.block, kind))
+    start = w.op("Mul", block, w.const(size, kind))
+    start = w.op("Minimum", start, w.const(loop.extent - size, kind))
+    # A place out of range stays out of the range of the block, and fails as it did.
+    return w.op("Maximum", start, w.const(0, kind))
+
+
+def row_of(w: Writer, place: Tensor, axis: int, start: Tensor, block: Tensor, loop: Loop) -> Tensor:
+    """Take a row of a block."""
+    slot = loop.results[0].slot
+    assert slot is not None
+    first = w.op("Mul", start, w.const(slot.block, place.dtype))
+    return w.op("GatherV2", block, w.op("Sub", place, first), w.const(axis))
+
+
+def made_block(
+    w: Writer, start: Tensor, sources: Sequence[Tensor], loop: Loop, size: int
+) -> Tensor:
+    """Make a block from slices of its sources."""
+    body = cut(w.ops, loop.template, loop.carried, size)
+    known: dict[Tensor, Tensor] = {}
+    for inner, source, slot in zip(body.inputs, sources, loop.slots, strict=True):
+        known[inner] = source if slot is None else _slice(w, source, start, slot, size)
+    w.nodes += [one.reading(known) for one in body.nodes]
+    return known.get(body.outputs[0], body.outputs[0])
+
+
+def _slice(w: Writer, source: Tensor, start: Tensor, slot: Slot, size: int) -> Tensor:
+    unit = [slot.block if axis == slot.axis else 0 for axis in range(len(source.dims))]
+    shape = list(source.dims)
+    shape[slot.axis] = size * slot.block
+    begin = w.op("Mul", start, w.const(unit, start.dtype))
+    return w.op("Slice", source, begin, w.const(shape, start.dtype))
+
+
+def kept_block(
+    w: Writer,
+    start: Tensor,
+    held: Tensor,
+    before: Tensor,
+    sources: Sequence[Tensor],
+    loop: Loop,
+    size: int,
+) -> Tensor:
+    """Return the block of the iteration before where it is the one to read, else make it.
+
+    `held`: where that block starts.
+    """
+    same = w.op("Equal", start, held)
+    operands = (start, before, *sources)
+    old = [tensor.twin() for tensor in operands]
+    new = [tensor.twin() for tensor in operands]
+    inner = Writer(Node("If", (), (), name=w.name, source=w.source), w.ops)
+    made = made_block(inner, new[0], new[2:], loop, size)
+    branches: dict[str, object] = {
+        "then_branch": Graph(tuple(old), (), (old[1],)),
+        "else_branch": Graph(tuple(new), tuple(inner.nodes), (made,)),
+        LIKELY: "then_branch",
+    }
+    block = before.twin()
+    name = f"{w.name}/block"
+    w.nodes.append(Node("If", (same, *operands), (block,), branches, name=name, source=w.source))
+    return block

@@ -1,0 +1,122 @@
+"""Reads of one index along an axis of a tensor: which, of what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tf_exla.ir.graph import Node, Tensor
+
+
+class Read(NamedTuple):
+    """A node that reads one index along `axis`; `wraps`: a negative one counts from the end.
+
+    `at`: the index, a tensor or a number that is known.
+    """
+
+    node: Node
+    at: Tensor | int
+    axis: int
+    wraps: bool = False
+
+
+class Rows(NamedTuple):
+    """The rows of a tensor along an axis, as `size` of another: first, first + step, ..."""
+
+    whole: Tensor
+    size: int
+    first: int = 0
+    step: int = 1
+
+
+def read_of(node: Node, variable: Tensor, made_by: Mapping[Tensor, Node]) -> Read | None:
+    """Return how a node reads one index of `variable`; None where it reads it otherwise."""
+    if node.inputs[0] is not variable or variable in node.inputs[1:] or not node.output.is_static:
+        return None
+    found = _read_of(node, made_by)
+    # Places in a block are computed in the type of the index.
+    narrow = found is not None and isinstance(found.at, Tensor) and found.at.dtype not in _INDICES
+    return None if narrow else found
+
+
+def _read_of(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
+    if node.op == "TensorListGetItem":
+        return Read(node, node.inputs[1], 0)
+    if node.op == "GatherV2":
+        axis = node.inputs[2].value
+        plain = node.inputs[1].shape == () and not node.attrs.get("batch_dims")
+        return Read(node, node.inputs[1], int(axis)) if plain and axis is not None else None
+    return _strided(node, made_by) if node.op == "StridedSlice" else None
+
+
+def _strided(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
+    """Read `x[..., i, ...]` with everything else whole."""
+    mask = _masks(node)
+    steps, begin = node.inputs[3].value, made_by.get(node.inputs[1])
+    if steps is None or (steps != 1).any() or mask["ellipsis"] or mask["new_axis"]:
+        return None
+    if mask["shrink_axis"].bit_count() != 1:
+        return None
+    axis = mask["shrink_axis"].bit_length() - 1
+    others = (1 << len(steps)) - 1 - (1 << axis)
+    if mask["begin"] & others != others or mask["end"] & others != others:
+        return None
+    if (mask["begin"] | mask["end"]) >> axis & 1:
+        return None
+    static = node.inputs[1].value
+    if static is not None:
+        return Read(node, int(static[axis]), axis, wraps=True)
+    if begin is None or begin.op != "Pack":
+        return None
+    return Read(node, begin.inputs[axis], axis, wraps=True)
+
+
+def rows_of(tensor: Tensor, axis: int, made_by: Mapping[Tensor, Node]) -> Rows:
+    """Return what a tensor's rows are rows of, through slices along the axis and reversals."""
+    rows = Rows(tensor, tensor.dims[axis])
+    while (node := made_by.get(rows.whole)) is not None and node.inputs:
+        source = node.inputs[0]
+        found = _span(node, axis) if source.is_static else None
+        if found is None:
+            return rows
+        first, step = found
+        rows = Rows(source, rows.size, first + step * rows.first, step * rows.step)
+    return rows
+
+
+def _span(node: Node, axis: int) -> tuple[int, int] | None:
+    """Return the first index and the step of a slice along `axis` alone; None: it is none."""
+    before, after = node.inputs[0].dims, node.outputs[0].shape
+    if after is None or len(before) != len(after):
+        return None
+    if any(a != b for k, (a, b) in enumerate(zip(before, after, strict=True)) if k != axis):
+        return None
+    values = [tensor.value for tensor in node.inputs[1:]]
+    if node.op == "Slice" and values[0] is not None:
+        return int(values[0][axis]), 1
+    if node.op == "ReverseV2" and values[0] is not None:
+        turned = [int(one) % len(before) for one in values[0].ravel()]
+        return (before[axis] - 1, -1) if turned == [axis] else None
+    if node.op != "StridedSlice" or None in values[::2] or values[2] is None:
+        return None
+    mask, begin, steps = _masks(node), values[0], values[2]
+    if mask["ellipsis"] or mask["new_axis"] or mask["shrink_axis"] or begin is None:
+        return None
+    if any(step != 1 for k, step in enumerate(steps) if k != axis):
+        return None
+    if axis >= len(steps):
+        return 0, 1
+    step, size = int(steps[axis]), before[axis]
+    first = int(begin[axis])
+    if mask["begin"] >> axis & 1:
+        first = 0 if step > 0 else size - 1
+    first = first + size if first < 0 else first
+    return min(max(first, 0), size - 1), step
+
+
+def _masks(node: Node) -> dict[str, int]:
+    return {key: int(str(node.attrs.get(f"{key}_mask", 0))) for key in _MASKS}
+
+
+_INDICES = ("int32", "int64")
+_MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")

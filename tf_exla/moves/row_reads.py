@@ -1,0 +1,239 @@
+"""Rows that a While reads one at a time are made as it reads them.
+
+`D = distances(x, y); for row in D: ...` holds all of D while the loop runs, though an iteration
+sees one row. A large tensor that no iteration changes, and that the body reads only at an index
+along one axis, is cut along this axis: the body makes a *block* of rows from slices of what D is
+made of, and keeps it as a loop variable until a row of another block is read. So a loop that goes
+through the rows in order, forward or back, makes each once; any other order is right as well.
+Single rows that are read outside of loops are made by themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor, producers, with_subgraphs, without_dead
+from tf_exla.model.lifetimes import CHAIN_BYTES, passed_on
+from tf_exla.model.memory import Projector
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.builder import Writer
+from tf_exla.split.origins import tests_order
+from tf_exla.moves.row_blocks import kept_block, made_block, place_of, row_of, start_of
+from tf_exla.moves.row_index import Read, Rows, read_of, rows_of
+from tf_exla.split.index import Index
+from tf_exla.split.region import grow
+from tf_exla.split.resize import cut
+from tf_exla.split.stages import Stage, build_loop
+
+BESIDE = 32
+"""What is smaller than this part of the tensor is made outside, once, and sliced."""
+
+
+class _Found(NamedTuple):
+    """What is read row by row: a loop over the rows that makes it, and the reads."""
+
+    loop: Loop
+    rows: Rows
+    reads: list[Read]
+
+
+def read_rows(graph: Graph, projector: Projector, least: int, room: int, largest: int) -> Graph:
+    """Let Whiles make rows of tensors of more than `least` bytes where they read them.
+
+    The tensors of a block have up to `largest` bytes each, and together with what makes them half
+    of `room`; a block has one row at least. A program that compares real numbers stays as it is: a
+    row that is made again has other last bits than the whole (`origins.py`).
+    """
+    if tests_order(graph):
+        return graph
+    index = Index(graph, projector.ops)
+    renamed: dict[Tensor, Tensor] = {}
+    nodes: list[Node] = []
+    for old in graph.nodes:
+        node = old.reading(renamed)
+        for k in sorted(passed_on(old), reverse=True):
+            found = _found_inside(index, old, k, least)
+            if found is None:
+                continue
+            renamed[old.outputs[k]] = old.inputs[k]
+            sources = [renamed.get(tensor, tensor) for tensor in found.loop.inputs]
+            size = _block(found.loop, projector, room // 2, largest)
+            *before, node = _with_rows(node, k, sources, found, size, projector.ops)
+            nodes += before
+        alone = _found_alone(index, old, least)
+        if alone is not None:
+            sources = [renamed.get(tensor, tensor) for tensor in alone.loop.inputs]
+            nodes += _single(node, sources, alone, projector.ops)
+            continue
+        inner = with_subgraphs(node, lambda sub: read_rows(sub, projector, least, room, largest))
+        nodes.append(inner)
+    if tuple(nodes) == graph.nodes:
+        return graph
+    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
+    return without_dead(graph.replace(nodes=tuple(nodes), outputs=outputs))
+
+
+def _found_inside(index: Index, node: Node, k: int, least: int) -> _Found | None:
+    """Return what variable `k` of a While is, where the body reads it row by row alone."""
+    tensor = node.inputs[k]
+    maker = index.producer.get(tensor)
+    if maker is not None and maker.op == "TensorListFromTensor":
+        tensor = maker.inputs[0]
+    if tensor not in index.producer or not tensor.is_static or tensor.nbytes <= least:
+        return None
+    cond, body = node.attrs["cond"], node.attrs["body"]
+    assert isinstance(cond, Graph)
+    assert isinstance(body, Graph)
+    if any(cond.inputs[k] in one.inputs for one in cond.nodes) or cond.inputs[k] in cond.outputs:
+        return None
+    reads = list(_reads(body, k))
+    known = [read for read in reads if read is not None]
+    if not known or len(known) < len(reads) or len({read.axis for read in known}) != 1:
+        return None
+    return _found(index, tensor, known)
+
+
+def _found_alone(index: Index, node: Node, least: int) -> _Found | None:
+    """Return what a node reads a single row of."""
+    if not node.inputs or node.op not in ("GatherV2", "StridedSlice"):
+        return None
+    tensor = node.inputs[0]
+    if tensor not in index.producer or not tensor.is_static or tensor.nbytes <= least:
+        return None
+    read = read_of(node, tensor, index.producer)
+    return _found(index, tensor, [read]) if read is not None else None
+
+
+def _found(index: Index, tensor: Tensor, reads: list[Read]) -> _Found | None:
+    rows = rows_of(tensor, reads[0].axis, index.producer)
+    if rows.whole not in index.producer:
+        return None
+    loop = _loop_over(index, rows.whole, reads[0].axis)
+    return None if loop is None else _Found(loop, rows, reads)
+
+
+def _loop_over(index: Index, whole: Tensor, axis: int) -> Loop | None:
+    """Return the loop over one axis of a tensor that makes it; None where nothing is saved."""
+    small = max(whole.nbytes // BESIDE, CHAIN_BYTES)
+    if whole.dims[axis] < 2:
+        return None
+    region = grow(index, whole, axis, lambda tensor: tensor is whole or tensor.nbytes > small)
+    if region is None or whole not in region.slots:
+        return None
+    nodes: set[Node] = set()
+    work = [index.producer[whole]]
+    while work:
+        node = work.pop()
+        if node not in nodes:
+            nodes.add(node)
+            inside = [t for k, t in enumerate(node.inputs) if region.inside(node, k)]
+            work += [index.producer[tensor] for tensor in inside]
+    ordered = tuple(sorted(nodes, key=index.position.__getitem__))
+    loop = build_loop(index, region, Stage(0, ordered, (whole,), ()))
+    kept = {tensor for tensor in loop.inputs if tensor in index.producer}
+    saves = sum(tensor.nbytes for tensor in kept) < whole.nbytes
+    return loop if saves and loop.results[0].slot == region.slots[whole] else None
+
+
+def _reads(body: Graph, k: int) -> Iterator[Read | None]:
+    """Yield the reads of rows of a variable; None for what reads it in another way."""
+    made_by = producers(body)
+    variable = body.inputs[k]
+    for node in body.nodes:
+        if variable in node.inputs:
+            yield read_of(node, variable, made_by)
+    for position, tensor in enumerate(body.outputs):
+        if tensor is variable and position != k:
+            yield None
+
+
+def _block(loop: Loop, projector: Projector, room: int, largest: int) -> int:
+    """Return how many indices of the loop's axis a block has."""
+    each = max(tensor.nbytes // loop.extent for tensor in loop.carried)
+    size = max(1, min(largest // max(each, 1), loop.extent))
+    while size > 1:
+        body = cut(projector.ops, loop.template, loop.carried, size)
+        # The block of the iteration before is there as well.
+        if projector.project(body).working_set + 2 * body.outputs[0].nbytes <= room:
+            break
+        size //= 2
+    return size
+
+
+def _single(node: Node, sources: list[Tensor], found: _Found, ops: OpSet) -> list[Node]:
+    """Return nodes that make the row that a node reads."""
+    (read,) = found.reads
+    w = Writer(node, ops)
+    index = node.inputs[1] if node.op == "GatherV2" else read.at
+    place = place_of(w, index, read, found.rows)
+    start = start_of(w, place, found.loop, 1)
+    block = made_block(w, start, sources, found.loop, 1)
+    row_of(w, place, read.axis, start, block, found.loop)
+    return [*w.nodes[:-1], dataclasses.replace(w.nodes[-1], outputs=node.outputs)]
+
+
+def _with_rows(
+    node: Node, k: int, sources: list[Tensor], found: _Found, size: int, ops: OpSet
+) -> list[Node]:
+    """Return a While that makes the rows of variable `k`, after the constants that it needs."""
+    cond, body = node.attrs["cond"], node.attrs["body"]
+    assert isinstance(cond, Graph)
+    assert isinstance(body, Graph)
+    loop = found.loop
+    w = Writer(node, ops)
+    firsts: list[Tensor] = []
+    inner: list[Tensor] = []
+
+    def variable(first: Tensor) -> Tensor:
+        firsts.append(first)
+        inner.append(first.twin())
+        return inner[-1]
+
+    seen = [variable(tensor) for tensor in sources]
+    after = list(seen)
+    nodes: list[Node] = []
+    blocks: dict[Tensor | int, tuple[Tensor, Tensor, Tensor]] = {}
+    renamed: dict[Tensor, Tensor] = {}
+    reads = {read.node: read for read in found.reads}
+    for one in body.nodes:
+        read = reads.get(one)
+        if read is None:
+            nodes.append(one.reading(renamed))
+            continue
+        index = read.at
+        if isinstance(index, Tensor):
+            index = renamed.get(index, index)
+        at = Writer(one, ops)
+        if index not in blocks:
+            place = place_of(at, index, read, found.rows)
+            start = start_of(at, place, loop, size)
+            if size == 1:
+                blocks[index] = place, start, made_block(at, start, seen, loop, size)
+            else:
+                like = cut(ops, loop.template, loop.carried, size).outputs[0]
+                held = variable(w.const(-1, start.dtype))
+                before = variable(w.op("Fill", w.const(like.dims), w.zeros(like)))
+                block = kept_block(at, start, held, before, seen, loop, size)
+                blocks[index] = place, start, block
+                after += start, block
+        place, start, block = blocks[index]
+        renamed[one.output] = row_of(at, place, read.axis, start, block, loop)
+        nodes += at.nodes
+    outputs = [renamed.get(tensor, tensor) for tensor in body.outputs]
+    kept = [j for j in range(len(node.inputs)) if j != k]
+    new_body = Graph(
+        (*(body.inputs[j] for j in kept), *inner),
+        tuple(nodes),
+        (*(outputs[j] for j in kept), *after),
+    )
+    seen_by_cond = tuple(tensor.twin() for tensor in inner)
+    new_cond = cond.replace(inputs=(*(cond.inputs[j] for j in kept), *seen_by_cond))
+    made = dataclasses.replace(
+        node,
+        inputs=(*(node.inputs[j] for j in kept), *firsts),
+        outputs=(*(node.outputs[j] for j in kept), *(tensor.twin() for tensor in after)),
+        attrs={**node.attrs, "cond": new_cond, "body": new_body},
+    )
+    return [*w.nodes, made]

@@ -1,0 +1,154 @@
+"""Scatters of rows: what is put into each row of a matrix has its own row's number beside it.
+
+The gradients of `sort`, `top_k` and of gathers with batch dimensions scatter into a flat [n m], at
+`row m + column`; a graph of neighbours is scattered at `[row, column]`. Where the rows are those of
+the values, in order, the scatter is a `ScatterRows` (or `UpdateRows`): of columns and values row by
+row, so that rows may be split. These two ops are ours: a front end numbers the rows of a chunk.
+
+An index outside of its row is an error, as it is in the gather whose gradient this is. (Written by
+hand, `row m + column` with a larger column would be an element of the next row.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from tf_exla.ir.graph import Graph, Node, Tensor, producers, with_subgraphs
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.builder import Writer
+from tf_exla.ir.static_integers import static_integers
+
+_UPDATES = frozenset(
+    {
+        "TensorScatterAdd",
+        "TensorScatterMax",
+        "TensorScatterMin",
+        "TensorScatterSub",
+        "TensorScatterUpdate",
+    }
+)
+_ARRANGED = frozenset({"ExpandDims", "Reshape", "Squeeze"})
+
+
+def scatter_rows(graph: Graph, ops: OpSet, least: int) -> Graph:
+    """Write scatters whose results are of more than `least` bytes row by row, in sub-graphs too."""
+    made_by = producers(graph)
+    nodes: list[Node] = []
+    for old in graph.nodes:
+        node = with_subgraphs(old, lambda sub: scatter_rows(sub, ops, least))
+        nodes.extend(_by_rows(node, ops, made_by, least) or [node])
+    made = tuple(nodes)
+    same = all(a is b for a, b in zip(made, graph.nodes, strict=False))
+    return graph if same and len(made) == len(graph.nodes) else graph.replace(nodes=made)
+
+
+def _by_rows(
+    node: Node, ops: OpSet, made_by: Mapping[Tensor, Node], least: int
+) -> list[Node] | None:
+    update = node.op in _UPDATES
+    if not update and node.op not in ("ScatterNd", "UnsortedSegmentSum"):
+        return None
+    if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
+        return None
+    if node.output.nbytes <= least or not node.output.size:
+        return None
+    if node.op == "UnsortedSegmentSum":
+        values, indices = node.inputs[:2]
+        depth = 1
+    else:
+        indices, values = node.inputs[1:] if update else node.inputs[:2]
+        depth = indices.dims[-1] if indices.dims else 0
+    found = None
+    if depth == 1 and not update:
+        found = _flat(indices, node.output.dims[0], made_by)
+    elif depth == 2:
+        found = _coordinates(indices, node.output.dims[:2], made_by)
+    if found is None:
+        return None
+    columns, batch, width = found
+    inner = node.output.dims[depth:]
+    count = columns.size // math.prod(batch)
+    w = Writer(node, ops)
+    columns = _shaped(w, columns, (*batch, count))
+    values = _shaped(w, values, (*batch, count, *inner))
+    shape = (*batch, width, *inner)
+    flat = shape != node.output.dims
+    result = Tensor(shape, node.output.dtype, node.output.name + "/rows") if flat else node.output
+    attrs: dict[str, object] = {"T": result.dtype, "Tindices": columns.dtype}
+    if update:
+        operands, kind = (node.inputs[0], columns, values), "UpdateRows"
+        attrs["scatter"] = node.op
+    else:
+        operands, kind = (columns, values, w.const(list(shape))), "ScatterRows"
+    made = Node(kind, operands, (result,), attrs, name=node.name, source=node.source)
+    w.nodes.append(made)
+    if flat:
+        w.op("Reshape", result, w.const(list(node.output.dims)))
+        w.nodes[-1] = dataclasses.replace(w.nodes[-1], outputs=node.outputs)
+    return w.nodes
+
+
+def _shaped(w: Writer, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return tensor if tensor.dims == shape else w.op("Reshape", tensor, w.const(list(shape)))
+
+
+_Found = tuple[Tensor, tuple[int, ...], int]  # columns, the rows' axes, elements of a row
+
+
+def _flat(indices: Tensor, total: int, made_by: Mapping[Tensor, Node]) -> _Found | None:
+    """Match `row m + column`, of any shape by now."""
+    node = made_by.get(indices)
+    while node is not None and node.op in _ARRANGED:
+        node = made_by.get(node.inputs[0])
+    if node is None or node.op not in ("Add", "AddV2"):
+        return None
+    for columns, starts in (node.inputs, node.inputs[::-1]):
+        rank = len(node.output.dims)
+        if columns.dims != node.output.dims or len(starts.dims) != rank:
+            continue
+        lead = rank
+        while lead and starts.dims[lead - 1] == 1:
+            lead -= 1
+        batch = columns.dims[:lead]
+        rows = math.prod(batch)
+        if lead == rank or starts.dims[:lead] != batch or rows < 2 or total % rows:
+            continue
+        known = static_integers(starts, made_by)
+        width = total // rows
+        if known is not None and np.array_equal(known.ravel(), np.arange(rows) * width):
+            return columns, batch, width
+    return None
+
+
+def _coordinates(
+    indices: Tensor, shape: tuple[int, ...], made_by: Mapping[Tensor, Node]
+) -> _Found | None:
+    """Match `[row, column]`, stacked or joined along the last axis."""
+    node = made_by.get(indices)
+    while node is not None and node.op in _ARRANGED and node.inputs[0].dims[-1:] == (2,):
+        node = made_by.get(node.inputs[0])
+    if node is None or node.output.dims[-1:] != (2,):
+        return None
+    last = len(node.output.dims) - 1
+    if node.op == "Pack" and node.attrs.get("axis") in (-1, last):
+        numbers, columns = node.inputs
+    elif node.op == "ConcatV2" and len(node.inputs) == 3 and _joins(node, last):
+        numbers, columns = node.inputs[:2]
+    else:
+        return None
+    rows, width = shape
+    if rows < 2 or columns.size % rows:
+        return None
+    known = static_integers(numbers, made_by)
+    if known is None or not np.all(known.reshape(rows, -1) == np.arange(rows)[:, None]):
+        return None
+    return columns, (rows,), width
+
+
+def _joins(node: Node, last: int) -> bool:
+    axis = node.inputs[2].value
+    return axis is not None and int(axis) in (-1, last) and node.inputs[0].dims[-1] == 1

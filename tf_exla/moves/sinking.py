@@ -1,0 +1,216 @@
+"""Sinking: what is large, and read by a While or in branches, is computed inside of them.
+
+`K = kernel(X); while ...: y = K p` holds all of K while the loop runs. With the nodes that produce
+K moved into the body, from X, the body can be split: K is computed again in every iteration, in
+chunks. Small tensors that K is made of move along where that is cheap: the body then shows what K
+is made of, and that it is symmetric. So it is with the branches of an If, or a Case: what goes
+into them is computed in the one that is taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+
+from tf_exla.ir.graph import Graph, Node, Tensor, producers, with_subgraphs, without_dead
+from tf_exla.model.lifetimes import passed_on
+from tf_exla.ir.op_set import OpSet
+from tf_exla.split.origins import clash, tests_order
+
+CHOICES = frozenset({"Case", "If"})
+
+LIGHT = 1 / 100
+"""The part of the work on large tensors that small ones may add to each iteration."""
+
+
+FEW = 4
+"""Operands up to which every choice of them is tried, 2**4 programs: else all, or one."""
+
+
+def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
+    """Move the producers of tensors of more than `least` bytes into Whiles and branches.
+
+    Into a While only those that its iterations do not change.
+
+    Their sources are the program's inputs, results of stateful nodes and of other Whiles, and
+    small tensors that take work to make. A tensor that the condition reads stays outside, and one
+    that is compared with what was found in another copy of it (`origins.py`).
+    """
+    renamed: dict[Tensor, Tensor] = {}
+    nodes: list[Node] = []
+    tested = tests_order(graph)
+
+    def is_large(tensor: Tensor) -> bool:
+        return tensor.nbytes > least
+
+    def legal(made: Node, names: Mapping[Tensor, Tensor]) -> bool:
+        """Return whether a node may stand here: no comparison meets what two copies give."""
+        if not tested:
+            return True
+        rest = graph.nodes[len(nodes) + 1 :]
+        now = {**renamed, **names}
+        trial = (*nodes, made, *(one.reading(now) for one in rest))
+        return clash(graph.replace(nodes=trial), ops) is None
+
+    for old in graph.nodes:
+        node = old.reading(renamed)
+        for positions in _choices(_candidates(node, graph, is_large)):
+            made, names = _sunk(node, positions, graph, ops, renamed, is_large)
+            if made is not node and legal(made, names):
+                node = made
+                renamed.update(names)
+                break
+        inside = with_subgraphs(node, lambda sub: sink(sub, ops, least))
+        nodes.append(inside if inside is node or legal(inside, {}) else node)
+    if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
+        return graph
+    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
+    return without_dead(graph.replace(nodes=tuple(nodes), outputs=outputs))
+
+
+def _candidates(node: Node, graph: Graph, is_large: Callable[[Tensor], bool]) -> list[int]:
+    """Return the large operands that the sub-graphs of a node could make themselves."""
+    made_by = producers(graph)
+    if isinstance(node.attrs.get("body"), Graph):
+        cond = node.attrs["cond"]
+        assert isinstance(cond, Graph)
+        read = {tensor for inner in cond.nodes for tensor in inner.inputs} | set(cond.outputs)
+        positions = [k for k in sorted(passed_on(node)) if cond.inputs[k] not in read]
+    elif node.op in CHOICES:
+        positions = list(range(1, len(node.inputs)))  # operand 0 chooses
+    else:
+        return []
+    return [
+        k
+        for k in positions
+        if is_large(node.inputs[k])
+        and node.inputs[k] in made_by
+        and _movable(made_by[node.inputs[k]])
+    ]
+
+
+def _choices(positions: list[int]) -> Iterator[list[int]]:
+    """Yield which operands to sink: all, else as many as may be, else one."""
+    for count in range(len(positions), 0, -1):
+        if count < len(positions) and len(positions) > FEW:
+            count = 1
+        for chosen in itertools.combinations(positions, count):
+            yield list(chosen)
+        if count == 1:
+            return
+
+
+def _sunk(
+    node: Node,
+    positions: list[int],
+    graph: Graph,
+    ops: OpSet,
+    renamed: Mapping[Tensor, Tensor],
+    is_large: Callable[[Tensor], bool],
+) -> tuple[Node, Mapping[Tensor, Tensor]]:
+    """Return a node that makes operands itself, and what stands for results that it lacks."""
+    moved, sources = _producers_of([node.inputs[k] for k in positions], graph, ops, is_large)
+    if node.op in CHOICES:
+        return _sunk_into_branches(node, positions, moved, sources), {}
+    # Whoever reads these variables after the loop reads what went into it.
+    names = {node.outputs[k]: node.inputs[k] for k in positions}
+    return _sunk_into_loop(node, positions, moved, sources, renamed), names
+
+
+def _sunk_into_loop(
+    node: Node,
+    sunk: list[int],
+    moved: list[Node],
+    sources: list[Tensor],
+    renamed: Mapping[Tensor, Tensor],
+) -> Node:
+    cond, body = node.attrs["cond"], node.attrs["body"]
+    assert isinstance(cond, Graph)
+    assert isinstance(body, Graph)
+    kept = [k for k in range(len(node.inputs)) if k not in sunk]
+    nodes, inside = _copies(moved, sources)
+    computed = {body.inputs[k]: inside[node.inputs[k]] for k in sunk}
+    nodes.extend(one.reading(computed) for one in body.nodes)
+    passed = tuple(inside[tensor] for tensor in sources)
+    new_body = Graph(
+        (*(body.inputs[k] for k in kept), *passed),
+        tuple(nodes),
+        (*(computed.get(body.outputs[k], body.outputs[k]) for k in kept), *passed),
+    )
+    new_cond = cond.replace(
+        inputs=(*(cond.inputs[k] for k in kept), *(tensor.twin() for tensor in sources))
+    )
+    return dataclasses.replace(
+        node,
+        inputs=(*(node.inputs[k] for k in kept), *(renamed.get(t, t) for t in sources)),
+        outputs=(*(node.outputs[k] for k in kept), *(tensor.twin() for tensor in sources)),
+        attrs={**node.attrs, "cond": new_cond, "body": new_body},
+    )
+
+
+def _sunk_into_branches(
+    node: Node, sunk: list[int], moved: list[Node], sources: list[Tensor]
+) -> Node:
+    """Compute operands of the branches in the branch that is taken."""
+    kept = [k for k in range(1, len(node.inputs)) if k not in sunk]
+    branches = {}
+    for key, branch in node.subgraphs:
+        copies, inside = _copies(moved, sources)
+        computed = {branch.inputs[k - 1]: inside[node.inputs[k]] for k in sunk}
+        nodes = (one.reading(computed) for one in branch.nodes)
+        branches[key] = without_dead(
+            Graph(
+                (*(branch.inputs[k - 1] for k in kept), *(inside[tensor] for tensor in sources)),
+                (*copies, *nodes),
+                tuple(computed.get(tensor, tensor) for tensor in branch.outputs),
+            )
+        )
+    inputs = (node.inputs[0], *(node.inputs[k] for k in kept), *sources)
+    return dataclasses.replace(node, inputs=inputs, attrs={**node.attrs, **branches})
+
+
+def _copies(moved: list[Node], sources: list[Tensor]) -> tuple[list[Node], dict[Tensor, Tensor]]:
+    """Copy nodes; return them, and what stands for each tensor that they read or make."""
+    inside = {tensor: tensor.twin() for tensor in sources}
+    nodes: list[Node] = []
+    for one in moved:
+        copy = dataclasses.replace(
+            one,
+            inputs=tuple(inside[tensor] for tensor in one.inputs),
+            outputs=tuple(tensor.copy() for tensor in one.outputs),
+        )
+        inside.update(zip(one.outputs, copy.outputs, strict=True))
+        nodes.append(copy)
+    return nodes, inside
+
+
+def _movable(node: Node) -> bool:
+    if node.stateful or node.subgraphs:
+        return False
+    static = all(tensor.is_static for tensor in node.outputs)
+    return static and all(tensor.dtype not in ("resource", "variant") for tensor in node.inputs)
+
+
+def _producers_of(
+    tensors: list[Tensor], before: Graph, ops: OpSet, is_large: Callable[[Tensor], bool]
+) -> tuple[list[Node], list[Tensor]]:
+    """Return the nodes that make `tensors`, in order, and what these read from outside."""
+    wanted = set(tensors)
+    moved: list[Node] = []
+    heavy = light = 0.0
+    for node in reversed(before.nodes):
+        if not _movable(node) or all(tensor not in wanted for tensor in node.outputs):
+            continue
+        work = ops.flops(node) + sum(tensor.size for tensor in node.outputs)
+        if any(is_large(tensor) for tensor in (*node.inputs, *node.outputs)):
+            heavy += work
+        elif node.op != "Const":
+            if light + work > LIGHT * heavy:
+                continue
+            light += work
+        moved.append(node)
+        wanted.update(node.inputs)
+    made = {tensor for node in moved for tensor in node.outputs}
+    sources = dict.fromkeys(t for node in reversed(moved) for t in node.inputs if t not in made)
+    return moved[::-1], list(sources)

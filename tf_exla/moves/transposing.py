@@ -1,0 +1,94 @@
+"""Transposed copies: who reads a large tensor transposed computes it on its own.
+
+`a + aᵀ` of a matrix that is not symmetric reads `a` along its rows and along its columns, and no
+loop holds both: a node takes part along one axis. With a second copy of all that makes `a` of small
+tensors, the loop over the rows of the sum computes rows of one copy and columns of the other. What
+is small, as the sums of its rows, is not copied: it comes from an earlier stage.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.graph import Graph, Node, Tensor, producers, without_dead
+from tf_exla.ir.op_set import OpSet
+from tf_exla.split.origins import clash, tests_order
+
+MOST_WORK = 4
+"""Times the flops of the program: copies of what is transposed again and again are no way."""
+
+
+def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
+    """Copy what makes tensors of more than `least` bytes for each node that transposes one.
+
+    Not where two copies would be compared.
+    """
+    budget = (MOST_WORK - 1) * sum(map(ops.flops, graph.nodes))
+    tested = tests_order(graph)
+    for node in graph.nodes:
+        if not _transposes(node, ops, least):
+            continue
+        made_by = producers(graph)
+        now = made_by.get(node.output)  # what it reads may have been copied for one before
+        if now is None:  # copies took its place
+            continue
+        chain = _chain(now.inputs[0], made_by, ops, least)
+        work = sum(map(ops.flops, chain))
+        if not chain or work > budget:
+            continue
+        copies, own = _copied(chain)
+        at = graph.nodes.index(now)
+        nodes = (*graph.nodes[:at], *copies, now.reading(own), *graph.nodes[at + 1 :])
+        made = without_dead(graph.replace(nodes=nodes))
+        if tested and clash(made, ops) is not None:
+            continue
+        graph, budget = made, budget - work
+    return graph
+
+
+def _transposes(node: Node, ops: OpSet, least: int) -> bool:
+    """Return whether a node only puts the axes of a large tensor into another order."""
+    if node.stateful or len(node.outputs) != 1 or node.output.nbytes <= least or ops.flops(node):
+        return False
+    rule = ops.rule(node)
+    if not isinstance(rule, AxisRule) or rule.combine or not rule.operands:
+        return False
+    before, after = rule.operands[0], rule.results[0]
+    if before is None or None in before or None in after:
+        return False
+    labels = [[axis.label for axis in axes if axis is not None] for axes in (before, after)]
+    return labels[0] != labels[1] and sorted(labels[0]) == sorted(labels[1])
+
+
+def _chain(tensor: Tensor, made_by: dict[Tensor, Node], ops: OpSet, least: int) -> list[Node]:
+    """Return the nodes that make a large tensor of small ones, as far as chunks can, in order."""
+    found: dict[Node, None] = {}
+    work = [(tensor, False)]
+    while work:
+        wanted, ready = work.pop()
+        node = made_by.get(wanted)
+        if node is None or wanted.nbytes <= least or node in found or not _can_copy(node, ops):
+            continue
+        if ready:
+            found[node] = None
+            continue
+        work.append((wanted, True))
+        work += [(one, False) for one in node.inputs]
+    return list(found)
+
+
+def _can_copy(node: Node, ops: OpSet) -> bool:
+    if node.stateful or node.subgraphs or len(node.outputs) != 1 or node.op == "Const":
+        return False
+    return isinstance(ops.rule(node), AxisRule)
+
+
+def _copied(chain: list[Node]) -> tuple[list[Node], dict[Tensor, Tensor]]:
+    own: dict[Tensor, Tensor] = {}
+    copies: list[Node] = []
+    for node in chain:
+        inputs = tuple(own.get(tensor, tensor) for tensor in node.inputs)
+        own[node.output] = node.output.copy()
+        copies.append(dataclasses.replace(node, inputs=inputs, outputs=(own[node.output],)))
+    return copies, own

@@ -1,1 +1,0 @@
-"""The passes, each `Graph -> Graph`: the same object where nothing changed."""

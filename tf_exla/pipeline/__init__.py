@@ -1,0 +1,1 @@
+"""The passes in their order, and their result."""

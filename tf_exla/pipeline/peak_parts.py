@@ -1,0 +1,160 @@
+"""What a plan's peak consists of: the lines that explain a smallest limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tf_exla.byte_size import format_bytes
+from tf_exla.errors import Blocker, PeakPart
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor, producers
+from tf_exla.model.memory import Projection, Projector
+from tf_exla.split.region import Refusal
+
+LARGEST = 3
+"""Residents that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Alive:
+    """A tensor that is alive at the peak; `loop`: whose iterations hold it."""
+
+    tensor: Tensor
+    bytes: int
+    graph: Graph
+    loop: Loop | None
+
+
+def peak_parts(projector: Projector, graph: Graph) -> tuple[PeakPart, ...]:
+    """Return what the working set of a plan consists of at its largest moment, largest first."""
+    parts = [*_parts(projector, graph, frozenset())]
+    parts.append(PeakPart("what the executor keeps", projector.overhead(graph)))
+    return tuple(sorted((one for one in parts if one.bytes), key=lambda one: -one.bytes))
+
+
+def largest_residents(graph: Graph) -> tuple[PeakPart, ...]:
+    """Return the largest tensors that exist before the call."""
+    constants = [node.output for node in graph.nodes if node.op == "Const"]
+    found = [(tensor, tensor.nbytes + tensor.held) for tensor in (*graph.inputs, *constants)]
+    ranked = sorted(found, key=lambda one: -one[1])[:LARGEST]
+    return tuple(PeakPart(_named(tensor), size) for tensor, size in ranked if size)
+
+
+def blocker(projector: Projector, graph: Graph, refusals: tuple[Refusal, ...]) -> Blocker | None:
+    """Return the largest tensor that is alive at a plan's peak, and what keeps it whole.
+
+    Of as large ones, one for which there is a reason.
+    """
+    alive = sorted(_alive(projector, graph, frozenset(), None), key=lambda one: -one.bytes)
+    if not alive:
+        return None
+    reasons = {one.tensor: one for one in refusals}
+    most = alive[0].bytes
+    equal = [one for one in alive if one.bytes == most]
+    chosen = next((one for one in equal if one.tensor in reasons), equal[0])
+    refusal = reasons.get(chosen.tensor)
+    if refusal is None and chosen.loop is None:
+        # As large, and what it is made of: the reason is told of it.
+        made = producers(graph)
+        others = (one for one in refusals if one.tensor.nbytes >= most and one.tensor in made)
+        refusal = max(others, key=lambda one: one.tensor.nbytes, default=None)
+    if refusal is not None:
+        chosen = _Alive(refusal.tensor, refusal.tensor.nbytes, graph, None)
+    return _described(chosen, refusal, graph)
+
+
+def _parts(projector: Projector, graph: Graph, sliced: frozenset[Tensor]) -> Iterator[PeakPart]:
+    found = projector.project(graph, sliced)
+    at = _peak_step(found)
+    if at is None:
+        yield PeakPart("tensors below 4 kB", found.working_set)
+        return
+    node, temporary = at
+    alive = found.working_set - temporary
+    ranked = ", ".join(f"{_named(t)} {format_bytes(size)}" for t, size in found.live[:LARGEST])
+    named = f" ({ranked})" if ranked else ""
+    yield PeakPart(f"tensors alive during {node.name or node.op}{named}", alive)
+    if isinstance(node, Loop):
+        body = _largest_body(projector, node)
+        each = projector.project_body(node, body)
+        times = node.parallel if body is node.body else 1
+        inner = ", ".join(f"{_named(t)} {format_bytes(size)}" for t, size in each.live[:LARGEST])
+        held = f" ({inner})" if inner else ""
+        beside = f"{times} iterations side by side" if times > 1 else "an iteration"
+        where = f" over {node.axis}" if node.axis else ""
+        yield PeakPart(f"{beside} of the loop{where}{held}", times * each.working_set)
+        yield PeakPart("the sum of two results of the loop", temporary - times * each.working_set)
+    elif node.subgraphs:
+        yield PeakPart(f"what {node.name or node.op} ({node.op}) takes inside", temporary)
+    else:
+        yield PeakPart(f"scratch memory of {node.op}", temporary)
+
+
+def _alive(
+    projector: Projector, graph: Graph, sliced: frozenset[Tensor], loop: Loop | None
+) -> Iterator[_Alive]:
+    """Yield what is alive at the peak, in the bodies of loops as well."""
+    found = projector.project(graph, sliced)
+    for tensor, size in found.live:
+        if size:
+            yield _Alive(tensor, size, graph, loop)
+    at = _peak_step(found)
+    if at is None:
+        return
+    node = at[0]
+    if isinstance(node, Loop):
+        body = _largest_body(projector, node)
+        yield from _alive(projector, body, node.sliced(body), node)
+    elif node.subgraphs and node.op != "Compiled":
+        subs = [sub for _, sub in node.subgraphs]
+        sub = max(subs, key=lambda one: projector.project(one).working_set)
+        yield from _alive(projector, sub, frozenset(), loop)
+
+
+def _peak_step(found: Projection) -> tuple[Node, int] | None:
+    step = found.steps[found.peak_step] if found.steps else None
+    if step is None or step.bytes < found.working_set:
+        return None
+    return step.node, step.temporary
+
+
+def _largest_body(projector: Projector, loop: Loop) -> Graph:
+    rest = loop.remainder
+    whole = loop.parallel * projector.project_body(loop, loop.body).working_set
+    if rest is not None and projector.project_body(loop, rest).working_set > whole:
+        return rest
+    return loop.body
+
+
+def _named(tensor: Tensor) -> str:
+    if tensor.holds:
+        return tensor.holds
+    sizes = (
+        ""
+        if tensor.shape is None
+        else ", ".join("?" if s is None else str(s) for s in tensor.shape)
+    )
+    return f"{tensor.name} {tensor.dtype}[{sizes}]"
+
+
+def _described(one: _Alive, refusal: Refusal | None, graph: Graph) -> Blocker:
+    tensor = one.tensor
+    node = producers(one.graph).get(tensor)
+    if refusal is not None:
+        reason = refusal.reason
+    elif tensor in graph.outputs:
+        reason = "it is an output of the function and must exist whole"
+    elif one.loop is not None:
+        reason = f"it is made in a loop, by chunks of {one.loop.chunk} of {one.loop.extent} indices"
+    else:
+        reason = "no axis of it can be split"
+    return Blocker(
+        tensor=tensor.name,
+        shape=tensor.shape or (),
+        dtype=tensor.dtype,
+        bytes=one.bytes,
+        axis=None if refusal is None else refusal.axis,
+        op=None if refusal is None else refusal.node.op,
+        reason=reason,
+        source=node.source if node is not None else "",
+    )

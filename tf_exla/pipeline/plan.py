@@ -1,0 +1,42 @@
+"""A plan: the rewritten graph with what was projected and found on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tf_exla.ir.graph import Graph
+from tf_exla.model.memory import Projection
+from tf_exla.rewrite import Application
+from tf_exla.split.region import Refusal
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes in bytes; `*_before` is the program in its original order, unsplit.
+
+    `resident`: bytes that exist before a call; `working_set`: what the call allocates.
+    `for_speed`: the limit asks for fewer loops, which would be slower. `failure`: why the graph is
+    the original, and nothing was projected; empty where a plan was made.
+    """
+
+    graph: Graph
+    limit: int
+    resident: int
+    working_set: int
+    working_set_before: int
+    original: Graph
+    projection: Projection
+    projection_before: Projection
+    refusals: tuple[Refusal, ...]
+    seconds: float
+    applications: tuple[Application, ...] = ()
+    for_speed: bool = False
+    failure: str = ""
+
+    @property
+    def projected_peak(self) -> int:
+        return self.resident + self.working_set
+
+    @property
+    def projected_peak_before(self) -> int:
+        return self.resident + self.working_set_before

@@ -1,0 +1,30 @@
+"""Rewrites: the same numbers from fewer bytes and fewer operations.
+
+Each is a pattern, a condition that says why it refuses, and a replacement; its docstring is the
+identity. A proposal is taken where what it adds costs less than what nobody reads any more once it
+stands: so shared intermediates are never computed twice unless that is cheaper.
+"""
+
+from tf_exla.rewrite.driver import rewrite_graph
+from tf_exla.rewrite.families import DEFAULTS, FAMILIES, chosen
+from tf_exla.rewrite.rewrite import (
+    Application,
+    GraphRewrite,
+    Refusal,
+    Refused,
+    Rewrite,
+    Rewritten,
+)
+
+__all__ = [
+    "DEFAULTS",
+    "FAMILIES",
+    "Application",
+    "GraphRewrite",
+    "Refusal",
+    "Refused",
+    "Rewrite",
+    "Rewritten",
+    "chosen",
+    "rewrite_graph",
+]

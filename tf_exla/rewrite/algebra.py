@@ -1,0 +1,250 @@
+"""The shared vocabulary of patterns: products, scalars, transposes, sums of terms.
+
+Only float32 and float64: half precision rounds and overflows too early to move factors about, and
+complex products may be adjoint. Identities hold for finite values; what is not finite stays so,
+but may turn from an infinity into NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tf_exla.ir.graph import Node, Tensor
+from tf_exla.rewrite.site import CannotMake, Site
+
+FLOATS = frozenset({"float32", "float64"})
+PRODUCTS = frozenset({"MatMul", "BatchMatMulV2"})
+SUMS = frozenset({"AddV2", "AddN", "Sub"})
+
+
+def is_float(tensor: Tensor) -> bool:
+    """Return whether rewrites of arithmetic may touch a tensor: static, float32 or float64."""
+    return tensor.dtype in FLOATS and tensor.is_static
+
+
+def half_reason(tensor: Tensor) -> str:
+    """Say why arithmetic on `tensor` is left as it is."""
+    return f"{tensor.dtype} is not rewritten: only float32 and float64 are"
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A matrix, or a batch of them, read as it is or with its last two axes exchanged."""
+
+    tensor: Tensor
+    transposed: bool = False
+
+    @property
+    def flipped(self) -> Factor:
+        return Factor(self.tensor, not self.transposed)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        *batch, rows, columns = self.tensor.dims
+        return (*batch, columns, rows) if self.transposed else (*batch, rows, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A scalar: a static number, tensors of one element that multiply, and some that divide."""
+
+    number: float = 1.0
+    times: tuple[Tensor, ...] = ()
+    over: tuple[Tensor, ...] = ()
+
+    def __mul__(self, other: Scale) -> Scale:
+        return Scale(self.number * other.number, self.times + other.times, self.over + other.over)
+
+    @property
+    def is_one(self) -> bool:
+        return self.number == 1.0 and not self.times and not self.over
+
+    def key(self) -> tuple[float, frozenset[Tensor], frozenset[Tensor]]:
+        return self.number, frozenset(self.times), frozenset(self.over)
+
+
+def is_usable(number: float, dtype: str) -> bool:
+    """Return whether a static scalar may move: finite, no zero, far from over- and underflow."""
+    info = np.finfo(dtype)
+    bound = math.sqrt(float(info.max))
+    return number == number and 1 / bound < abs(number) < bound
+
+
+def as_product(site: Site, tensor: Tensor) -> tuple[Factor, Factor] | None:
+    """Return the factors of a real product of matrices."""
+    node = site.maker(tensor, "MatMul", "BatchMatMulV2")
+    if node is None or not is_float(tensor) or len(node.inputs) != 2:
+        return None
+    if not all(is_float(operand) and len(operand.dims) >= 2 for operand in node.inputs):
+        return None
+    names = ("transpose_a", "transpose_b") if node.op == "MatMul" else ("adj_x", "adj_y")
+    left, right = (bool(node.attrs.get(name)) for name in names)
+    return Factor(node.inputs[0], left), Factor(node.inputs[1], right)
+
+
+def as_transpose(site: Site, tensor: Tensor) -> Tensor | None:
+    """Return what `tensor` is the transpose of, in its last two axes only."""
+    node = site.maker(tensor, "Transpose")
+    order = permutation(node) if node is not None else None
+    if order is None or len(order) < 2:
+        return None
+    plain = list(range(len(order)))
+    plain[-2:] = plain[-1], plain[-2]
+    assert node is not None
+    return node.inputs[0] if order == plain else None
+
+
+def permutation(node: Node) -> list[int] | None:
+    """Return the axes of a Transpose, where they are static."""
+    if len(node.inputs) != 2 or node.inputs[1].value is None or not node.inputs[0].is_static:
+        return None
+    return [int(axis) % len(node.inputs[0].dims) for axis in node.inputs[1].value.ravel()]
+
+
+def as_scaled(site: Site, tensor: Tensor) -> tuple[Scale, Tensor] | None:
+    """Return the scalar and the tensor of `-x`, `s x`, `x s`, `x / s`."""
+    node = site.maker(tensor, "Neg", "Mul", "RealDiv")
+    if node is None or not is_float(tensor):
+        return None
+    if node.op == "Neg":
+        return Scale(-1.0), node.inputs[0]
+    left, right = node.inputs
+    pairs = [(right, left)] if node.op == "RealDiv" else [(left, right), (right, left)]
+    for scalar, rest in pairs:
+        if not scalar.is_static or scalar.size != 1 or rest.shape != tensor.shape:
+            continue
+        if rest.size == 1 and node.op == "Mul" and scalar.value is None:
+            continue  # two scalars: neither is the large one
+        scale = _scale(scalar, node.op == "RealDiv")
+        if scale is not None:
+            return scale, rest
+    return None
+
+
+def _scale(scalar: Tensor, divides: bool) -> Scale | None:
+    if scalar.value is None:
+        return Scale(over=(scalar,)) if divides else Scale(times=(scalar,))
+    number = float(scalar.value.reshape(()))
+    if not is_usable(number, scalar.dtype):
+        return None
+    if divides and math.frexp(abs(number))[0] != 0.5:
+        return Scale(over=(scalar,))  # 1 / number would round
+    return Scale(1.0 / number if divides else number)
+
+
+def strip(site: Site, tensor: Tensor, passed: list[Tensor] | None = None) -> tuple[Scale, Factor]:
+    """Take scalars and transposes off a tensor; `passed` gets all tensors on the way."""
+    scale, transposed = Scale(), False
+    while True:
+        if passed is not None:
+            passed.append(tensor)
+        scaled = as_scaled(site, tensor)
+        if scaled is not None:
+            scale, tensor = scale * scaled[0], scaled[1]
+            continue
+        inner = as_transpose(site, tensor)
+        if inner is None:
+            return scale, Factor(tensor, transposed)
+        tensor, transposed = inner, not transposed
+
+
+# What replacements are made of.
+
+
+def reshape(site: Site, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if tensor.dims == shape:
+        return tensor
+    return site.emit("Reshape", tensor, site.axes(shape))
+
+
+def scaled(site: Site, tensor: Tensor, scale: Scale) -> Tensor:
+    """Return scale · tensor."""
+    if scale.is_one:
+        return tensor
+    if not is_usable(scale.number, tensor.dtype):
+        raise CannotMake(f"the scalars multiply to {scale.number}, zero or far from one")
+    if scale.number == -1.0 and not scale.times and not scale.over:
+        return site.emit("Neg", tensor)
+    dtype = tensor.dtype
+    factor: Tensor | None = None
+    for each in scale.times:
+        plain = reshape(site, each, ())
+        factor = plain if factor is None else site.emit("Mul", factor, plain)
+    for each in scale.over:
+        plain = reshape(site, each, ())
+        if factor is None and scale.number != 1.0:
+            factor = site.const(scale.number, dtype)
+            scale = Scale(1.0, scale.times, scale.over)
+        if factor is None and len(scale.over) == 1:
+            return site.emit("RealDiv", tensor, plain)
+        one = factor if factor is not None else site.const(1.0, dtype)
+        factor = site.emit("RealDiv", one, plain)
+    if scale.number != 1.0:
+        number = site.const(scale.number, dtype)
+        factor = number if factor is None else site.emit("Mul", number, factor)
+    assert factor is not None
+    return site.emit("Mul", tensor, factor)
+
+
+def transposed(site: Site, tensor: Tensor) -> Tensor:
+    """Exchange the last two axes."""
+    *batch, rows, columns = range(len(tensor.dims))
+    if min(tensor.dims[-2:]) == 1:
+        *sizes, r, c = tensor.dims
+        return reshape(site, tensor, (*sizes, c, r))
+    return site.emit("Transpose", tensor, site.axes((*batch, columns, rows)))
+
+
+def dense(site: Site, factor: Factor) -> Tensor:
+    """Return a factor as a tensor of its shape."""
+    return transposed(site, factor.tensor) if factor.transposed else factor.tensor
+
+
+def product(site: Site, left: Factor, right: Factor) -> Tensor:
+    """Return the product of two factors."""
+    if len(left.tensor.dims) == 2 == len(right.tensor.dims):
+        return site.emit(
+            "MatMul",
+            left.tensor,
+            right.tensor,
+            transpose_a=left.transposed,
+            transpose_b=right.transposed,
+        )
+    return site.emit(
+        "BatchMatMulV2",
+        left.tensor,
+        right.tensor,
+        adj_x=left.transposed,
+        adj_y=right.transposed,
+    )
+
+
+def reduce_sum(site: Site, tensor: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
+    return site.emit("Sum", tensor, site.axes(axes), keep_dims=keep)
+
+
+def sum_axes(node: Node) -> tuple[frozenset[int], bool] | None:
+    """Return the axes of a Sum and whether it keeps them, where this is static."""
+    if len(node.inputs) != 2 or node.inputs[1].value is None or not node.inputs[0].is_static:
+        return None
+    count = len(node.inputs[0].dims)
+    axes = frozenset(int(axis) % count for axis in node.inputs[1].value.ravel()) if count else ()
+    return frozenset(axes), bool(node.attrs.get("keep_dims"))
+
+
+LONGEST_ROW = 1 << 16
+
+
+def adds_as_product(site: Site, operand: Tensor, axes: frozenset[int]) -> bool:
+    """Return whether a sum may become a product with ones, as far as rounding goes.
+
+    Kernels add rows up in a tree, products one after the other: in float32 that is felt from some
+    100,000 numbers of one sign. Columns are added one after the other in any case.
+    """
+    last = len(operand.dims) - 1
+    if site.ops.rounds_factors(operand.dtype):
+        return False
+    return operand.dtype == "float64" or last not in axes or operand.dims[last] <= LONGEST_ROW

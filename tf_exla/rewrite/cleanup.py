@@ -1,0 +1,234 @@
+"""Clean-up: one form for what has several, and nothing for what computes nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tf_exla.ir.graph import Node, Tensor
+from tf_exla.rewrite.algebra import (
+    FLOATS,
+    PRODUCTS,
+    as_product,
+    as_transpose,
+    half_reason,
+    is_float,
+    is_usable,
+    permutation,
+    reshape,
+)
+from tf_exla.rewrite.rewrite import Proposals, Propose, Refused, Rewrite
+from tf_exla.rewrite.site import Site
+
+FAMILY = "cleanup"
+_RESHAPES = ("Reshape", "ExpandDims", "Squeeze")
+
+
+def mean_is_sum(site: Site, node: Node) -> Proposals:
+    """mean(x) = sum(x) / n
+
+    A sum can be added up in parts, a mean cannot. Both round alike: the mean's kernel divides its
+    sum by n as well.
+    """
+    if len(node.inputs) != 2 or node.inputs[1].value is None or not node.inputs[0].is_static:
+        return
+    operand, axes = node.inputs
+    if operand.dtype not in FLOATS:
+        yield Refused(half_reason(operand))
+        return
+    count = operand.size // node.output.size if node.output.size else 0
+    if not count:
+        yield Refused("the mean of no elements is NaN")
+        return
+    keep = bool(node.attrs.get("keep_dims"))
+    total = site.emit("Sum", operand, axes, keep_dims=keep)
+    if count == 1:
+        yield total
+    else:
+        yield site.emit("RealDiv", total, site.const(count, operand.dtype))
+
+
+def identity_transpose(site: Site, node: Node) -> Proposals:
+    """transpose(x) = x where the axes stay, or reshape(x) where only axes of one element move"""
+    order = permutation(node)
+    if order is None:
+        return
+    x = node.inputs[0]
+    moved = [axis for axis in order if x.dims[axis] != 1]
+    if moved == sorted(moved):
+        yield reshape(site, x, node.output.dims)
+
+
+def transpose_of_transpose(site: Site, node: Node) -> Proposals:
+    """transpose(transpose(x)) = transpose(x)"""
+    outer = permutation(node)
+    inner_node = site.maker(node.inputs[0], "Transpose")
+    inner = permutation(inner_node) if inner_node is not None else None
+    if outer is None or inner is None or inner_node is None:
+        return
+    order = [inner[axis] for axis in outer]
+    x = inner_node.inputs[0]
+    yield x if order == sorted(order) else site.emit("Transpose", x, site.axes(order))
+
+
+def reshape_of_reshape(site: Site, node: Node) -> Proposals:
+    """reshape(reshape(x)) = reshape(x), expand_dims and squeeze included"""
+    inner = site.maker(node.inputs[0], *_RESHAPES)
+    if inner is None or not (inner.inputs[0].is_static and node.output.is_static):
+        return
+    yield reshape(site, inner.inputs[0], node.output.dims)
+
+
+def identity_cast(site: Site, node: Node) -> Proposals:
+    """cast(x) = x where the dtype stays"""
+    if node.inputs[0].dtype == node.output.dtype:
+        yield node.inputs[0]
+
+
+def neutral_element(site: Site, node: Node) -> Proposals:
+    """1 x = x, x / 1 = x, x - 0 = x, x + -0 = x"""
+    if not node.output.is_static or len(node.inputs) != 2:
+        return
+    left, right = node.inputs
+    pairs = [(left, right)] if node.op in ("RealDiv", "Sub") else [(left, right), (right, left)]
+    for rest, other in pairs:
+        if other.value is None or not other.value.size:
+            continue
+        if (rest.shape, rest.dtype) != (node.output.shape, node.output.dtype):
+            continue
+        values = np.asarray(other.value)
+        if values.dtype.kind not in "fiu":
+            continue
+        if node.op in ("Mul", "RealDiv"):
+            if bool(np.all(values == 1)):
+                yield rest
+        elif bool(np.all(values == 0)):
+            if values.dtype.kind in "iu" or bool(
+                np.all(np.signbit(values) == (node.op == "AddV2"))
+            ):
+                yield rest
+            else:
+                yield Refused("-0 + 0 is 0: adding a zero is not exact")
+
+
+def double_negative(site: Site, node: Node) -> Proposals:
+    """-(-x) = x"""
+    inner = site.maker(node.inputs[0], "Neg")
+    if inner is not None:
+        yield inner.inputs[0]
+
+
+def two_scalars(site: Site, node: Node) -> Proposals:
+    """a (b x) = (a b) x"""
+    outer = _constant(node)
+    if outer is None:
+        return
+    inner_node = site.maker(outer[1], "Mul", "Neg")
+    inner = _constant(inner_node) if inner_node is not None else None
+    if inner is None:
+        return
+    number, dtype = outer[0] * inner[0], node.output.dtype
+    if not all(is_usable(each, dtype) for each in (outer[0], inner[0], number)):
+        yield Refused(f"the product of {outer[0]} and {inner[0]} is zero, or far from one")
+        return
+    if number == 1.0:
+        yield inner[1]
+    else:
+        yield site.emit("Mul", site.const(number, dtype), inner[1])
+
+
+def _constant(node: Node) -> tuple[float, Tensor] | None:
+    """Return c and x of a node `c x` or `-x`."""
+    if not is_float(node.output):
+        return None
+    if node.op == "Neg":
+        return -1.0, node.inputs[0]
+    for constant, rest in (node.inputs, node.inputs[::-1]):
+        if constant.value is None or constant.size != 1 or rest.shape != node.output.shape:
+            continue
+        return float(constant.value.reshape(())), rest
+    return None
+
+
+def transposed_operand(site: Site, node: Node) -> Proposals:
+    """transpose(a) b = matmul(a, b, transpose_a), and so for b"""
+    factors = as_product(site, node.output)
+    if factors is None:
+        return
+    inner = [as_transpose(site, factor.tensor) for factor in factors]
+    inner = [
+        under if under is not None and _only_products_read(site, factor.tensor) else None
+        for under, factor in zip(inner, factors, strict=True)
+    ]
+    if inner == [None, None]:
+        return
+    names = ("transpose_a", "transpose_b") if node.op == "MatMul" else ("adj_x", "adj_y")
+    operands, flags = [], {}
+    for name, factor, under in zip(names, factors, inner, strict=True):
+        operands.append(factor.tensor if under is None else under)
+        flags[name] = factor.transposed if under is None else not factor.transposed
+    yield site.emit(node.op, *operands, **flags)
+
+
+def _only_products_read(site: Site, tensor: Tensor) -> bool:
+    """Return whether a transpose goes once its readers have absorbed it."""
+    return tensor not in site.outputs and all(
+        reader.op in PRODUCTS for reader, _ in site.readers.get(tensor, ())
+    )
+
+
+def reduce_of_reshape(site: Site, node: Node) -> Proposals:
+    """sum(reshape(x)) = sum(x), sum(transpose(x)) = sum(x) over all axes"""
+    inner = site.maker(node.inputs[0], *_RESHAPES, "Transpose")
+    if inner is None or len(node.inputs) != 2 or node.inputs[1].value is None:
+        return
+    x = inner.inputs[0]
+    if not x.is_static or not x.size or node.output.size != 1:
+        return
+    total = site.emit("Sum", x, site.axes(range(len(x.dims))), keep_dims=False)
+    yield reshape(site, total, node.output.dims)
+
+
+def reduce_of_one(site: Site, node: Node) -> Proposals:
+    """sum(x) = reshape(x) over axes of one element, and so for maxima, products, means"""
+    if len(node.inputs) != 2 or node.inputs[1].value is None or not node.inputs[0].is_static:
+        return
+    x = node.inputs[0]
+    if x.size and x.size == node.output.size:
+        yield reshape(site, x, node.output.dims)
+
+
+def square_of_power(site: Site, node: Node) -> Proposals:
+    """x ** 2 = square(x), x ** 1 = x
+
+    A power rounds as a product does, or once more; TensorFlow's own optimizer makes the same of it.
+    """
+    base, exponent = node.inputs
+    if base.shape != node.output.shape or exponent.value is None or exponent.size != 1:
+        return
+    power = float(exponent.value.reshape(()))
+    if power not in (1.0, 2.0):
+        return
+    if not is_float(base):
+        yield Refused(half_reason(base))
+    else:
+        yield base if power == 1.0 else site.emit("Square", base)
+
+
+def _rewrite(propose: Propose, ops: str, normal: bool = True) -> Rewrite:
+    return Rewrite(FAMILY, propose, frozenset(ops.split()), normal)
+
+
+REWRITES = (
+    _rewrite(reduce_of_one, "All Any Max Mean Min Prod Sum"),
+    _rewrite(mean_is_sum, "Mean"),
+    _rewrite(identity_transpose, "Transpose"),
+    _rewrite(transpose_of_transpose, "Transpose", normal=False),
+    _rewrite(reshape_of_reshape, "Reshape ExpandDims Squeeze"),
+    _rewrite(identity_cast, "Cast"),
+    _rewrite(neutral_element, "Mul RealDiv Sub AddV2"),
+    _rewrite(double_negative, "Neg"),
+    _rewrite(two_scalars, "Mul Neg", normal=False),
+    _rewrite(transposed_operand, "MatMul BatchMatMulV2"),
+    _rewrite(reduce_of_reshape, "Sum"),
+    _rewrite(square_of_power, "Pow"),
+)

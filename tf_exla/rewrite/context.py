@@ -1,0 +1,283 @@
+"""A graph under rewriting: what patterns ask of it, and the nodes that a replacement makes.
+
+A replacement changes the site in place, around the nodes that it touches: the time grows with what
+changes, not with the graph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from tf_exla.model.cost import BYTE, FLOP
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor, const, consumers, producers, topological
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.clean import node_key
+
+COMMUTATIVE = frozenset({"AddV2", "Mul", "Maximum", "Minimum"})
+
+
+Place = tuple[int, ...]
+"""Where a node is in the order. What replaces a node at `p` is at `(*p, 0)`, `(*p, 1)`, ..."""
+
+
+class CannotMake(Exception):
+    """The op set has no such op."""
+
+
+class Site:
+    """One graph, indexed. A proposal's nodes collect in `made` until it is taken or dropped."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        ops: OpSet,
+        keys: dict[Node, Hashable | None] | None = None,
+        budget: int | None = None,
+    ) -> None:
+        self.ops = ops
+        self.budget = budget  # bytes that results should hold, where that is known
+        self.keys = {} if keys is None else keys  # of nodes, shared by the sites of one run
+        self.inputs = frozenset(graph.inputs)
+        self.outputs = Counter(graph.outputs)
+        self.producer = producers(graph)
+        self.readers = consumers(graph)  # in the order of the nodes
+        self.position: dict[Node, Place] = {node: (i,) for i, node in enumerate(graph.nodes)}
+        self.known: dict[Hashable, list[Node]] = {}  # in the order of the nodes
+        for node in graph.nodes:
+            self._know(node)
+        self._graph = graph
+        self._changed = False
+        self.absorbed: dict[Tensor, bool] = {}  # known to the rewrites of scalings
+        self.root: Node | None = None
+        self.made: list[Node] = []
+        self._fresh: dict[Hashable, Node] = {}
+        self._maker: dict[Tensor, Node] = {}
+
+    def begin(self, root: Node) -> None:
+        """Start a proposal for `root`: what it may use was made before it."""
+        self.root = root
+        self.made = []
+        self._fresh = {}
+        self._maker = {}
+
+    # What a pattern asks.
+
+    def maker(self, tensor: Tensor, *ops: str) -> Node | None:
+        """Return the pure node that makes `tensor`, where it is one of `ops`."""
+        node = self.producer.get(tensor) or self._maker.get(tensor)
+        if node is None or node.stateful or isinstance(node, Loop) or node.op not in ops:
+            return None
+        return node
+
+    def uses(self, tensor: Tensor) -> int:
+        """Return how often a tensor is read, by outputs of the graph too."""
+        return len(self.readers.get(tensor, ())) + self.outputs.get(tensor, 0)
+
+    def readers_after(self, tensor: Tensor, node: Node) -> Iterator[Node]:
+        """Yield the readers of a tensor that come after a node, in order."""
+        readers = self.readers.get(tensor, [])
+        place = self.position[node]
+        first = bisect_right(readers, place, key=lambda reading: self.position[reading[0]])
+        return (readers[at][0] for at in range(first, len(readers)))
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes in order."""
+        return sorted(self.position, key=self.position.__getitem__)
+
+    @property
+    def graph(self) -> Graph:
+        """The graph as it is now; the one that was given where nothing was replaced."""
+        if self._changed:
+            self._graph = self._graph.replace(nodes=tuple(self.nodes))
+            self._changed = False
+        return self._graph
+
+    # What a replacement makes.
+
+    def emit(self, op: str, *inputs: Tensor, **attrs: object) -> Tensor:
+        """Return the result of `op`; an equal node that exists before the root is taken."""
+        made = self.ops.make(op, inputs, attrs, f"{self._name()}/{op}")
+        if made is None:
+            raise CannotMake(f"{op} cannot be made here")
+        return self._add(made)
+
+    def const(self, value: npt.ArrayLike, dtype: str) -> Tensor:
+        """Return a constant."""
+        array = np.asarray(value, dtype)
+        return self._add(const(array, f"{self._name()}/Const", dtype))
+
+    def axes(self, values: Iterable[int]) -> Tensor:
+        """Return a list of axes, or a shape."""
+        return self.const(np.asarray(list(values), np.int32), "int32")
+
+    def _name(self) -> str:
+        assert self.root is not None
+        return (self.root.name or self.root.op).removesuffix(f"/{self.root.op}")
+
+    def _add(self, node: Node) -> Tensor:
+        assert self.root is not None
+        keys = [node_key(node)]
+        if node.op in COMMUTATIVE:
+            attrs = keys[0][2] if isinstance(keys[0], tuple) else None
+            keys.append((node.op, node.inputs[::-1], attrs))
+        for key in keys:
+            twin = self._fresh.get(key) or next(iter(self.known.get(key, ())), None)
+            if twin is None:
+                continue
+            if self._comes_early(twin):
+                return twin.output
+        self.made.append(node)
+        self._fresh[keys[0]] = node
+        self._maker[node.output] = node
+        return node.output
+
+    def _comes_early(self, twin: Node) -> bool:
+        """Return whether a node runs before the root, or can: all that it reads does."""
+        assert self.root is not None
+        root = self.position[self.root]
+        if twin not in self.position or self.position[twin] < root:
+            return True
+        if twin is self.root:
+            return False
+        makers = (self.producer.get(tensor) for tensor in twin.inputs)
+        return all(maker is None or self.position[maker] < root for maker in makers)
+
+    # What a proposal would change.
+
+    def removed(self, replacements: Mapping[Node, Tensor]) -> list[Node]:
+        """Return the nodes that nobody reads once tensors stand for the outputs of others."""
+        counts: dict[Tensor, int] = {}
+
+        def count(tensor: Tensor) -> int:
+            return counts.setdefault(tensor, self.uses(tensor))
+
+        for node in self.made:
+            for tensor in node.inputs:
+                counts[tensor] = count(tensor) + 1
+        for tensor in replacements.values():
+            counts[tensor] = count(tensor) + 1
+        gone: list[Node] = []
+        work = list(replacements)
+        while work:
+            node = work.pop()
+            gone.append(node)
+            for tensor in node.inputs:
+                counts[tensor] = count(tensor) - 1
+                maker = self.producer.get(tensor)
+                if maker is None or maker.stateful or counts[tensor]:
+                    continue
+                if all(not count(out) for out in maker.outputs):
+                    work.append(maker)
+        return gone
+
+    # A replacement.
+
+    def replace(self, replacements: Mapping[Node, Tensor], gone: Iterable[Node]) -> list[Node]:
+        """Let tensors stand for the outputs of nodes, without those `gone`; return the new nodes.
+
+        What was made comes where the root was. Where that is before something that it reads, or
+        after a reader of another node, all nodes are put in order.
+        """
+        root = self.root
+        assert root is not None
+        place = self.position[root]
+        stands = {node.outputs[0]: tensor for node, tensor in replacements.items()}
+        for node in gone:
+            self._remove(node)
+        new: list[Node] = []
+        for count, made in enumerate(self.made):
+            node = dataclasses.replace(made, source=root.source)
+            self._insert(node, (*place, count))
+            new.append(node)
+        old = {reader: None for tensor in stands for reader, _ in self.readers.get(tensor, ())}
+        fresh = set(new)
+        for reader in old:
+            if reader in fresh:
+                continue
+            node, at = reader.reading(stands), self.position[reader]
+            self._remove(reader)
+            self._insert(node, at)
+            new.append(node)
+        if any(tensor in stands for tensor in self.outputs):
+            outputs = tuple(stands.get(tensor, tensor) for tensor in self._graph.outputs)
+            self._graph = self._graph.replace(outputs=outputs)
+            self.outputs = Counter(outputs)
+        self.absorbed = {}
+        self._changed = True
+        self._put_in_order(new)
+        return new
+
+    def _insert(self, node: Node, place: Place) -> None:
+        self.position[node] = place
+        for position, tensor in enumerate(node.inputs):
+            insort(self.readers.setdefault(tensor, []), (node, position), key=self._reading_place)
+        self.producer.update(dict.fromkeys(node.outputs, node))
+        self._know(node)
+
+    def _remove(self, node: Node) -> None:
+        for position, tensor in enumerate(node.inputs):
+            readers = self.readers[tensor]
+            reading = (node, position)
+            del readers[bisect_left(readers, self._reading_place(reading), key=self._reading_place)]
+        for tensor in node.outputs:
+            if self.producer.get(tensor) is node:
+                del self.producer[tensor]
+        key = self.keys[node]
+        if key is not None:
+            self.known[key].remove(node)
+        del self.position[node]
+
+    def _know(self, node: Node) -> None:
+        """Note a node under what it shares with those that compute the same."""
+        if node not in self.keys:
+            self.keys[node] = node_key(node)
+        key = self.keys[node]
+        if key is not None:
+            insort(self.known.setdefault(key, []), node, key=self.position.__getitem__)
+
+    def _reading_place(self, reading: tuple[Node, int]) -> tuple[Place, int]:
+        return self.position[reading[0]], reading[1]
+
+    def _put_in_order(self, new: Iterable[Node]) -> None:
+        """Put nodes after what they read, where a new one reads what came later."""
+        if all(
+            self.position[self.producer[tensor]] < self.position[node]
+            for node in new
+            for tensor in node.inputs
+            if tensor in self.producer
+        ):
+            return
+        nodes = self.nodes
+        order = {node: float(at) for at, node in enumerate(nodes)}
+        nodes = list(topological(nodes, order.__getitem__))
+        self.position = {node: (i,) for i, node in enumerate(nodes)}
+        for readers in self.readers.values():
+            readers.sort(key=self._reading_place)
+        for twins in self.known.values():
+            twins.sort(key=self.position.__getitem__)
+
+    def flops(self, nodes: Iterable[Node]) -> int:
+        return sum(self.ops.flops(node) for node in nodes if node.op != "Const")
+
+    def bytes(self, nodes: Iterable[Node]) -> int:
+        """Return the bytes that nodes read and write."""
+        return sum(
+            sum(tensor.nbytes for tensor in (*node.inputs, *node.outputs))
+            for node in nodes
+            if node.op != "Const" and not self.ops.aliases(node)
+        )
+
+    def seconds(self, nodes: list[Node]) -> float:
+        return self.flops(nodes) * FLOP + self.bytes(nodes) * BYTE
+
+
+def largest(nodes: Iterable[Node]) -> int:
+    """Return the bytes of the largest tensor that nodes make."""
+    return max((t.nbytes for node in nodes for t in node.outputs), default=0)

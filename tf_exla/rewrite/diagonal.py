@@ -1,0 +1,173 @@
+"""No dense matrix for what is read from its diagonal, or made of one."""
+
+from __future__ import annotations
+
+from tf_exla.ir.graph import Node, Tensor
+from tf_exla.rewrite.algebra import (
+    as_product,
+    as_scaled,
+    dense,
+    is_float,
+    reduce_sum,
+    reshape,
+    scaled,
+    strip,
+    sum_axes,
+)
+from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
+from tf_exla.rewrite.site import Site
+
+FAMILY = "diagonals"
+
+
+def _is_main(node: Node, operands: int) -> bool:
+    """Return whether a diagonal op is about the main diagonal, padded with zeros."""
+    if len(node.inputs) != operands or any(t.value is None for t in node.inputs[-1:]):
+        return False
+    k = node.inputs[1 if node.op != "MatrixSetDiagV3" else 2]
+    return k.value is not None and k.value.size == 1 and int(k.value.reshape(())) == 0
+
+
+def as_diagonal(site: Site, tensor: Tensor) -> Tensor | None:
+    """Return d of `tensor` = diag(d), square and of floats."""
+    node = site.maker(tensor, "MatrixDiagV3")
+    if node is None or not is_float(tensor) or not _is_main(node, 5):
+        return None
+    d, _, _, _, padding = node.inputs
+    if padding.value is None or float(padding.value.reshape(())) != 0.0:
+        return None
+    return d if d.is_static and tensor.dims == (*d.dims, d.dims[-1]) else None
+
+
+def scaling_vector(site: Site, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
+    """Return d, A and whether d goes along the rows, of `A * d[:, None]`, `A * d`, `A / d`."""
+    node = site.maker(tensor, "Mul", "RealDiv")
+    if node is None or not is_float(tensor) or len(tensor.dims) < 2:
+        return None
+    rows, columns = tensor.dims[-2:]
+    if rows == 1 or columns == 1:
+        return None
+    left, right = node.inputs
+    pairs = [(right, left)] if node.op == "RealDiv" else [(left, right), (right, left)]
+    for vector, rest in pairs:
+        if rest.shape != tensor.shape or not vector.is_static:
+            continue
+        sizes = _padded(vector)
+        if sizes[-2:] in ((rows, 1), (1, columns)):
+            return vector, rest, sizes[-1] == 1
+    return None
+
+
+def _padded(vector: Tensor) -> tuple[int, ...]:
+    return (1,) * (2 - len(vector.dims)) + vector.dims
+
+
+def as_scaling(site: Site, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
+    """Return d, A and whether d is on the left, of a matrix diag(d) A or A diag(d)."""
+    found = scaling_vector(site, tensor)
+    if found is None:
+        return None
+    vector, rest, on_left = found
+    *batch, rows, columns = _padded(vector)
+    vector = reshape(site, vector, (*batch, rows if on_left else columns))
+    node = site.maker(tensor, "RealDiv")
+    return vector if node is None else site.emit("Reciprocal", vector), rest, on_left
+
+
+def diagonal_of_product(site: Site, node: Node) -> Proposals:
+    """diag_part(a b) = sum(a * bᵀ, -1)"""
+    if not _is_main(node, 3):
+        return
+    scale, factor = strip(site, node.inputs[0])
+    pair = as_product(site, factor.tensor)
+    if pair is None:
+        return
+    *_, rows, columns = factor.shape
+    if rows != columns:
+        yield Refused(f"the product is {rows} by {columns}: only square ones are read so")
+        return
+    left, right = pair
+    if left.transposed and not right.transposed:  # both are read along the rows
+        terms, axis = site.emit("Mul", left.tensor, right.tensor), -2
+    else:
+        terms, axis = site.emit("Mul", dense(site, left), dense(site, right.flipped)), -1
+    total = reduce_sum(site, terms, (len(terms.dims) + axis,), keep=False)
+    yield scaled(site, total, scale)
+
+
+def diagonal_of_diagonal(site: Site, node: Node) -> Proposals:
+    """diag_part(diag(d)) = d"""
+    d = as_diagonal(site, node.inputs[0])
+    if d is not None and _is_main(node, 3):
+        yield d
+
+
+def plus_diagonal(site: Site, node: Node) -> Proposals:
+    """a + diag(d) = a with diag_part(a) + d on its diagonal, a - diag(d) likewise"""
+    out = node.output
+    if not is_float(out) or len(node.inputs) != 2:
+        return
+    left, right = node.inputs
+    pairs = [(left, right)] if node.op == "Sub" else [(left, right), (right, left)]
+    for rest, other in pairs:
+        scale, factor = strip(site, other)
+        d = as_diagonal(site, factor.tensor)
+        if d is None:
+            continue
+        if rest.shape != out.shape or d.dims != out.dims[:-1]:
+            yield Refused(f"one of {rest} and diag({d}) is broadcast to {out}")
+            continue
+        zero = site.const(0, "int32")
+        old = site.emit("MatrixDiagPartV3", rest, zero, site.const(0, out.dtype))
+        moved = site.emit("AddV2" if node.op == "AddV2" else "Sub", old, scaled(site, d, scale))
+        yield site.emit("MatrixSetDiagV3", rest, moved, zero)
+        return
+
+
+def scaled_diagonal(site: Site, node: Node) -> Proposals:
+    """s diag(d) = diag(s d)"""
+    found = as_scaled(site, node.output)
+    d = as_diagonal(site, found[1]) if found is not None else None
+    if found is None or d is None:
+        return
+    yield _diagonal(site, scaled(site, d, found[0]))
+
+
+def sum_of_diagonal(site: Site, node: Node) -> Proposals:
+    """sum(diag(d), 0) = sum(diag(d), 1) = d, and sum(d) over both"""
+    d = as_diagonal(site, node.inputs[0])
+    found = sum_axes(node)
+    if d is None or found is None:
+        return
+    axes, _ = found
+    count = len(node.inputs[0].dims)
+    if axes in ({count - 1}, {count - 2}):
+        yield reshape(site, d, node.output.dims)
+    elif axes == {count - 1, count - 2}:
+        yield reshape(site, reduce_sum(site, d, (count - 2,), keep=False), node.output.dims)
+
+
+def product_of_diagonals(site: Site, node: Node) -> Proposals:
+    """diag(c) diag(d) = diag(c d)"""
+    pair = as_product(site, node.output)
+    if pair is None:
+        return
+    c, d = (as_diagonal(site, factor.tensor) for factor in pair)
+    if c is not None and d is not None:
+        yield _diagonal(site, site.emit("Mul", c, d))
+
+
+def _diagonal(site: Site, d: Tensor) -> Tensor:
+    whole = site.const(-1, "int32")
+    zero = site.const(0, "int32")
+    return site.emit("MatrixDiagV3", d, zero, whole, whole, site.const(0, d.dtype))
+
+
+REWRITES = (
+    Rewrite(FAMILY, diagonal_of_diagonal, frozenset({"MatrixDiagPartV3"})),
+    Rewrite(FAMILY, diagonal_of_product, frozenset({"MatrixDiagPartV3"}), copies=True),
+    Rewrite(FAMILY, plus_diagonal, frozenset({"AddV2", "Sub"})),
+    Rewrite(FAMILY, scaled_diagonal, frozenset({"Mul", "Neg", "RealDiv"})),
+    Rewrite(FAMILY, sum_of_diagonal, frozenset({"Sum"})),
+    Rewrite(FAMILY, product_of_diagonals, frozenset({"MatMul", "BatchMatMulV2"})),
+)

@@ -1,0 +1,182 @@
+"""Applies rewrites to a graph and its sub-graphs until nothing changes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Hashable, Sequence
+
+from tf_exla.byte_size import format_bytes
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.clean import clean
+from tf_exla.rewrite.agenda import Agenda
+from tf_exla.rewrite.rewrite import (
+    Application,
+    GraphRewrite,
+    Refusal,
+    Refused,
+    Rewrite,
+    Rewritten,
+    Together,
+)
+from tf_exla.rewrite.site import CannotMake, Site, largest
+
+SWEEPS = 8
+MOST_PER_NODE = 4
+"""Replacements in one graph, for each of its nodes: what is finite by its costs is bounded too."""
+GAIN = 1e-3
+"""The part of the time of the removed nodes that a replacement must save."""
+
+
+def rewrite_graph(
+    graph: Graph,
+    ops: OpSet,
+    rewrites: Sequence[Rewrite | GraphRewrite],
+    budget: int | None = None,
+) -> Rewritten:
+    """Rewrite a graph and its sub-graphs; the same graph where nothing applies.
+
+    `budget`: bytes that no result should exceed, where there is a choice.
+    """
+    by_op: dict[str, list[Rewrite]] = {}
+    for rewrite in rewrites:
+        if isinstance(rewrite, Rewrite):
+            for op in rewrite.ops:
+                by_op.setdefault(op, []).append(rewrite)
+    run = _Run(ops, by_op, budget)
+    made = run.graph(graph)
+    for rewrite in rewrites:
+        if isinstance(rewrite, GraphRewrite):
+            found = rewrite.apply(made, ops)
+            run.refusals += found.refusals
+            if found.graph is not made:
+                run.applications += found.applications
+                made = run.graph(found.graph)
+    refusals = {(one.rewrite, one.node): one for one in run.refusals}
+    return Rewritten(made, tuple(run.applications), tuple(refusals.values()))
+
+
+class _Run:
+    def __init__(self, ops: OpSet, by_op: dict[str, list[Rewrite]], budget: int | None) -> None:
+        self.ops = ops
+        self.budget = budget
+        self.by_op = by_op
+        self.applications: list[Application] = []
+        self.refusals: list[Refusal] = []
+        self.keys: dict[Node, Hashable | None] = {}
+
+    def graph(self, graph: Graph) -> Graph:
+        graph = self._subgraphs(graph)
+        left = MOST_PER_NODE * len(graph.nodes) + 16
+        for _ in range(SWEEPS):
+            before = graph
+            site = Site(graph, self.ops, self.keys, self.budget)
+            agenda = Agenda(site)
+            while left and (node := agenda.next()) is not None:
+                new = self._at(site, node)
+                if new is not None:
+                    left -= 1
+                    agenda.add(new)
+            graph = site.graph
+            if graph is before:
+                break
+            graph = clean(graph, self.ops)
+        return graph
+
+    def _subgraphs(self, graph: Graph) -> Graph:
+        """Rewrite the bodies and branches of control flow."""
+        nodes: list[Node] = []
+        for node in graph.nodes:
+            subs = {} if isinstance(node, Loop) else dict(node.subgraphs)
+            new = {key: self.graph(sub) for key, sub in subs.items()}
+            if any(new[key] is not sub for key, sub in subs.items()):
+                node = dataclasses.replace(node, attrs={**node.attrs, **new})
+            nodes.append(node)
+        if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
+            return graph
+        return graph.replace(nodes=tuple(nodes))
+
+    def _at(self, site: Site, node: Node) -> list[Node] | None:
+        """Try the rewrites of one node, apply the first that is taken, and return what is new."""
+        if node.stateful or isinstance(node, Loop) or len(node.outputs) != 1:
+            return None
+        for rewrite in self.by_op.get(node.op, ()):
+            site.begin(node)
+            try:
+                for proposal in rewrite.propose(site, node):
+                    verdict = (
+                        proposal
+                        if isinstance(proposal, Refused)
+                        else self._judge(site, node, rewrite, proposal)
+                    )
+                    if isinstance(verdict, list):
+                        return verdict
+                    self._refuse(rewrite, node, verdict.reason)
+                    site.begin(node)
+            except CannotMake as error:
+                self._refuse(rewrite, node, str(error))
+        return None
+
+    def _refuse(self, rewrite: Rewrite, node: Node, reason: str) -> None:
+        self.refusals.append(Refusal(rewrite.family, rewrite.name, node.name, reason))
+
+    def _judge(
+        self, site: Site, node: Node, rewrite: Rewrite, proposal: Tensor | Together
+    ) -> list[Node] | Refused:
+        together = proposal if isinstance(proposal, Together) else Together({node: proposal})
+        for each, new in together.replacements.items():
+            old = each.outputs[0]
+            if (new.shape, new.dtype) != (old.shape, old.dtype):
+                return Refused(f"{new} would stand for {old}")
+        if _reads_replaced(site, together):
+            return Refused("what would stand for it is made of it")
+        gone = site.removed(together.replacements)
+        if not rewrite.normal:
+            before, after = site.seconds(gone), site.seconds(site.made)
+            if after > before * (1 - GAIN):
+                return Refused(
+                    f"it saves no time: what it could remove takes {before:.3g} s, what it would "
+                    f"add {after:.3g} s; other readers keep shared results"
+                )
+            if largest(site.made) > max(largest(gone), _read(site) if rewrite.copies else 0):
+                return Refused(
+                    f"it would make a tensor of {format_bytes(largest(site.made))} where the "
+                    f"largest had {format_bytes(largest(gone))}"
+                )
+        self.applications.append(
+            Application(
+                rewrite.family,
+                rewrite.name,
+                rewrite.identity,
+                node.name,
+                node.source,
+                site.flops(gone),
+                site.flops(site.made),
+                site.bytes(gone),
+                site.bytes(site.made),
+            )
+        )
+        return site.replace(together.replacements, gone)
+
+
+def _reads_replaced(site: Site, together: Together) -> bool:
+    """Return whether a proposal reads a tensor that it replaces, or is one.
+
+    A pattern that cannot be taken apart, for the want of static sizes, ends in the root itself.
+    """
+    replaced = {each.outputs[0] for each in together.replacements}
+    read = {tensor for node in site.made for tensor in node.inputs}
+    return not replaced.isdisjoint(read.union(together.replacements.values()))
+
+
+def _read(site: Site) -> int:
+    """Return the bytes of the largest tensor that a proposal reads."""
+    return max(
+        (
+            t.nbytes
+            for node in site.made
+            for t in node.inputs
+            if t in site.producer or t in site.inputs
+        ),
+        default=0,
+    )

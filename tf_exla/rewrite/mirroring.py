@@ -1,0 +1,117 @@
+"""Mirroring: what a symmetric tensor gives in two ways is computed once.
+
+`Sᵀ = S`, `Sᵀ v = S v`, and the sums of its columns are those of its rows. Gradients are full of
+such pairs: of `x xᵀ` they have `G x` and `Gᵀ x`, of a distance the sums of both axes. Whatever has
+the same *form* (`splitting/forms.py`) as a tensor before it is that tensor, in another shape.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from tf_exla.ir.graph import Graph, Node, Tensor, const, with_subgraphs
+from tf_exla.ir.op_set import OpSet
+from tf_exla.rewrite.families import SYMMETRY
+from tf_exla.rewrite.rewrite import Application, Rewritten
+from tf_exla.split.forms import Form, Forms
+from tf_exla.split.index import Index
+
+LEAST = 64
+"""Rows of a square tensor that is worth a look."""
+
+Key = tuple[Form, tuple[int, ...], str]
+
+
+def mirror(graph: Graph, ops: OpSet) -> Rewritten:
+    """sᵀ = s, sᵀ v = s v, sums of columns = sums of rows, of a symmetric s
+
+    Nodes that make or read square tensors are merged where their results have the same form.
+    """
+    applications: list[Application] = []
+    return Rewritten(_mirror(graph, ops, applications), tuple(applications), ())
+
+
+def _mirror(graph: Graph, ops: OpSet, applications: list[Application]) -> Graph:
+    def inside(sub: Graph) -> Graph:
+        return _mirror(sub, ops, applications)
+
+    nodes = tuple(with_subgraphs(node, inside) for node in graph.nodes)
+    if any(new is not old for new, old in zip(nodes, graph.nodes, strict=True)):
+        graph = graph.replace(nodes=nodes)
+    forms = Forms(Index(graph, ops))
+    stands_for: dict[Tensor, Tensor] = {}
+    known: dict[Key, Tensor] = {}
+    merged: list[Node] = []
+    for old in graph.nodes:
+        node = old.reading(stands_for)
+        if not _is_square(old):
+            merged.append(node)
+            continue
+        tensor = old.output
+        twin = known.setdefault(_key(forms, tensor), tensor)
+        if twin is tensor:
+            merged.append(node)
+            continue
+        made = _reshaped(twin, tensor, ops)
+        if made is None:
+            merged.append(node)
+            continue
+        merged += made
+        applications.append(_application(old, made, ops))
+        stands_for[tensor] = made[-1].output if made else twin
+    if not stands_for:
+        return graph
+    outputs = tuple(stands_for.get(tensor, tensor) for tensor in graph.outputs)
+    return graph.replace(nodes=tuple(merged), outputs=outputs)
+
+
+def _application(node: Node, made: list[Node], ops: OpSet) -> Application:
+    identity = (mirror.__doc__ or "").splitlines()[0]
+    moved = sum(tensor.nbytes for tensor in (*node.inputs, *node.outputs))
+    again = sum(tensor.nbytes for each in made for tensor in (*each.inputs, *each.outputs))
+    return Application(
+        SYMMETRY,
+        "mirror",
+        identity,
+        node.name,
+        node.source,
+        ops.flops(node),
+        0,
+        moved,
+        again if made and not ops.aliases(made[-1]) else 0,
+    )
+
+
+def _is_square(node: Node) -> bool:
+    """Return whether a node makes or reads a tensor with two equal axes of some size."""
+    if node.stateful or node.subgraphs or node.op == "Const" or len(node.outputs) != 1:
+        return False
+    if not node.output.is_static:
+        return False
+    return any(_has_equal_axes(tensor) for tensor in (node.output, *node.inputs))
+
+
+def _has_equal_axes(tensor: Tensor) -> bool:
+    if not tensor.is_static:
+        return False
+    large = [size for size in tensor.dims if size >= LEAST]
+    return len(set(large)) < len(large)
+
+
+def _key(forms: Forms, tensor: Tensor) -> Key:
+    """Name the axes in order, those of size one left out."""
+    letters = itertools.count(1)
+    labels = [None if size == 1 else next(letters) for size in tensor.dims]
+    sizes = tuple(size for size in tensor.dims if size != 1)
+    return forms.of(tensor, labels), sizes, tensor.dtype
+
+
+def _reshaped(twin: Tensor, tensor: Tensor, ops: OpSet) -> list[Node] | None:
+    """Return the nodes that give `twin` the shape of `tensor`; None where there are none."""
+    if twin.shape == tensor.shape:
+        return []
+    shape = const(np.asarray(tensor.dims, np.int32), f"{tensor.name}/shape")
+    made = ops.make("Reshape", (twin, shape.output), {}, f"{tensor.name}/mirrored")
+    return None if made is None else [shape, made]

@@ -1,0 +1,192 @@
+"""Products and sums that read the same large matrix become one product, which reads it once.
+
+A product with few columns takes as long as reading the large matrix does, so more columns are
+nearly free: a float64 matrix of 8 MB times 3 columns took 0.30 ms, times 4 columns 0.26 ms, and its
+row sums 0.12 ms (2 cores). A sum is a product with ones: the gradient of a kernel needs `G x`,
+`Gᵀ z`, the row and the column sums of G, which are two products with one more column each.
+
+Only readings of one level are merged: with the same number of completed reductions of large tensors
+before them. A product that waits for another's result would make a split program go over its data
+once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+from tf_exla.model.cost import BYTE, LAUNCH
+from tf_exla.ir.graph import Node, Tensor
+from tf_exla.rewrite.algebra import (
+    PRODUCTS,
+    Factor,
+    adds_as_product,
+    as_product,
+    dense,
+    is_float,
+    product,
+    reshape,
+    sum_axes,
+    transposed,
+)
+from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite, Together
+from tf_exla.rewrite.site import Site
+
+FAMILY = "one-pass"
+SMALL = 4
+"""The columns and the results together are so many times smaller than what is read."""
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """`node` is matrix · columns, or its transpose where `flipped`; without columns: row sums."""
+
+    node: Node
+    matrix: Factor
+    columns: Factor | None
+    flipped: bool = False
+
+    @property
+    def count(self) -> int:
+        return 1 if self.columns is None else self.columns.shape[-1]
+
+
+def one_product(site: Site, node: Node) -> Proposals:
+    """[a b, a c, sum(a, 1)] = a [b, c, 1], for all that read a large matrix"""
+    for reading in list(_readings(site, node)):
+        matrix = reading.matrix
+        if site.ops.rounds_factors(matrix.tensor.dtype):
+            yield Refused("with more columns a product may round its factors (TF32)")
+            continue
+        if _read_later(site, matrix, node):
+            continue
+        others = {
+            found.node: found
+            for reader, _ in site.readers.get(matrix.tensor, ())
+            for found in _readings(site, reader)
+            if found.matrix == matrix
+        }
+        group = list(others.values())
+        if len(group) < 2:
+            continue
+        size = matrix.tensor.size
+        width = sum(one.count for one in group)
+        copied = sum(one.node.output.size for one in group)
+        copied += width * size // matrix.shape[-2] if size else 0
+        if SMALL * copied > size:
+            yield Refused(f"the columns and the results are not small beside {matrix.tensor}")
+            continue
+        if matrix.tensor.nbytes * BYTE * (len(group) - 1) < LAUNCH * (len(group) + 2):
+            yield Refused(f"reading {matrix.tensor} once more takes less than joining columns")
+            continue
+        levels = _levels(site, matrix.tensor, node)
+        same = [one for one in group if _level(levels, one) == _level(levels, reading)]
+        if len(same) < 2 or _depends(site, same):
+            yield Refused("one of the products waits for the result of another")
+            continue
+        yield _joined(site, same)
+
+
+def _read_later(site: Site, matrix: Factor, node: Node) -> bool:
+    """Return whether a reading of `matrix` comes after a node: the last one looks at them all."""
+    return any(
+        found.matrix == matrix
+        for reader in site.readers_after(matrix.tensor, node)
+        for found in _readings(site, reader)
+    )
+
+
+def _readings(site: Site, node: Node) -> Iterator[_Reading]:
+    if len(node.outputs) != 1 or node.stateful or not is_float(node.output):
+        return
+    if node.op == "Sum":
+        found = sum_axes(node)
+        operand = node.inputs[0]
+        if found is None or len(operand.dims) < 2 or not adds_as_product(site, operand, found[0]):
+            return
+        for axis, flipped in ((-1, False), (-2, True)):
+            if found[0] == {len(operand.dims) + axis}:
+                yield _Reading(node, Factor(operand, flipped), None)
+        return
+    pair = as_product(site, node.output) if node.op in PRODUCTS else None
+    if pair is None or pair[0].tensor is pair[1].tensor:
+        return
+    left, right = pair
+    if left.shape[:-2] != right.shape[:-2]:
+        return
+    yield _Reading(node, left, right)
+    yield _Reading(node, right.flipped, left.flipped, True)
+
+
+def _levels(site: Site, matrix: Tensor, last: Node) -> dict[Tensor, int]:
+    """Count the reductions of tensors as large as `matrix` on the way to each tensor."""
+    levels: dict[Tensor, int] = {}
+    for node in takewhile(lambda each: each is not last, site.nodes):
+        level = max((levels.get(tensor, 0) for tensor in node.inputs), default=0)
+        read = max((tensor.size for tensor in node.inputs), default=0)
+        made = max((tensor.size for tensor in node.outputs), default=0)
+        reduces = SMALL * read >= matrix.size and SMALL * made <= read
+        for tensor in node.outputs:
+            levels[tensor] = level + reduces
+    return levels
+
+
+def _level(levels: dict[Tensor, int], reading: _Reading) -> int:
+    columns = 0 if reading.columns is None else levels.get(reading.columns.tensor, 0)
+    return max(levels.get(reading.matrix.tensor, 0), columns)
+
+
+def _depends(site: Site, group: list[_Reading]) -> bool:
+    """Return whether the columns of one need the result of another, through variables as well."""
+    first = min(site.position[one.node] for one in group)
+    results = {one.node for one in group}
+    work = [one.columns.tensor for one in group if one.columns is not None]
+    stateful = [node for node in site.nodes if node.stateful]
+    seen: set[Node] = set()
+    while work:
+        maker = site.producer.get(work.pop())
+        if maker is None or maker in seen or site.position[maker] < first:
+            continue
+        if maker in results:
+            return True
+        seen.add(maker)
+        work += maker.inputs
+        if maker.stateful:  # it waits for those before it
+            before = stateful[: stateful.index(maker)]
+            work += [tensor for node in before for tensor in node.inputs]
+    return False
+
+
+def _joined(site: Site, group: list[_Reading]) -> Together:
+    matrix = group[0].matrix
+    *batch, rows, inner = matrix.shape
+    dtype = matrix.tensor.dtype
+    parts: dict[Tensor | None, Tensor] = {}
+    starts: dict[_Reading, int] = {}
+    at: dict[Tensor, int] = {}
+    width = 0
+    for one in sorted(group, key=lambda one: site.position[one.node]):
+        if one.columns is None:
+            shape = site.axes((*batch, inner, 1))
+            part = parts.get(None) or site.emit("Fill", shape, site.const(1.0, dtype))
+            parts[None] = part
+        else:
+            part = dense(site, one.columns)
+        if part not in at:
+            at[part] = width
+            width += part.dims[-1]
+        starts[one] = at[part]
+    joined = site.emit("ConcatV2", *at, site.const(-1, "int32")) if len(at) > 1 else next(iter(at))
+    results = product(site, matrix, Factor(joined))
+    stands: dict[Node, Tensor] = {}
+    for one, start in starts.items():
+        begin, size = (*[0] * (len(batch) + 1), start), (*batch, rows, one.count)
+        part = site.emit("Slice", results, site.axes(begin), site.axes(size))
+        if one.flipped:
+            part = transposed(site, part)
+        stands[one.node] = reshape(site, part, one.node.output.dims)
+    return Together(stands)
+
+
+REWRITES = (Rewrite(FAMILY, one_product, PRODUCTS | {"Sum"}, copies=True),)

@@ -1,0 +1,265 @@
+"""Scalars and diagonals leave a large tensor whose readers all absorb them.
+
+A sum, or a product with something small, absorbs a scaling of its large operand: it scales its
+small operand or its result instead. Where all readers of a large tensor do, a scaling moves from
+its operands to it, and from it into its readers; each step costs no more than what it replaces, and
+the large tensors that were scaled are read by nobody in the end. Gradients of kernels are full of
+them: of `s * exp(d)` times an outer product no other large tensor than `exp(d)` is left.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tf_exla.ir.graph import Node, Tensor
+from tf_exla.rewrite.algebra import (
+    PRODUCTS,
+    Factor,
+    Scale,
+    adds_as_product,
+    as_product,
+    as_scaled,
+    as_transpose,
+    is_float,
+    reshape,
+    scaled,
+    strip,
+    sum_axes,
+)
+from tf_exla.rewrite.chain import Diagonal, Element, Ones, best_order, multiply, reverse
+from tf_exla.rewrite.diagonal import as_scaling, scaling_vector
+from tf_exla.rewrite.rewrite import Proposals, Rewrite
+from tf_exla.rewrite.site import Site
+
+FAMILY = "scalings"
+SMALL = 4
+"""What absorbs a scaling must be so many times smaller than what was scaled."""
+
+
+def absorbed(site: Site, tensor: Tensor) -> bool:
+    """Return whether all readers of a matrix absorb a scaling of its rows or columns."""
+    found = site.absorbed.get(tensor)
+    if found is None:
+        readers = site.readers.get(tensor, ())
+        found = (
+            bool(readers)
+            and tensor not in site.outputs
+            and is_float(tensor)
+            and len(tensor.dims) >= 2
+            and min(tensor.dims[-2:]) > 1
+            and all(_absorbs(site, reader, tensor) for reader, _ in readers)
+        )
+        site.absorbed[tensor] = found
+    return found
+
+
+def _absorbs(site: Site, reader: Node, tensor: Tensor) -> bool:
+    if len(reader.outputs) != 1 or not reader.output.is_static:
+        return False
+    out = reader.output
+    if reader.op == "Sum":
+        found = sum_axes(reader)
+        count = len(tensor.dims)
+        return (
+            found is not None
+            and bool(found[0])
+            and found[0] <= {count - 1, count - 2}
+            and SMALL * out.size <= tensor.size
+            and adds_as_product(site, tensor, found[0])
+        )
+    if reader.op in PRODUCTS:
+        if as_product(site, out) is None or SMALL * out.size > tensor.size:
+            return False
+        return all(SMALL * t.size <= tensor.size for t in reader.inputs if t is not tensor) and (
+            reader.inputs[0] is not reader.inputs[1]
+        )
+    if reader.op == "Transpose":
+        return as_transpose(site, out) is tensor and absorbed(site, out)
+    if reader.op == "RealDiv" and reader.inputs[0] is not tensor:
+        return False
+    return (
+        reader.op in ("Mul", "Neg", "RealDiv")
+        and out.shape == tensor.shape
+        and (absorbed(site, out))
+    )
+
+
+def scaling_leaves_product(site: Site, node: Node) -> Proposals:
+    """(c a) * b = c (a * b), c a scalar or a diagonal, where all readers absorb c"""
+    if not absorbed(site, node.output):
+        return
+    left, right = node.inputs
+    pairs = [(left, right)] if node.op == "RealDiv" else [(left, right), (right, left)]
+    for tensor, other in pairs:
+        if tensor.shape != node.output.shape or other.shape != node.output.shape:
+            continue
+        if as_scaled(site, node.output) is not None:  # it is a scaling itself
+            return
+        inner = _layer(site, tensor)
+        if inner is None:
+            continue
+        op, rest, by = inner
+        operands = (rest, other) if node.op == "RealDiv" or tensor is left else (other, rest)
+        made = site.emit(node.op, *operands)
+        yield site.emit(op, made) if by is None else site.emit(op, made, by)
+        return
+
+
+def _layer(site: Site, tensor: Tensor) -> tuple[str, Tensor, Tensor | None] | None:
+    """Return the op, the large operand and the small one, of a scaled tensor."""
+    node = site.maker(tensor, "Mul", "RealDiv", "Neg")
+    if node is None or not is_float(tensor):
+        return None
+    if node.op == "Neg":
+        return "Neg", node.inputs[0], None
+    found = as_scaled(site, tensor)
+    if found is not None:
+        rest = found[1]
+    else:
+        scaling = scaling_vector(site, tensor)
+        if scaling is None:
+            return None
+        rest = scaling[1]
+    by = next((each for each in node.inputs if each is not rest), None)
+    return None if by is None else (node.op, rest, by)
+
+
+def outer_product_is_scaling(site: Site, node: Node) -> Proposals:
+    """(a bᵀ) * c = diag(a) c diag(b), a and b vectors, where all readers absorb them"""
+    if not absorbed(site, node.output):
+        return
+    left, right = node.inputs
+    for tensor, other in ((left, right), (right, left)):
+        if tensor.shape != node.output.shape or other.shape != node.output.shape:
+            continue
+        scale, inner = strip(site, tensor)
+        pair = as_product(site, inner.tensor)
+        if pair is None:
+            continue
+        column, row = (pair[1].flipped, pair[0].flipped) if inner.transposed else pair
+        if column.shape[-1] != 1:
+            continue
+        column_tensor = reshape(site, column.tensor, column.shape)
+        row_tensor = reshape(site, row.tensor, row.shape)
+        if scale.is_one:
+            pass
+        elif column_tensor.size <= row_tensor.size:
+            column_tensor = scaled(site, column_tensor, scale)
+        else:
+            row_tensor = scaled(site, row_tensor, scale)
+        yield site.emit("Mul", site.emit("Mul", other, row_tensor), column_tensor)
+        return
+
+
+def scaling_leaves_reader(site: Site, node: Node) -> Proposals:
+    """(c a) b = c (a b), sum(c a) = c sum(a), c a scalar or a diagonal, where all readers do so"""
+    if not is_float(node.output) or node.output.size == 0:
+        return
+    if node.op == "Sum":
+        found = sum_axes(node)
+        operand = node.inputs[0]
+        if found is None or not absorbed(site, operand):
+            return
+        scale, elements = _peeled(site, Factor(operand))
+        if len(elements) == 1 and scale.is_one:
+            return
+        count = len(operand.dims)
+        rows, columns = operand.dims[-2:]
+        if count - 1 in found[0]:
+            elements = (*elements, Ones(columns, 1))
+        if count - 2 in found[0]:
+            elements = (Ones(1, rows), *elements)
+    else:
+        pair = as_product(site, node.output)
+        if pair is None or not any(absorbed(site, factor.tensor) for factor in pair):
+            return
+        scale, elements = Scale(), ()
+        for factor in pair:
+            one, found_elements = (
+                _peeled(site, factor) if absorbed(site, factor.tensor) else (Scale(), (factor,))
+            )
+            scale, elements = scale * one, (*elements, *found_elements)
+        if len(elements) == 2 and scale.is_one:
+            return
+    # Nothing as large as what was scaled: so no diagonal is multiplied with that again.
+    order = best_order(elements, max(tensor.size for tensor in node.inputs) // 2)
+    if order is not None:
+        yield reshape(site, multiply(site, elements, order, scale), node.output.dims)
+
+
+def _peeled(site: Site, factor: Factor) -> tuple[Scale, tuple[Element, ...]]:
+    """Take all scalings off a matrix: a scalar, and diagonals on both of its sides."""
+    tensor, transposed = factor.tensor, False
+    scale = Scale()
+    lefts: list[Element] = []
+    rights: list[Element] = []
+    while True:
+        one, inner = strip(site, tensor)
+        scale, tensor = scale * one, inner.tensor
+        if inner.transposed:
+            transposed = not transposed
+        found = as_scaling(site, tensor)
+        if found is None:
+            break
+        vector, tensor, on_left = found
+        (lefts if on_left != transposed else rights).append(Diagonal(vector))
+    elements = (*lefts, Factor(tensor, transposed), *reversed(rights))
+    return scale, reverse(elements) if factor.transposed else elements
+
+
+def two_scalings(site: Site, node: Node) -> Proposals:
+    """c (d a) = (c d) a, c and d scalars, or diagonals on one side"""
+    out = node.output
+    if not is_float(out) or len(out.dims) < 2 or min(out.dims[-2:]) < 2:
+        return
+    passed: list[Node] = []
+    scale, vectors = Scale(), []
+    tensor, side = out, None
+    while True:
+        layer = _layer(site, tensor)
+        if layer is None or (passed and site.uses(tensor) > 1):
+            break
+        found = as_scaled(site, tensor)
+        if found is not None:
+            scale, rest = scale * found[0], found[1]
+        else:
+            vector = scaling_vector(site, tensor)
+            assert vector is not None
+            if side not in (None, vector[2]):
+                break
+            side = vector[2]
+            vectors.append((layer[0], vector[0]))
+            rest = vector[1]
+        maker = site.maker(tensor, "Mul", "RealDiv", "Neg")
+        assert maker is not None
+        passed.append(maker)
+        tensor = rest
+    if len(passed) < 2 or (not vectors and math.isinf(scale.number)):
+        return
+    total: Tensor | None = None
+    divisor: Tensor | None = None
+    for op, vector_tensor in vectors:
+        if op == "Mul":
+            total = vector_tensor if total is None else site.emit("Mul", total, vector_tensor)
+        else:
+            divisor = vector_tensor if divisor is None else site.emit("Mul", divisor, vector_tensor)
+    if total is None and divisor is None:
+        yield scaled(site, tensor, scale)
+    elif total is None and divisor is not None:
+        if scale.is_one:
+            yield site.emit("RealDiv", tensor, divisor)
+        else:
+            yield site.emit("Mul", tensor, scaled(site, site.emit("Reciprocal", divisor), scale))
+    else:
+        assert total is not None
+        if divisor is not None:
+            total = site.emit("RealDiv", total, divisor)
+        yield site.emit("Mul", tensor, scaled(site, total, scale))
+
+
+REWRITES = (
+    Rewrite(FAMILY, two_scalings, frozenset({"Mul", "RealDiv", "Neg"})),
+    Rewrite(FAMILY, scaling_leaves_product, frozenset({"Mul", "RealDiv"}), normal=True),
+    Rewrite(FAMILY, outer_product_is_scaling, frozenset({"Mul"}), normal=True),
+    Rewrite(FAMILY, scaling_leaves_reader, PRODUCTS | {"Sum"}, normal=True),
+)

@@ -1,0 +1,264 @@
+"""Small axes: what a short axis makes of small tensors and loses again, one index at a time.
+
+Absolute differences [m, n, d] that are summed over d <= 64 are d times as large as what they come
+to, and every op on them is slow: a broadcast and a reduction along a short axis do not use the
+width of the machine. Here one index of the axis is a few passes over [m, n], which stay in cache
+once they are split, and fuse where they are compiled.
+
+A region (`split/region.py`) that a loop with chunks of one index could stand for is
+written out, without the loop: forward sums and gradients alike. A longer axis, of more than 32
+indices, makes a contraction (`contraction.py`), where all that becomes of it is one sum, maximum or
+so; of gradients up to 64 are written out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.contraction import BLOCK, Contraction, contraction_node
+from tf_exla.model.cost import LAUNCH
+from tf_exla.ir.graph import COMBINING, Graph, Loop, Node, Tensor, item_bytes, with_subgraphs
+from tf_exla.ir.op_set import OpSet
+from tf_exla.rewrite.rewrite import Application, GraphRewrite, Refusal, Rewritten
+from tf_exla.rewrite.site import CannotMake
+from tf_exla.rewrite.unrolling import Unroller
+from tf_exla.split.index import Index
+from tf_exla.split.region import Region, grow
+from tf_exla.split.repeating import compared_again
+from tf_exla.split.stages import Stages, arrange, build_loop, replaced, rewrite
+
+FAMILY = "small-axes"
+
+LONGEST = 64
+FEW = 32
+"""Up to so many indices are written out at once. More take too long to compile to pay off soon:
+neighbours by L1 among 8,497 points of 50 dimensions 0.31 s, in blocks 0.06 s."""
+MOST_NODES = 600
+SOURCES = 4
+"""The seed is at least so many times as large as what is sliced to make it."""
+SAVED = 4e-10
+"""Seconds that an element of a tensor with a short axis costs more than one of a plain matrix."""
+CHEAP = 4
+"""Operations for an element up to which a stage computes again what another stage computed."""
+
+
+def unroll(graph: Graph, ops: OpSet) -> Rewritten:
+    """sum_d f(x_d, y_d) = f(x_1, y_1) + f(x_2, y_2) + ...
+
+    For all that carries d from what makes it to where it is lost: sums, maxima, products. What is
+    not reduced, as the gradient to x, is put together from its parts. In sub-graphs too.
+    """
+    applications: list[Application] = []
+    refusals: list[Refusal] = []
+
+    def change(sub: Graph) -> Graph:
+        done = unroll(sub, ops)
+        applications.extend(done.applications)
+        refusals.extend(done.refusals)
+        return done.graph
+
+    nodes = tuple(n if isinstance(n, Loop) else with_subgraphs(n, change) for n in graph.nodes)
+    if any(new is not old for new, old in zip(nodes, graph.nodes, strict=True)):
+        graph = graph.replace(nodes=nodes)
+    tried: set[Tensor] = set()
+    made: set[Tensor] = set()
+    while (found := _next(graph, ops, tried, made, refusals)) is not None:
+        graph, application = found
+        applications.append(application)
+    return Rewritten(graph, tuple(applications), tuple(refusals))
+
+
+def _next(
+    graph: Graph, ops: OpSet, tried: set[Tensor], made: set[Tensor], refusals: list[Refusal]
+) -> tuple[Graph, Application] | None:
+    """Unroll the first axis that can be; what that has made is not unrolled again."""
+    index = Index(graph, ops)
+    for seed, axis in _seeds(index, tried, made):
+        tried.add(seed)
+        node = index.producer[seed]
+        region = grow(index, seed, axis, _as_large_as(seed))
+        if region is None or not any(region.combiner(member) for member in region.members):
+            continue
+        verdict = _judged(index, region)
+        if not isinstance(verdict, Stages):
+            refusals.append(Refusal(FAMILY, "unroll", node.name, verdict))
+            continue
+        try:
+            contract = _contracts(index, verdict)
+            if contract:
+                result, new = _contracted(index, verdict)
+            else:
+                result, new = _unrolled(index, verdict)
+        except CannotMake as error:
+            refusals.append(Refusal(FAMILY, "unroll", node.name, str(error)))
+            continue
+        made.update(tensor for each in new for tensor in each.outputs)
+        return result, _application(ops, region, node, new, "contract" if contract else "unroll")
+    return None
+
+
+def _seeds(index: Index, tried: set[Tensor], made: set[Tensor]) -> Iterator[tuple[Tensor, int]]:
+    """Yield what pointwise ops make of smaller tensors, with each axis.
+
+    Short axes first, the last first; and long ones of what has two axes more.
+    """
+    for node in index.graph.nodes:
+        if len(node.outputs) != 1 or node.stateful or node.subgraphs or isinstance(node, Loop):
+            continue
+        seed = node.output
+        if seed in tried or not seed.is_static or not node.inputs or seed.size < 2 * SOURCES:
+            continue
+        if not all(t.is_static and t.size * SOURCES <= seed.size for t in node.inputs):
+            continue
+        axes = [axis for axis in reversed(range(len(seed.dims))) if seed.dims[axis] > 1]
+        for axis in axes:
+            if seed.dims[axis] <= LONGEST and seed not in made:
+                yield seed, axis
+        for axis in axes:
+            if seed.dims[axis] > LONGEST and len(axes) > 2:
+                yield seed, axis
+
+
+def _as_large_as(seed: Tensor) -> Callable[[Tensor], bool]:
+    return lambda tensor: tensor is seed or 2 * tensor.size > seed.size
+
+
+def _judged(index: Index, region: Region) -> Stages | str:
+    """Return the stages of a region that gains from being unrolled; else why it does not."""
+    extent, seed = region.extent, region.seed
+    if extent != seed.dims[region.axis]:
+        return "the axis is merged with another one"
+    for node in region.members:
+        if not _is_simple(index.ops, node, region.members[node].rule):
+            return f"{node.op} is done for all indices at once"
+        combine = region.combiner(node)
+        if combine is not None and combine not in COMBINING:
+            return f"{node.op} needs the positions along the axis"
+    sliced = {
+        tensor
+        for node in region.members
+        for position, tensor in enumerate(node.inputs)
+        if region.slot_of(node, position) is not None and not region.inside(node, position)
+    }
+    if sum(tensor.size for tensor in sliced) * SOURCES > seed.size:
+        return "what is sliced is not small beside the rest"
+    stages = arrange(index, region, _as_large_as(seed))
+    for stage in stages.stages:
+        for tensor in stage.results:
+            if tensor.size * extent > 2 * seed.size:
+                return f"{tensor} is needed whole"
+    count = _count(stages)
+    if _is_long(stages):
+        reason = _no_contraction(index, stages)
+        if reason is not None:
+            return reason
+        count = -(-count // BLOCK)
+    handled = sum(t.size for node in region.members for t in (*node.inputs, *node.outputs)
+                  if _as_large_as(seed)(t) and not index.ops.aliases(node))  # fmt: skip
+    if handled * SAVED / 2 <= count * LAUNCH:
+        return "it saves no time: the tensors are small"
+    return stages
+
+
+def _count(stages: Stages) -> int:
+    return stages.region.extent * sum(len(stage.nodes) for stage in stages.stages)
+
+
+def _is_long(stages: Stages) -> bool:
+    return stages.region.extent > LONGEST or _count(stages) > MOST_NODES
+
+
+def _contracts(index: Index, stages: Stages) -> bool:
+    """Return whether a region becomes a contraction, not as many nodes as it has indices."""
+    middling = stages.region.extent > FEW and _no_contraction(index, stages) is None
+    return middling or _is_long(stages)
+
+
+def _no_contraction(index: Index, stages: Stages) -> str | None:
+    """Return why a region with a long axis is no contraction that gains; None where it is."""
+    region = stages.region
+    results = [tensor for stage in stages.stages for tensor in stage.results]
+    if len(results) > 1 or any(tensor in region.slots for tensor in results):
+        return f"it would make {_count(stages)} nodes"
+    (result,) = results
+    if item_bytes(result.dtype) < 4 and result.dtype != "bool":
+        return f"blocks of {result.dtype} are rounded one by one"
+    operands: dict[Tensor, int] = {}
+    for node in region.members:
+        for position, tensor in enumerate(node.inputs):
+            slot = region.slot_of(node, position)
+            if region.inside(node, position) or tensor.value is not None:
+                continue
+            if slot is not None and slot.block != 1:
+                return "the axis is merged with another one"
+            operands[tensor] = tensor.size if slot is None else tensor.size // region.extent
+    if sum(operands.values()) * SOURCES > result.size:
+        return "what one index makes is not large beside what it is made of"
+    return None
+
+
+def _contracted(index: Index, stages: Stages) -> tuple[Graph, list[Node]]:
+    """Put a contraction in the place of a region."""
+    region, (stage,) = stages.region, stages.stages
+    loop = build_loop(index, region, stage)
+    (result,), (output,) = loop.results, loop.outputs
+    one = Contraction(loop.template, loop.extent, loop.slots, result.combine, loop.carried)
+    node = contraction_node(one, loop.inputs, output, loop.name, loop.source)
+    return replaced(index, region, [node]), [node]
+
+
+def _is_simple(ops: OpSet, node: Node, rule: AxisRule) -> bool:
+    """Return whether one index costs its share only: pointwise ops, sums, what moves nothing."""
+    if ops.aliases(node):
+        return True
+    data = sum(axes is not None for axes in rule.operands)
+    if not all(label[0].islower() for label in rule.sizes):
+        return False
+    return not rule.combine or data == 1
+
+
+def _unrolled(index: Index, stages: Stages) -> tuple[Graph, list[Node]]:
+    """Write out the loops of a region; return the graph and the nodes that are new."""
+    ops = index.ops
+    again = [node for stage in stages.stages for node in stage.recomputed]
+    dear = any(ops.flops(node) > CHEAP * max(t.size for t in node.outputs) for node in again)
+    unroller = Unroller(ops, share=dear or bool(compared_again(index, stages)))
+    new: list[Node] = []
+    nodes: list[Node] = []
+    known = set(index.graph.nodes)
+    for node in next(rewrite(index, stages)).nodes:
+        if isinstance(node, Loop) and node not in known:
+            made = unroller.written_out(node)
+            new += made
+            nodes += made
+        else:
+            nodes.append(node)
+    return index.graph.replace(nodes=tuple(nodes)), new
+
+
+def _application(ops: OpSet, region: Region, node: Node, new: list[Node], name: str) -> Application:
+    return Application(
+        FAMILY,
+        name,
+        REWRITES[0].identity,
+        node.name,
+        node.source,
+        sum(map(ops.flops, region.members)),
+        sum(ops.flops(each) for each in new),
+        _moved(ops, region.members),
+        _moved(ops, new),
+    )
+
+
+def _moved(ops: OpSet, nodes: object) -> int:
+    assert isinstance(nodes, (list, dict))
+    return sum(
+        tensor.nbytes
+        for node in nodes
+        if node.op != "Const" and not ops.aliases(node)
+        for tensor in (*node.inputs, *node.outputs)
+    )
+
+
+REWRITES = (GraphRewrite(FAMILY, unroll),)

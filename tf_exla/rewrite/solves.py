@@ -1,0 +1,151 @@
+"""Triangular solves with few right-hand sides, and products that share another's result.
+
+A right-hand side that is a product of few columns with many needs a solve of the few only, and a
+sum of such products is multiplied term by term where that makes no long product. The gradient of a
+sparse Gaussian process is full of them: of L⁻ᵀ (S A + b eᵀ), with A of [M, N], and its product with
+Aᵀ, a product S' A is left, and A Aᵀ, which the value needs as well.
+
+Off by default: where S nearly undoes L or A is nearly of low rank, the terms are larger than their
+sum, and their rounding is not small beside it (docs/accuracy.md).
+"""
+
+from __future__ import annotations
+
+from tf_exla.ir.graph import Node, Tensor
+from tf_exla.rewrite.algebra import (
+    PRODUCTS,
+    Factor,
+    Scale,
+    as_product,
+    dense,
+    is_float,
+)
+from tf_exla.rewrite.chain import Element, best_order, multiply
+from tf_exla.rewrite.chains import MOST_ELEMENTS, elements_of
+from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
+from tf_exla.rewrite.site import Site
+from tf_exla.rewrite.sums import MOST_TERMS, Term, add, terms
+
+FAMILY = "solves"
+FEWER = 2
+"""So many times fewer are the columns that are solved for."""
+
+
+def solve_of_product(site: Site, node: Node) -> Proposals:
+    """solve(l, a b + c d) = solve(l, a) b + solve(l, c) d, a and c of few columns"""
+    matrix, right = node.inputs
+    if not all(is_float(tensor) for tensor in (matrix, right)) or node.output.size == 0:
+        return
+    if not (matrix.dims[:-2] == right.dims[:-2] == node.output.dims[:-2]):
+        yield Refused(f"one of {matrix} and {right} is broadcast")
+        return
+    summands = terms(site, right, shared=False)
+    chains = [elements_of(site, Factor(term.tensor), shared=False) for term in summands]
+    if len(chains) > MOST_TERMS or not any(len(elements) > 1 for _, elements, _ in chains):
+        return
+    few: dict[tuple[Element, ...], Tensor] = {}
+    for term, (scale, elements, _) in zip(summands, chains, strict=True):
+        cut = _narrowest(elements)
+        if cut is None or term.tensor.shape != right.shape:
+            yield Refused(f"{term.tensor} has no factor of few columns beside {right}")
+            return
+        if any(element.shape[:-2] != matrix.dims[:-2] for element in elements):
+            yield Refused(f"a batch of {term.tensor} is broadcast")
+            return
+        columns = _multiplied(site, elements[:cut], right.size)
+        if isinstance(columns, Refused):
+            yield columns
+            return
+        rest = elements[cut:]
+        few[rest] = add(site, few.get(rest), term.scale * scale, dense(site, columns))
+    total: Tensor | None = None
+    for rest, summed in few.items():
+        solved = site.emit("MatrixTriangularSolve", matrix, summed, **node.attrs)
+        made = _multiplied(site, (Factor(solved), *rest), right.size)
+        if isinstance(made, Refused):
+            yield made
+            return
+        total = add(site, total, Scale(), dense(site, made))
+    assert total is not None
+    yield total
+
+
+def _narrowest(elements: tuple[Element, ...]) -> int | None:
+    """Return how many elements from the left have the fewest columns, few beside the whole."""
+    cuts = [
+        (elements[cut - 1].shape[-1], -cut)
+        for cut in range(1, len(elements))
+        if any(isinstance(element, Factor) for element in elements[:cut])
+    ]
+    columns, cut = min(cuts, default=(0, 0))
+    return -cut if cuts and FEWER * columns <= elements[-1].shape[-1] else None
+
+
+def product_of_sum(site: Site, node: Node) -> Proposals:
+    """(a b + c d) e = a (b e) + c (d e), e (a b + c d) likewise, where b e and d e are no longer"""
+    pair = as_product(site, node.output)
+    if pair is None or node.output.size == 0:
+        return
+    for on_left, (factor, other) in ((True, pair), (False, pair[::-1])):
+        found = terms(site, factor.tensor, shared=True)
+        if not 2 <= len(found) <= MOST_TERMS:
+            continue
+        if factor.shape[:-2] != other.shape[:-2]:
+            yield Refused(f"one of {factor.tensor} and {other.tensor} is broadcast")
+            continue
+        site.begin(node)
+        yield _term_by_term(site, node, found, factor, other, on_left)
+
+
+def _term_by_term(
+    site: Site, node: Node, found: list[Term], factor: Factor, other: Factor, on_left: bool
+) -> Tensor | Refused:
+    most = max(tensor.size for tensor in (*node.inputs, node.output))
+    total: Tensor | None = None
+    for term in found:
+        scale, elements, _ = elements_of(
+            site, Factor(term.tensor, factor.transposed), shared=True, root=False
+        )
+        if len(elements) < 2 or term.tensor.shape != factor.tensor.shape:
+            return Refused(f"the summand {term.tensor} is no product")
+        if any(element.shape[:-2] != factor.shape[:-2] for element in elements):
+            return Refused(f"a batch of {term.tensor} is broadcast")
+        chain = (*elements, other) if on_left else (other, *elements)
+        one = _multiplied(site, _with_known(site, chain, on_left), most)
+        if isinstance(one, Refused):
+            return one
+        total = add(site, total, term.scale * scale, dense(site, one))
+    assert total is not None
+    return total
+
+
+def _with_known(site: Site, chain: tuple[Element, ...], at_end: bool) -> tuple[Element, ...]:
+    """Put the product of the last two, or of the first two, where the graph has it already."""
+    left, right = chain[-2:] if at_end else chain[:2]
+    if not (isinstance(left, Factor) and isinstance(right, Factor)):
+        return chain
+    assert site.root is not None
+    for reader, _ in site.readers.get(left.tensor, ()):
+        pair = as_product(site, reader.output) if reader.op in PRODUCTS else None
+        if pair is None or site.position[reader] >= site.position[site.root]:
+            continue
+        if pair == (left, right) or pair == (right.flipped, left.flipped):
+            known = Factor(reader.output, pair != (left, right))
+            return (*chain[:-2], known) if at_end else (known, *chain[2:])
+    return chain
+
+
+def _multiplied(site: Site, elements: tuple[Element, ...], most: int) -> Factor | Refused:
+    """Multiply a chain in its cheapest order, without a result of more than `most` elements."""
+    if len(elements) > MOST_ELEMENTS:
+        return Refused(f"the chain has {len(elements)} elements; at most {MOST_ELEMENTS} are tried")
+    order = best_order(elements, most)
+    if order is None:
+        return Refused("every order makes a larger matrix than the program does")
+    return Factor(multiply(site, elements, order, Scale()))
+
+
+REWRITES = (
+    Rewrite(FAMILY, solve_of_product, frozenset({"MatrixTriangularSolve"})),
+    Rewrite(FAMILY, product_of_sum, PRODUCTS),
+)

@@ -1,0 +1,179 @@
+"""Sums of products that share an operand become one product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tf_exla.ir.graph import Node, Tensor
+from tf_exla.rewrite.algebra import (
+    SUMS,
+    Factor,
+    Scale,
+    as_product,
+    as_scaled,
+    dense,
+    is_float,
+    product,
+    scaled,
+    strip,
+)
+from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
+from tf_exla.rewrite.site import Site
+
+FAMILY = "sums-of-products"
+MOST_TERMS = 64
+
+
+@dataclass(frozen=True)
+class Term:
+    """scale · tensor, one summand."""
+
+    scale: Scale
+    tensor: Tensor
+
+
+@dataclass(frozen=True)
+class _Product:
+    term: Term
+    scale: Scale
+    left: Factor
+    right: Factor
+
+
+def terms(site: Site, tensor: Tensor, shared: bool) -> list[Term]:
+    """Return the summands of nested sums of one shape, scalars multiplied in.
+
+    `shared`: sums that others read as well are opened too.
+    """
+    found: list[Term] = []
+    work = [(Scale(), tensor)]
+    while work:
+        scale, outer = work.pop()
+        inner_scale, core, alone = Scale(), outer, True
+        while True:
+            alone = alone and (core is tensor or site.uses(core) == 1)
+            under = as_scaled(site, core)
+            if under is None:
+                break
+            inner_scale, core = inner_scale * under[0], under[1]
+        node = site.maker(core, *SUMS)
+        if node is None or not is_float(core) or not (alone or shared):
+            found.append(Term(scale, outer))
+            continue
+        scale = scale * inner_scale
+        for position, operand in reversed(list(enumerate(node.inputs))):
+            negative = node.op == "Sub" and position == 1
+            part = scale * Scale(-1.0) if negative else scale
+            if operand.shape == core.shape:
+                work.append((part, operand))
+            else:
+                found.append(Term(part, operand))
+    return found
+
+
+def is_inner(site: Site, node: Node) -> bool:
+    """Return whether a sum is only a part of a larger one of the same shape."""
+    readers = site.readers.get(node.output, ())
+    return (
+        node.output not in site.outputs
+        and len(readers) == 1
+        and readers[0][0].op in SUMS
+        and readers[0][0].output.shape == node.output.shape
+    )
+
+
+def shared_operand(site: Site, node: Node) -> Proposals:
+    """a c + b c = (a + b) c, c a + c b = c (a + b), through scalars and transposes"""
+    if not node.output.is_static or is_inner(site, node):
+        return
+    tried: list[list[Term]] = []
+    for shared in (False, True):
+        found = terms(site, node.output, shared)
+        if found not in tried and len(found) <= MOST_TERMS:
+            tried.append(found)
+            yield from _merged(site, node, found)
+
+
+def _merged(site: Site, node: Node, found: list[Term]) -> Proposals:
+    products = [made for term in found if (made := _as_product(site, term, node)) is not None]
+    if len(products) < 2:
+        return
+    sides: tuple[tuple[Callable[[_Product], Factor], Callable[[_Product], Factor], bool], ...] = (
+        (lambda one: one.right, lambda one: one.left, False),
+        (lambda one: one.left, lambda one: one.right, True),
+    )
+    for shared, other, on_left in sides:
+        for group in _groups(products, shared):
+            shapes = {other(one).shape for one in group}
+            if len(shapes) != 1:
+                yield Refused(f"the summed operands differ in shape: {sorted(shapes)}")
+                continue
+            merged = _sum(site, [(one.scale, other(one)) for one in group])
+            operand = shared(group[0])
+            pair = (operand, merged) if on_left else (merged, operand)
+            total = product(site, *pair)
+            if total.shape != node.output.shape:
+                yield Refused(f"the products are broadcast from {total.shape}")
+                continue
+            done = {one.term for one in group}
+            yield add_terms(site, total, [term for term in found if term not in done])
+
+
+def _as_product(site: Site, term: Term, node: Node) -> _Product | None:
+    scale, factor = strip(site, term.tensor)
+    found = as_product(site, factor.tensor)
+    if found is None or factor.shape != node.output.dims:
+        return None
+    left, right = found
+    if factor.transposed:
+        left, right = right.flipped, left.flipped
+    one, left = _stripped(site, left)
+    two, right = _stripped(site, right)
+    return _Product(term, term.scale * scale * one * two, left, right)
+
+
+def _stripped(site: Site, factor: Factor) -> tuple[Scale, Factor]:
+    scale, inner = strip(site, factor.tensor)
+    return scale, inner.flipped if factor.transposed else inner
+
+
+def _groups(
+    products: list[_Product], shared: Callable[[_Product], Factor]
+) -> Iterator[list[_Product]]:
+    by_factor: dict[Factor, list[_Product]] = {}
+    for one in products:
+        by_factor.setdefault(shared(one), []).append(one)
+    yield from (group for group in by_factor.values() if len(group) > 1)
+
+
+def _sum(site: Site, parts: list[tuple[Scale, Factor]]) -> Factor:
+    """Add scaled factors of one shape; the scalar of all of them is left to its own rewrite."""
+    flip = all(factor.transposed for _, factor in parts)
+    common = parts[0][0] if len({scale.key() for scale, _ in parts}) == 1 else None
+    total: Tensor | None = None
+    for scale, factor in parts:
+        tensor = factor.tensor if flip else dense(site, factor)
+        total = add(site, total, scale if common is None else Scale(), tensor)
+    assert total is not None
+    return Factor(total if common is None else scaled(site, total, common), flip)
+
+
+def add(site: Site, total: Tensor | None, scale: Scale, tensor: Tensor) -> Tensor:
+    """Return total + scale · tensor."""
+    if total is None:
+        return scaled(site, tensor, scale)
+    if scale.number < 0:
+        positive = Scale(-scale.number, scale.times, scale.over)
+        return site.emit("Sub", total, scaled(site, tensor, positive))
+    return site.emit("AddV2", total, scaled(site, tensor, scale))
+
+
+def add_terms(site: Site, total: Tensor, rest: list[Term]) -> Tensor:
+    """Add the summands that a replacement leaves as they were."""
+    for term in rest:
+        total = add(site, total, term.scale, term.tensor)
+    return total
+
+
+REWRITES = (Rewrite(FAMILY, shared_operand, SUMS),)

@@ -1,0 +1,40 @@
+"""Which node is looked at next: the last first, so that readers come before what they read."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable
+
+from tf_exla.ir.graph import Node
+from tf_exla.rewrite.site import Place, Site
+
+
+class Agenda:
+    """The nodes of a site that were not looked at yet, those that replacements make included."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._places = site.position
+        self._left = [(site.position[node], node) for node in site.nodes]  # in order; some are gone
+
+    def next(self) -> Node | None:
+        """Return the last node not looked at yet."""
+        while self._left:
+            _, node = self._left.pop()
+            if node in self._places:
+                return node
+        return None
+
+    def add(self, nodes: Iterable[Node]) -> None:
+        """Note the nodes that a replacement has made."""
+        places = self._site.position
+        if places is not self._places:  # all nodes were put in order
+            self._places = places
+            alive = [(places[node], node) for _, node in self._left if node in places]
+            self._left = sorted(alive, key=_place)
+        for node in nodes:
+            insort(self._left, (places[node], node), key=_place)
+
+
+def _place(entry: tuple[Place, Node]) -> Place:
+    return entry[0]

@@ -1,0 +1,1 @@
+"""Run scripts with every function optimized: `python -m tf_exla run`."""

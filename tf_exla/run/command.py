@@ -1,0 +1,108 @@
+"""Running a script or a module as `python` itself does, under a memory limit."""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import contextlib
+import io
+import os
+import pkgutil
+import runpy
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from tf_exla.run.children import inherit
+
+
+def run_program(
+    program: str,
+    arguments: Sequence[str],
+    *,
+    module: bool = False,
+    limit: str | None = None,
+    strict: bool = False,
+    report: Path | None = None,
+) -> None:
+    """Run `program`, a path or with `module` a module's name, every `tf.function` optimized.
+
+    Ends as `python` does: an exception is printed, without the frames of this package, and becomes
+    the exit status. The limit lasts as long as the process, since threads and exit handlers run
+    after the script. At the very end, what was done is one line on stderr, and a file where
+    `report` names one.
+    """
+    from tf_exla.run.script import optimized_functions
+
+    sys.argv = [program, *arguments]
+    if not sys.flags.safe_path:
+        sys.path[0] = os.getcwd() if module else str(Path(program).resolve().parent)
+    inherit(limit, strict)
+    stack = contextlib.ExitStack()
+    session = stack.enter_context(optimized_functions(limit, strict=strict, keep=bool(report)))
+
+    process = os.getpid()
+    interrupted = False
+
+    def finish() -> None:
+        if os.getpid() != process:  # a forked child that ends here is not the program
+            return
+        stack.close()
+        with contextlib.suppress(OSError, ValueError):  # a broken pipe, a closed file
+            sys.stdout.flush()
+        if report is not None:
+            session.write(report)
+        print(session.summary(), file=sys.stderr)
+        if interrupted:  # the shell is to see what ended the program
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(process, signal.SIGINT)
+
+    # Handlers run last in, first out: those of the script come first.
+    atexit.register(finish)
+    try:
+        if module:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+        else:
+            _run_file(os.path.abspath(program))
+    except SystemExit:
+        raise
+    except BaseException as error:
+        error = error.with_traceback(_of_the_program(error.__traceback__))
+        sys.excepthook(type(error), error, error.__traceback__)
+        interrupted = isinstance(error, KeyboardInterrupt)
+        sys.exit(1)
+
+
+def _run_file(path: str) -> None:
+    """Run a file as the module `__main__`, which stays that; or a folder or archive that has one.
+
+    `runpy` is not used for files: it takes their `__main__` away as soon as they end.
+    """
+    if path.endswith(".pyc") or pkgutil.get_importer(path) is not None:
+        runpy.run_path(path, run_name="__main__")
+        return
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    main = ModuleType("__main__")
+    vars(main).update(
+        __file__=path,
+        __cached__=None,
+        __loader__=SourceFileLoader("__main__", path),
+        __builtins__=builtins,
+        __annotations__={},
+    )
+    sys.modules["__main__"] = main
+    exec(code, vars(main))
+
+
+def _of_the_program(start: TracebackType | None) -> TracebackType | None:
+    """Return the part of a traceback after the frames of this module and of `runpy`."""
+    ours = {__file__, runpy.__file__, "<frozen runpy>"}
+    found = start
+    while found is not None and traceback.extract_tb(found, 1)[0].filename in ours:
+        found = found.tb_next
+    return found

@@ -1,0 +1,1 @@
+"""Splitting: large tensors between small sources and reductions become loops over chunks."""

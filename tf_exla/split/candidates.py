@@ -1,0 +1,305 @@
+"""Candidates: what one step of the search may do, regions of the largest tensors that are split."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from tf_exla.model.cost import graph_seconds
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.model.lifetimes import CHAIN_BYTES
+from tf_exla.ir.lists import is_list
+from tf_exla.model.memory import Projector
+from tf_exla.model.options import Options
+from tf_exla.split.chunks import fit_loops, has_loops
+from tf_exla.split.index import Index
+from tf_exla.split.pairs import pair_graphs
+from tf_exla.split.progress import (
+    Peak,
+    own_bytes,
+    own_loops,
+    own_step,
+    peak_of,
+    rest_bytes,
+)
+from tf_exla.split.region import Refusal, grow
+from tf_exla.split.repeating import compared_again, unrepeatable
+from tf_exla.split.stages import Stages, arrange, rewrite
+from tf_exla.split.tiles import FEW_MATRICES
+from tf_exla.ir.structure import structure_of
+
+SEEDS = 3
+SMALL_FRACTIONS = (50, 2000)
+"""A tensor is small, and sliced rather than recomputed, below these fractions of the budget."""
+BESIDE = 32
+"""What is smaller than this part of the seed is small, however tight the limit is."""
+
+Refusals = dict[tuple[Tensor, int, Node], Refusal]
+
+
+@dataclass(frozen=True)
+class Large:
+    """Whether a tensor is large: a seed, and all of more bytes than `small`."""
+
+    small: int
+    seed: Tensor | None
+
+    def __call__(self, tensor: Tensor) -> bool:
+        return tensor is self.seed or tensor.nbytes > self.small or is_list(tensor)
+
+
+class Tile(Protocol):
+    """Splits the loop at a step of a graph along another axis; see `tiles.tile_at`."""
+
+    def __call__(
+        self, graph: Graph, position: int | None = None, for_speed: bool = False
+    ) -> Graph | None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A graph with one region split, and what it comes to.
+
+    `peak`: the working set; `high`: its largest steps; `own`: the working set at the new loops.
+    """
+
+    graph: Graph
+    peak: int
+    high: Peak
+    own: int
+    concatenated: int  # bytes of the largest tensor that its loops concatenate, outputs left out
+    index: Index
+    stages: Stages | None  # None where a pair of axes is split: nothing can be kept
+    is_large: Large
+
+    def own_loops(self) -> list[Loop]:
+        """Return the loops that the index's graph does not have."""
+        return own_loops(self.graph, self.index.graph)
+
+    @cached_property
+    def seconds(self) -> float:
+        """The estimated time, where it is asked for."""
+        return graph_seconds(self.index.ops, self.graph)
+
+
+def candidates(
+    projector: Projector,
+    graph: Graph,
+    budget: int,
+    options: Options,
+    over: list[Tensor],
+    refusals: Refusals,
+    tile: Tile,
+) -> Iterator[Candidate]:
+    """Yield the graphs in which a region of one of the largest tensors is split.
+
+    `over`: tensors to begin with, above the user's threshold or slow to make. `refusals` is given
+    what stops a region. `tile` splits a graph's loops along another axis: the matrices of a batch,
+    where one of them is too large, or larger than the cache.
+    """
+    index = Index(graph, projector.ops)
+    seeds = _seeds(projector, index, over)
+    yield from _with_tiles(
+        projector,
+        list(_untiled(projector, index, seeds, budget, options, refusals)),
+        budget,
+        options,
+        tile,
+    )
+    if options.uses("symmetry"):
+        tensors = [seed for seed in seeds if not is_list(seed)]
+        for pair in pair_graphs(projector, index, tensors, budget, options):
+            yield measured(projector, pair, index, 0, None, Large(CHAIN_BYTES, None))
+
+
+def _untiled(
+    projector: Projector,
+    index: Index,
+    seeds: list[Tensor],
+    budget: int,
+    options: Options,
+    refusals: Refusals,
+) -> Iterator[Candidate]:
+    """Yield the graphs in which a region is split along one axis."""
+    tried: set[object] = set()
+    for seed in seeds:
+        bounds = [*(budget // part for part in SMALL_FRACTIONS), seed.nbytes // BESIDE, 0]
+        smalls = list(dict.fromkeys(max(bound, CHAIN_BYTES) for bound in bounds))
+        for axis, size in enumerate(seed.axes or ()):
+            if size is None or size <= 1:
+                continue
+            for small in smalls:
+                is_large = Large(small, seed)
+                region = grow(index, seed, axis, is_large, remake=True)
+                if region is None or (region.key, region.extent) in tried:
+                    continue
+                tried.add((region.key, region.extent))
+                for refusal in region.refusals:
+                    refusals[refusal.tensor, refusal.axis, refusal.node] = refusal
+                stages = arrange(index, region, is_large)
+                again = unrepeatable(index, stages)
+                if again is not None:
+                    refusals[again.tensor, again.axis, again.node] = again
+                    continue
+                projector.tick()
+                yield evaluate(projector, index, stages, is_large, budget, options)
+
+
+def _with_tiles(
+    projector: Projector, found: list[Candidate], budget: int, options: Options, tile: Tile
+) -> Iterator[Candidate]:
+    """Yield candidates, in tiles where their loops do not hold the budget, or both for speed.
+
+    Tiles change nothing beside the new loops. What needs more there than another candidate needs
+    at all, and more than the budget, is not chosen with tiles either.
+    """
+    fixed = {one: fixes_much(projector, one, budget) for one in found}
+    lowest_high = min((one.high.bytes for one in found if not fixed[one]), default=0)
+    tiles: dict[Candidate, Candidate | None] = {}
+    rests = {one: rest_bytes(projector.project(one.graph), one.index.graph) for one in found}
+    for one in sorted(found, key=rests.__getitem__):
+        extent = one.stages.region.extent if one.stages is not None else 0
+        for_speed = one.own <= budget
+        if extent > FEW_MATRICES or not (options.cached or not for_speed):
+            continue
+        loose = projector.project(one.graph).loose
+        if rests[one] + projector.overhead(one.graph) > budget and rests[one] - loose > lowest_high:
+            continue
+        tiles[one] = made = _tiled(projector, one, tile, for_speed)
+        if made is not None and not fixed[one]:
+            lowest_high = min(lowest_high, made.high.bytes)
+    for one in found:
+        tiled = tiles.get(one)
+        if tiled is None or one.own <= budget:
+            yield one
+        if tiled is not None:
+            yield tiled
+
+
+def fixes_much(projector: Projector, one: Candidate, budget: int) -> bool:
+    """Return whether loops concatenate a large tensor, which is never split again."""
+    return one.concatenated > max(budget // 4, projector.working_set(one.index.graph) // 16)
+
+
+def repeated(
+    projector: Projector, graph: Graph, last: Candidate, budget: int, options: Options
+) -> Candidate | None:
+    """Split a part that is equal to the one that was split last, in the same way.
+
+    None where there is none at the peak, or where its loops would differ.
+    """
+    if last.stages is None or any(map(has_loops, last.own_loops())):
+        return None
+    before = last.stages.region
+    wanted = [structure_of(loop) for loop in last.own_loops()]
+    index = Index(graph, projector.ops)
+    for seed in _seeds(projector, index, [], among=before.seed):
+        is_large = Large(last.is_large.small, seed)
+        region = grow(index, seed, before.axis, is_large, remake=True)
+        if region is None or (len(region.members), region.extent) != (
+            len(before.members),
+            before.extent,
+        ):
+            continue
+        stages = arrange(index, region, is_large)
+        if unrepeatable(index, stages) is not None:
+            continue
+        made = evaluate(projector, index, stages, is_large, budget, options)
+        if [structure_of(loop) for loop in made.own_loops()] == wanted:
+            return made
+    return None
+
+
+def measured(
+    projector: Projector,
+    graph: Graph,
+    index: Index,
+    concatenated: int,
+    stages: Stages | None,
+    is_large: Large,
+) -> Candidate:
+    """Return a graph in which a region of the index's graph is split, with what it comes to."""
+    peak, high = projector.working_set(graph), peak_of(projector, graph)
+    own = own_bytes(projector, graph, index.graph)
+    return Candidate(graph, peak, high, own, concatenated, index, stages, is_large)
+
+
+def _tiled(projector: Projector, one: Candidate, tile: Tile, for_speed: bool) -> Candidate | None:
+    position = own_step(projector.project(one.graph), one.index.graph)
+    graph = tile(one.graph, position, for_speed)
+    if graph is None:
+        return None
+    return measured(projector, graph, one.index, one.concatenated, one.stages, one.is_large)
+
+
+def _seeds(
+    projector: Projector, index: Index, over: list[Tensor], among: Tensor | None = None
+) -> list[Tensor]:
+    """The tensors to begin with, and the largest alive at the peak, one of each shape.
+
+    `among`: all that are as this one.
+    """
+    live = [tensor for tensor, _ in projector.project(index.graph).live]
+    seeds: list[Tensor] = []
+    for tensor in (*over, *live):
+        producer = index.producer.get(tensor)
+        axes = tensor.axes
+        if producer is None or isinstance(producer, Loop) or axes is None or None in axes:
+            continue
+        if among is not None:
+            if (axes, tensor.dtype) == (among.axes, among.dtype):
+                seeds.append(tensor)
+        elif all((axes, tensor.dtype) != (s.axes, s.dtype) for s in seeds):
+            seeds.append(tensor)
+    # A list may hold what no loop can part: it takes no tensor's place.
+    lists = [one for one in seeds if is_list(one)]
+    return [*[one for one in seeds if not is_list(one)][:SEEDS], *lists[:SEEDS]]
+
+
+def evaluate(
+    projector: Projector,
+    index: Index,
+    stages: Stages,
+    is_large: Large,
+    budget: int,
+    options: Options,
+) -> Candidate:
+    """Make the loops of a region's stages; return the fastest way that holds the budget."""
+    stages = dataclasses.replace(stages, exact=bool(compared_again(index, stages)))
+    concatenated = max(
+        (
+            tensor.nbytes
+            for stage in stages.stages
+            for tensor in stage.results
+            if tensor not in index.outputs and tensor in stages.region.slots
+        ),
+        default=0,
+    )
+    made = []
+    for graph in rewrite(index, stages):
+        fitted = fit_loops(projector, graph, budget, options)
+        made.append(measured(projector, fitted, index, concatenated, stages, is_large))
+    holding = [one for one in made if one.peak <= budget]
+    if holding:
+        return min(holding, key=lambda one: one.seconds)
+    alike = len({one.high for one in made}) == 1
+    return lowest_of_its_own(made, budget) if alike else lowest(made)
+
+
+def lowest(found: list[Candidate]) -> Candidate:
+    """Return the lowest peak; the fastest of several."""
+    peak = min(one.peak for one in found)
+    return _fastest([one for one in found if one.peak == peak])
+
+
+def lowest_of_its_own(found: list[Candidate], budget: int) -> Candidate:
+    """Return the one whose new loops need the least; the fastest where that holds the budget."""
+    least = min(max(one.own, budget) for one in found)
+    return _fastest([one for one in found if one.own <= least])
+
+
+def _fastest(found: list[Candidate]) -> Candidate:
+    return found[0] if len(found) == 1 else min(found, key=lambda one: one.seconds)

@@ -1,0 +1,275 @@
+"""Chunk sizes: the limit is the upper bound, speed decides below it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from tf_exla.model.cost import node_seconds
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes, with_subgraphs
+from tf_exla.model.memory import Projector, accumulator_copy, carried_bytes
+from tf_exla.ir.op_set import OpSet
+from tf_exla.model.options import Options
+from tf_exla.split.resize import body_of, resize_loop
+
+SMALLEST_PARALLEL_CHUNK = 1 << 18
+"""Iterations run side by side only with chunks of so many bytes: else launching dominates."""
+
+
+SIDE_BY_SIDE = 4
+"""Iterations in flight: where their ops use all cores, so that what threads wait for in one, they
+find in another; at most, where an op runs on one core, one iteration for each."""
+LEAST_FRACTION = 4
+"""To keep a body in cache, its chunk becomes smaller by this at most; by more, ..."""
+LEAST_INDICES = 720
+"""... where it stays in cache then and has so many indices: products of fewer rows are slower."""
+
+
+def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
+    """Give every loop of a graph the best chunk for which the working set holds `budget`.
+
+    A loop for which no chunk does gets the smallest one.
+    """
+    target = budget
+    for _ in range(_TRIES):
+        fitted = _fit_once(projector, graph, target, options)
+        over = projector.working_set(fitted) - budget
+        if over <= 0 or over > _SLACK:
+            break
+        target -= over  # a chunk of another size may need a node more or less
+    return fitted
+
+
+_TRIES = 3
+_SLACK = 1 << 16
+
+SMALLEST_REMAINDER = 8
+"""Indices that the last chunk of an exact loop has at least.
+
+Products of three rows had other bits than the same rows among more (float32, AVX-512), so that
+equal points were not tied in the last chunk. Eigen's kernels work on up to eight columns at a time.
+"""
+
+
+def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
+    held = projector.lifetimes(graph).held
+    overhead = projector.overhead(graph)
+    fitted: list[Node] = []
+    changed = False
+    for node, alive in zip(graph.nodes, held, strict=True):
+        if isinstance(node, Loop) and not has_loops(node):
+            new: Node = _fit(projector, node, budget - overhead - alive, options)
+        elif isinstance(node, Loop):
+            new = _fit_tiles(projector, node, budget - overhead - alive, options)
+        elif node.subgraphs:
+            room = budget - overhead - alive - carried_bytes(node, projector.sizes)
+            new = _fit_subgraphs(projector, node, room, options)
+        else:
+            new = node
+        changed |= new is not node
+        fitted.append(new)
+    if not changed:
+        return graph
+    return projector.rechunked(graph, _same_chunks(projector.ops, fitted))
+
+
+def _same_chunks(ops: OpSet, nodes: list[Node]) -> list[Node]:
+    """Give the loops of an exact region the smallest of their chunks, all of them."""
+    chunks: dict[Tensor, list[tuple[int, int]]] = {}
+    for node in nodes:
+        if isinstance(node, Loop) and node.exact is not None:
+            chunks.setdefault(node.exact, []).append((node.chunk, node.least))
+    if not chunks:
+        return nodes
+
+    def common(node: Node) -> Node:
+        if not isinstance(node, Loop) or node.exact is None:
+            return node
+        sizes, leasts = zip(*chunks[node.exact], strict=True)
+        least = max(leasts)
+        chunk = max(min(sizes), least)
+        while chunk > least and 0 < node.extent % chunk < SMALLEST_REMAINDER:
+            chunk -= 1
+        return resize_loop(ops, node, chunk, node.parallel)
+
+    return list(map(common, nodes))
+
+
+def _fit_tiles(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
+    """Fit the loops in a loop, where that holds `room` and is faster, or takes less.
+
+    Pairs of chunks stay: their loops have one chunk in common.
+    """
+    if any(isinstance(node, Loop) and node.before for node in loop.body.nodes):
+        return loop
+
+    def fitted(body: Graph) -> Graph:
+        times = loop.parallel if body is loop.body else 1
+        own = (room - accumulator_copy(loop)) // times
+        own -= sum(tensor.nbytes for tensor in loop.sliced(body))
+        return fit_loops(projector, body, own + projector.overhead(body), options)
+
+    made = with_subgraphs(loop, fitted)
+    assert isinstance(made, Loop)
+    before, after = projector.temporary(loop), projector.temporary(made)
+    faster = node_seconds(projector.ops, made) < node_seconds(projector.ops, loop)
+    return made if (after <= room and faster) or room < before > after else loop
+
+
+def _fit_subgraphs(projector: Projector, node: Node, room: int, options: Options) -> Node:
+    """Fit the loops in the bodies of a While, an If or a Case."""
+
+    def fitted(sub: Graph) -> Graph:
+        return fit_loops(projector, sub, room + projector.overhead(sub), options)
+
+    return with_subgraphs(node, fitted)
+
+
+def room_at(projector: Projector, graph: Graph, position: int, budget: int) -> int:
+    """Return what the budget leaves for the temporary bytes of one node."""
+    return budget - projector.overhead(graph) - projector.lifetimes(graph).held[position]
+
+
+def has_loops(loop: Loop) -> bool:
+    """Return whether a loop's body is split itself: its chunk is fixed then."""
+    return any(isinstance(node, Loop) for node in loop.body.nodes)
+
+
+def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
+    ops = projector.ops
+
+    def resized(chunk: int, parallel: int) -> Loop:
+        return resize_loop(ops, loop, chunk, parallel, bodies)
+
+    kind = projector.kind(loop)
+    bodies, sizes = kind.bodies, kind.sizes
+    beside = accumulator_copy(loop)
+
+    def needed(chunk: int, parallel: int) -> int:
+        """Return the bytes of full chunks; the remainder, which is smaller, comes after them."""
+        chunk = min(max(chunk, loop.least), loop.extent)
+        if chunk not in sizes:
+            sizes[chunk] = projector.body_bytes(loop, body_of(ops, loop, chunk, bodies))
+        return min(parallel, loop.extent // chunk) * sizes[chunk] + beside
+
+    if room < 0:
+        return resized(1, 1)
+    fastest = fastest_chunk(loop, options)
+    largest = _largest_carried(loop)
+    most = even_chunk(loop.extent, fastest, largest)
+
+    def fitted(parallel: int) -> Loop | None:
+        needs = partial(needed, parallel=parallel)
+        chunk = _largest(needs, most, room, sizes)
+        if chunk is None:
+            return None
+        least = max(1, fastest // LEAST_FRACTION)
+        if chunk > min(least, LEAST_INDICES) and options.body_bytes < room:
+            cached = _largest(needs, chunk, options.body_bytes, sizes) or 0
+            chunk = cached if cached >= LEAST_INDICES else min(chunk, max(cached, least))
+            if needs(chunk) > room:  # more iterations of a smaller chunk run side by side
+                parallel = (room - beside) // (needed(chunk, 1) - beside)
+        if parallel > 1 and chunk * _bytes_per_index(loop) < SMALLEST_PARALLEL_CHUNK:
+            return None
+        return resized(chunk, parallel)
+
+    if options.cores > 1 and not _single_core(ops, loop):
+        filled = fitted(SIDE_BY_SIDE)
+        if filled is not None and filled.chunk == most:
+            return filled
+        ways = [made for made in (filled, fitted(1)) if made is not None]
+        return min(ways, key=partial(node_seconds, ops)) if ways else resized(1, 1)
+    side_by_side = min(options.cores, SIDE_BY_SIDE)
+    for parallel in sorted({side_by_side, min(2, side_by_side), 1}, reverse=True):
+        made = fitted(parallel)
+        if made is not None:
+            return made
+    return resized(1, 1)
+
+
+def _largest(
+    needed: Callable[[int], int], most: int, room: int, sizes: Iterable[int]
+) -> int | None:
+    """Return about the largest chunk up to `most` that needs at most `room` bytes.
+
+    None where not even one index does. What a chunk needs is nearly linear in its size: the line
+    between a chunk that fits and one that does not leads to the answer in a few steps. `sizes`: of
+    chunks for which it is known already, between which the search begins.
+    """
+    high, high_bytes = most, needed(most)
+    if high_bytes <= room:
+        return most
+    inside = [(size, needed(size)) for size in sorted(sizes) if size < most]
+    low, low_bytes = max((one for one in inside if one[1] <= room), default=(0, 0))
+    high, high_bytes = next((one for one in inside if one[0] > low), (high, high_bytes))
+    if low > 1 and low_bytes > NEAR * room:  # of one index, kernels may need more than of two
+        return low
+    if not low:
+        low, low_bytes = 1, needed(1)
+        if low_bytes > room:
+            return None
+    while high - low > max(1, low // 32):
+        slope = (high_bytes - low_bytes) / (high - low)
+        guess = low + int((room - low_bytes) / slope * 0.995) if slope > 0 else (low + high) // 2
+        guess = min(max(guess, low + 1), high - 1)
+        if guess > 64:
+            guess = max(guess - guess % 8, low + 1)
+        guess_bytes = needed(guess)
+        if guess_bytes > room:
+            high, high_bytes = guess, guess_bytes
+            continue
+        if guess_bytes > NEAR * room:
+            return guess
+        if guess == low + 1:  # the line is no guide: a step in what kernels allocate
+            guess = (low + high) // 2
+            guess_bytes = needed(guess)
+            if guess_bytes > room:
+                high, high_bytes = guess, guess_bytes
+                continue
+        low, low_bytes = guess, guess_bytes
+    return low
+
+
+NEAR = 0.97
+"""Of the room: a chunk that needs as much is not worth looking for a larger one."""
+
+
+def fastest_chunk(loop: Loop, options: Options) -> int:
+    """Return the chunk whose largest tensor has the size that is fastest on this device."""
+    return max(1, min(loop.extent, options.largest_chunk // max(1, _bytes_per_index(loop))))
+
+
+def _bytes_per_index(loop: Loop) -> int:
+    """Bytes of one index in the largest tensor that carries the loop's axis."""
+    largest = _largest_carried(loop)
+    return 1 if largest is None else largest.nbytes // loop.extent
+
+
+def _largest_carried(loop: Loop) -> Tensor | None:
+    static = (tensor for tensor in loop.carried if tensor.is_static)
+    return max(static, key=lambda tensor: tensor.nbytes, default=None)
+
+
+def even_chunk(extent: int, most: int, largest: Tensor | None) -> int:
+    """Return a chunk of up to `most` indices that leaves a small remainder or a nearly full one.
+
+    A multiple of `ALIGNED` bytes of the `largest` tensor's elements, where there are so many.
+    """
+    if most >= extent:
+        return extent
+    aligned = ALIGNED // max(1, item_bytes(largest.dtype)) if largest is not None else 1
+    if most < 4 * aligned:
+        aligned = 1
+    most -= most % aligned
+    even = -(-extent // -(-extent // most))
+    return -(-even // aligned) * aligned
+
+
+ALIGNED = 64
+"""Bytes: of rows that are no multiple of it XLA's code takes up to half as long again, measured
+for exp(a bᵀ) with 1,000 columns; slices of rows that begin at a multiple are views."""
+
+
+def _single_core(ops: OpSet, loop: Loop) -> bool:
+    """Whether an op of the body runs on one core, so that iterations gain from running together."""
+    return any(ops.work(node) == "serial" for node in loop.body.nodes)

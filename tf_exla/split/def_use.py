@@ -1,0 +1,58 @@
+"""A graph with its producers, consumers and bound rules at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor, consumers, producers
+from tf_exla.ir.op_set import NoRule, OpSet
+from tf_exla.split.while_axes import is_while, while_rule
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """One graph, indexed; never changed."""
+
+    graph: Graph
+    ops: OpSet
+    _whiles: dict[Node, AxisRule | NoRule] = field(default_factory=dict)
+
+    @cached_property
+    def producer(self) -> dict[Tensor, Node]:
+        return producers(self.graph)
+
+    @cached_property
+    def readers(self) -> dict[Tensor, list[tuple[Node, int]]]:
+        return consumers(self.graph)
+
+    @cached_property
+    def outputs(self) -> frozenset[Tensor]:
+        return frozenset(self.graph.outputs)
+
+    @cached_property
+    def position(self) -> dict[Node, int]:
+        return {node: i for i, node in enumerate(self.graph.nodes)}
+
+    def rule(self, node: Node, lists: bool = False) -> AxisRule | NoRule:
+        """Return the rule by which a node may be split, or why it may not.
+
+        `lists`: also of a While, and of what reads or makes a list.
+        """
+        if node.stateful:
+            return NoRule(f"{node.op} has side effects or state: it runs exactly once")
+        if isinstance(node, Loop):
+            return NoRule("it is a loop already")
+        if not self.ops.resizable(node):
+            return NoRule(f"{node.op} cannot be made for another shape")
+        if lists and is_while(node):
+            return self._while_rule(node)
+        return self.ops.rule(node, lists)
+
+    def _while_rule(self, node: Node) -> AxisRule | NoRule:
+        known = self._whiles.get(node)
+        if known is None:
+            wanted = self.outputs | {t for t in node.outputs if self.readers.get(t)}
+            known = self._whiles[node] = while_rule(self.ops, node, self.producer, wanted)
+        return known

@@ -1,0 +1,315 @@
+"""What the nodes of a later loop make inside an earlier one, where it streams."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.graph import Loop, Node, Slot, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.builder import Writer
+from tf_exla.split.factors import (
+    ADDITIVE,
+    LINEAR,
+    Axes,
+    Factor,
+    Scaled,
+    Shift,
+    Shifted,
+    Value,
+    Whole,
+    cast,
+    finite,
+    follow,
+    keeps_precision,
+    largest_finite,
+    spread,
+    wide,
+)
+from tf_exla.split.remake import makers
+
+
+@dataclass
+class Shared:
+    """What merges into one loop have in common, in its body.
+
+    `running`: for a result, the largest number so far and the shift made of it. `fadings`: what
+    the sums before are multiplied by, by result and dtype. `precise`: what stands for short floats.
+    """
+
+    running: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    fadings: dict[tuple[int, str], Tensor] = field(default_factory=dict)
+    precise: dict[Tensor, Tensor] = field(default_factory=dict)
+
+
+class Streamed:
+    """The later loop's nodes, read as parts of `loop`.
+
+    `completed`: what is there only after `loop`, or after others. `operands`: what the body reads,
+    with its stand-ins; `folds`: stand-ins of what the chunks before left, by result. `new`: nodes
+    of the later loop as they are in the body; `inner.nodes`: those that they need beside.
+    """
+
+    def __init__(
+        self,
+        ops: OpSet,
+        loop: Loop,
+        later: Loop,
+        completed: frozenset[Tensor],
+        shared: Shared,
+    ) -> None:
+        self.ops = ops
+        self.loop = loop
+        self.later = later
+        self.completed = completed
+        self.shared = shared
+        self.precise: dict[Tensor, Tensor] = {}
+        self.inner = Writer(loop, ops)
+        count = len(loop.inputs)
+        keys = zip(loop.inputs, loop.slots, strict=True)
+        stand_ins = loop.template.inputs
+        self.operands = dict(zip(keys, stand_ins[:count], strict=True))
+        self.folds = dict(zip(loop.folds, stand_ins[count:], strict=True))
+        self.made = makers(loop.template.nodes)
+        self.later_made = makers(later.template.nodes)
+        self.slots = {**later.carried, **loop.carried}
+        self.new: dict[Tensor, Node] = {}
+        self.largest: dict[Tensor, tuple[int, Axes]] = {}
+        self.running: dict[int, tuple[Tensor, Tensor]] = {}
+        self.fadings: dict[tuple[int, str], Tensor] = {}
+        self.values: dict[Tensor, Value] = {}
+
+    def sums(self) -> dict[int, Scaled]:
+        """Return the results of the later loop that the earlier one can make, by position."""
+        if self.later.folds:
+            return {}
+        self._find_largest()
+        pairs = zip(self.later.inputs, self.later.slots, self.later.template.inputs, strict=True)
+        for tensor, slot, stand_in in pairs:
+            self.values[stand_in] = self._operand(tensor, slot, stand_in)
+        if not self._may_stream():
+            return {}
+        try:
+            for node in self.later.template.nodes:
+                self.values.update(zip(node.outputs, self._node(node), strict=False))
+        except ValueError:  # the op set cannot make a node that this needs
+            return {}
+        found = {}
+        for position, result in enumerate(self.later.results):
+            value = self.values.get(self.later.template.outputs[position])
+            if result.combine == "add" and isinstance(value, Scaled):
+                found[position] = value
+        return found
+
+    def _may_stream(self) -> bool:
+        """Return whether a sum is made of what streams only; so far operands are known."""
+        known = {tensor for tensor, value in self.values.items() if value is not None}
+        for node in self.later.template.nodes:
+            if known.issuperset(node.inputs):
+                known.update(node.outputs)
+        pairs = zip(self.later.template.outputs, self.later.results, strict=True)
+        return any(result.combine == "add" and tensor in known for tensor, result in pairs)
+
+    # What the nodes of the later loop make, in terms of what streams.
+
+    def _find_largest(self) -> None:
+        """Note the tensors whose maximum the loop completes."""
+        outputs = self.loop.template.outputs
+        for position, (tensor, result) in enumerate(zip(outputs, self.loop.results, strict=True)):
+            node = self.made.get(tensor)
+            if result.fold and node is not None and node.op == "Maximum":
+                node = self.made.get(node.inputs[1])
+            if result.combine != "max" or node is None or node.op != "Max":
+                continue
+            if not tensor.dtype.startswith(("float", "bfloat")):
+                continue
+            rule = self.ops.rule(node)
+            operand = rule.operands[0] if isinstance(rule, AxisRule) else None
+            if operand is None or not isinstance(rule, AxisRule):
+                continue
+            layout: list[int | None] = []
+            for axis in operand:
+                found = None if axis is None else rule.result_axis(0, axis.label)
+                layout.append(None if found is None else found[0])
+            self.largest[node.inputs[0]] = (position, tuple(layout))
+
+    def _operand(self, tensor: Tensor, slot: Slot | None, stand_in: Tensor) -> Value:
+        if tensor not in self.completed:
+            return Scaled(self.operands.setdefault((tensor, slot), stand_in))
+        if slot is None:
+            return Whole(tensor)
+        if tensor in self.loop.outputs:  # a chunk that the loop itself makes
+            position = self.loop.outputs.index(tensor)
+            if self.loop.results[position].slot == slot:
+                return Scaled(self.loop.template.outputs[position])
+        return None
+
+    def _node(self, node: Node) -> Iterator[Value]:
+        values = [self.values.get(tensor) for tensor in node.inputs]
+        if any(value is None for value in values):
+            return
+        complete = [isinstance(value, Scaled) and not value.factors for value in values]
+        if all(complete):
+            yield from map(Scaled, self._copy(node, values))
+        elif len(node.outputs) == 1:
+            yield self._streamed(node, values, complete)
+
+    def _copy(self, node: Node, values: Sequence[Value]) -> tuple[Tensor, ...]:
+        """Make a node on streamed values, in their precision; return its results."""
+        inputs = [one.value for one in values if isinstance(one, Scaled | Shifted)]
+        assert len(inputs) == len(node.inputs)
+        outputs, attrs = node.outputs, node.attrs
+        if any(new.dtype != old.dtype for new, old in zip(inputs, node.inputs, strict=True)):
+            if node.subgraphs:
+                raise ValueError(f"{node} cannot be made for wider numbers")
+            inputs = [self._widened(tensor) for tensor in inputs]
+            attrs = {
+                key: wide(value) if isinstance(value, str) else value
+                for key, value in attrs.items()
+            }
+            outputs = tuple(map(self._like, outputs))
+        copied = dataclasses.replace(node, inputs=tuple(inputs), outputs=outputs, attrs=attrs)
+        self.new.update(dict.fromkeys(outputs, copied))
+        return outputs
+
+    def _widened(self, tensor: Tensor) -> Tensor:
+        """Short floats do not hold the sums of what is not yet divided."""
+        dtype = wide(tensor.dtype)
+        if tensor.dtype == dtype:
+            return tensor
+        known = self._known(tensor)
+        return known or self._stands_for(tensor, self.inner.op("Cast", tensor, DstT=dtype))
+
+    def _like(self, tensor: Tensor) -> Tensor:
+        """Return the same tensor, or one of wider numbers."""
+        dtype = wide(tensor.dtype)
+        if tensor.dtype == dtype:
+            return tensor
+        known = self._known(tensor)
+        return known or self._stands_for(tensor, Tensor(tensor.shape, dtype, tensor.name))
+
+    def _known(self, tensor: Tensor) -> Tensor | None:
+        return self.precise.get(tensor) or self.shared.precise.get(tensor)
+
+    def _stands_for(self, tensor: Tensor, made: Tensor) -> Tensor:
+        self.precise[tensor] = made
+        if tensor in self.slots:
+            self.slots[made] = self.slots[tensor]
+        return made
+
+    def _streamed(self, node: Node, values: Sequence[Value], complete: Sequence[bool]) -> Value:
+        first = values[0]
+        second = values[1] if len(values) == 2 else None
+        if node.op == "Sub" and complete[0] and isinstance(second, Whole):
+            assert isinstance(first, Scaled)
+            return self._subtract(node, first.value, second.tensor)
+        if node.op == "Exp" and isinstance(first, Shifted):
+            (made,) = self._copy(node, [Scaled(self._widened(first.value))])
+            return Scaled(made, ((first.shift, first.axes),))
+        if node.op in ("Mul", "RealDiv"):
+            if isinstance(first, Scaled) and isinstance(second, Whole):
+                return self._postpone(node, first, second.tensor)
+            if node.op == "Mul" and isinstance(first, Whole) and isinstance(second, Scaled):
+                return self._postpone(node, second, first.tensor)
+        return self._linear(node, values, complete)
+
+    def _subtract(self, node: Node, x: Tensor, shift: Tensor) -> Value:
+        """x - s where the loop knows the largest x: exp(x - m) is at most one."""
+        if x not in self.largest or x.shape != node.output.shape:
+            return None
+        position, layout = self.largest[x]
+        m = self.loop.outputs[position]
+        sizes = [1 if axis is None else m.dims[axis] for axis in layout]
+        shape = np.broadcast_shapes(tuple(sizes), shift.dims)
+        axes = tuple(axis if size > 1 else None for axis, size in enumerate(shape))
+        replaced = dataclasses.replace(node, inputs=(x, self._running(position, layout)))
+        self.new[node.output] = replaced
+        return Shifted(node.output, Shift(position, layout, shift), axes)
+
+    def _postpone(self, node: Node, value: Scaled, factor: Tensor) -> Value:
+        """Leave out a product, or a quotient, till the loop is done."""
+        if value.value.shape != node.output.shape:
+            return None
+        missing = len(node.output.dims) - len(factor.dims)
+        axes: list[int | None] = [None] * missing
+        axes += [axis if size > 1 else None for axis, size in enumerate(factor.dims)]
+        later = (*value.factors, (Factor(node.op, factor), tuple(axes)))
+        return Scaled(self._widened(value.value), later)
+
+    def _linear(self, node: Node, values: Sequence[Value], complete: Sequence[bool]) -> Value:
+        rule = self.ops.rule(node)
+        if not isinstance(rule, AxisRule) or not keeps_precision(node):
+            return None
+        scaled = [k for k, one in enumerate(values) if isinstance(one, Scaled) and one.factors]
+        if len(scaled) + sum(complete) < len(values):
+            return None
+        if len(scaled) > 1:
+            data = [k for k, axes in enumerate(rule.operands) if axes is not None]
+            wanted = data[1:] if node.op == "SelectV2" else data
+            if node.op not in ADDITIVE or scaled != wanted:
+                return None
+        elif scaled[0] not in LINEAR.get(node.op, ()) or not self._others_vanish(node, scaled[0]):
+            return None
+        found = set()
+        for value, k in ((values[k], k) for k in scaled):
+            assert isinstance(value, Scaled)
+            moved = tuple((factor, follow(rule, k, axes)) for factor, axes in value.factors)
+            if any(axes is None for _, axes in moved):
+                return None
+            found.add(tuple((factor, axes) for factor, axes in moved if axes is not None))
+        if len(found) > 1:
+            return None
+        first = values[0]
+        assert isinstance(first, Scaled)
+        if node.op == "Cast" and first.value.dtype == wide(node.output.dtype):
+            return Scaled(first.value, found.pop())
+        (made,) = self._copy(node, values)
+        return Scaled(made, found.pop())
+
+    def _others_vanish(self, node: Node, position: int) -> bool:
+        """Return whether the other branch of a select is zero."""
+        if node.op != "SelectV2":
+            return True
+        other = node.inputs[3 - position]
+        maker = self.later_made.get(other)
+        if maker is not None and maker.op == "Fill":
+            other = maker.inputs[1]
+        return other.value is not None and not np.any(other.value)
+
+    # The largest number so far.
+
+    def _running(self, position: int, layout: Axes) -> Tensor:
+        """Return the shift inside the loop, along the axes of x: the largest x so far."""
+        if position not in self.running:
+            self.running[position] = self.shared.running.get(position) or self._largest(position)
+        return spread(self.inner, self.running[position][1], layout)
+
+    def _largest(self, position: int) -> tuple[Tensor, Tensor]:
+        part = self.loop.template.outputs[position]
+        before = Tensor(part.shape, part.dtype, f"{part.name}/before")
+        self.folds[position] = before
+        now = self.inner.op("Maximum", before, part)
+        return now, finite(self.inner, now)
+
+    def fading(self, shift: Shift, axes: Axes, dtype: str) -> Tensor:
+        """exp(m before - m), for sums of the chunks before: 0 where these were minus infinity."""
+        w, before = self.inner, self.folds[shift.largest]
+        key = shift.largest, dtype
+        made = self.fadings.get(key) or self.shared.fadings.get(key)
+        if made is None:
+            _, after = self.running[shift.largest]
+            below = w.op("LessEqual", before, w.const(largest_finite(before.dtype), before.dtype))
+            start = w.op("SelectV2", below, before, w.const(0, before.dtype))
+            made = w.op("Exp", w.op("Sub", cast(w, start, dtype), cast(w, after, dtype)))
+        self.fadings[key] = made
+        return spread(w, spread(w, made, shift.layout), axes)
+
+    def share(self) -> None:
+        """Let merges that follow use what the body now has."""
+        self.shared.running.update(self.running)
+        self.shared.fadings.update(self.fadings)
+        self.shared.precise.update(self.precise)

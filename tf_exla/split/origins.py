@@ -1,0 +1,174 @@
+"""The law of comparisons: a value and what it is compared with come from the same bits.
+
+The gradient of a maximum looks for the numbers that are equal to it, and the least of the k largest
+decides which to keep. What is *chosen* from some numbers, their maximum or their k-th, is one of
+them to the last bit, so that the comparison finds it. Where a program makes the numbers twice, in
+chunks of other sizes, or compiled in another way, the last bits of the two *instances* differ: what
+was chosen from one is not to be found in the other, and a gradient is lost, or 0 / 0.
+
+A copy carries what it is a copy of (`Tensor.origin`). `clash` follows the instances of every origin
+through a program, and finds a comparison of one instance with what only another one gave. What a
+loop carries around comes from an instance of the iteration before. A pass that copies asks it about
+the program that it would make; stages of a region, which make numbers again in loops of their own,
+ask the same about what they complete (`splitting/repeating.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.graph import Combine, Graph, Loop, Node, Tensor, walk, walk_node
+from tf_exla.ir.op_set import NoRule, OpSet
+
+EQUALITY = frozenset({"Equal", "NotEqual"})
+ORDER = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual"})
+EXTREMES: frozenset[Combine | None] = frozenset({"argmax", "argmin", "max", "min", "top_k"})
+
+MEANS = frozenset({"EuclideanNorm", "Mean"})
+"""Reductions without a combiner: what they make of what was chosen was not chosen."""
+_CHOOSING = frozenset(
+    {"MaxPool", "MaxPool3D", "MaxPoolV2", "NthElement", "SegmentMax", "SegmentMin"}
+)
+"""Ops that choose without a combiner."""
+
+NUMBER, CHOSEN = 1, 2
+"""How a tensor depends on an instance: on its numbers, or on what was chosen from them."""
+
+Instance = tuple[Tensor, bool]
+"""A tensor; whether it is that of an iteration before."""
+Levels = Mapping[Instance, int]
+_NONE: Levels = {}
+
+
+def tests_order(graph: Graph) -> bool:
+    """Return whether there is a comparison of real numbers anywhere in a program."""
+    return any(map(is_test, graph.nodes))
+
+
+def is_test(node: Node) -> bool:
+    """Return whether a node compares real numbers, in its sub-graphs or by itself."""
+    if node.subgraphs:
+        return any(is_test(one) for _, sub in node.subgraphs for one in sub.nodes)
+    if node.op not in EQUALITY and node.op not in ORDER:
+        return False
+    return node.inputs[0].dtype.startswith(("float", "bfloat", "half"))
+
+
+def least_level(test: Node) -> int:
+    """Return what of another instance makes a comparison wrong: any number is equal to itself."""
+    return NUMBER if any(one.op in EQUALITY for one in walk_node(test)) else CHOSEN
+
+
+def level_after(rule: AxisRule | NoRule, node: Node, level: int) -> int:
+    """Return how the results of a node depend on what an operand depends on by `level`."""
+    if not level:
+        return level
+    if not isinstance(rule, AxisRule) or node.op in _CHOOSING:
+        return CHOSEN
+    if any(how in EXTREMES for how in rule.combine.values()):
+        return CHOSEN
+    return NUMBER if rule.combine or node.op in MEANS else level
+
+
+def clash(graph: Graph, ops: OpSet) -> Tensor | None:
+    """Return an origin of which a comparison meets two instances; None where there is none."""
+    made = [t for node in walk(graph) for t in node.outputs]
+    origins = {tensor.origin for tensor in made if tensor.origin is not None}
+    if not origins:
+        return None
+    walked = _Instances(ops, origins)
+    walked.follow(graph, {})
+    return walked.met
+
+
+class _Instances:
+    """A walk over a program that notes where two instances meet."""
+
+    def __init__(self, ops: OpSet, origins: set[Tensor]) -> None:
+        self.ops = ops
+        self.origins = origins
+        self.met: Tensor | None = None
+
+    def follow(self, graph: Graph, known: Mapping[Tensor, Levels]) -> dict[Tensor, Levels]:
+        """Return how the tensors of a graph depend on instances."""
+        made = dict(known)
+        for node in graph.nodes:
+            operands = [made.get(tensor, _NONE) for tensor in node.inputs]
+            if node.subgraphs:
+                found = self._enter(node, operands)
+            else:
+                if len(operands) == 2 and is_test(node):
+                    self._compare(node, *operands)
+                found = [self._level(node, operands)] * len(node.outputs)
+            for tensor, one in zip(node.outputs, found, strict=True):
+                if tensor.origin is not None or tensor in self.origins:
+                    one = _joined(one, {(tensor, False): NUMBER})
+                if one:
+                    made[tensor] = one
+        return made
+
+    def _level(self, node: Node, operands: Sequence[Levels]) -> Levels:
+        joined = _NONE
+        for operand in operands:
+            joined = _joined(joined, operand)
+        if not joined:
+            return joined
+        rule = self.ops.rule(node)
+        return {one: level_after(rule, node, level) for one, level in joined.items()}
+
+    def _compare(self, node: Node, left: Levels, right: Levels) -> None:
+        least = least_level(node)
+        for a, b in ((left, right), (right, left)):
+            for own in a:
+                if own in b:  # what is chosen of a sum of both is in that sum
+                    continue
+                for other, level in b.items():
+                    if level >= least and _origin(own) is _origin(other):
+                        self.met = _origin(own)
+
+    def _enter(self, node: Node, operands: list[Levels]) -> list[Levels]:
+        """Follow the sub-graphs of a node; return how its results depend on instances."""
+        entering = operands
+        while True:
+            found = [_NONE] * len(node.outputs)
+            own: set[Tensor] = set()
+            for key, graph in node.subgraphs:
+                skipped = 0 if isinstance(node, Loop) else len(entering) - len(graph.inputs)
+                inner = dict(zip(graph.inputs, entering[skipped:], strict=False))
+                made = self.follow(graph, inner)
+                own.update(tensor for one in walk(graph) for tensor in one.outputs)
+                if key != "cond":
+                    results = [made.get(tensor, _NONE) for tensor in graph.outputs]
+                    found = [_joined(a, b) for a, b in zip(found, results, strict=True)]
+            if "body" not in node.attrs:
+                return found
+            # What this iteration has made comes, for the next one, from an instance before it.
+            after = [
+                _joined(
+                    a, {(one, before or one in own): level for (one, before), level in b.items()}
+                )
+                for a, b in zip(entering, found, strict=True)
+            ]
+            if after == entering:
+                return [_joined(a, b) for a, b in zip(operands, found, strict=True)]
+            entering = after
+
+
+def _joined(a: Levels, b: Levels) -> Levels:
+    if not a or not b:
+        return a or b
+    return {one: max(a.get(one, 0), b.get(one, 0)) for one in {**a, **b}}
+
+
+def _aged(levels: Levels, own: set[Tensor]) -> Levels:
+    aged: dict[Instance, int] = {}
+    for (tensor, before), level in levels.items():
+        key = tensor, before or tensor in own
+        aged[key] = max(aged.get(key, 0), level)
+    return aged
+
+
+def _origin(instance: Instance) -> Tensor:
+    tensor, _ = instance
+    return tensor.origin or tensor

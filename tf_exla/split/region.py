@@ -1,0 +1,336 @@
+"""Regions: everything that one axis of one large tensor reaches.
+
+From a seed tensor and an axis the region grows over producers and consumers, the axis's label
+carried along. Going back it stops at small tensors and graph inputs, which are sliced; at ops that
+need the axis whole, whose output is sliced too; going forward where the axis is reduced, and at ops
+that need it whole, for which the chunks are concatenated. So a region always exists; whether it
+saves memory, the projection of the result tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.graph import Combine, Loop, Node, Slot, Tensor
+from tf_exla.ir.lists import is_list
+from tf_exla.ir.op_set import NoRule
+from tf_exla.split.index import Index
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why `axis` of `tensor` could not be split through `node`."""
+
+    tensor: Tensor
+    axis: int
+    node: Node
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """How a node takes part in a region: the label of its rule, `unit` elements per index."""
+
+    rule: AxisRule
+    label: str
+    unit: int
+
+
+@dataclass
+class Region:
+    """The nodes that carry one axis class, and the slots of their tensors.
+
+    `extent`: number of indices of the axis. `slots`: tensors that members make and that carry
+    the axis. What else a member reads is sliced or whole, as `slot_of` says.
+    `remade`: members that read nothing that carries the axis, as a Fill: they stay outside of the
+    loops as well, for other readers, and tie those to no loop. `loops`: those made of it so far.
+    """
+
+    seed: Tensor
+    axis: int
+    extent: int
+    members: dict[Node, Member] = field(default_factory=dict)
+    slots: dict[Tensor, Slot] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+    remade: set[Node] = field(default_factory=set)
+    loops: dict[Hashable, Loop] = field(default_factory=dict)
+    _operand_slots: dict[Node, tuple[Slot | None, ...]] = field(default_factory=dict)
+
+    def slot_of(self, node: Node, position: int) -> Slot | None:
+        """Return where operand `position` of a member carries the axis; None: it is whole."""
+        known = self._operand_slots.get(node)
+        if known is None:
+            member = self.members[node]
+            found = [member.rule.operand_axis(k, member.label) for k in range(len(node.inputs))]
+            known = tuple(one and Slot(one[0], one[1].block * member.unit) for one in found)
+            self._operand_slots[node] = known
+        return known[position]
+
+    def result_slot(self, node: Node, position: int) -> Slot | None:
+        """Return where result `position` of a member carries the axis; None: it is reduced."""
+        member = self.members[node]
+        found = member.rule.result_axis(position, member.label)
+        return None if found is None else Slot(found[0], found[1].block * member.unit)
+
+    def combiner(self, node: Node) -> Combine | None:
+        """Return how the partial results of a member are combined; None: they are not reduced."""
+        member = self.members[node]
+        if any(member.rule.result_axis(k, member.label) for k in range(len(node.outputs))):
+            return None
+        return member.rule.combine[member.label]
+
+    def inside(self, node: Node, position: int) -> bool:
+        """Return whether an operand comes from a member in the very chunk that is read."""
+        slot = self.slot_of(node, position)
+        return slot is not None and self.slots.get(node.inputs[position]) == slot
+
+    @property
+    def key(self) -> frozenset[tuple[Node, str]]:
+        return frozenset((node, member.label) for node, member in self.members.items())
+
+
+class NeedsBlock(Exception):
+    """The axis is merged into another one: the region must be grown in steps of `block`."""
+
+    def __init__(self, block: int) -> None:
+        super().__init__(block)
+        self.block = block
+
+
+def grow(
+    index: Index,
+    seed: Tensor,
+    axis: int,
+    is_large: Callable[[Tensor], bool],
+    remake: bool = False,
+) -> Region | None:
+    """Grow the region of one axis of `seed`; None where no node can take part.
+
+    `remake`: what is made of nothing that carries the axis is made for each region that reads it.
+    """
+    size = _size(seed, axis)
+    block = 1
+    while size % block == 0 and size // block > 1:
+        try:
+            return _Growth(index, seed, axis, block, is_large, remake).run()
+        except NeedsBlock as need:
+            block *= need.block
+    return None
+
+
+def _size(tensor: Tensor, axis: int) -> int:
+    size = (tensor.axes or ())[axis]
+    assert size is not None
+    return size
+
+
+class _Growth:
+    def __init__(
+        self,
+        index: Index,
+        seed: Tensor,
+        axis: int,
+        block: int,
+        is_large: Callable[[Tensor], bool],
+        remake: bool,
+    ) -> None:
+        self.index = index
+        self.remake = remake
+        self.is_large = is_large
+        self.region = Region(seed, axis, _size(seed, axis) // block)
+        self.block = block
+        self.work: list[Tensor] = []  # large tensors whose readers are still to be followed
+        self.back: list[tuple[Tensor, Slot]] = []  # large operands, to be followed to producers
+
+    def run(self) -> Region | None:
+        seed = self.region.seed
+        producer = self.index.producer.get(seed)
+        slot = Slot(self.region.axis, self.block)
+        if producer is not None:
+            self._join_producer(seed, slot)
+        if seed not in self.region.slots:  # the seed is a source: follow its readers only
+            for node, position in self.index.readers.get(seed, ()):
+                self._join_reader(seed, slot, node, position)
+        self._drain()
+        if not self.region.members:
+            return None
+        while self._absorb():
+            self._drain()
+        return None if self._parts_lists() else self.region
+
+    def _parts_lists(self) -> bool:
+        """Return whether a list would be cut or put together: there are no parts of lists."""
+        region, index = self.region, self.index
+        for node in region.members:
+            for position, tensor in enumerate(node.inputs):
+                parted = is_list(tensor) and region.slot_of(node, position) is not None
+                if parted and not region.inside(node, position):
+                    return True
+            for tensor in node.outputs:
+                if not is_list(tensor) or tensor not in region.slots:
+                    continue
+                if tensor in index.outputs or any(
+                    reader not in region.members or not region.inside(reader, at)
+                    for reader, at in index.readers.get(tensor, ())
+                ):
+                    return True
+        return False
+
+    def _drain(self) -> None:
+        while self.work or self.back:
+            while self.back:
+                operand, slot = self.back.pop()
+                if operand not in self.region.slots:
+                    self._join_producer(operand, slot)
+            if self.work:
+                tensor = self.work.pop()
+                slot = self.region.slots[tensor]
+                for node, position in self.index.readers.get(tensor, ()):
+                    self._join_reader(tensor, slot, node, position)
+
+    def _join_producer(self, tensor: Tensor, slot: Slot) -> bool:
+        """Let the node that makes `tensor` join; else the tensor stays a source."""
+        node = self.index.producer[tensor]
+        rule = self.index.rule(node, lists=True)
+        if isinstance(rule, NoRule):
+            return self._refuse(tensor, slot.axis, node, rule.reason)
+        axis = rule.results[node.outputs.index(tensor)][slot.axis]
+        if axis is None:
+            return False
+        if not axis.splittable:
+            return self._refuse(tensor, slot.axis, node, f'needs it whole ("{rule}")')
+        return self._join(node, rule, axis.label, self._unit(slot, axis.block), tensor, slot.axis)
+
+    def _join_reader(self, tensor: Tensor, slot: Slot, node: Node, position: int) -> bool:
+        """Let a consumer join; else the tensor's chunks are concatenated for it."""
+        rule = self.index.rule(node, lists=True)
+        if isinstance(rule, NoRule):
+            return self._refuse(tensor, slot.axis, node, rule.reason)
+        axes = rule.operands[position]
+        axis = axes[slot.axis] if axes is not None else None
+        if axis is None:
+            return False
+        if not axis.splittable:
+            return self._refuse(tensor, slot.axis, node, f'needs it whole ("{rule}")')
+        return self._join(node, rule, axis.label, self._unit(slot, axis.block), tensor, slot.axis)
+
+    def _unit(self, slot: Slot, block: int) -> int:
+        if slot.block % block:
+            raise NeedsBlock(block)
+        return slot.block // block
+
+    def _join(
+        self, node: Node, rule: AxisRule, label: str, unit: int, tensor: Tensor, axis: int
+    ) -> bool:
+        region = self.region
+        known = region.members.get(node)
+        if known is not None:
+            if (known.label, known.unit) == (label, unit):
+                return True
+            return self._refuse(tensor, axis, node, "it is reached along two of its axes")
+        if rule.sizes[label] != region.extent * unit:
+            return self._refuse(tensor, axis, node, "the axis changes its extent there")
+        member = Member(rule, label, unit)
+        for position, made in enumerate(node.outputs):
+            found = rule.result_axis(position, label)
+            if found is None or made not in region.slots:
+                continue
+            if region.slots[made] != Slot(found[0], found[1].block * unit):
+                return self._refuse(tensor, axis, node, "its result carries another axis")
+        if any(self._is_lost(rule, label, k, made) for k, made in enumerate(node.outputs)):
+            return self._refuse(tensor, axis, node, "chunks do not make its other results")
+        region.members[node] = member
+        if self.remake and self._is_remade(node):
+            region.remade.add(node)
+        for position, made in enumerate(node.outputs):
+            slot = region.result_slot(node, position)
+            if slot is not None:
+                region.slots[made] = slot
+                if self.is_large(made) and node not in region.remade:
+                    self.work.append(made)
+        for position, operand in enumerate(node.inputs):
+            slot = region.slot_of(node, position)
+            if slot is None or operand in region.slots or not self.is_large(operand):
+                continue
+            if operand in self.index.producer:
+                self.back.append((operand, slot))
+        return True
+
+    def _is_remade(self, node: Node) -> bool:
+        """Return whether a member is cheap to make again, and reads nothing of the axis."""
+        region, ops = self.region, self.index.ops
+        if region.seed in node.outputs or region.combiner(node) is not None:
+            return False
+        if any(region.slot_of(node, position) for position in range(len(node.inputs))):
+            return False
+        return ops.flops(node) <= sum(tensor.size for tensor in node.outputs)
+
+    def _is_lost(self, rule: AxisRule, label: str, position: int, made: Tensor) -> bool:
+        """Return whether a result is wanted that no chunk has a part of, and nothing combines."""
+        if rule.result_axis(position, label) is not None or label in rule.combine:
+            return False
+        return made in self.index.outputs or bool(self.index.readers.get(made))
+
+    def _refuse(self, tensor: Tensor, axis: int, node: Node, reason: str) -> bool:
+        self.region.refusals.append(Refusal(tensor, axis, node, reason))
+        return False
+
+    # Small tensors that carry the axis from one member to another belong to the region as well:
+    # the row sums of a softmax are no completed result, and do not make a new stage.
+
+    def _absorb(self) -> bool:
+        """Join the nodes on small paths from members to members; return whether any joined."""
+        forward = dict(self._small_forward())
+        if not forward:
+            return False
+        wanted = {
+            operand
+            for node in self.region.members
+            for position, operand in enumerate(node.inputs)
+            if self.region.slot_of(node, position) is not None and operand not in self.region.slots
+        }
+        between: list[Node] = []
+        for node in reversed(self.index.graph.nodes):
+            if node in forward and any(tensor in wanted for tensor in node.outputs):
+                between.append(node)
+                wanted.update(node.inputs)
+        joined = False
+        for node in reversed(between):
+            if node in self.region.members:
+                continue
+            tensor, slot, position = forward[node]
+            joined |= self._join_reader(tensor, slot, node, position)
+        return joined
+
+    def _small_forward(self) -> Iterator[tuple[Node, tuple[Tensor, Slot, int]]]:
+        """Yield the nodes that small tensors of the region reach, with the operand's slot."""
+        slots = {t: slot for t, slot in self.region.slots.items() if not self.is_large(t)}
+        if not slots:
+            return
+        for node in self.index.graph.nodes:
+            if node in self.region.members:
+                continue
+            for position, tensor in enumerate(node.inputs):
+                slot = slots.get(tensor)
+                if slot is None:
+                    continue
+                rule = self.index.rule(node, lists=True)
+                if isinstance(rule, NoRule):
+                    break
+                axes = rule.operands[position]
+                axis = axes[slot.axis] if axes is not None else None
+                if axis is None or not axis.splittable or slot.block % axis.block:
+                    continue
+                unit = slot.block // axis.block
+                found = [(p, rule.result_axis(p, axis.label)) for p in range(len(node.outputs))]
+                if any(hit is None for _, hit in found):
+                    break  # reduced here: a completed result
+                for p, hit in found:
+                    assert hit is not None
+                    made = node.outputs[p]
+                    if not self.is_large(made):
+                        slots.setdefault(made, Slot(hit[0], hit[1].block * unit))
+                yield node, (tensor, slot, position)
+                break

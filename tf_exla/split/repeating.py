@@ -1,0 +1,93 @@
+"""Comparisons of what is computed again with what is completed.
+
+The gradient of a maximum looks for the numbers that are equal to it. Where the maximum is completed
+by one loop and the numbers are made again by a later one, they must be the same to the last bit.
+A kernel makes the same numbers of the same operands in the same shapes, but not in others: products
+and sums of another size add in another order, and the ends of a row are not computed by vector
+instructions. So the loops of such a region are *exact*: they have one chunk in common, are not
+split again, and no late pass touches their bodies.
+"""
+
+from __future__ import annotations
+
+from tf_exla.ir.graph import Node, Tensor, walk_node
+from tf_exla.split.origins import CHOSEN, is_test, least_level, level_after
+from tf_exla.split.index import Index
+from tf_exla.split.region import Refusal, Region
+from tf_exla.split.stages import Stage, Stages
+
+
+def compared_again(index: Index, stages: Stages) -> list[tuple[Node, Tensor, Stage]]:
+    """Return the comparisons of what a stage computes again with what it does not.
+
+    That may be completed by an earlier loop, or be a small part of the earlier one's chunks. Tests
+    of order are among them where it was chosen from the region's numbers: their maximum, or the
+    least of the k largest.
+    """
+    region = stages.region
+    found = []
+    for stage in stages.stages:
+        if not any(map(is_test, stage.nodes)):
+            continue
+        again: set[Tensor] = set()
+        recomputed = set(stage.recomputed)
+        here = {tensor for node in stage.nodes for tensor in node.outputs}
+        for node in stage.nodes:
+            inside = [
+                tensor
+                for k, tensor in enumerate(node.inputs)
+                if tensor in here and region.inside(node, k)
+            ]
+            affected = [tensor for tensor in inside if tensor in again]
+            if node in recomputed or affected:
+                again.update(node.outputs)
+            if not affected or len(inside) == len(node.inputs) or not is_test(node):
+                continue
+            others = [tensor for tensor in node.inputs if tensor not in inside]
+            if least_level(node) < CHOSEN or any(_is_chosen(index, region, t) for t in others):
+                found.append((node, affected[0], stage))
+    return found
+
+
+def _is_chosen(index: Index, region: Region, tensor: Tensor) -> bool:
+    """Return whether a tensor is made of a maximum, or the like, of the region's numbers."""
+    work, seen = [tensor], {tensor}
+    while work:
+        node = index.producer.get(work.pop())
+        if node is None:
+            continue
+        level = level_after(index.rule(node), node, 1) if node in region.members else 1
+        rule = index.rule(node)
+        if node in region.members and level == CHOSEN:
+            return True
+        if node in region.members and level_after(rule, node, CHOSEN) < CHOSEN:
+            continue  # a sum of what was chosen was not
+        work += [one for one in node.inputs if one not in seen]
+        seen.update(node.inputs)
+    return False
+
+
+def unrepeatable(index: Index, stages: Stages) -> Refusal | None:
+    """Refuse a region that tests for equality what a kernel need not make twice alike."""
+    region = stages.region
+    for node, tensor, stage in compared_again(index, stages):
+        maker = _unrepeatable(index, region, tensor, stage)
+        if maker is not None:
+            reason = f"it is compared for equality there, and {maker.op} need not give it twice"
+            return Refusal(tensor, region.slots[tensor].axis, node, reason)
+    return None
+
+
+def _unrepeatable(index: Index, region: Region, tensor: Tensor, stage: Stage) -> Node | None:
+    """Return a node that `tensor` is made by, in the loop of a stage, and not always alike."""
+    work, members = [index.producer[tensor]], set(stage.nodes)
+    seen: set[Node] = set()
+    while work:
+        node = work.pop()
+        if node in seen or node not in members:
+            continue
+        seen.add(node)
+        if not all(map(index.ops.repeats, walk_node(node))):
+            return node
+        work += [index.producer[t] for k, t in enumerate(node.inputs) if region.inside(node, k)]
+    return None

@@ -1,0 +1,82 @@
+"""Making a sub-graph again for chunks of another size."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from tf_exla.ir.graph import Graph, Loop, Shape, Slot, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.resized import resized_graph
+
+UNCUT = 0
+"""The chunk of a loop that is still to get one (`chunks.fit_loops`); its body is the template."""
+
+
+def cut(ops: OpSet, template: Graph, carried: Mapping[Tensor, Slot], size: int) -> Graph:
+    """Copy a graph for a chunk of `size` indices; `carried`: which tensors shrink, and where.
+
+    Always from the whole: of a chunk of one index an op cannot tell that its axis carries more.
+    """
+    return cut_with_tensors(ops, template, carried, size)[0]
+
+
+def cut_with_tensors(
+    ops: OpSet, template: Graph, carried: Mapping[Tensor, Slot], size: int
+) -> tuple[Graph, Mapping[Tensor, Tensor]]:
+    """Copy a graph as `cut` does; return its tensors too, by those of the template."""
+    inputs: dict[Tensor, Tensor] = {}
+    for tensor in template.inputs:
+        slot = carried.get(tensor)
+        if slot is None:
+            inputs[tensor] = tensor.twin()
+        else:  # each chunk has another part of its value
+            shape = chunk_shape(tensor, slot, size)
+            inputs[tensor] = tensor.with_axes(shape or (), tensor.name)
+
+    def shape_of(tensor: Tensor) -> Shape | None:
+        return chunk_shape(tensor, carried.get(tensor), size)
+
+    return resized_graph(ops, template, inputs, shape_of)
+
+
+def chunk_shape(tensor: Tensor, slot: Slot | None, size: int) -> Shape | None:
+    """Return the axes of a tensor of which a chunk has `size` indices."""
+    axes = tensor.axes
+    if slot is None or axes is None:
+        return axes
+    shape = list(axes)
+    shape[slot.axis] = size * slot.block
+    return tuple(shape)
+
+
+def body_of(ops: OpSet, loop: Loop, size: int, known: dict[int, Graph]) -> Graph:
+    """Return a loop's body for a chunk of `size`, from those that are known or cut for them."""
+    if size not in known:
+        known[size] = cut(ops, loop.template, loop.carried, size)
+    return known[size]
+
+
+def resize_loop(
+    ops: OpSet, loop: Loop, chunk: int, parallel: int, known: dict[int, Graph] | None = None
+) -> Loop:
+    """Make a loop again with another chunk and its remainder, its bodies without loops.
+
+    `known`: bodies that were cut from the same template before, by size; those cut now join them.
+    """
+    cuts = {} if known is None else known
+
+    def body(size: int) -> Graph:
+        return body_of(ops, loop, size, cuts)
+
+    chunk = min(max(chunk, loop.least), loop.extent)
+    if chunk == loop.chunk and parallel == loop.parallel:
+        return loop
+    rest = loop.extent % chunk
+    return dataclasses.replace(
+        loop,
+        chunk=chunk,
+        parallel=min(parallel, loop.extent // chunk),
+        body=body(chunk),
+        remainder=body(rest) if rest else None,
+    )

@@ -1,0 +1,64 @@
+"""Keeping: large tensors that later stages read, concatenated instead of computed again."""
+
+from __future__ import annotations
+
+from tf_exla.model.cost import LAUNCH, node_seconds
+from tf_exla.ir.graph import Loop, Tensor
+from tf_exla.model.memory import Projector
+from tf_exla.model.options import Options
+from tf_exla.split.candidates import Candidate, evaluate
+from tf_exla.split.stages import Stages, arrange
+
+KEEP_TRIALS = 10
+GAIN = 0.95
+"""Of the time that is estimated: memory is only taken for a gain that is certain."""
+
+
+def keep(projector: Projector, best: Candidate, budget: int, options: Options) -> Candidate:
+    """Keep large tensors between stages where the budget has room and time is saved."""
+    if best.own > budget or best.stages is None:
+        return best
+    region, again = best.stages.region, best.stages.recomputed_large(best.is_large)
+    if not again or _most_saved(projector, best, best.stages) < (1 - GAIN) * best.seconds:
+        return best
+
+    def trial(tensors: frozenset[Tensor]) -> Candidate | None:
+        if sum(tensor.nbytes for tensor in tensors) > budget:
+            return None
+        stages = arrange(best.index, region, best.is_large, tensors)
+        made = evaluate(projector, best.index, stages, best.is_large, budget, options)
+        return made if _holds(made, best, budget) else None
+
+    def seconds_to_make(tensor: Tensor) -> float:
+        return node_seconds(projector.ops, best.index.producer[tensor])
+
+    # Alone, what is dear to make first; then together, what saves most first.
+    dear = sorted(again, key=seconds_to_make, reverse=True)
+    alone = [(tensor, trial(frozenset({tensor}))) for tensor in dear[:KEEP_TRIALS]]
+    saving = [(made.seconds, tensor) for tensor, made in alone if made is not None]
+    kept: frozenset[Tensor] = frozenset()
+    chosen = best
+    for seconds, tensor in sorted(saving, key=lambda one: one[0]):
+        if seconds >= best.seconds:
+            break
+        made = trial(kept | {tensor})
+        if made is not None and made.seconds < chosen.seconds:
+            chosen, kept = made, kept | {tensor}
+    return chosen if chosen.seconds <= GAIN * best.seconds else best
+
+
+def _most_saved(projector: Projector, best: Candidate, stages: Stages) -> float:
+    """Return the seconds that computing again takes at most: on whole tensors, from memory.
+
+    Beside that, each node is launched for each chunk.
+    """
+    own = {tensor for stage in stages.stages for tensor in stage.results}
+    loops = [node for node in best.graph.nodes if isinstance(node, Loop) and own & {*node.outputs}]
+    runs = max((loop.iterations for loop in loops), default=1)
+    again = [node for stage in stages.stages for node in stage.recomputed]
+    return sum(node_seconds(projector.ops, node) + runs * LAUNCH for node in again)
+
+
+def _holds(made: Candidate, best: Candidate, budget: int) -> bool:
+    """Return whether the budget is held, or only the rest of the program still exceeds it."""
+    return made.peak <= budget or (made.own <= budget and made.high <= best.high)

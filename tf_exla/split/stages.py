@@ -1,0 +1,292 @@
+"""Stages: from a region to one loop per stage.
+
+A member's stage is the largest stage of what it reads, plus one where it reads a *completed* result
+of the region: one that is reduced or concatenated, directly or through nodes outside. The loop of
+stage k computes every result of stage k in one pass over the data; what it needs of earlier stages
+it recomputes from the sources, reads from kept tensors, or slices from small completed results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.graph import PAIRED, CycleError, Graph, Loop, Node, Result, Slot, Tensor, topological
+from tf_exla.ir.lists import is_list
+from tf_exla.split.index import Index
+from tf_exla.split.region import Region
+from tf_exla.split.resize import UNCUT
+from tf_exla.split.streaming import stream
+from tf_exla.split.widening import shortened, widened
+from tf_exla.model.top_k import CHUNKED
+
+Operand = tuple[Tensor, Slot | None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The work of one loop: its nodes in order, what it completes, what it computes again."""
+
+    number: int
+    nodes: tuple[Node, ...]
+    results: tuple[Tensor, ...]
+    recomputed: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Stages:
+    """All stages of a region, the first first.
+
+    `exact`: what they compute again must be the same to the last bit.
+    """
+
+    region: Region
+    stages: tuple[Stage, ...]
+    exact: bool = False
+
+    def recomputed_large(self, is_large: Callable[[Tensor], bool]) -> list[Tensor]:
+        """Return the large tensors that later stages compute again, the earliest first."""
+        found: dict[Tensor, None] = {}
+        for stage in self.stages:
+            for node in stage.recomputed:
+                for tensor in node.outputs:
+                    if tensor in self.region.slots and is_large(tensor) and not is_list(tensor):
+                        found[tensor] = None
+        return list(found)
+
+
+def arrange(
+    index: Index,
+    region: Region,
+    is_large: Callable[[Tensor], bool],
+    keep: frozenset[Tensor] = frozenset(),
+) -> Stages:
+    """Divide a region into stages; `keep`: large tensors to concatenate, not to recompute."""
+    stage_of = _stage_numbers(index, region)
+    count = max(stage_of.values()) + 1
+    wanted: list[dict[Tensor, None]] = [{} for _ in range(count)]
+    for tensor in _completed(index, region):
+        wanted[stage_of[index.producer[tensor]]][tensor] = None
+    stages: list[Stage] = []
+    for number in reversed(range(count)):
+        nodes: set[Node] = set()
+        work = [index.producer[tensor] for tensor in wanted[number]]
+        while work:
+            node = work.pop()
+            if node in nodes:
+                continue
+            nodes.add(node)
+            for position, tensor in enumerate(node.inputs):
+                if not region.inside(node, position):
+                    continue
+                producer = index.producer[tensor]
+                earlier = stage_of[producer]
+                small = not is_large(tensor) and producer not in region.remade
+                if earlier < number and (tensor in keep or small):
+                    wanted[earlier][tensor] = None
+                else:
+                    work.append(producer)
+        if not nodes:
+            continue
+        ordered = sorted(nodes, key=index.position.__getitem__)
+        stages.append(
+            Stage(
+                number,
+                tuple(ordered),
+                tuple(wanted[number]),
+                tuple(node for node in ordered if stage_of[node] < number),
+            )
+        )
+    return Stages(region, tuple(reversed(stages)))
+
+
+def _stage_numbers(index: Index, region: Region) -> dict[Node, int]:
+    """Number the members' stages by one walk over the graph.
+
+    What is read of a variable waits for what was assigned to it: stateful nodes are in order.
+    """
+    stage_of: dict[Node, int] = {}
+    level: dict[Tensor, int] = {}  # of a tensor that is read whole, or outside of the region
+    state = 0
+    for node in index.graph.nodes:
+        if node not in region.members:
+            number = max((level.get(tensor, 0) for tensor in node.inputs), default=0)
+            if node.stateful:
+                number = state = max(number, state)
+            level.update(dict.fromkeys(node.outputs, number))
+            continue
+        number = 0
+        for position, tensor in enumerate(node.inputs):
+            if region.inside(node, position):
+                number = max(number, stage_of[index.producer[tensor]])
+            else:
+                number = max(number, level.get(tensor, 0))
+        stage_of[node] = number
+        complete = number if node in region.remade else number + 1
+        level.update(dict.fromkeys(node.outputs, complete))
+    return stage_of
+
+
+def _completed(index: Index, region: Region) -> Iterable[Tensor]:
+    """Yield what members make and what is read whole, or outside of the region."""
+    for node in region.members:
+        if node in region.remade:
+            continue
+        if region.combiner(node) in PAIRED:
+            yield from node.outputs  # the values and their positions are combined together
+            continue
+        for position, tensor in enumerate(node.outputs):
+            readers = index.readers.get(tensor, ())
+            if tensor in index.outputs:
+                yield tensor
+            elif region.result_slot(node, position) is None:
+                if readers:
+                    yield tensor
+            elif any(
+                reader not in region.members or not region.inside(reader, at)
+                for reader, at in readers
+            ):
+                yield tensor
+
+
+def rewrite(index: Index, stages: Stages) -> Iterator[Graph]:
+    """Replace the members of a region by one loop per stage; yield it with merged stages, too.
+
+    The loops are still to be cut.
+    """
+    region = stages.region
+    loops = [build_loop(index, region, stage, exact=stages.exact) for stage in stages.stages]
+    pairs = zip(loops, stages.stages, strict=True)
+    short = [node for loop, stage in pairs for node in shortened(index.ops, loop, stage.results)]
+    yield replaced(index, region, (*loops, *short))
+    streams = stream(index, loops, short)
+    if streams is not None:
+        with suppress(CycleError):  # what is read of a variable may lie between the stages
+            yield replaced(index, region, (*streams.loops, *streams.after))
+
+
+def replaced(
+    index: Index, region: Region, nodes: Sequence[Node], place: Mapping[Node, int] | None = None
+) -> Graph:
+    """Put nodes in the place of a region, each as late as the last tensor of the graph it makes.
+
+    `place`: positions in the graph to put nodes at.
+    """
+    position = {tensor: index.position[node] for tensor, node in index.producer.items()}
+    priority = dict(place or {})
+    for node in nodes:  # what is made short again stands where the graph has it
+        if node.op == "Cast" and node.output in position:
+            position.setdefault(node.inputs[0], position[node.output])
+    for node in nodes:
+        if node not in priority:
+            priority[node] = max((position.get(tensor, 0) for tensor in node.outputs), default=0)
+    outside = _outside(index, region)
+    merged = sorted(
+        [*outside, *nodes],
+        key=lambda node: priority[node] if node in priority else index.position[node],
+    )
+    order = {node: float(i) for i, node in enumerate(merged)}
+    return index.graph.replace(nodes=topological(merged, order.__getitem__))
+
+
+def _outside(index: Index, region: Region) -> list[Node]:
+    """Return the nodes that no loop takes the place of, and what they and loops read of others."""
+    kept: list[Node] = []
+    read = set(index.outputs)
+    for node in region.members:
+        read.update(t for k, t in enumerate(node.inputs) if not region.inside(node, k))
+    for node in reversed(index.graph.nodes):
+        remade = node in region.remade and any(tensor in read for tensor in node.outputs)
+        if remade or node not in region.members:
+            kept.append(node)
+            read.update(node.inputs)
+    return kept[::-1]
+
+
+def build_loop(index: Index, region: Region, stage: Stage, exact: bool = False) -> Loop:
+    """Make the loop of one stage, or return it; sums of short floats are wide (`widening.py`)."""
+    key = stage, exact
+    if key not in region.loops:
+        region.loops[key] = _built(index, region, stage, exact)
+    return region.loops[key]
+
+
+def _built(index: Index, region: Region, stage: Stage, exact: bool) -> Loop:
+    made = {tensor for node in stage.nodes for tensor in node.outputs}
+    operands: dict[Operand, Tensor] = {}
+    constants: dict[Tensor, Node] = {}
+    renamed: list[Node] = []
+    for node in stage.nodes:
+        inputs = []
+        for position, tensor in enumerate(node.inputs):
+            producer = index.producer.get(tensor)
+            slot = region.slot_of(node, position)
+            if tensor in made and region.inside(node, position):
+                inputs.append(tensor)
+            elif slot is None and producer is not None and producer.op == "Const":
+                constants[tensor] = producer
+                inputs.append(tensor)
+            else:
+                inputs.append(_stand_in(operands, tensor, slot))
+        attrs = node.attrs
+        if region.combiner(node) == "top_k" and index.ops.picks_rows():
+            attrs = {**attrs, CHUNKED: True}
+        renamed.append(dataclasses.replace(node, inputs=tuple(inputs), attrs=attrs))
+    carried = {tensor: slot for tensor, slot in region.slots.items() if tensor in made}
+    carried.update({stand_in: slot for (_, slot), stand_in in operands.items() if slot})
+    results = {tensor: _result(index, region, tensor) for tensor in stage.results}
+    combines = {tensor: result.combine for tensor, result in results.items()}
+    wide_nodes, ends = widened(index.ops, renamed, combines, carried)
+    outputs = tuple(ends.get(tensor, tensor) for tensor in stage.results)
+    nodes = (*constants.values(), *wide_nodes)
+    template = Graph(tuple(operands.values()), nodes, outputs)
+    least = max((_least_chunk(region, node) for node in stage.nodes), default=1)
+    seed = index.producer.get(region.seed)
+    return Loop(
+        op="Loop",
+        inputs=tuple(tensor for tensor, _ in operands),
+        outputs=outputs,
+        name=f"stage{stage.number}_{region.seed.name}",
+        source=seed.source if seed is not None else "",
+        extent=region.extent,
+        chunk=UNCUT,
+        body=template,
+        slots=tuple(slot for _, slot in operands),
+        results=tuple(results.values()),
+        least=least,
+        stage=stage.number,
+        template=template,
+        carried=MappingProxyType(carried),
+        recomputed=tuple(node.name or node.op for node in stage.recomputed),
+        recomputed_flops=sum(map(index.ops.flops, stage.recomputed)),
+        axis=f"axis {region.axis} of {region.seed}",
+        exact=region.seed if exact else None,
+    )
+
+
+def _stand_in(operands: dict[Operand, Tensor], tensor: Tensor, slot: Slot | None) -> Tensor:
+    """Return the tensor that stands for one use of an outside tensor: sliced, or whole."""
+    key = (tensor, slot)
+    if key not in operands:
+        operands[key] = tensor.twin()
+    return operands[key]
+
+
+def _result(index: Index, region: Region, tensor: Tensor) -> Result:
+    node = index.producer[tensor]
+    slot = region.result_slot(node, node.outputs.index(tensor))
+    if slot is not None:
+        return Result("concat", slot)
+    member = region.members[node]
+    rule: AxisRule = member.rule
+    return Result(rule.combine[member.label], block=member.unit)
+
+
+def _least_chunk(region: Region, node: Node) -> int:
+    if region.combiner(node) != "top_k":
+        return 1
+    return -(-node.outputs[0].dims[-1] // region.members[node].unit)

@@ -1,0 +1,352 @@
+"""Pairs of chunks: a symmetric [n, n] tensor is computed on and below its diagonal only.
+
+The tile of the rows i and the columns j is, transposed, the tile of the rows j and the columns i.
+So a loop over i, with a loop over the j before it inside, computes each tile once and contracts it
+twice: into the rows i, and transposed into the rows j.
+
+Symmetry is no condition: at each tile the two results are written down for (i, j) and for (j, i),
+and what has the same form (`forms`) is computed once. So `(a bᵀ) ∘ K` of a symmetric K, as in
+gradients, shares K. Where nothing is shared there is nothing to gain, and `pair_graph` says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tf_exla.ir.graph import Graph, Loop, Node, Result, Slot, Tensor, topological
+from tf_exla.model.memory import Projector
+from tf_exla.model.options import Options
+from tf_exla.split.chunks import even_chunk
+from tf_exla.split.factors import wide
+from tf_exla.split.forms import Forms
+from tf_exla.split.index import Index
+from tf_exla.split.pair_region import PairRegion, grow_pair
+from tf_exla.split.pair_tile import ROW, CannotTile, Part, Tile
+from tf_exla.split.progress import own_bytes
+
+Operand = tuple[Tensor, int | None]
+"""A tensor outside of the loops, and the axis along which the outer loop slices it."""
+
+
+@dataclass(frozen=True)
+class _Bodies:
+    """What one outer iteration of some size computes, and how."""
+
+    body: Graph
+    operands: tuple[Operand, ...]
+
+
+LEAST_SAVING = 0.1
+"""The part of the work on tiles that pairs must save."""
+LEAST_CHUNKS = 4
+"""Chunks along one axis: with c of them, 1/2 + 1/2c of the tiles are computed."""
+LEAST_ROWS = 32
+"""Rows of a tile: with less, launching decides."""
+TILE = 1 / 2
+"""Bytes of a tile, of those of the fastest chunk: it is read twice, once transposed."""
+SIDE_BY_SIDE = 2
+"""Iterations of either loop in flight: what one waits for, the end of the inner loop too, another
+fills. Their tiles share the room of one: float32 0.76 of the time on two cores, float64 0.84."""
+ROOM = 1 / 4
+"""The part of the working set that is left free for compiling."""
+
+
+def pair_graphs(
+    projector: Projector, index: Index, seeds: Sequence[Tensor], budget: int, options: Options
+) -> Iterator[Graph]:
+    """Yield a graph by pairs of chunks for each pair of equal axes of a seed, where it saves work.
+
+    Tiles have the size that is fastest, less where the budget is small; without a budget there is
+    none.
+    """
+    if budget <= 0:
+        return
+    forms = Forms(index)
+    tried: set[object] = set()
+    for seed in seeds:
+        for first, second in itertools.combinations(range(len(seed.dims)), 2):
+            extent = seed.dims[first]
+            if seed.dims[second] != extent or extent < LEAST_CHUNKS:
+                continue
+            region = grow_pair(index, seed, (first, second))
+            if region is None or region.key in tried:
+                continue
+            tried.add(region.key)
+            if any(wide(node.output.dtype) != node.output.dtype for node in region.contractions):
+                continue  # each tile's sum would be rounded
+            try:
+                if saving(index, region, forms) >= LEAST_SAVING:
+                    yield from _fitted(projector, index, region, forms, budget, options)
+            except CannotTile:
+                continue
+
+
+def _fitted(
+    projector: Projector,
+    index: Index,
+    region: PairRegion,
+    forms: Forms,
+    budget: int,
+    options: Options,
+) -> Iterator[Graph]:
+    """Yield the graph with the largest useful tiles that the budget holds, none if none does.
+
+    Side by side; one tile at a time too, where the budget made those side by side smaller.
+    """
+    largest = max(region.axes, key=lambda tensor: tensor.nbytes)
+    each = largest.nbytes / region.extent**2
+    widest = region.extent // LEAST_CHUNKS
+    for parallel in (SIDE_BY_SIDE, 1) if options.cores > 1 else (1,):
+        area = options.largest_chunk * TILE / parallel / each
+        fastest = most = min(int(math.sqrt(area)), widest)
+        while most >= min(LEAST_ROWS, widest):
+            chunk = even_chunk(region.extent, max(most, 1), largest)
+            graph = pair_graph(index, region, forms, chunk, parallel)
+            over = own_bytes(projector, graph, index.graph) * (1 + ROOM) / budget
+            if over <= 1:
+                yield graph
+                if most == fastest:
+                    return
+                break
+            most = int(most / max(1.2, math.sqrt(min(over, 16))))
+
+
+def saving(index: Index, region: PairRegion, forms: Forms) -> float:
+    """Return the part of the work on tiles that pairs save: at most a half, zero where none."""
+    once = both = 0.0
+    size = max(1, min(region.extent // 2, 64))
+    for stage in sorted(set(region.stage.values())):
+        contractions = _of_stage(region, stage)
+        tiles = [Tile(index, region, forms, size, size) for _ in range(2)]
+        for node in contractions:
+            tiles[0].contract(node, flip=False)
+            for flip in (False, True):
+                tiles[1].contract(node, flip)
+        once += _work(index, tiles[0])
+        both += _work(index, tiles[1])
+    return 1 - both / (2 * once) if once else 0.0
+
+
+def _work(index: Index, tile: Tile) -> float:
+    """Weigh flops and elements that are written."""
+    return sum(
+        index.ops.flops(node) + node.output.size for node in tile.nodes if node.op != "Const"
+    )
+
+
+def pair_graph(
+    index: Index, region: PairRegion, forms: Forms, chunk: int, parallel: int = 1
+) -> Graph:
+    """Replace the members and contractions of a region by one pair of loops per stage.
+
+    `chunk`: rows and columns of a tile, less than the region's extent. `parallel`: iterations in
+    flight, of the outer loop and of the inner one.
+    """
+    made: list[Node] = []
+    priority: dict[Node, float] = {}
+    earlier: set[Node] = set()
+    for stage in sorted(set(region.stage.values())):
+        contractions = _of_stage(region, stage)
+        build = _Outer(index, region, forms, contractions, chunk, parallel)
+        nodes = _loops(build, stage, earlier)
+        last = max(index.position[node] for node in contractions)
+        priority.update(dict.fromkeys(nodes, float(last)))
+        made += nodes
+    gone = {*region.members, *region.contractions}
+    merged = sorted(
+        [*(node for node in index.graph.nodes if node not in gone), *made],
+        key=lambda node: priority[node] if node in priority else index.position[node],
+    )
+    order = {node: float(at) for at, node in enumerate(merged)}
+    return index.graph.replace(nodes=topological(merged, order.__getitem__))
+
+
+def _of_stage(region: PairRegion, stage: int) -> list[Node]:
+    return [node for node in region.contractions if region.stage[node] == stage]
+
+
+def _loops(build: _Outer, stage: int, earlier: set[Node]) -> list[Node]:
+    """Make the outer loop of one stage, and the sums of what its two kinds of tiles give."""
+    index, region, chunk = build.index, build.region, build.chunk
+    full = build.bodies(chunk)
+    rest = region.extent % chunk
+    remainder = build.bodies(rest) if rest else None
+    assert remainder is None or remainder.operands == full.operands
+    outputs: list[Tensor] = []
+    results: list[Result] = []
+    sums: list[Node] = []
+    for node, part in zip(build.contractions, build.parts, strict=True):
+        out = node.output
+        if part.axis is None:
+            outputs.append(out)
+            results.append(Result("add"))
+            continue
+        pair = [Tensor(out.shape, out.dtype, f"{out.name}/{name}") for name in ("rows", "columns")]
+        outputs += pair
+        results += [Result("concat", Slot(part.axis)), Result("add")]
+        sums.append(dataclasses.replace(_add(index, pair[0], pair[1], out.name), outputs=(out,)))
+    seed = index.producer[region.seed]
+    loop = Loop(
+        op="Loop",
+        inputs=tuple(tensor for tensor, _ in full.operands),
+        outputs=tuple(outputs),
+        name=f"pairs{stage}_{region.seed.name}",
+        source=seed.source,
+        extent=region.extent,
+        chunk=chunk,
+        body=full.body,
+        remainder=None if remainder is None else remainder.body,
+        slots=tuple(None if axis is None else Slot(axis) for _, axis in full.operands),
+        results=tuple(results),
+        parallel=build.parallel,
+        stage=stage,
+        recomputed=tuple(node.name or node.op for node in build.members if node in earlier),
+        recomputed_flops=sum(index.ops.flops(node) for node in build.members if node in earlier)
+        // 2,
+        axis="axes {} and {} of {}, by pairs of chunks: symmetric".format(
+            *region.axes[region.seed], region.seed
+        ),
+    )
+    earlier.update(build.members)
+    return [loop, *sums]
+
+
+def _add(index: Index, left: Tensor, right: Tensor, name: str) -> Node:
+    made = index.ops.make("AddV2", (left, right), {}, f"{name}/pairs")
+    if made is None:
+        raise CannotTile("the op set has no AddV2")
+    return made
+
+
+class _Outer:
+    """Builds the bodies of the outer loop, for chunks of two sizes."""
+
+    def __init__(
+        self,
+        index: Index,
+        region: PairRegion,
+        forms: Forms,
+        contractions: Sequence[Node],
+        chunk: int,
+        parallel: int,
+    ) -> None:
+        self.index = index
+        self.region = region
+        self.forms = forms
+        self.contractions = contractions
+        self.chunk = chunk
+        self.parallel = parallel
+        self.parts: list[Part] = []  # where each contraction's result carries an axis, if it does
+        self.members: dict[Node, None] = {}
+
+    def bodies(self, size: int) -> _Bodies:
+        """Build the body for an outer chunk of `size`: the tiles before the diagonal, and on it."""
+        below = Tile(self.index, self.region, self.forms, size, self.chunk)
+        direct = [below.contract(node, flip=False) for node in self.contractions]
+        mirror = [below.contract(node, flip=True) for node in self.contractions]
+        on = Tile(self.index, self.region, self.forms, size, size)
+        middle = [on.contract(node, flip=False) for node in self.contractions]
+        self.parts = direct
+        self.members.update(below.members)
+        outer: dict[Operand, Tensor] = {}
+        inner, before = self._inner(below, direct, mirror, size, outer)
+        diagonal = self._diagonal(on, middle, size, outer)
+        nodes: list[Node] = [inner, diagonal]
+        outputs: list[Tensor] = []
+        for node, part, pieces in zip(self.contractions, before, diagonal.outputs, strict=True):
+            total = _add(self.index, part[0], pieces, node.name)
+            nodes.append(total)
+            outputs += [total.output, *part[1:]]
+        body = Graph(tuple(outer.values()), tuple(nodes), tuple(outputs))
+        return _Bodies(body, tuple(outer))
+
+    def _inner(
+        self,
+        tile: Tile,
+        direct: Sequence[Part],
+        mirror: Sequence[Part],
+        size: int,
+        outer: dict[Operand, Tensor],
+    ) -> tuple[Loop, list[tuple[Tensor, ...]]]:
+        """Loop over the chunks before this one; return what each contraction gets of them."""
+        made: list[Tensor] = []
+        outputs: list[Tensor] = []
+        results: list[Result] = []
+        groups: list[tuple[Tensor, ...]] = []
+        for node, one, other in zip(self.contractions, direct, mirror, strict=True):
+            out = node.output
+            if one.axis is None:
+                both = _add(self.index, one.tensor, other.tensor, node.name)
+                tile.nodes.append(both)
+                made.append(both.output)
+                group: tuple[Tensor, ...] = (Tensor(out.shape, out.dtype, out.name),)
+                results.append(Result("add"))
+            else:
+                rows, columns = (one, other) if one.letter == ROW else (other, one)
+                made += [rows.tensor, columns.tensor]
+                group = (
+                    Tensor(rows.tensor.shape, out.dtype, f"{out.name}/rows"),
+                    Tensor(out.shape, out.dtype, f"{out.name}/columns"),
+                )
+                results += [Result("add"), Result("concat", Slot(one.axis))]
+            outputs += group
+            groups.append(group)
+        operands: list[Tensor] = []
+        slots: list[Slot | None] = []
+        for source in tile.sources:
+            operands.append(_stand_in(outer, (source.tensor, source.rows), size))
+            slots.append(None if source.columns is None else Slot(source.columns))
+        loop = Loop(
+            op="Loop",
+            inputs=tuple(operands),
+            outputs=tuple(outputs),
+            name=f"before_{self.region.seed.name}",
+            extent=self.region.extent,
+            chunk=self.chunk,
+            body=tile.graph(made),
+            slots=tuple(slots),
+            results=tuple(results),
+            parallel=self.parallel,
+            before=True,
+            axis=f"tiles before the diagonal of {self.region.seed}",
+        )
+        return loop, groups
+
+    def _diagonal(
+        self, tile: Tile, parts: Sequence[Part], size: int, outer: dict[Operand, Tensor]
+    ) -> Loop:
+        """Run the tile on the diagonal, as a loop of one chunk: a body like the others."""
+        operands = [
+            _stand_in(outer, (one.tensor, one.rows if one.columns is None else one.columns), size)
+            for one in tile.sources
+        ]
+        body = tile.graph([part.tensor for part in parts])
+        return Loop(
+            op="Loop",
+            inputs=tuple(operands),
+            outputs=tuple(Tensor(t.shape, t.dtype, t.name) for t in body.outputs),
+            name=f"diagonal_{self.region.seed.name}",
+            extent=size,
+            chunk=size,
+            body=body,
+            slots=(None,) * len(operands),
+            results=(Result("add"),) * len(body.outputs),
+            axis=f"the tile on the diagonal of {self.region.seed}",
+        )
+
+
+def _stand_in(outer: dict[Operand, Tensor], operand: Operand, size: int) -> Tensor:
+    """Return the outer body's input for a chunk of a tensor, or for all of it."""
+    if operand not in outer:
+        tensor, axis = operand
+        shape = list(tensor.shape or ()) if axis is None else list(tensor.dims)
+        if axis is not None:
+            shape[axis] = size
+        value = tensor.value if axis is None else None
+        known = tensor.shape if axis is None else tuple(shape)
+        outer[operand] = Tensor(known, tensor.dtype, tensor.name, value, tensor.held)
+    return outer[operand]

@@ -1,0 +1,134 @@
+"""Tiles: a loop in a loop, where one index of the axis is too much, or too much for the cache.
+
+A chunk of few long rows is slow: each iteration reads all columns again for little work, and there
+are many iterations. So is a chunk of a few rows of each of many matrices. So where rows are long
+beside the cache, or where an iteration reads much that is not its own, more of them are taken and
+split along another axis as well, if that is estimated to be faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Protocol
+
+from tf_exla.model.cost import node_seconds
+from tf_exla.ir.graph import Graph, Loop, with_subgraphs
+from tf_exla.model.memory import Projector
+from tf_exla.model.options import Options
+from tf_exla.split.chunks import SIDE_BY_SIDE, fastest_chunk, has_loops, room_at
+from tf_exla.split.resize import resize_loop
+from tf_exla.ir.structure import structure_of
+
+MAX_DEPTH = 2
+FEW_ROWS = 32
+"""Chunks of fewer rows are worth a trial of tiles."""
+MUCH = 2
+FEW_MATRICES = 256
+"""An axis of so few indices is one of a batch: its matrices are worked on one by one."""
+TILE_ROWS = (128, 256, 512, 1024)
+"""Rows of a tile to try."""
+TILED_NODES = 64
+"""A body of more nodes is a program of its own: searching all of it is not worth a little speed."""
+GAIN = 0.85
+"""Of the time that is estimated: tiles that are there for speed must promise that much."""
+
+
+class Split(Protocol):
+    """Splits a body until it holds a budget: `search.split`, less its refusals."""
+
+    def __call__(self, body: Graph, budget: int) -> Graph: ...
+
+
+def tile_at(
+    projector: Projector,
+    graph: Graph,
+    position: int,
+    budget: int,
+    options: Options,
+    depth: int,
+    split: Split,
+    for_speed: bool = False,
+) -> Graph | None:
+    """Split the bodies of one loop along another axis; None where it is of no use.
+
+    `for_speed`: the budget is held; they must be large beside the cache.
+    """
+    steps = projector.project(graph).steps
+    step = steps[position] if steps else None
+    loop = step.node if step is not None else None
+    if (
+        step is None
+        or not isinstance(loop, Loop)
+        or has_loops(loop)
+        or loop.exact
+        or depth + 1 >= MAX_DEPTH
+    ):
+        return None
+    few = loop.extent <= FEW_MATRICES
+    rows = 1 if few else max(1, min(64, fastest_chunk(loop, options) * 64))
+    room = room_at(projector, graph, position, budget)
+    if for_speed:
+        room = min(room, SIDE_BY_SIDE * options.body_bytes)
+        if step.temporary <= room or len(loop.body.nodes) > TILED_NODES:
+            return None
+    tiled = _tiled(projector, loop, rows, room, split)
+    if projector.temporary(tiled) >= step.temporary:
+        return None
+    return _replaced(graph, loop, tiled)
+
+
+def tile_for_speed(
+    projector: Projector, graph: Graph, budget: int, options: Options, depth: int, split: Split
+) -> Graph:
+    """Split the bodies of loops along another axis, where that is faster and holds the budget.
+
+    What is best for one loop is tried alone for others of its structure.
+    """
+    known: dict[Hashable, tuple[int, ...]] = {}
+    if depth + 1 >= MAX_DEPTH:
+        return graph
+    for position, node in enumerate(graph.nodes):
+        if not isinstance(node, Loop) or has_loops(node) or node.exact:
+            continue
+        if node.extent < FEW_ROWS or not (_rows_are_long(node, options) or _reads_much(node)):
+            continue
+        best, least = graph, GAIN * node_seconds(projector.ops, node)
+        key = structure_of(node), node.chunk, node.parallel
+        found: tuple[int, ...] = ()
+        room = min(room_at(projector, graph, position, budget), 2 * options.body_bytes)
+        for rows in known.get(key, TILE_ROWS):
+            tiled = _tiled(projector, node, rows, room, split)
+            seconds = node_seconds(projector.ops, tiled)
+            made = _replaced(graph, node, tiled)
+            if seconds < least and projector.working_set(made) <= budget:
+                best, least, found = made, seconds, (rows,)
+        known.setdefault(key, found)
+        graph = best
+    return graph
+
+
+def _rows_are_long(loop: Loop, options: Options) -> bool:
+    return fastest_chunk(loop, options) < FEW_ROWS
+
+
+def _reads_much(loop: Loop) -> bool:
+    """Return whether what an iteration reads whole is large beside what it makes."""
+    own = max((t.nbytes for node in loop.body.nodes for t in node.outputs), default=0)
+    sliced = frozenset(loop.sliced(loop.body))
+    return sum(t.nbytes for t in loop.body.inputs if t not in sliced) > own // MUCH
+
+
+def _tiled(projector: Projector, loop: Loop, rows: int, room: int, split: Split) -> Loop:
+    wide = resize_loop(projector.ops, loop, min(loop.extent, rows), 1)
+
+    def tile(body: Graph) -> Graph:
+        sliced = sum(tensor.nbytes for tensor in wide.sliced(body))
+        return split(body, max(room - sliced, 0) + projector.overhead(body))
+
+    made = with_subgraphs(wide, tile)
+    assert isinstance(made, Loop)
+    return made
+
+
+def _replaced(graph: Graph, old: Loop, new: Loop) -> Graph:
+    return graph.replace(nodes=tuple(new if node is old else node for node in graph.nodes))

@@ -1,0 +1,344 @@
+"""The axis rule of a While: the axes along which its iterations work on each index by itself.
+
+Two axes are one where a node of the body, or the step from one iteration to the next, says so
+(`AxisClasses`). Such an axis may be split where the condition reads nothing that carries it, and
+each variable either carries it, or does not depend on it, or adds up over it: a variable that is
+zero before the first iteration, and to which each adds a sum over the axis, as the gradient of a
+weight does. The sums of the chunks are then added, as those of any reduction.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from tf_exla.ir.axis_classes import AxisClasses, Place
+from tf_exla.ir.axis_rule import Axis, AxisRule
+from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor, producers, repeats_one
+from tf_exla.ir.lists import is_list
+from tf_exla.ir.op_set import NoRule, OpSet
+from tf_exla.split.factors import LINEAR
+from tf_exla.ir.resized import resized_graph
+
+JOINED = frozenset({"Add", "AddN", "AddV2", "ConcatV2", "Pack", "Sub"})
+"""Ops whose result is a partial sum where all operands are."""
+MOVED: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {**LINEAR, "Cast": (), "Pad": (0,), "SelectV2": (), "StridedSliceGrad": (4,)}
+)
+"""Ops whose result is a partial sum where one of these operands is, and no other one."""
+ADDS = frozenset({"float32", "float64", "complex64", "complex128", "int32", "int64"})
+"""What may be added up over chunks: shorter floats would be rounded once a chunk."""
+
+State = Literal["split", "partial", "lost"]
+"""How a tensor depends on the axis: it carries it, is a sum over it, or is not that of a chunk."""
+
+_KEPT_ZERO = frozenset({"BroadcastTo", "ExpandDims", "Fill", "Identity", "Neg", "Reshape", "Tile"})
+
+
+def is_while(node: Node) -> bool:
+    return "body" in node.attrs and not isinstance(node, Loop)
+
+
+def body_of(node: Node) -> Graph:
+    """Return the body of a While."""
+    body = node.attrs["body"]
+    assert isinstance(body, Graph)
+    return body
+
+
+def while_rule(
+    ops: OpSet, node: Node, producer: Mapping[Tensor, Node], wanted: Set[Tensor]
+) -> AxisRule | NoRule:
+    """Return the axis rule of a While.
+
+    `producer`: of its operands; `wanted`: the results that anything reads.
+    """
+    if any(isinstance(one, Loop) for _, sub in node.subgraphs for one in sub.nodes):
+        return NoRule(f"{node.op} is not split: its body is split already")
+    one = _joined(ops, node)
+    names: dict[Place, str] = {}
+    sizes: dict[str, int] = {}
+    adding: set[str] = set()
+
+    def label(place: Place, size: int | None) -> Axis:
+        root = one.classes.root(place)
+        if root not in names:
+            known = size is not None and root not in one.whole
+            partial = _Walk(ops, one, root).partial() if known else None
+            if partial is not None and not _fits(node, one, root, partial, producer, wanted):
+                partial = None
+            names[root] = f"{'N' if partial is None else 'n'}{len(names)}"
+            sizes[names[root]] = size or 0
+            if partial:
+                adding.add(names[root])
+        return Axis(names[root])
+
+    body = one.body
+    operands = [
+        tuple(
+            None if size == 1 else label((inner, axis), size)
+            for axis, size in enumerate(inner.axes or ())
+        )
+        for inner in body.inputs
+    ]
+    return AxisRule(
+        "in its iterations",
+        tuple(operands),
+        tuple(operands),
+        MappingProxyType(sizes),
+        MappingProxyType(dict.fromkeys(adding, "add")),
+    )
+
+
+def _fits(
+    node: Node,
+    one: _Joined,
+    root: Place,
+    partial: Set[int],
+    producer: Mapping[Tensor, Node],
+    wanted: Set[Tensor],
+) -> bool:
+    """Return whether sums start from zero, and nothing else that is wanted lacks the axis."""
+    for k, (before, after) in enumerate(zip(node.inputs, node.outputs, strict=True)):
+        inner = one.body.inputs[k]
+        if k in partial:
+            if is_list(inner) or inner.dtype not in ADDS or not is_zero(before, producer):
+                return False
+        elif partial and after in wanted and not one.carries(inner, root):
+            return False
+    return True
+
+
+def is_zero(tensor: Tensor, producer: Mapping[Tensor, Node]) -> bool:
+    """Return whether all elements of a tensor are known to be zero."""
+    if tensor.value is not None:
+        return not np.any(tensor.value)
+    node = producer.get(tensor)
+    if node is None:
+        return False
+    if node.op == "Const":
+        return not np.any(np.asarray(node.attrs["value"]))
+    if node.op == "ZerosLike":
+        return not is_list(tensor)
+    return node.op in _KEPT_ZERO and is_zero(node.inputs[node.op == "Fill"], producer)
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """The axes of a While's body; `rules`: of its nodes, `whole`: classes that cannot be split."""
+
+    body: Graph
+    cond: Graph
+    rules: Mapping[Node, AxisRule | NoRule]
+    classes: AxisClasses
+    whole: frozenset[Place]
+
+    def carries(self, tensor: Tensor, root: Place) -> int:
+        """Return how many axes of a tensor are of the class."""
+        return sum(self.classes.root(place) == root for place in _places(tensor))
+
+
+_KNOWN: WeakKeyDictionary[Node, _Joined] = WeakKeyDictionary()
+
+
+def _joined(ops: OpSet, node: Node) -> _Joined:
+    known = _KNOWN.get(node)
+    if known is None:
+        known = _KNOWN[node] = _join(ops, node)
+    return known
+
+
+def _join(ops: OpSet, node: Node) -> _Joined:
+    body, cond = body_of(node), node.attrs["cond"]
+    assert isinstance(cond, Graph)
+    classes = AxisClasses()
+    whole: set[Place] = set()
+    rules: dict[Node, AxisRule | NoRule] = {}
+    made = producers(body)
+    wanted = {tensor for one in body.nodes for tensor in one.inputs} | set(body.outputs)
+    for one in body.nodes:
+        if one.op == "Const":
+            if not repeats_one(np.asarray(one.attrs["value"])):
+                whole.update(_places(one.output))
+            continue
+        own = while_rule(ops, one, made, wanted) if is_while(one) else None
+        rule = rules[one] = own or ops.rule(one, lists=True)
+        if isinstance(rule, AxisRule):
+            whole |= classes.join(one, rule, reduces=True)
+        else:
+            tensors = (*one.inputs, *one.outputs)
+            whole.update(place for tensor in tensors for place in _places(tensor))
+    around = zip(node.inputs, node.outputs, body.inputs, body.outputs, strict=True)
+    for outer, result, before, after in around:
+        same = outer.axes == result.axes == before.axes == after.axes
+        for tensor in (before, after):
+            for place in _places(tensor):
+                if same:
+                    classes.union(place, (before, place[1]))
+                else:
+                    whole.add(place)
+    for before, tensor in zip(body.inputs, cond.inputs, strict=True):
+        if tensor in _read(cond):
+            whole.update(_places(before))
+    return _Joined(body, cond, rules, classes, frozenset(map(classes.root, whole)))
+
+
+def _places(tensor: Tensor) -> Iterator[Place]:
+    for axis, size in enumerate(tensor.axes or ()):
+        if size != 1:
+            yield tensor, axis
+
+
+def _read(graph: Graph) -> set[Tensor]:
+    return {tensor for node in graph.nodes for tensor in node.inputs} | set(graph.outputs)
+
+
+class _Walk:
+    """A walk over the body that follows one axis."""
+
+    def __init__(self, ops: OpSet, one: _Joined, root: Place) -> None:
+        self.ops = ops
+        self.one = one
+        self.root = root
+        self.made = producers(one.body)
+        self.variables = frozenset(one.body.inputs)
+        self.added_to: set[Tensor] = set()  # variables to which a partial sum is added
+
+    def partial(self) -> frozenset[int] | None:
+        """Return the variables that add up over the axis; None where it cannot be split."""
+        body, cond = self.one.body, self.one.cond
+        if any(self.one.carries(tensor, self.root) > 1 for tensor in self._tensors()):
+            return None
+        partial: frozenset[int] = frozenset()
+        while True:
+            states = self._states(partial)
+            if states is None:
+                return None
+            found = {k for k, t in enumerate(body.outputs) if states.get(t) == "partial"}
+            added = found | {k for k, t in enumerate(body.inputs) if t in self.added_to}
+            if found == added == partial:
+                break
+            if added <= partial:
+                return None
+            partial = frozenset(added | partial)
+        if any(states.get(tensor) == "lost" for tensor in body.outputs):
+            return None
+        read = _read(cond)
+        if any(cond.inputs[k] in read for k in partial):
+            return None
+        return partial
+
+    def _tensors(self) -> Iterator[Tensor]:
+        yield from self.one.body.inputs
+        for node in self.one.body.nodes:
+            yield from node.outputs
+
+    def _states(self, partial: Set[int]) -> dict[Tensor, State] | None:
+        states: dict[Tensor, State] = {}
+        for k, tensor in enumerate(self.one.body.inputs):
+            if self.one.carries(tensor, self.root):
+                states[tensor] = "split"
+            elif k in partial:
+                states[tensor] = "partial"
+        for node in self.one.body.nodes:
+            if node.op == "Const":
+                if self.one.carries(node.output, self.root):
+                    states[node.output] = "split"
+                continue
+            if not self._follow(node, states):
+                return None
+        return states
+
+    def _follow(self, node: Node, states: dict[Tensor, State]) -> bool:
+        """Give the results of a node their states; return whether it can work on chunks."""
+        operands = [states.get(tensor) for tensor in node.inputs]
+        if "lost" in operands:
+            return False
+        rule = self.one.rules[node]
+        carried = self._labels(node, rule) if isinstance(rule, AxisRule) else set()
+        if not carried:
+            if "partial" not in operands:
+                return True  # it does not depend on the axis
+            if not self._is_linear(node, operands):
+                return False
+            states.update(dict.fromkeys(node.outputs, "partial"))
+            return True
+        assert isinstance(rule, AxisRule)
+        if len(carried) > 1 or "partial" in operands:
+            return False
+        (label,) = carried
+        for position, tensor in enumerate(node.outputs):
+            if rule.result_axis(position, label) is not None:
+                states[tensor] = "split"
+            elif label not in rule.combine:
+                states[tensor] = "lost"
+            elif rule.combine[label] == "add" and tensor.dtype in ADDS:
+                states[tensor] = "partial"
+            else:
+                return False
+        return True
+
+    def _labels(self, node: Node, rule: AxisRule) -> set[str]:
+        """Return the labels of a rule that stand for the axis."""
+        found = set()
+        for tensors, parts in ((node.inputs, rule.operands), (node.outputs, rule.results)):
+            for tensor, axes in zip(tensors, parts, strict=True):
+                for position, axis in enumerate(axes or ()):
+                    if axis and self.one.classes.root((tensor, position)) == self.root:
+                        found.add(axis.label)
+        return found
+
+    def _is_linear(self, node: Node, operands: Sequence[State | None]) -> bool:
+        """Return whether the sum of a node's results is its result for the sum of operands."""
+        if any(tensor.dtype not in ADDS for tensor in node.outputs):
+            return False
+        if node.op in JOINED:
+            rule = self.one.rules[node]
+            assert isinstance(rule, AxisRule)
+            data = zip(node.inputs, operands, rule.operands, strict=True)
+            whole = [t for t, state, axes in data if state is None and axes is not None]
+            self.added_to.update(tensor for tensor in whole if tensor in self.variables)
+            return all(t in self.variables or is_zero(t, self.made) for t in whole)
+        places = [k for k, state in enumerate(operands) if state is not None]
+        return len(places) == 1 and places[0] in MOVED.get(node.op, ())
+
+
+def resized_while(
+    ops: OpSet, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]
+) -> Node:
+    """Make a While again on parts of its operands."""
+    one = _joined(ops, node)
+    sizes: dict[Place, int | None] = {}
+    for old, new in zip(one.body.inputs, inputs, strict=True):
+        for axis, size in enumerate(new.axes or ()):
+            if (old.axes or ())[axis] != 1:
+                known = sizes.setdefault(one.classes.root((old, axis)), size)
+                assert known == size, f"{old} and {new} differ"
+
+    def shape_of(tensor: Tensor) -> Shape:
+        assert tensor.axes is not None
+        return tuple(
+            sizes.get(one.classes.root((tensor, axis)), size)
+            for axis, size in enumerate(tensor.axes)
+        )
+
+    def part(graph: Graph) -> Graph:
+        """Copy the body, or the condition, which works on the same variables."""
+        parts = {
+            old: old.twin() if new.axes == old.axes else old.with_axes(new.axes or (), old.name)
+            for old, new in zip(graph.inputs, inputs, strict=True)
+        }
+        return resized_graph(ops, graph, parts, shape_of)[0]
+
+    outputs = tuple(
+        old.twin() if old.axes == shape else old.with_axes(shape, old.name)
+        for old, shape in zip(node.outputs, shapes, strict=True)
+    )
+    attrs = {**node.attrs, "body": part(one.body), "cond": part(one.cond)}
+    return dataclasses.replace(node, inputs=tuple(inputs), outputs=outputs, attrs=attrs)

@@ -1,0 +1,115 @@
+"""Sums and products of short floats over chunks: carried in float32, and rounded once.
+
+A kernel adds bfloat16 and float16 in float32 and rounds the sum. Were the sums of chunks rounded,
+and what they are added to, then of a long axis nothing would be left in 8 or 11 bits. So the node
+whose partial results are combined reads float32, and what the loop has added up is made short again
+after it.
+
+A sum that a body completes is made of a narrower matrix than the whole program's. Kernels add
+float16 in its own precision, in an order that depends on the shape. So these sums are wide as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.graph import Combine, Loop, Node, Slot, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.split.origins import MEANS
+from tf_exla.split.factors import wide
+
+ROUNDED: frozenset[Combine] = frozenset({"add", "mul"})
+"""Combiners that round: a maximum is one of the numbers."""
+
+_ADDED_WIDE = "bfloat16"
+"""Short floats that kernels of sums and means add up in float32 themselves."""
+
+
+def widened(
+    ops: OpSet,
+    nodes: Sequence[Node],
+    results: Mapping[Tensor, Combine],
+    carried: dict[Tensor, Slot],
+) -> tuple[list[Node], dict[Tensor, Tensor]]:
+    """Make the nodes that sum up with wide numbers; return the wide results that are combined.
+
+    `results`: how a loop combines what `nodes` make, in their order. `carried` is given the slots
+    of new tensors.
+    """
+    short = {
+        tensor
+        for tensor, combine in results.items()
+        if combine in ROUNDED and wide(tensor.dtype) != tensor.dtype
+    }
+    chosen = {
+        node for node in nodes if not short.isdisjoint(node.outputs) or _rounds_itself(ops, node)
+    }
+    if not chosen:
+        return list(nodes), {}
+    made: list[Node] = []
+    known: dict[Tensor, Tensor] = {}  # operands, wide
+    ends: dict[Tensor, Tensor] = {}
+    for node in nodes:
+        if node not in chosen:
+            made.append(node)
+            continue
+        inputs = []
+        for tensor in node.inputs:
+            if tensor not in known and wide(tensor.dtype) != tensor.dtype:
+                cast = _cast(ops, tensor, wide(tensor.dtype))
+                made.append(cast)
+                known[tensor] = cast.output
+                if tensor in carried:
+                    carried[cast.output] = carried[tensor]
+            inputs.append(known.get(tensor, tensor))
+        outputs = tuple(
+            Tensor(one.shape, wide(one.dtype), f"{one.name}/wide")
+            if wide(one.dtype) != one.dtype
+            else one
+            for one in node.outputs
+        )
+        attrs = {
+            key: wide(value) if isinstance(value, str) else value
+            for key, value in node.attrs.items()
+        }
+        made.append(dataclasses.replace(node, inputs=tuple(inputs), outputs=outputs, attrs=attrs))
+        for old, new in zip(node.outputs, outputs, strict=True):
+            if new is old:
+                continue
+            if old in carried:
+                carried[new] = carried[old]
+            if old in short:
+                ends[old] = new
+            else:  # a result that is not combined
+                made.append(dataclasses.replace(_cast(ops, new, old.dtype), outputs=(old,)))
+    return made, ends
+
+
+def _rounds_itself(ops: OpSet, node: Node) -> bool:
+    """Whether a node adds or multiplies the elements of one short tensor in their own precision."""
+    operands = [tensor for tensor in node.inputs if tensor.value is None]
+    if len(operands) != 1 or wide(operands[0].dtype) == operands[0].dtype:
+        return False
+    rule = ops.rule(node)
+    combiners = set(rule.combine.values()) if isinstance(rule, AxisRule) else set()
+    combiners |= {"add"} if node.op in MEANS else set()
+    if operands[0].dtype == _ADDED_WIDE:
+        combiners.discard("add")
+    return not ROUNDED.isdisjoint(combiners)
+
+
+def shortened(ops: OpSet, loop: Loop, results: Sequence[Tensor]) -> list[Node]:
+    """Return the nodes that make `results` of a loop's wide outputs."""
+    return [
+        dataclasses.replace(_cast(ops, wide_one, one.dtype), outputs=(one,), source=loop.source)
+        for wide_one, one in zip(loop.outputs, results, strict=True)
+        if wide_one is not one
+    ]
+
+
+def _cast(ops: OpSet, tensor: Tensor, dtype: str) -> Node:
+    made = ops.make("Cast", (tensor,), {"DstT": dtype}, f"{tensor.name}/{dtype}")
+    assert made is not None
+    return made
