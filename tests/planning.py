@@ -29,11 +29,12 @@ from programs_check import ALL
 from random_programs import random_program
 
 import tf_exla
-from tf_exla.model.cost import graph_seconds
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.ops.memory import cpu_products
-from tf_exla.ir.graph import Graph, Loop, walk
+from tf_exla.ir.graph import Graph, Loop
+from tf_exla.ir.traverse import walk
+from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.pipeline.optimize import optimize_graph
 

@@ -13,9 +13,9 @@ import pytest
 import tensorflow as tf
 
 import tf_exla
-from tf_exla.pipeline import optimize as pipeline
 from tf_exla.errors import Blocker
 from tf_exla.frontends.tf import capture, gradient, program, restore
+from tf_exla.pipeline import optimize as pipeline
 
 # The functions that a call goes through, from the traced function to the restored graph.
 CAPTURE = ((program, "capture"), (capture, "settle"), (capture, "without_reserve"))

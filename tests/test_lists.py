@@ -15,8 +15,8 @@ from programs_check import difference
 import tf_exla
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
-from tf_exla.ir.graph import walk
 from tf_exla.ir.clean import clean
+from tf_exla.ir.traverse import walk
 
 
 def check_lists(names: list[str]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from programs_check import difference
 from row_loop_programs import ARGUMENTS, SPLIT, WHOLE
 
 import tf_exla
-from tf_exla.model.memory import RUNTIME_BYTES
+from tf_exla.model.projection import RUNTIME_BYTES
 
 
 def check(names: list[str], measure: bool) -> list[dict[str, Any]]:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from core.toy import Builder, ToyOps
 from tf_exla.ir.graph import Graph, Loop, Tensor
-from tf_exla.model.memory import Projector
 from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector
 from tf_exla.split.chunks import even_chunk, fit_loops, has_loops
 from tf_exla.split.search import split
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core.toy import Builder, ToyOps
-from tf_exla.ir.graph import Graph, Loop, Result, Tensor
+from tf_exla.ir.graph import Graph, Loop, LoopResult, Tensor
 from tf_exla.late.compiling import compile_loops
 
 OPS = ToyOps()
@@ -22,7 +22,7 @@ def compiled(b: Builder, *outputs: Tensor) -> list[tuple[str, list[str]]]:
         chunk=4,
         body=body,
         slots=(None,) * len(whole),
-        results=(Result("add"),) * len(outputs),
+        results=(LoopResult("add"),) * len(outputs),
     )
     (node,) = compile_loops(Graph(whole, (loop,), made), OPS, forced=True).nodes
     assert isinstance(node, Loop)

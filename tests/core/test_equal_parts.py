@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from core.toy import Builder, ToyOps, run
-from tf_exla.pipeline import patience
 from tf_exla.errors import MemoryLimitError
-from tf_exla.ir.graph import Graph, Loop, walk
+from tf_exla.ir.graph import Graph, Loop
+from tf_exla.ir.structure import structure_of
+from tf_exla.ir.traverse import walk
 from tf_exla.model.lifetimes import _Walk
 from tf_exla.model.options import Options
+from tf_exla.pipeline import patience
 from tf_exla.pipeline.optimize import optimize_graph
-from tf_exla.ir.structure import structure_of
 
 OPTIONS = Options(chunk_bytes=1 << 20, body_bytes=3 << 19, cached=False, cores=2)
 N = 600

@@ -6,9 +6,9 @@ import pytest
 
 from core.toy import ToyOps
 from tf_exla.ir.graph import Graph
-from tf_exla.model.memory import Projector
-from tf_exla.model.options import Options
 from tf_exla.late import finishing
+from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector
 
 BUDGET = 100
 SPLIT, SMALL, LATE, SMALL_LATE = (Graph((), (), ()) for _ in range(4))

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from core.toy import Builder, ToyOps, run
-from tf_exla.model.cost import graph_seconds
 from tf_exla.ir.graph import Graph, Loop
+from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan

@@ -7,8 +7,8 @@ import pytest
 
 from core.toy import Builder, ToyOps
 from tf_exla.ir.graph import Loop, Node, Tensor
-from tf_exla.model.memory import Projector, resident_bytes
 from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.pipeline.optimize import optimize_graph
 
 KB8 = 8 * 1024  # a vector of 1024 float64

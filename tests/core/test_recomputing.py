@@ -6,9 +6,9 @@ import numpy as np
 
 from core.toy import Builder, ToyOps, run
 from tf_exla.ir.check import check_graph
-from tf_exla.model.fusion import in_registers
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.late.recomputing import recompute
+from tf_exla.model.fusion import in_registers
 
 OPS = ToyOps()
 

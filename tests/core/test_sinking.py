@@ -8,10 +8,10 @@ import pytest
 from core.toy import Builder, ToyOps
 from tf_exla.ir.check import check_graph
 from tf_exla.ir.graph import Graph, Node, Tensor, const
-from tf_exla.model.memory import Projector
+from tf_exla.model.projection import Projector
 from tf_exla.moves import sinking
-from tf_exla.split.origins import clash
 from tf_exla.moves.sinking import sink
+from tf_exla.split.origins import clash
 
 N = 300
 LARGE = 10_000

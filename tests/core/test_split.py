@@ -9,12 +9,13 @@ import pytest
 
 from core.toy import Builder, ToyOps, run
 from tf_exla.ir.check import check_graph
+from tf_exla.ir.graph import Graph, Loop, SplitAxis, Tensor
+from tf_exla.ir.traverse import walk
 from tf_exla.model.cost import graph_flops
-from tf_exla.ir.graph import Graph, Loop, Slot, Tensor, walk
-from tf_exla.model.memory import Projector, resident_bytes
 from tf_exla.model.options import Options
-from tf_exla.split.resize import cut
+from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.pipeline.optimize import optimize_graph
+from tf_exla.split.resize import cut
 
 OPTIONS = Options(cores=2)
 
@@ -140,7 +141,7 @@ def test_a_chunk_of_a_constant_has_no_static_value() -> None:
     whole = Tensor((4, 2), "float64", "x", value=np.arange(8.0).reshape(4, 2))
     same = Tensor((2,), "float64", "y", value=np.arange(2.0))
     template = Graph((whole, same), (), (whole, same))
-    body = cut(ToyOps(), template, {whole: Slot(0)}, 1)
+    body = cut(ToyOps(), template, {whole: SplitAxis(0)}, 1)
     assert body.inputs[0].shape == (1, 2)
     assert body.inputs[0].value is None  # which part of it depends on the iteration
     assert body.inputs[1].value is same.value
@@ -175,7 +176,7 @@ def test_symmetric_tiles(symmetry: bool) -> None:
     for program, halves in ((same_twice, symmetry), (matvec, False)):
         graph = program(3000)
         plan = optimize_graph(graph, ToyOps(), limit=20_000_000, options=options)
-        assert any(loop.before for loop in loops_of(plan.graph)) == halves
+        assert any(loop.triangular for loop in loops_of(plan.graph)) == halves
         flops = graph_flops(ToyOps(), plan.graph) / graph_flops(ToyOps(), graph)
         assert flops == pytest.approx(0.6 if halves else 1.0, abs=0.1)
 
@@ -190,5 +191,7 @@ def test_iterations_run_side_by_side(cores: int, limit: int, chunks: int, tiles:
     plan = optimize_graph(matvec(3000), ToyOps(), limit=limit, options=options)
     assert [loop.parallel for loop in loops_of(plan.graph)] == [chunks]
     pairs = optimize_graph(same_twice(3000), ToyOps(), limit=limit, options=options)
-    found = {loop.before: loop.parallel for loop in loops_of(pairs.graph) if loop.iterations > 1}
+    found = {
+        loop.triangular: loop.parallel for loop in loops_of(pairs.graph) if loop.iterations > 1
+    }
     assert found == dict.fromkeys((False, True), tiles)

@@ -278,7 +278,7 @@ def _run_loop(loop: Loop, operands: Sequence[np.ndarray], around: int) -> list[n
     parts: list[list[np.ndarray]] = []
     neutral = {"max": -np.inf, "add": 0.0}
     before = [np.full(loop.outputs[k].dims, neutral[loop.results[k].combine]) for k in loop.folds]
-    for start in range(0, around if loop.before else loop.extent, loop.chunk):
+    for start in range(0, around if loop.triangular else loop.extent, loop.chunk):
         size = min(loop.chunk, loop.extent - start)
         body = loop.body if size == loop.chunk else loop.remainder
         assert body is not None
@@ -290,12 +290,12 @@ def _run_loop(loop: Loop, operands: Sequence[np.ndarray], around: int) -> list[n
             chunks.append(value)
         parts.append(run(body, *chunks, *before, around=start))
         before = [parts[-1][k] for k in loop.folds]
-    if loop.before:
+    if loop.triangular:
         return _before(loop, parts)
     combined: list[np.ndarray] = []
     places = iter([])  # of the top_k whose values came before
     for result, *pieces in zip(loop.results, *parts, strict=True):
-        if result.fold:
+        if result.accumulates_in_body:
             combined.append(pieces[-1])
         elif result.slot is not None:
             combined.append(np.concatenate(pieces, axis=result.slot.axis))

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import Captured, CaptureError, capture
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.ir.graph import walk
+from tf_exla.ir.check import check_graph
+from tf_exla.ir.traverse import walk
 
 RNG = np.random.default_rng(0)
 

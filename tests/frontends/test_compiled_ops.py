@@ -9,11 +9,11 @@ import pytest
 from frontends.op_cases import Case
 from frontends.test_op_rules import CASES, build
 
-from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.ops.pointwise import OPS as POINTWISE
 from tf_exla.frontends.tf.ops.table import OPS as TABLE
 from tf_exla.frontends.tf.restore import restore
+from tf_exla.ir.check import check_graph
 from tf_exla.ir.graph import Array, Graph, Node, Tensor, const
 from tf_exla.late.fusing import fusible, matrix_of
 

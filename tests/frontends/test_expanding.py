@@ -13,7 +13,8 @@ import tf_exla
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.ir.graph import Array, walk
+from tf_exla.ir.graph import Array
+from tf_exla.ir.traverse import walk
 from tf_exla.late.expanding import expand
 from tf_exla.model.top_k import find_groups
 

@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 
 import tf_exla
-from tf_exla.model.allocator import BLOCKS, EXACT, Allocator
 from tf_exla.frontends.tf import op_set, request
 from tf_exla.frontends.tf.ops.scratch import gpu_scratch_bytes
 from tf_exla.ir.graph import Tensor
+from tf_exla.model.allocator import BLOCKS, EXACT, Allocator
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from programs_check import difference
 
 import tf_exla
 from tf_exla.frontends.tf.capture import capture
-from tf_exla.ir.graph import walk
+from tf_exla.ir.traverse import walk
 
 
 def images() -> tf.Tensor:

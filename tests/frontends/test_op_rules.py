@@ -26,10 +26,10 @@ from frontends.op_cases import (
 )
 from frontends.run_node import complete_attrs, run_nodes, run_op
 
-from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.ops.lists import OPS as LISTS
 from tf_exla.frontends.tf.ops.table import RULED
+from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Array, Node, Tensor
 from tf_exla.ir.op_set import NoRule
 

@@ -18,18 +18,19 @@ from fresh_process import run_fresh
 
 import tf_exla
 from tf_exla.byte_size import parse_bytes
-from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.ir.graph import Graph, Loop, Tensor, walk
+from tf_exla.ir.check import check_graph
 from tf_exla.ir.clean import clean
+from tf_exla.ir.graph import Graph, Loop, Tensor
+from tf_exla.ir.traverse import walk
 from tf_exla.late.compiling import compile_loops
 from tf_exla.rewrite import chosen, rewrite_graph
-from tf_exla.split.forms import Forms
-from tf_exla.split.index import Index
+from tf_exla.split.def_use import Index
+from tf_exla.split.element_numbering import ElementNumbering
 from tf_exla.split.pair_region import PairRegion, grow_pair
-from tf_exla.split.pairs import pair_graph, saving
+from tf_exla.split.symmetric_tiles import pair_graph, saving
 
 OPS = TensorFlowOps(threads=2)
 Function = Callable[..., Any]
@@ -133,7 +134,7 @@ ASYMMETRIC: dict[str, Function] = {
 
 
 def is_symmetric(graph: Graph, tensor: Tensor) -> bool:
-    forms = Forms(Index(graph, OPS))
+    forms = ElementNumbering(Index(graph, OPS))
     return forms.of(tensor, (1, 2)) == forms.of(tensor, (2, 1))
 
 
@@ -200,7 +201,7 @@ def test_equal_forms_are_equal_numbers() -> None:
         like = concrete.graph.inputs
         run = restore(every, name="every", like=like, keep=captured.functions)
         values = [t.numpy() for t in run([x, y, *captured.constants])]
-        forms = Forms(Index(graph, OPS))
+        forms = ElementNumbering(Index(graph, OPS))
         known: dict[int, np.ndarray] = {}
         for tensor, value in zip(square, values, strict=True):
             both = [forms.of(tensor, (1, 2)), forms.of(tensor, (2, 1))]
@@ -243,7 +244,7 @@ def check_pairs(
     index = Index(graph, OPS)
     region = pair_region(graph)
     assert region is not None
-    made = pair_graph(index, region, Forms(index), chunk)
+    made = pair_graph(index, region, ElementNumbering(index), chunk)
     check_graph(made, graph)
     if compiled:
         made = compile_loops(made, OPS, forced=True)
@@ -401,7 +402,7 @@ def test_kernels(name: str) -> None:
     stock = tf.function(fn, autograph=False)
     optimized = tf_exla.optimize(stock, "2.1MB", jit_compile=False)
     graph, *_ = graph_of(fn, x, v, rewrite=True)
-    index, forms = Index(graph, OPS), Forms(Index(graph, OPS))
+    index, forms = Index(graph, OPS), ElementNumbering(Index(graph, OPS))
     region = pair_region(graph)
     assert region is not None
     assert saving(index, region, forms) > 0.2

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
+from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.moves.random_rows import random_rows
 

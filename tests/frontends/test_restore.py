@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
 
-from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import Captured, capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored, restore
-from tf_exla.ir.graph import Array, Graph, Loop, Node, Result, Slot, Tensor
+from tf_exla.ir.check import check_graph
+from tf_exla.ir.graph import Array, Graph, Loop, LoopResult, Node, SplitAxis, Tensor
 from tf_exla.late.compiling import compile_loops
 
 RNG = np.random.default_rng(0)
@@ -39,8 +39,8 @@ def body_of(fn: Any, *specs: Any) -> Graph:
 def loop_graph(
     fn: Any,
     inputs: list[tf.TensorSpec],
-    slots: list[Slot | None],
-    results: list[Result],
+    slots: list[SplitAxis | None],
+    results: list[LoopResult],
     extent: int,
     chunk: int,
     parallel: int = 1,
@@ -117,8 +117,8 @@ def test_reductions(combine: Any, reduce: Any, dtype: str, chunk: int) -> None:
     graph = loop_graph(
         lambda x: reduce(x, axis=0),
         [spec(23, 3, dtype=dtype)],
-        [Slot(0)],
-        [Result(combine)],
+        [SplitAxis(0)],
+        [LoopResult(combine)],
         23,
         chunk,
     )
@@ -134,7 +134,7 @@ def test_reductions(combine: Any, reduce: Any, dtype: str, chunk: int) -> None:
 def test_nan_is_kept(combine: Any) -> None:
     reduce = tf.reduce_max if combine == "max" else tf.reduce_min
     graph = loop_graph(
-        lambda x: reduce(x, axis=0), [spec(10, 2)], [Slot(0)], [Result(combine)], 10, 4
+        lambda x: reduce(x, axis=0), [spec(10, 2)], [SplitAxis(0)], [LoopResult(combine)], 10, 4
     )
     x = RNG.normal(size=(10, 2))
     x[1, 0] = np.nan
@@ -142,7 +142,7 @@ def test_nan_is_kept(combine: Any) -> None:
 
 
 def reversed_in_chunks(
-    shape: list[int], dtype: str, slot: Slot, extent: int, chunk: int, parallel: int = 1
+    shape: list[int], dtype: str, slot: SplitAxis, extent: int, chunk: int, parallel: int = 1
 ) -> tuple[Array, Graph, Array]:
     """Reverse another axis than the slot's: what goes in, the loop, what comes out."""
     shape[slot.axis] = extent * slot.block
@@ -152,7 +152,7 @@ def reversed_in_chunks(
         lambda x: tf.reverse(x, [other]),
         [spec(*shape, dtype=dtype)],
         [slot],
-        [Result("concat", slot)],
+        [LoopResult("concat", slot)],
         extent,
         chunk,
         parallel,
@@ -164,7 +164,9 @@ def reversed_in_chunks(
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "complex128"])
 @pytest.mark.parametrize(("axis", "block"), [(0, 1), (1, 1), (1, 3), (2, 1)])
 def test_concat(axis: int, block: int, dtype: str, parallel: int) -> None:
-    x, graph, expected = reversed_in_chunks([4, 4, 4], dtype, Slot(axis, block), 11, 3, parallel)
+    x, graph, expected = reversed_in_chunks(
+        [4, 4, 4], dtype, SplitAxis(axis, block), 11, 3, parallel
+    )
     np.testing.assert_array_equal(call(graph, x)[0], expected)
 
 
@@ -181,7 +183,7 @@ def test_concat(axis: int, block: int, dtype: str, parallel: int) -> None:
     ],
 )
 def test_rows_are_written_in_place(axis: int, block: int, chunk: int, op: str, dtype: str) -> None:
-    x, graph, expected = reversed_in_chunks([3, 3, 20], dtype, Slot(axis, block), 12, chunk)
+    x, graph, expected = reversed_in_chunks([3, 3, 20], dtype, SplitAxis(axis, block), 12, chunk)
     function = restore(graph)
     op = "TensorStridedSliceUpdate" if dtype == "complex128" else op
     assert op.encode() in function.graph.as_graph_def().SerializeToString()
@@ -195,8 +197,13 @@ def test_several_results_and_whole_inputs() -> None:
     graph = loop_graph(
         lambda x, a: (tf.matmul(x, a), tf.matmul(x, x, transpose_a=True), tf.reduce_max(x), x),
         [spec(50, 4), spec(4, 4)],
-        [Slot(0), None],
-        [Result("concat", Slot(0)), Result("add"), Result("max"), Result("concat", Slot(0))],
+        [SplitAxis(0), None],
+        [
+            LoopResult("concat", SplitAxis(0)),
+            LoopResult("add"),
+            LoopResult("max"),
+            LoopResult("concat", SplitAxis(0)),
+        ],
         50,
         8,
     )
@@ -219,8 +226,8 @@ def test_loop_in_loop(compiled: bool) -> None:
         return loop_graph(
             tile,
             [spec(size, 1), spec(14, 1), spec(14, 1)],
-            [None, Slot(0), Slot(0)],
-            [Result("add"), Result("concat", Slot(1))],
+            [None, SplitAxis(0), SplitAxis(0)],
+            [LoopResult("add"), LoopResult("concat", SplitAxis(1))],
             14,
             4,
         )
@@ -238,8 +245,8 @@ def test_loop_in_loop(compiled: bool) -> None:
         chunk=6,
         body=rows(6),
         remainder=rows(2),
-        slots=(Slot(0), None, None),
-        results=(Result("concat", Slot(0)), Result("concat", Slot(0))),
+        slots=(SplitAxis(0), None, None),
+        results=(LoopResult("concat", SplitAxis(0)), LoopResult("concat", SplitAxis(0))),
     )
     graph = Graph(outer, (loop,), outputs)
     check_graph(graph)
@@ -256,8 +263,8 @@ def test_compiled_body() -> None:
     graph = loop_graph(
         lambda x: (tf.reduce_sum(tf.exp(x)), tf.exp(x)),
         [spec(50, 4)],
-        [Slot(0)],
-        [Result("add"), Result("concat", Slot(0))],
+        [SplitAxis(0)],
+        [LoopResult("add"), LoopResult("concat", SplitAxis(0))],
         50,
         8,
     )
@@ -307,8 +314,8 @@ def test_constants_in_loops_are_not_folded() -> None:
     graph = loop_graph(
         lambda x: tf.reduce_sum(x * tf.fill([500], np.float64(2)), axis=0),
         [spec(10, 500)],
-        [Slot(0)],
-        [Result("add")],
+        [SplitAxis(0)],
+        [LoopResult("add")],
         10,
         2,
     )
@@ -349,7 +356,9 @@ def in_place_peak() -> tuple[int, int]:
     from tf_exla.frontends.tf.measure import measured_peak
 
     rows = 400_000
-    graph = loop_graph(tf.exp, [spec(rows, 8)], [Slot(0)], [Result("concat", Slot(0))], rows, 3000)
+    graph = loop_graph(
+        tf.exp, [spec(rows, 8)], [SplitAxis(0)], [LoopResult("concat", SplitAxis(0))], rows, 3000
+    )
     function = restore(graph)
     x = tf.ones([rows, 8], tf.float64)
     outer = tf.function(lambda x: tf.reduce_sum(function([x])[0]))

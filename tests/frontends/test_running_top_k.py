@@ -11,21 +11,22 @@ import tensorflow as tf
 from fresh_process import run_fresh
 
 import tf_exla
-from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.frontends.tf.running_top_k import RunningChunk
-from tf_exla.ir.graph import Array, Graph, Loop, walk
-from tf_exla.model.memory import Projector
-from tf_exla.model.options import Options
+from tf_exla.ir.check import check_graph
 from tf_exla.ir.clean import clean
-from tf_exla.moves.contracting_ops import ContractingOps
+from tf_exla.ir.graph import Array, Graph, Loop
+from tf_exla.ir.traverse import walk
 from tf_exla.late.running_top_k import run_top_k
+from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector
+from tf_exla.model.top_k import running_seconds, running_size
+from tf_exla.moves.contracting_ops import ContractingOps
+from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.split.resize import resize_loop
 from tf_exla.split.search import split
-from tf_exla.pipeline.optimize import optimize_graph
-from tf_exla.model.top_k import running_seconds, running_size
 
 Function = Callable[..., object]
 ROWS = 160
@@ -189,7 +190,7 @@ def test_a_loop_that_looks_for_equal_numbers_stays() -> None:
 
     graph = plan_of(nearest, *inputs)
     for loop in (node for node in graph.nodes if isinstance(node, Loop)):
-        assert loop.exact is None or not runs(loop.body)
+        assert loop.bitwise_group is None or not runs(loop.body)
     same(restore(graph)(inputs), nearest(*inputs))
 
 

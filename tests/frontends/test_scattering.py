@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 from frontends.op_cases import ints, reals
 
-from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
+from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Array, Graph, Node, Tensor, const
 from tf_exla.moves.scattering import scatter_rows
 

@@ -20,14 +20,14 @@ from hypothesis import strategies as st
 from programs_check import limits_of
 
 import tf_exla
-from tf_exla.ir.axis_rule import AxisRule
-from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.fuzz.table import reductions
 from tf_exla.fuzz.values import Pool, Value
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.check import check_graph
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
-from tf_exla.split.index import Index
+from tf_exla.split.def_use import Index
 from tf_exla.split.region import grow
 from tf_exla.split.stages import arrange, rewrite
 

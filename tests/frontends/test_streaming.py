@@ -11,14 +11,15 @@ import tensorflow as tf
 from frontends.run_node import cut_loops
 
 import tf_exla
-from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.ir.graph import Graph, Loop, Tensor, walk
+from tf_exla.ir.check import check_graph
+from tf_exla.ir.graph import Graph, Loop, Tensor
+from tf_exla.ir.traverse import walk
 from tf_exla.late.compiling import compile_loops
 from tf_exla.moves.lowering import lower
-from tf_exla.split.index import Index
+from tf_exla.split.def_use import Index
 from tf_exla.split.region import grow
 from tf_exla.split.stages import arrange, rewrite
 

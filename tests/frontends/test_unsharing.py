@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 from rewriting.rewritten import OPS
 
-from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.restore import restore
+from tf_exla.ir.check import check_graph
 from tf_exla.moves.unsharing import unshare
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
+from tf_exla.ir.check import check_graph
+from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph
 from tf_exla.moves.blocking import write_out
-from tf_exla.ir.clean import clean
 from tf_exla.moves.contracting_ops import ContractingOps
 from tf_exla.rewrite import Rewritten, chosen, rewrite_graph
 

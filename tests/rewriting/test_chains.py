@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from rewriting.rewritten import OPS, check_numbers, only, random, rewritten
 from tf_exla.frontends.tf.capture import capture
-from tf_exla.ir.graph import Tensor
 from tf_exla.ir.clean import clean
+from tf_exla.ir.graph import Tensor
 from tf_exla.rewrite import chosen, rewrite_graph
 from tf_exla.rewrite.algebra import Factor
 from tf_exla.rewrite.chain import Diagonal, Ones, best_order, order_within

@@ -14,7 +14,7 @@ from rewriting.rewritten import OPS, check_numbers, only, random, rewritten
 from rewriting.test_small_axes import PROGRAMS, SMALL, gaps
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.contraction import contraction_of
-from tf_exla.ir.graph import Node, Slot
+from tf_exla.ir.graph import Node, SplitAxis
 from tf_exla.split.resize import cut
 
 N, M, D = 301, 203, 101
@@ -87,8 +87,8 @@ def test_chunks(sizes: tuple[int, int]) -> None:
         for position, tensor in enumerate(graph.inputs):
             found = bound.operand_axis(position, label.label)
             if found is not None:
-                slots[tensor] = Slot(found[0])
-        slots[graph.outputs[0]] = Slot(axis)
+                slots[tensor] = SplitAxis(found[0])
+        slots[graph.outputs[0]] = SplitAxis(axis)
         graph = cut(OPS, graph, slots, size)
     assert graph.outputs[0].dims == sizes
 

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from rewriting.rewritten import OPS, random
-from tf_exla.ir.check import check_graph
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.restore import restore
+from tf_exla.ir.check import check_graph
 from tf_exla.ir.clean import clean
 from tf_exla.rewrite.mirroring import mirror
 

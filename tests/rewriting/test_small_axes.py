@@ -13,7 +13,7 @@ from fresh_process import run_fresh
 import tf_exla
 from rewriting.rewritten import check_numbers, only, random, rewritten
 from tf_exla.frontends.tf.op_set import TensorFlowOps
-from tf_exla.ir.graph import walk
+from tf_exla.ir.traverse import walk
 
 SMALL = only("small-axes", "cleanup")
 N, M, D = 401, 301, 5

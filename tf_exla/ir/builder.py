@@ -11,7 +11,7 @@ from tf_exla.ir.graph import Node, Tensor, const
 from tf_exla.ir.op_set import OpSet
 
 
-class Writer:
+class Builder:
     """Collects the nodes that stand for one node."""
 
     def __init__(self, node: Node, ops: OpSet) -> None:

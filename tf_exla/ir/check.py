@@ -44,7 +44,7 @@ def _check_definitions(graph: Graph) -> None:
 def _check_loop(loop: Loop) -> None:
     if not 0 < loop.chunk <= loop.extent:
         raise GraphError(f"chunk {loop.chunk} of extent {loop.extent} in {loop}")
-    even = loop.before or loop.extent % loop.chunk == 0
+    even = loop.triangular or loop.extent % loop.chunk == 0
     if even != (loop.remainder is None):
         raise GraphError(f"the remainder does not fit the chunk in {loop}")
     folds = loop.folds
@@ -61,13 +61,13 @@ def _check_loop(loop: Loop) -> None:
         for k, inner in zip(folds, body.inputs[len(loop.inputs) :], strict=True):
             _check_chunk(loop, loop.outputs[k], None, inner, size)
         for whole, result, inner in zip(loop.outputs, loop.results, body.outputs, strict=True):
-            if result.combine != "top_k" or result.fold or size == loop.chunk:
+            if result.combine != "top_k" or result.accumulates_in_body or size == loop.chunk:
                 _check_chunk(loop, whole, result.slot, inner, size)
         for node in body.nodes:
             if node.stateful:
                 raise GraphError(f"the stateful {node} is inside {loop}")
             own = (loop.extent, loop.chunk)
-            if isinstance(node, Loop) and node.before and (node.extent, node.chunk) != own:
+            if isinstance(node, Loop) and node.triangular and (node.extent, node.chunk) != own:
                 raise GraphError(f"{node} follows {loop}, and has other chunks")
 
 
@@ -81,10 +81,10 @@ def _check_cluster(node: Node) -> None:
 
 
 def _check_chunk(loop: Loop, whole: Tensor, slot: object, inner: Tensor, size: int) -> None:
-    from tf_exla.ir.graph import Slot
+    from tf_exla.ir.graph import SplitAxis
 
     shape = list(whole.dims) if whole.is_static else None
-    if isinstance(slot, Slot):
+    if isinstance(slot, SplitAxis):
         assert shape is not None
         if shape[slot.axis] != loop.extent * slot.block:
             raise GraphError(f"axis {slot.axis} of {whole} is not {loop.extent} x {slot.block}")

@@ -7,9 +7,10 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor, with_subgraphs
-from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.idle_variables import without_idle_variables
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import with_subgraphs
 
 _IDENTITIES = frozenset({"Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot"})
 _SHAPE_IDENTITIES = frozenset({"Reshape", "BroadcastTo", "ExpandDims", "Squeeze"})
@@ -45,7 +46,7 @@ def _merge(graph: Graph) -> Graph:
     seen: dict[Hashable, Node] = {}
     nodes: list[Node] = []
     for old in graph.nodes:
-        node = old.reading(stands_for)
+        node = old.substitute(stands_for)
         if is_identity(node):
             stands_for.update(zip(node.outputs, node.inputs, strict=False))
             continue

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from tf_exla.ir.axis_classes import AxisClasses, Place
 from tf_exla.ir.axis_rule import Axis, AxisRule
-from tf_exla.ir.graph import Combine, Graph, Node, Shape, Slot, Tensor
+from tf_exla.ir.graph import Combine, Graph, Node, Shape, SplitAxis, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.resized import resized_graph
 
@@ -36,9 +36,9 @@ class Contraction:
 
     template: Graph
     extent: int
-    slots: tuple[Slot | None, ...]
+    slots: tuple[SplitAxis | None, ...]
     combine: Combine
-    carried: Mapping[Tensor, Slot]
+    carried: Mapping[Tensor, SplitAxis]
 
     @property
     def last(self) -> Node:

@@ -12,11 +12,11 @@ from functools import partial
 
 import numpy as np
 
+from tf_exla.ir.builder import Builder, position_dtype
 from tf_exla.ir.graph import Tensor
-from tf_exla.ir.builder import Writer, position_dtype
 
 
-def beginning(w: Writer, x: Tensor, count: int, least: int) -> Tensor | None:
+def beginning(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
     """Make the first elements of `x`, one more than are shown: the message then ends in dots.
 
     Along the last axis; where that is shorter, along the last one that is long enough.
@@ -40,7 +40,7 @@ def beginning(w: Writer, x: Tensor, count: int, least: int) -> Tensor | None:
     return w.op("Reshape", x, w.const([shown]))
 
 
-def corners(w: Writer, x: Tensor, count: int, least: int) -> Tensor | None:
+def corners(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
     """Make the `count` first and last elements of each axis, and one between, as dots need one."""
     if _lowest(x.dtype) is None:
         return None
@@ -53,14 +53,14 @@ def corners(w: Writer, x: Tensor, count: int, least: int) -> Tensor | None:
     return x
 
 
-def _at(w: Writer, x: Tensor, axis: int, place: int) -> Tensor:
+def _at(w: Builder, x: Tensor, axis: int, place: int) -> Tensor:
     """Make what is true at one place of an axis."""
     length = x.dims[axis]
     positions = w.positions(length, axis, len(x.dims))
     return w.op("Equal", positions, w.const(place, position_dtype(length)))
 
 
-def _picked(w: Writer, x: Tensor, where: Tensor, axes: Sequence[int]) -> Tensor:
+def _picked(w: Builder, x: Tensor, where: Tensor, axes: Sequence[int]) -> Tensor:
     """Reduce axes, which stay with size one, to the element at which `where` is true."""
     over = w.const(list(axes))
     if x.dtype == "bool":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -96,7 +96,7 @@ class Tensor:
             return Tensor(self.shape, self.dtype, name, held=self.held, items=axes)
         return Tensor(axes, self.dtype, name, held=self.held)
 
-    def twin(self) -> Tensor:
+    def fresh_copy(self) -> Tensor:
         """Return another tensor of the same shape, type, name and static value."""
         return dataclasses.replace(self, origin=None)
 
@@ -156,7 +156,7 @@ class Node:
         (tensor,) = self.outputs
         return tensor
 
-    def reading(self, instead: Mapping[Tensor, Tensor]) -> Self:
+    def substitute(self, instead: Mapping[Tensor, Tensor]) -> Self:
         """Return the node with other operands for those of `instead`; itself if it reads none."""
         if instead.keys().isdisjoint(self.inputs):
             return self
@@ -176,7 +176,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class SplitAxis:
     """Where a tensor carries a loop's axis: `axis`, in steps of `block` elements per index."""
 
     axis: int
@@ -184,7 +184,7 @@ class Slot:
 
 
 Combine = Literal["concat", "add", "mul", "max", "min", "and", "or", "argmax", "argmin", "top_k"]
-PAIRED: frozenset[Combine] = frozenset({"argmax", "argmin", "top_k"})
+ARG_REDUCERS: frozenset[Combine] = frozenset({"argmax", "argmin", "top_k"})
 COMBINING: Mapping[Combine, str] = MappingProxyType(
     {
         "add": "AddV2",
@@ -200,23 +200,23 @@ COMBINING: Mapping[Combine, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class LoopResult:
     """How the chunks' values of one body output become the loop's output.
 
-    Results of `PAIRED` combiners come in pairs: the values, then their positions along the axis, of
-    which one index of the loop has `block`.
-    `fold`: the body reads what the chunks before left and combines its own part with it.
+    Results of `ARG_REDUCERS` combiners come in pairs: the values, then their positions along the
+    axis, of which one index of the loop has `block`. `accumulates_in_body`: the body reads what the
+    chunks before left and combines its own part with it.
     """
 
     combine: Combine
-    slot: Slot | None = None  # of a concat
+    slot: SplitAxis | None = None  # of a concat
     block: int = 1
-    fold: bool = False
+    accumulates_in_body: bool = False
 
     def __str__(self) -> str:
         if self.slot:
             return f"concat axis {self.slot.axis}"
-        return f"running {self.combine}" if self.fold else self.combine
+        return f"running {self.combine}" if self.accumulates_in_body else self.combine
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,13 +228,13 @@ class Loop(Node):
     inputs the body has one more for each result that it folds: what the chunks before left.
     The loop runs `extent // chunk` times; `remainder` is the body for the last `extent % chunk`
     indices, with its own static shapes, and runs once after the loop.
-    `parallel`: iterations that may be in flight together. `least`: the smallest chunk: a full one
-    holds as many elements as a top_k returns.
+    `parallel`: iterations that may be in flight together. `min_chunk`: the smallest chunk: a full
+    one holds as many elements as a top_k returns.
     `template`: the body for all indices at once, from which bodies for other chunks are cut;
-    `carried`: where its tensors carry the loop's axis.
-    `exact`: the region's loops have one chunk, and their bodies stay as they are cut: numbers that
-    one of them completes are looked for among those that another one computes again.
-    `before`: the loop is inside of a loop of the same extent and chunk, and runs over the full
+    `split_axes`: where its tensors carry the loop's axis.
+    `bitwise_group`: the region's loops have one chunk, and their bodies stay as they are cut:
+    numbers that one of them completes are looked for among those that another one computes again.
+    `triangular`: the loop is inside of a loop of the same extent and chunk, and runs over the full
     chunks before that loop's own only; what it concatenates is zero elsewhere.
     """
 
@@ -242,18 +242,18 @@ class Loop(Node):
     chunk: int = 0
     body: Graph = field(default_factory=lambda: Graph((), (), ()))
     remainder: Graph | None = None
-    slots: tuple[Slot | None, ...] = ()
-    results: tuple[Result, ...] = ()
+    slots: tuple[SplitAxis | None, ...] = ()
+    results: tuple[LoopResult, ...] = ()
     parallel: int = 1
-    least: int = 1
-    before: bool = False
+    min_chunk: int = 1
+    triangular: bool = False
     stage: int = 0
     template: Graph = field(default_factory=lambda: Graph((), (), ()))
-    carried: Mapping[Tensor, Slot] = field(default_factory=lambda: MappingProxyType({}))
+    split_axes: Mapping[Tensor, SplitAxis] = field(default_factory=lambda: MappingProxyType({}))
     recomputed: tuple[str, ...] = ()  # nodes that an earlier stage computes as well
     recomputed_flops: int = 0  # of these nodes, over all chunks
     axis: str = ""  # the split axis, in words for the report
-    exact: Tensor | None = None  # the same in all loops of the region
+    bitwise_group: Tensor | None = None  # the same in all loops of the region
 
     @property
     def iterations(self) -> int:
@@ -263,7 +263,7 @@ class Loop(Node):
     @property
     def folds(self) -> tuple[int, ...]:
         """Positions of the results that the body folds, in the order of its last inputs."""
-        return tuple(k for k, result in enumerate(self.results) if result.fold)
+        return tuple(k for k, result in enumerate(self.results) if result.accumulates_in_body)
 
     def sliced(self, body: Graph) -> frozenset[Tensor]:
         """Return the inputs of a body that are chunks."""
@@ -271,10 +271,10 @@ class Loop(Node):
         return frozenset(tensor for tensor, slot in pairs if slot is not None)
 
     @property
-    def runs(self) -> float:
+    def mean_trip_count(self) -> float:
         """How often the body runs, on average."""
         full = self.extent // self.chunk
-        return (full - 1) / 2 if self.before else full
+        return (full - 1) / 2 if self.triangular else full
 
     @cached_property
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
@@ -288,7 +288,7 @@ class Loop(Node):
             for t, slot in zip(self.inputs, self.slots, strict=True)
         )
         return (
-            f"{outs} = Loop[{self.extent} by {self.chunk}{', before' if self.before else ''}, "
+            f"{outs} = Loop[{self.extent} by {self.chunk}{', before' if self.triangular else ''}, "
             f"stage {self.stage}, parallel {self.parallel}]({ins})"
         )
 
@@ -320,98 +320,8 @@ def format_graph(graph: Graph, indent: str = "") -> str:
     return "\n".join(lines)
 
 
-def producers(graph: Graph) -> dict[Tensor, Node]:
-    """Map every tensor that a node makes to this node."""
-    return {tensor: node for node in graph.nodes for tensor in node.outputs}
-
-
-def consumers(graph: Graph) -> dict[Tensor, list[tuple[Node, int]]]:
-    """Map every tensor to the operands that read it: (node, position of the operand)."""
-    uses: dict[Tensor, list[tuple[Node, int]]] = {}
-    for node in graph.nodes:
-        for position, tensor in enumerate(node.inputs):
-            uses.setdefault(tensor, []).append((node, position))
-    return uses
-
-
-def walk(graph: Graph) -> Iterator[Node]:
-    """Yield every node of a graph and of its sub-graphs."""
-    for node in graph.nodes:
-        yield from walk_node(node)
-
-
-def walk_node(node: Node) -> Iterator[Node]:
-    """Yield a node, and every node of its sub-graphs."""
-    yield node
-    for _, sub in node.subgraphs:
-        yield from walk(sub)
-
-
-def without_dead(graph: Graph) -> Graph:
-    """Drop the pure nodes that no output and no stateful node needs."""
-    needed = set(graph.outputs)
-    kept = []
-    for node in reversed(graph.nodes):
-        if node.stateful or any(tensor in needed for tensor in node.outputs):
-            needed.update(node.inputs)
-            kept.append(node)
-    return graph.replace(nodes=tuple(reversed(kept)))
-
-
-def with_subgraphs(node: Node, change: Callable[[Graph], Graph]) -> Node:
-    """Map the sub-graphs of a node, a loop's too; the same node where none changed."""
-    subs = {key: change(sub) for key, sub in node.subgraphs}
-    if all(subs[key] is sub for key, sub in node.subgraphs):
-        return node
-    if isinstance(node, Loop):
-        return dataclasses.replace(node, body=subs["body"], remainder=subs.get("remainder"))
-    return dataclasses.replace(node, attrs={**node.attrs, **subs})
-
-
 def const(value: npt.ArrayLike, name: str = "const", dtype: str | None = None) -> Node:
     """Make a Const node with a static value."""
     array = np.asarray(value)
     tensor = Tensor(array.shape, dtype or array.dtype.name, name, value=array)
     return Node("Const", (), (tensor,), {"value": array}, name=name)
-
-
-class CycleError(ValueError):
-    """Nodes that wait for each other."""
-
-
-def topological(nodes: Iterable[Node], key: Callable[[Node], float]) -> tuple[Node, ...]:
-    """Sort nodes so that producers come before consumers, by least `key` among those ready.
-
-    Stateful nodes keep the order in which they are given. Raises CycleError where there is none.
-    """
-    import heapq
-
-    nodes = tuple(nodes)
-    made_by = {tensor: node for node in nodes for tensor in node.outputs}
-    waiting: dict[Node, int] = {}
-    followers: dict[Node, list[Node]] = {node: [] for node in nodes}
-    last_stateful: Node | None = None
-    for node in nodes:
-        before = {made_by[tensor] for tensor in node.inputs if tensor in made_by}
-        if node.stateful:
-            if last_stateful is not None:
-                before.add(last_stateful)
-            last_stateful = node
-        waiting[node] = len(before)
-        for producer in before:
-            followers[producer].append(node)
-    heap = [(key(node), i, node) for i, node in enumerate(nodes) if not waiting[node]]
-    position = {node: i for i, node in enumerate(nodes)}
-    heapq.heapify(heap)
-    ordered: list[Node] = []
-    while heap:
-        _, _, node = heapq.heappop(heap)
-        ordered.append(node)
-        for follower in followers[node]:
-            waiting[follower] -= 1
-            if not waiting[follower]:
-                heapq.heappush(heap, (key(follower), position[follower], follower))
-    if len(ordered) != len(nodes):
-        stuck = next(node for node in nodes if waiting[node])
-        raise CycleError(f"the graph has a cycle through {stuck}")
-    return tuple(ordered)

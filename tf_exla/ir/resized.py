@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tf_exla.ir.graph import Graph, Node, Shape, Tensor, with_subgraphs
+from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import with_subgraphs
 
 
 def resized_graph(
@@ -44,7 +45,7 @@ def _constant(node: Node, shape: Shape | None) -> Node:
     """Copy a Const, so that each graph defines its own tensors; of one number, for any shape."""
     old = node.output
     if shape is None or shape == old.shape:
-        return dataclasses.replace(node, outputs=(old.twin(),))
+        return dataclasses.replace(node, outputs=(old.fresh_copy(),))
     value = np.asarray(node.attrs["value"])
     part = np.full([size or 0 for size in shape], value.flat[0], value.dtype)
     outputs = (old.with_axes(shape, old.name),)
@@ -60,9 +61,9 @@ def _as_it_is(
         raise ValueError(f"{node} cannot be made for other shapes")
 
     def copied(graph: Graph) -> Graph:
-        parts = {tensor: tensor.twin() for tensor in graph.inputs}
+        parts = {tensor: tensor.fresh_copy() for tensor in graph.inputs}
         return resized_graph(ops, graph, parts, lambda tensor: tensor.axes)[0]
 
     again = with_subgraphs(node, copied)
-    outputs = tuple(tensor.twin() for tensor in node.outputs)
+    outputs = tuple(tensor.fresh_copy() for tensor in node.outputs)
     return dataclasses.replace(again, inputs=tuple(operands), outputs=outputs)

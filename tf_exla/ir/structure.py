@@ -43,7 +43,7 @@ def structure_of(loop: Loop) -> Hashable:
         known = _value(tensor.value), carried.get(tensor)
         return tensor.shape, tensor.items, tensor.dtype, tensor.held, *known
 
-    carried = loop.carried
+    carried = loop.split_axes
     template = loop.template
     inputs = tuple(map(of, template.inputs))
     nodes = tuple(
@@ -57,7 +57,7 @@ def structure_of(loop: Loop) -> Hashable:
     )
     outputs = tuple(map(of, template.outputs))
     outer = tuple((tensor.shape, tensor.dtype) for tensor in loop.outputs)
-    return inputs, nodes, outputs, outer, loop.slots, loop.results, loop.extent, loop.least
+    return inputs, nodes, outputs, outer, loop.slots, loop.results, loop.extent, loop.min_chunk
 
 
 def _value(value: object) -> Hashable:

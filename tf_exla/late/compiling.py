@@ -16,11 +16,12 @@ from collections.abc import Iterable
 from functools import cache
 
 from tf_exla.ir.aliases import is_alias, roots
-from tf_exla.model.cost import CACHED_BYTE, CALLS, compile_seconds, compiled_seconds, node_seconds
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor, consumers, with_subgraphs
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import consumers, with_subgraphs
 from tf_exla.late.fusing import fusible
 from tf_exla.late.recomputing import recompute
+from tf_exla.model.cost import CACHED_BYTE, CALLS, compile_seconds, compiled_seconds, node_seconds
 
 
 def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 1) -> Graph:
@@ -44,10 +45,10 @@ def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 
             if node.op == "Compiled":
                 return node
             return with_subgraphs(node, lambda sub: inside(sub, runs))
-        if node.exact is not None:
+        if node.bitwise_group is not None:
             return node
         innermost = not any(isinstance(inner, Loop) for inner in node.body.nodes)
-        body = body_of(node.body, runs * node.runs, innermost)
+        body = body_of(node.body, runs * node.mean_trip_count, innermost)
         rest = node.remainder and body_of(node.remainder, runs, innermost)
         if body is node.body and rest is node.remainder:
             return node
@@ -177,7 +178,7 @@ def _cluster(body: Graph, run: list[Node]) -> Node | None:
 
     def stand_in(tensor: Tensor) -> Tensor:
         if tensor not in mirror:
-            mirror[tensor] = tensor.twin()
+            mirror[tensor] = tensor.fresh_copy()
             if tensor in constants:
                 nodes.append(dataclasses.replace(constants[tensor], outputs=(mirror[tensor],)))
             else:
@@ -189,7 +190,7 @@ def _cluster(body: Graph, run: list[Node]) -> Node | None:
         if node.op == "Const":
             continue
         operands = tuple(stand_in(tensor) for tensor in node.inputs)
-        made = tuple(t.twin() for t in node.outputs)
+        made = tuple(t.fresh_copy() for t in node.outputs)
         mirror.update(zip(node.outputs, made, strict=True))
         nodes.append(dataclasses.replace(node, inputs=operands, outputs=made))
     graph = Graph(

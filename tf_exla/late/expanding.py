@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_exla.model.cost import LIKELY
+from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.builder import Writer
+from tf_exla.model.cost import LIKELY
 from tf_exla.model.top_k import Groups, find_groups
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
@@ -48,7 +48,7 @@ def _expanded(node: Node, ops: OpSet) -> list[Node] | None:
 
 
 def _by_groups(node: Node, groups: Groups, ops: OpSet) -> list[Node]:
-    w = Writer(node, ops)
+    w = Builder(node, ops)
     x = node.inputs[0]
     *batch, _ = x.dims
     rank, whole = len(batch), groups.size * groups.count
@@ -60,7 +60,7 @@ def _by_groups(node: Node, groups: Groups, ops: OpSet) -> list[Node]:
     maxima = w.op("Max", grouped, w.const([rank + 1]), keep_dims=False)
     read = (grouped, maxima) if tail is None else (grouped, maxima, tail)
     if x.dtype in INTEGERS:
-        inner = Writer(node, ops)
+        inner = Builder(node, ops)
         made = _among(inner, node, groups, *read)
         ends = dict(zip(made, node.outputs, strict=True))
         return [*w.nodes, *(_renamed(one, ends) for one in inner.nodes)]
@@ -75,7 +75,7 @@ def _by_groups(node: Node, groups: Groups, ops: OpSet) -> list[Node]:
     return [*w.nodes, choice]
 
 
-def _cut(w: Writer, x: Tensor, begin: int, size: int) -> Tensor:
+def _cut(w: Builder, x: Tensor, begin: int, size: int) -> Tensor:
     *batch, _ = x.dims
     return w.op("Slice", x, w.const([*[0] * len(batch), begin]), w.const([*batch, size]))
 
@@ -89,7 +89,7 @@ def _renamed(node: Node, ends: dict[Tensor, Tensor]) -> Node:
 def _whole(node: Node, ops: OpSet, operands: tuple[Tensor, ...]) -> Graph:
     """The branch that leaves everything to the kernel."""
     inputs = tuple(map(_mirror, operands))
-    w = Writer(node, ops)
+    w = Builder(node, ops)
     attrs = {**node.attrs, "Tk": "int32"}
     outputs = tuple(map(_mirror, node.outputs))
     k = w.const(outputs[0].dims[-1])
@@ -100,7 +100,7 @@ def _whole(node: Node, ops: OpSet, operands: tuple[Tensor, ...]) -> Graph:
 def _chosen(node: Node, groups: Groups, ops: OpSet, operands: tuple[Tensor, ...]) -> Graph:
     """The branch that looks at the best groups."""
     inputs = tuple(map(_mirror, operands))
-    w = Writer(node, ops)
+    w = Builder(node, ops)
     outputs = _among(w, node, groups, *inputs[1:])
     return Graph(inputs, tuple(w.nodes), outputs)
 
@@ -110,7 +110,7 @@ def _mirror(tensor: Tensor) -> Tensor:
 
 
 def _among(
-    w: Writer,
+    w: Builder,
     node: Node,
     groups: Groups,
     grouped: Tensor,
@@ -141,7 +141,7 @@ def _among(
     return values, index if dtype == "int32" else w.op("Cast", index, DstT=dtype)
 
 
-def _top_k(w: Writer, node: Node, x: Tensor, k: int, ordered: bool) -> tuple[Tensor, Tensor]:
+def _top_k(w: Builder, node: Node, x: Tensor, k: int, ordered: bool) -> tuple[Tensor, Tensor]:
     *batch, _ = x.dims
     name = f"{w.name}/top"
     values = Tensor((*batch, k), x.dtype, f"{name}/values")

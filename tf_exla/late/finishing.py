@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from tf_exla.model.cost import graph_seconds
-from tf_exla.ir.graph import Graph, Loop, Node, with_subgraphs
-from tf_exla.model.memory import Projector
-from tf_exla.model.options import Options
-from tf_exla.moves.blocking import write_out
+from tf_exla.ir.graph import Graph, Loop, Node
+from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.late.compiling import compile_loops
 from tf_exla.late.expanding import expand
-from tf_exla.rewrite import chosen, rewrite_graph
 from tf_exla.late.running_top_k import run_top_k
+from tf_exla.model.cost import graph_seconds
+from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector
+from tf_exla.moves.blocking import write_out
+from tf_exla.rewrite import chosen, rewrite_graph
 from tf_exla.split.chunks import fit_loops
 
 LatePass = Callable[[Projector, Graph, Options], Graph]
@@ -120,6 +121,6 @@ def _everywhere(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
 
 
 def _inside(node: Node, change: Callable[[Graph], Graph]) -> Node:
-    if isinstance(node, Loop) and node.exact is not None:
+    if isinstance(node, Loop) and node.bitwise_group is not None:
         return node
     return with_subgraphs(node, change)

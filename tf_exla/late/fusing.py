@@ -11,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tf_exla.model.fusion import is_simple
+from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Node, Tensor, item_bytes
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.builder import Writer
+from tf_exla.model.fusion import is_simple
 
 FUSED_VECTOR = 16 * 1024
 """Bytes of the longest vector with whose product XLA fuses what makes the matrix."""
@@ -47,7 +47,7 @@ def _outer(node: Node, ops: OpSet) -> list[Node] | None:
     rows, columns = node.output.dims
     if node.inputs[0].size != rows or node.inputs[1].size != columns or not rows * columns:
         return None
-    w = Writer(node, ops)
+    w = Builder(node, ops)
     a = _shaped(w, node.inputs[0], (rows, 1))
     b = _shaped(w, node.inputs[1], (1, columns))
     return _finished(w, w.op("Mul", a, b), node)
@@ -62,17 +62,17 @@ def _over_rows(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[No
     if min(rows, columns) < 2 or rows * item_bytes(matrix.dtype) > FUSED_VECTOR:
         return None
     (vector,) = (tensor for tensor in node.inputs if tensor is not matrix)
-    w = Writer(node, ops)
+    w = Builder(node, ops)
     scaled = w.op("Mul", _shaped(w, vector, (rows, 1)), matrix)
     total = w.op("Sum", scaled, w.const([0]), keep_dims=False)
     return _finished(w, _shaped(w, total, node.output.dims), node)
 
 
-def _shaped(w: Writer, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _shaped(w: Builder, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return tensor if tensor.dims == shape else w.op("Reshape", tensor, w.const(shape))
 
 
-def _finished(w: Writer, result: Tensor, node: Node) -> list[Node]:
+def _finished(w: Builder, result: Tensor, node: Node) -> list[Node]:
     """Let the last node make the very tensor that `node` made."""
     last = w.nodes[-1]
     assert result is last.output

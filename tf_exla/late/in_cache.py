@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_exla.model.cost import CALLS, graph_seconds
-from tf_exla.ir.graph import Graph, walk
-from tf_exla.model.memory import Projector
-from tf_exla.model.options import Options
+from tf_exla.ir.graph import Graph
+from tf_exla.ir.traverse import walk
 from tf_exla.late.finishing import finish
+from tf_exla.model.cost import CALLS, graph_seconds
+from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector
 from tf_exla.split.search import Splitting, slow_nodes, split_for_speed
 
 GAIN = 0.75

@@ -11,9 +11,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from tf_exla.ir.graph import Graph, Node, Tensor, consumers
-from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.clean import drop_dead
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import consumers
 from tf_exla.split.origins import clash, tests_order
 
 CHEAP = 4
@@ -105,12 +106,12 @@ def _computing(
     for node in copied:
         for inner in node.inputs:
             if inner not in mirror:
-                mirror[inner] = operands.setdefault(given[inner], inner.twin())
+                mirror[inner] = operands.setdefault(given[inner], inner.fresh_copy())
         for inner in node.outputs:
             mirror.setdefault(inner, inner.copy())
         inputs, outputs = (tuple(mirror[t] for t in side) for side in (node.inputs, node.outputs))
         made.append(dataclasses.replace(node, inputs=inputs, outputs=outputs))
-    nodes = (*made, *(node.reading(instead) for node in graph.nodes))
+    nodes = (*made, *(node.substitute(instead) for node in graph.nodes))
     results = tuple(instead.get(one, one) for one in graph.outputs)
     inside = Graph(tuple(operands.values()), nodes, results)
     return dataclasses.replace(reader, inputs=tuple(operands), attrs={"cluster": inside})

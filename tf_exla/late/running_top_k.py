@@ -38,7 +38,7 @@ def _running(loop: Loop) -> Loop:
     results = list(loop.results)
     for position in pairs:
         for k in (position, position + 1):
-            results[k] = dataclasses.replace(results[k], fold=True)
+            results[k] = dataclasses.replace(results[k], accumulates_in_body=True)
     made = dataclasses.replace(loop, results=tuple(results))
     rest = loop.remainder and _folding(loop, made, loop.remainder, tuple(pairs))
     return dataclasses.replace(
@@ -83,7 +83,7 @@ def _node(
     k = outputs[0].dims[-1]
     attrs = {
         "block": loop.results[position + 1].block,
-        "seconds": running_seconds(math.prod(batch), n, k, int(loop.runs)),
+        "seconds": running_seconds(math.prod(batch), n, k, int(loop.mean_trip_count)),
     }
     inputs = (node.inputs[0], *before)
     return Node(RUNNING, inputs, outputs, attrs, name=node.name, source=node.source)

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 from tf_exla.ir.aliases import roots
-from tf_exla.model.fusion import in_registers
 from tf_exla.ir.graph import Graph, Loop, Node, item_bytes
 from tf_exla.ir.op_set import OpSet
+from tf_exla.model.fusion import in_registers
 from tf_exla.model.rates import RATES
 from tf_exla.model.top_k import merge_seconds, saved_seconds, top_k_seconds
 
@@ -21,7 +21,9 @@ CACHED_BYTE = RATES.cached_byte
 LAUNCH = RATES.launch
 ITERATION = 4e-5  # the executor's work for one iteration of a loop
 CALL = 2e-5  # the executor's work for one call of a compiled cluster
-IDLE = 0.15  # the part of the time for which cores wait for each other, one iteration at a time
+SYNC_OVERHEAD = (
+    0.15  # the part of the time for which cores wait for each other, one iteration at a time
+)
 WRITTEN_BYTE = 4.5e-10  # a result put together from chunks: strided, by one core, on fresh pages
 
 PRODUCT_BYTE = 5e-11  # of a product, by one core: operands are packed and results added up
@@ -75,15 +77,17 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
         merged = [
             values.dims
             for values, result in zip(node.outputs, node.results, strict=True)
-            if result.combine == "top_k" and not result.fold
+            if result.combine == "top_k" and not result.accumulates_in_body
         ]
         full += sum(map(merge_seconds, merged[::2]))
         if promises and ops.picks_rows():
             full -= saved_seconds(node)
-        full *= (1 + IDLE / node.parallel) / (1 + IDLE)
+        full *= (1 + SYNC_OVERHEAD / node.parallel) / (1 + SYNC_OVERHEAD)
         if node.remainder is None:
-            return node.runs * full
-        return node.runs * full + graph_seconds(ops, node.remainder, CACHED_BYTE, promises=promises)
+            return node.mean_trip_count * full
+        return node.mean_trip_count * full + graph_seconds(
+            ops, node.remainder, CACHED_BYTE, promises=promises
+        )
     if node.op == "Compiled":
         return sum(compiled_seconds(ops, sub, byte, parallel) for _, sub in node.subgraphs)
     if node.subgraphs:
@@ -167,7 +171,7 @@ def graph_flops(ops: OpSet, graph: Graph) -> int:
     total = 0
     for node in graph.nodes:
         if isinstance(node, Loop):
-            total += int(node.runs * graph_flops(ops, node.body))
+            total += int(node.mean_trip_count * graph_flops(ops, node.body))
             total += graph_flops(ops, node.remainder) if node.remainder else 0
         elif node.subgraphs:
             total += sum(graph_flops(ops, sub) for _, sub in node.subgraphs)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor, consumers
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import consumers
 from tf_exla.model.sizes import Sizes
 
 CHAIN_BYTES = 4096

@@ -17,12 +17,13 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from tf_exla.ir.aliases import is_alias, readers_through, roots
-from tf_exla.model.fusion import in_registers, is_one_loop
-from tf_exla.ir.graph import PAIRED, Graph, Loop, Node, Tensor, walk
-from tf_exla.model.lifetimes import Lifetimes, lifetimes, passed_on
+from tf_exla.ir.graph import ARG_REDUCERS, Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.model.sizes import Sizes
 from tf_exla.ir.structure import structure_of
+from tf_exla.ir.traverse import walk
+from tf_exla.model.fusion import in_registers, is_one_loop
+from tf_exla.model.lifetimes import Lifetimes, lifetimes, passed_on
+from tf_exla.model.sizes import Sizes
 
 RUNTIME_BYTES = 1 << 20
 """What a call allocates beside tensors: the executor's state, thread-local buffers; XLA as much."""
@@ -287,9 +288,13 @@ def accumulator_copy(loop: Loop) -> int:
     What a body folds, it makes itself.
     """
     pairs = zip(loop.outputs, loop.results, strict=True)
-    combined = [(tensor.nbytes, result.combine) for tensor, result in pairs if not result.fold]
-    sums = [nbytes for nbytes, combine in combined if combine not in ("concat", *PAIRED)]
-    merged = [nbytes for nbytes, combine in combined if combine in PAIRED]
+    combined = [
+        (tensor.nbytes, result.combine)
+        for tensor, result in pairs
+        if not result.accumulates_in_body
+    ]
+    sums = [nbytes for nbytes, combine in combined if combine not in ("concat", *ARG_REDUCERS)]
+    merged = [nbytes for nbytes, combine in combined if combine in ARG_REDUCERS]
     return max(sums, default=0) + 6 * sum(merged)
 
 

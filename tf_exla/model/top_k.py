@@ -15,7 +15,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from tf_exla.ir.graph import Graph, Loop, Node, consumers, producers
+from tf_exla.ir.graph import Graph, Loop, Node
+from tf_exla.ir.traverse import consumers, producers
 
 ELEMENT = 2e-9
 """Seconds that the kernel takes for one element; rows are shared out between two cores."""
@@ -173,8 +174,10 @@ def running_pairs(loop: Loop) -> dict[int, Node]:
 
     With each the node that finds the top k of a chunk.
     """
-    unfolded = any(result.combine == "top_k" and not result.fold for result in loop.results)
-    if not unfolded or loop.before or loop.exact is not None:
+    unfolded = any(
+        result.combine == "top_k" and not result.accumulates_in_body for result in loop.results
+    )
+    if not unfolded or loop.triangular or loop.bitwise_group is not None:
         return {}
     found = _found_in(loop, loop.body)
     if loop.remainder is not None:
@@ -205,7 +208,7 @@ def saved_seconds(loop: Loop) -> float:
 
 def _saved(loop: Loop, node: Node) -> float:
     plain = top_k_seconds(node) + merge_seconds(node.outputs[0].dims)
-    return plain - running_seconds(*_sizes(node), int(loop.runs))
+    return plain - running_seconds(*_sizes(node), int(loop.mean_trip_count))
 
 
 def _sizes(node: Node) -> tuple[int, int, int]:

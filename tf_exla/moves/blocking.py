@@ -5,10 +5,11 @@ The last thing that is done to them: a loop is not split along its other axes an
 
 from __future__ import annotations
 
+from tf_exla.ir.builder import Builder
 from tf_exla.ir.contraction import BLOCK, Contraction, contraction_of
-from tf_exla.ir.graph import COMBINING, Graph, Loop, Node, Result, Slot, Tensor, with_subgraphs
+from tf_exla.ir.graph import COMBINING, Graph, Loop, LoopResult, Node, SplitAxis, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.builder import Writer
+from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.rewrite.unrolling import Unroller
 from tf_exla.split.resize import chunk_shape, cut_with_tensors
 
@@ -35,14 +36,14 @@ def _inside(node: Node, ops: OpSet) -> Node:
 
 def written_out(node: Node, one: Contraction, ops: OpSet) -> list[Node]:
     """Return the loop that stands for a contraction, after what puts its operands in order."""
-    w = Writer(node, ops)
+    w = Builder(node, ops)
     operands: list[Tensor] = []
-    slots: list[Slot | None] = []
+    slots: list[SplitAxis | None] = []
     for tensor, slot in zip(node.inputs, one.slots, strict=True):
         if slot is not None and _is_strided(tensor, slot):
             others = [axis for axis in range(len(tensor.dims)) if axis != slot.axis]
             tensor = w.op("Transpose", tensor, w.const([slot.axis, *others]))
-            slot = Slot(0)
+            slot = SplitAxis(0)
         operands.append(tensor)
         slots.append(slot)
     block = min(BLOCK, one.extent)
@@ -58,13 +59,13 @@ def written_out(node: Node, one: Contraction, ops: OpSet) -> list[Node]:
         body=_body(ops, one, operands, slots, block, node.name),
         remainder=_body(ops, one, operands, slots, rest, node.name) if rest else None,
         slots=tuple(slots),
-        results=(Result(one.combine, fold=True),),
+        results=(LoopResult(one.combine, accumulates_in_body=True),),
         axis=f"the axis that {node.name} reduces",
     )
     return [*w.nodes, loop]
 
 
-def _is_strided(tensor: Tensor, slot: Slot) -> bool:
+def _is_strided(tensor: Tensor, slot: SplitAxis) -> bool:
     return any(size > 1 for size in tensor.dims[: slot.axis])
 
 
@@ -72,7 +73,7 @@ def _body(
     ops: OpSet,
     one: Contraction,
     operands: list[Tensor],
-    slots: list[Slot | None],
+    slots: list[SplitAxis | None],
     size: int,
     name: str,
 ) -> Graph:
@@ -83,7 +84,7 @@ def _body(
     template, mirror = cut_with_tensors(ops, one.template, {}, 0)
     chunks: list[Tensor] = []
     stand_ins: list[Tensor] = []
-    outermost: dict[tuple[Tensor, Slot], Tensor] = {}
+    outermost: dict[tuple[Tensor, SplitAxis], Tensor] = {}
     for inner, operand, slot, own in zip(template.inputs, operands, slots, one.slots, strict=True):
         chunk = stand_in = Tensor(chunk_shape(operand, slot, size), inner.dtype, inner.name)
         if own is not None and own != slot:  # the operand was put in order
@@ -104,9 +105,9 @@ def _body(
             extent=size,
             chunk=1,
             slots=one.slots,
-            results=(Result(one.combine),),
+            results=(LoopResult(one.combine),),
             template=template,
-            carried={mirror[tensor]: slot for tensor, slot in one.carried.items()},
+            split_axes={mirror[tensor]: slot for tensor, slot in one.carried.items()},
         )
     )
     made = ops.make(COMBINING[one.combine], (before, part), {}, f"{name}/{one.combine}")

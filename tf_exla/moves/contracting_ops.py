@@ -9,10 +9,11 @@ from tf_exla.ir import contraction
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.bounds import Most
 from tf_exla.ir.contraction import contraction_of
-from tf_exla.ir.graph import Graph, Node, Shape, Tensor, walk
+from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect
-from tf_exla.model.memory import NODE_BYTES, Projector
 from tf_exla.ir.op_set import Compiles, NoRule, OpSet, Work
+from tf_exla.ir.traverse import walk
+from tf_exla.model.projection import NODE_BYTES, Projector
 from tf_exla.moves.blocking import written_out
 from tf_exla.split.while_axes import is_while, resized_while
 

@@ -15,10 +15,11 @@ import dataclasses
 import math
 from collections.abc import Iterator, Set
 
-from tf_exla.ir.graph import Graph, Node, Tensor, producers, with_subgraphs
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.idle_variables import without_idle_variables
+from tf_exla.ir.traverse import producers, with_subgraphs
 from tf_exla.split.while_axes import body_of, is_while, resized_while
 
 NUMBERS = 8
@@ -37,7 +38,7 @@ def part_loop_variables(graph: Graph, ops: OpSet) -> Graph:
     repeated: dict[Tensor, Tensor] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
-        node = with_subgraphs(node.reading(renamed), lambda sub: part_loop_variables(sub, ops))
+        node = with_subgraphs(node.substitute(renamed), lambda sub: part_loop_variables(sub, ops))
         if is_while(node):
             node = _without_repeats(node, repeated, wanted)
         nodes += _own_lists(node, made)
@@ -83,7 +84,7 @@ def _repeated(node: Node, made: dict[Tensor, Node]) -> Iterator[tuple[Tensor, Te
         if item in same:
             yield result, given[item]
         elif maker is not None and maker.op == "Const":
-            yield result, dataclasses.replace(maker, outputs=(item.twin(),))
+            yield result, dataclasses.replace(maker, outputs=(item.fresh_copy(),))
 
 
 def _without_repeats(node: Node, repeated: dict[Tensor, Tensor], wanted: frozenset[Tensor]) -> Node:
@@ -105,19 +106,19 @@ def _without_repeats(node: Node, repeated: dict[Tensor, Tensor], wanted: frozens
         if node.outputs[k] in wanted or cond.inputs[k] in tested or body.inputs[k] in body.outputs:
             continue
         one = repeated[given]
-        inner = one.twin()
+        inner = one.fresh_copy()
         outputs = [*body.outputs, inner]
         outputs[k] = body.inputs[k]
         body = Graph(
             (*body.inputs, inner),
-            tuple(n.reading({item: inner}) for n in body.nodes if n is not pops[0]),
+            tuple(n.substitute({item: inner}) for n in body.nodes if n is not pops[0]),
             tuple(inner if tensor is item else tensor for tensor in outputs),
         )
-        cond = cond.replace(inputs=(*cond.inputs, one.twin()))
+        cond = cond.replace(inputs=(*cond.inputs, one.fresh_copy()))
         node = dataclasses.replace(
             node,
             inputs=(*node.inputs, one),
-            outputs=(*node.outputs, one.twin()),
+            outputs=(*node.outputs, one.fresh_copy()),
             attrs={**node.attrs, "body": body, "cond": cond},
         )
     return node

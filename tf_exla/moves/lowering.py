@@ -11,12 +11,11 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 import numpy as np
-import numpy.typing as npt
 
-from tf_exla.ir.graph import Graph, Node, Tensor, const
-from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.builder import Writer, position_dtype
+from tf_exla.ir.builder import Builder
 from tf_exla.ir.clean import clean
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.op_set import OpSet
 
 
 def lower(graph: Graph, ops: OpSet, least: int) -> Graph:
@@ -41,7 +40,7 @@ def _lowered(node: Node, ops: OpSet, least: int) -> list[Node] | None:
         return None
     if max(tensor.nbytes for tensor in tensors) <= least:
         return None
-    writer = Writer(node, ops)
+    writer = Builder(node, ops)
     made = how(writer, node)
     results = made if isinstance(made, tuple) else (made,)
     replaced = {}
@@ -59,7 +58,7 @@ def _lowered(node: Node, ops: OpSet, least: int) -> list[Node] | None:
     ]
 
 
-def _mean(w: Writer, node: Node) -> Tensor | None:
+def _mean(w: Builder, node: Node) -> Tensor | None:
     """mean x = sum x / count
 
     Short numbers hold neither the sum nor the count of many: both are in a longer dtype.
@@ -87,21 +86,21 @@ _ADDED_AS: Mapping[str, str] = {
 # Softmax: the largest number and the sum of a row are results of their own.
 
 
-def _softmax(w: Writer, node: Node) -> Tensor:
+def _softmax(w: Builder, node: Node) -> Tensor:
     """softmax(x) = exp(x - max x) / sum exp(x - max x)"""
     shifted = _shifted(w, node.inputs[0])
     e = w.op("Exp", shifted)
     return w.op("RealDiv", e, w.op("Sum", e, w.const([-1]), keep_dims=True))
 
 
-def _log_softmax(w: Writer, node: Node) -> Tensor:
+def _log_softmax(w: Builder, node: Node) -> Tensor:
     """log softmax(x) = x - max x - log sum exp(x - max x)"""
     shifted = _shifted(w, node.inputs[0])
     total = w.op("Sum", w.op("Exp", shifted), w.const([-1]), keep_dims=True)
     return w.op("Sub", shifted, w.op("Log", total))
 
 
-def _sparse_cross_entropy(w: Writer, node: Node) -> tuple[Tensor, Tensor]:
+def _sparse_cross_entropy(w: Builder, node: Node) -> tuple[Tensor, Tensor]:
     """-log softmax(x) at the label, and softmax(x) - one_hot(label)
 
     A label that does not exist is looked up in the list of all: this fails where the op does, on a
@@ -127,7 +126,7 @@ def _sparse_cross_entropy(w: Writer, node: Node) -> tuple[Tensor, Tensor]:
     return w.op("Reshape", loss, w.const([rows])), gradient
 
 
-def _shifted(w: Writer, x: Tensor) -> Tensor:
+def _shifted(w: Builder, x: Tensor) -> Tensor:
     return w.op("Sub", x, w.op("Max", x, w.const([-1]), keep_dims=True))
 
 
@@ -135,8 +134,8 @@ def _shifted(w: Writer, x: Tensor) -> Tensor:
 # from one pass: a number that is computed twice need not be equal to itself in the last place.
 
 
-def _arg_reduction(op: str) -> Callable[[Writer, Node], Tensor | None]:
-    def lowering(w: Writer, node: Node) -> Tensor | None:
+def _arg_reduction(op: str) -> Callable[[Builder, Node], Tensor | None]:
+    def lowering(w: Builder, node: Node) -> Tensor | None:
         """argmin x = the position that comes with min x"""
         x, axis = node.inputs
         if axis.value is None or axis.dtype != "int32" or x.dtype not in _ORDERED:
@@ -157,12 +156,12 @@ _ORDERED = frozenset({"float32", "float64", "int32", "int64"})
 # Diagonals and bands: a comparison of the positions of rows and columns.
 
 
-def _on_diagonal(w: Writer, matrix: Tensor) -> Tensor:
+def _on_diagonal(w: Builder, matrix: Tensor) -> Tensor:
     *_, rows, columns = matrix.dims
     return w.op("Equal", w.positions(rows, 0, 2), w.positions(columns, 1, 2))
 
 
-def _band_part(w: Writer, node: Node) -> Tensor | None:
+def _band_part(w: Builder, node: Node) -> Tensor | None:
     """band_part(x) = x where -upper <= row - column <= lower, else 0"""
     x = node.inputs[0]
     bounds = [tensor.value for tensor in node.inputs[1:]]
@@ -189,7 +188,7 @@ def _main_diagonal(node: Node, position: int) -> bool:
     return value is not None and not np.any(value)
 
 
-def _set_diag(w: Writer, node: Node) -> Tensor | None:
+def _set_diag(w: Builder, node: Node) -> Tensor | None:
     """set_diag(x, d) = d[row] where row = column, else x"""
     x, d = node.inputs[:2]
     *batch, rows, columns = x.dims
@@ -199,7 +198,7 @@ def _set_diag(w: Writer, node: Node) -> Tensor | None:
     return w.op("SelectV2", _on_diagonal(w, x), spread, x)
 
 
-def _diag(w: Writer, node: Node) -> Tensor | None:
+def _diag(w: Builder, node: Node) -> Tensor | None:
     """diag(d) = d[row] where row = column, else 0"""
     d, shape = node.inputs[0], node.output.dims
     if len(node.inputs) == 5:
@@ -212,7 +211,7 @@ def _diag(w: Writer, node: Node) -> Tensor | None:
     return w.op("SelectV2", _on_diagonal(w, node.output), spread, w.zeros(d))
 
 
-def _diag_part(w: Writer, node: Node) -> Tensor | None:
+def _diag_part(w: Builder, node: Node) -> Tensor | None:
     """diag_part(x) = sum over columns of x where row = column, else 0; of truth values, any"""
     x = node.inputs[0]
     if len(node.inputs) == 3 and not _main_diagonal(node, 1):
@@ -225,7 +224,7 @@ def _diag_part(w: Writer, node: Node) -> Tensor | None:
     return w.op("Sum", kept, w.const([-1]))
 
 
-Lowering = Callable[[Writer, Node], Tensor | tuple[Tensor, ...] | None]
+Lowering = Callable[[Builder, Node], Tensor | tuple[Tensor, ...] | None]
 
 LOWERINGS: Mapping[str, Lowering] = {
     "ArgMax": _arg_reduction("MaxWithPosition"),

@@ -13,10 +13,11 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from tf_exla.ir.graph import Graph, Node, Tensor, with_subgraphs
-from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.builder import Builder
 from tf_exla.ir.excerpts import beginning, corners
-from tf_exla.ir.builder import Writer
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.moves.sinking import CHOICES
 
 
@@ -25,7 +26,7 @@ def lighten(graph: Graph, ops: OpSet, least: int) -> Graph:
     nodes: list[Node] = []
     checked: dict[Tensor, Tensor] = {}  # by the result of a check, which is its operand
     for old in graph.nodes:
-        node = old.reading(checked)
+        node = old.substitute(checked)
         if node.op in CHOICES:  # before its branches: outside of them less is whole
             excerpts, node = _choice_with_excerpts(node, ops, least)
             nodes.extend(excerpts)
@@ -48,7 +49,7 @@ def _is_large(tensor: Tensor, least: int) -> bool:
 
 def _check_of_kinds(node: Node, ops: OpSet) -> tuple[Node, ...]:
     """Check two numbers instead of all: one is NaN where one of them is, one infinite likewise."""
-    w = Writer(node, ops)
+    w = Builder(node, ops)
     x = node.inputs[0]
     everywhere = w.const(list(range(len(x.dims))))
     nan, finite = w.op("IsNan", x), w.op("IsFinite", x)
@@ -66,7 +67,7 @@ def _check_of_kinds(node: Node, ops: OpSet) -> tuple[Node, ...]:
 
 def _with_excerpts(node: Node, ops: OpSet, least: int) -> tuple[Node, ...]:
     """Return what makes the excerpts, and the message that is given them."""
-    w = Writer(node, ops)
+    w = Builder(node, ops)
     count = _summarized(node)
     if not count:
         return (node,)
@@ -79,7 +80,7 @@ def _with_excerpts(node: Node, ops: OpSet, least: int) -> tuple[Node, ...]:
     return (*w.nodes, dataclasses.replace(node, inputs=inputs)) if w.nodes else (node,)
 
 
-_EXCERPTS: dict[str, Callable[[Writer, Tensor, int, int], Tensor | None]] = {
+_EXCERPTS: dict[str, Callable[[Builder, Tensor, int, int], Tensor | None]] = {
     "Assert": beginning,
     "StringFormat": corners,
 }
@@ -93,7 +94,7 @@ def _summarized(node: Node) -> int:
 
 def _choice_with_excerpts(node: Node, ops: OpSet, least: int) -> tuple[list[Node], Node]:
     """Return what makes the excerpts, and the choice that is given them."""
-    w = Writer(node, ops)
+    w = Builder(node, ops)
     inputs = list(node.inputs)
     branches = dict(node.subgraphs)
     for k, tensor in enumerate(node.inputs[1:]):
@@ -129,6 +130,6 @@ def _given(branch: Graph, k: int, excerpt: Tensor) -> Graph:
     """Return the branch with another k-th input."""
     old = branch.inputs[k]
     new = Tensor(excerpt.shape, excerpt.dtype, old.name)
-    nodes = (node.reading({old: new}) for node in branch.nodes)
+    nodes = (node.substitute({old: new}) for node in branch.nodes)
     inputs = tuple(new if tensor is old else tensor for tensor in branch.inputs)
     return branch.replace(inputs=inputs, nodes=tuple(nodes))

@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tf_exla.ir.axis_rule import AxisRule
-from tf_exla.ir.graph import Graph, Node, Tensor, producers, with_subgraphs
-from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.builder import Builder
 from tf_exla.ir.clean import clean
-from tf_exla.ir.builder import Writer
-from tf_exla.split.origins import clash, tests_order
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import producers, with_subgraphs
 from tf_exla.moves.places import RUNS, Move, moves_of, runs
+from tf_exla.split.origins import clash, tests_order
 
 _CONTIGUOUS = frozenset({"RandomRows"})
 """Ops whose chunk is of indices that follow each other."""
@@ -73,7 +74,7 @@ class _Maker:
 
     def moved(self, node: Node, found: Move) -> list[Node]:
         """Return the nodes that stand for `node`."""
-        w = Writer(node, self.ops)
+        w = Builder(node, self.ops)
         x = found.data
         chosen: list[tuple[int, Tensor]] = []
         for axis, places in found.places:
@@ -98,7 +99,7 @@ class _Maker:
         renamed = Node(last.op, last.inputs, node.outputs, last.attrs, name=last.name)
         return [*w.nodes, renamed]
 
-    def _numbers(self, w: Writer, places: npt.NDArray[np.int64]) -> Tensor:
+    def _numbers(self, w: Builder, places: npt.NDArray[np.int64]) -> Tensor:
         """Write the numbers of elements as ranges: a constant would be held several times."""
         parts = []
         for first, count, step in runs(places):
@@ -111,7 +112,7 @@ class _Maker:
 
     def _remade(
         self,
-        w: Writer,
+        w: Builder,
         tensor: Tensor,
         axis: int,
         numbers: Tensor,

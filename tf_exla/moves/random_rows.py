@@ -7,9 +7,10 @@ has the numbers of its rows as an operand, of which a chunk has its part.
 
 from __future__ import annotations
 
-from tf_exla.ir.graph import Graph, Node, with_subgraphs
+from tf_exla.ir.builder import Builder
+from tf_exla.ir.graph import Graph, Node
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.builder import Writer
+from tf_exla.ir.traverse import with_subgraphs
 
 PHILOX = (1, 3)
 """The algorithms of TensorFlow that are Philox: by name, and what it chooses by itself."""
@@ -45,7 +46,7 @@ def _is_large(node: Node, least: int) -> bool:
 
 
 def _by_rows(node: Node, ops: OpSet) -> list[Node]:
-    w = Writer(node, ops)
+    w = Builder(node, ops)
     bounds = [w.const(value, "int64") for value in (0, node.output.dims[0], 1)]
     rows = w.op("Range", *bounds)
     shape, *rest = node.inputs

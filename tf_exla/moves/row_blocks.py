@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tf_exla.ir.builder import Builder
+from tf_exla.ir.graph import Graph, Loop, Node, SplitAxis, Tensor
 from tf_exla.model.cost import LIKELY
-from tf_exla.ir.graph import Graph, Loop, Node, Slot, Tensor
-from tf_exla.ir.builder import Writer
 from tf_exla.moves.row_index import Read, Rows
 from tf_exla.split.resize import cut
 
 
-def place_of(w: Writer, index: Tensor | int, read: Read, rows: Rows) -> Tensor:
+def place_of(w: Builder, index: Tensor | int, read: Read, rows: Rows) -> Tensor:
     """Return the position of a row in the whole tensor; one out of range becomes -1."""
     if isinstance(index, int):
         index = w.const(index)
@@ -31,7 +31,7 @@ def place_of(w: Writer, index: Tensor | int, read: Read, rows: Rows) -> Tensor:
     return w.op("SelectV2", inside, place, w.const(-1, kind))
 
 
-def start_of(w: Writer, place: Tensor, loop: Loop, size: int) -> Tensor:
+def start_of(w: Builder, place: Tensor, loop: Loop, size: int) -> Tensor:
     """Return the first index of the block with a row; every block has `size` of them."""
     slot = loop.results[0].slot
     assert slot is not None
@@ -43,7 +43,9 @@ def start_of(w: Writer, place: Tensor, loop: Loop, size: int) -> Tensor:
     return w.op("Maximum", start, w.const(0, kind))
 
 
-def row_of(w: Writer, place: Tensor, axis: int, start: Tensor, block: Tensor, loop: Loop) -> Tensor:
+def row_of(
+    w: Builder, place: Tensor, axis: int, start: Tensor, block: Tensor, loop: Loop
+) -> Tensor:
     """Take a row of a block."""
     slot = loop.results[0].slot
     assert slot is not None
@@ -52,18 +54,18 @@ def row_of(w: Writer, place: Tensor, axis: int, start: Tensor, block: Tensor, lo
 
 
 def made_block(
-    w: Writer, start: Tensor, sources: Sequence[Tensor], loop: Loop, size: int
+    w: Builder, start: Tensor, sources: Sequence[Tensor], loop: Loop, size: int
 ) -> Tensor:
     """Make a block from slices of its sources."""
-    body = cut(w.ops, loop.template, loop.carried, size)
+    body = cut(w.ops, loop.template, loop.split_axes, size)
     known: dict[Tensor, Tensor] = {}
     for inner, source, slot in zip(body.inputs, sources, loop.slots, strict=True):
         known[inner] = source if slot is None else _slice(w, source, start, slot, size)
-    w.nodes += [one.reading(known) for one in body.nodes]
+    w.nodes += [one.substitute(known) for one in body.nodes]
     return known.get(body.outputs[0], body.outputs[0])
 
 
-def _slice(w: Writer, source: Tensor, start: Tensor, slot: Slot, size: int) -> Tensor:
+def _slice(w: Builder, source: Tensor, start: Tensor, slot: SplitAxis, size: int) -> Tensor:
     unit = [slot.block if axis == slot.axis else 0 for axis in range(len(source.dims))]
     shape = list(source.dims)
     shape[slot.axis] = size * slot.block
@@ -72,7 +74,7 @@ def _slice(w: Writer, source: Tensor, start: Tensor, slot: Slot, size: int) -> T
 
 
 def kept_block(
-    w: Writer,
+    w: Builder,
     start: Tensor,
     held: Tensor,
     before: Tensor,
@@ -86,16 +88,16 @@ def kept_block(
     """
     same = w.op("Equal", start, held)
     operands = (start, before, *sources)
-    old = [tensor.twin() for tensor in operands]
-    new = [tensor.twin() for tensor in operands]
-    inner = Writer(Node("If", (), (), name=w.name, source=w.source), w.ops)
+    old = [tensor.fresh_copy() for tensor in operands]
+    new = [tensor.fresh_copy() for tensor in operands]
+    inner = Builder(Node("If", (), (), name=w.name, source=w.source), w.ops)
     made = made_block(inner, new[0], new[2:], loop, size)
     branches: dict[str, object] = {
         "then_branch": Graph(tuple(old), (), (old[1],)),
         "else_branch": Graph(tuple(new), tuple(inner.nodes), (made,)),
         LIKELY: "then_branch",
     }
-    block = before.twin()
+    block = before.fresh_copy()
     name = f"{w.name}/block"
     w.nodes.append(Node("If", (same, *operands), (block,), branches, name=name, source=w.source))
     return block

@@ -14,15 +14,16 @@ import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor, producers, with_subgraphs, without_dead
-from tf_exla.model.lifetimes import CHAIN_BYTES, passed_on
-from tf_exla.model.memory import Projector
+from tf_exla.ir.builder import Builder
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.builder import Writer
-from tf_exla.split.origins import tests_order
+from tf_exla.ir.traverse import producers, with_subgraphs, without_dead
+from tf_exla.model.lifetimes import CHAIN_BYTES, passed_on
+from tf_exla.model.projection import Projector
 from tf_exla.moves.row_blocks import kept_block, made_block, place_of, row_of, start_of
 from tf_exla.moves.row_index import Read, Rows, read_of, rows_of
-from tf_exla.split.index import Index
+from tf_exla.split.def_use import DefUse
+from tf_exla.split.origins import tests_order
 from tf_exla.split.region import grow
 from tf_exla.split.resize import cut
 from tf_exla.split.stages import Stage, build_loop
@@ -48,11 +49,11 @@ def read_rows(graph: Graph, projector: Projector, least: int, room: int, largest
     """
     if tests_order(graph):
         return graph
-    index = Index(graph, projector.ops)
+    index = DefUse(graph, projector.ops)
     renamed: dict[Tensor, Tensor] = {}
     nodes: list[Node] = []
     for old in graph.nodes:
-        node = old.reading(renamed)
+        node = old.substitute(renamed)
         for k in sorted(passed_on(old), reverse=True):
             found = _found_inside(index, old, k, least)
             if found is None:
@@ -75,7 +76,7 @@ def read_rows(graph: Graph, projector: Projector, least: int, room: int, largest
     return without_dead(graph.replace(nodes=tuple(nodes), outputs=outputs))
 
 
-def _found_inside(index: Index, node: Node, k: int, least: int) -> _Found | None:
+def _found_inside(index: DefUse, node: Node, k: int, least: int) -> _Found | None:
     """Return what variable `k` of a While is, where the body reads it row by row alone."""
     tensor = node.inputs[k]
     maker = index.producer.get(tensor)
@@ -95,7 +96,7 @@ def _found_inside(index: Index, node: Node, k: int, least: int) -> _Found | None
     return _found(index, tensor, known)
 
 
-def _found_alone(index: Index, node: Node, least: int) -> _Found | None:
+def _found_alone(index: DefUse, node: Node, least: int) -> _Found | None:
     """Return what a node reads a single row of."""
     if not node.inputs or node.op not in ("GatherV2", "StridedSlice"):
         return None
@@ -106,7 +107,7 @@ def _found_alone(index: Index, node: Node, least: int) -> _Found | None:
     return _found(index, tensor, [read]) if read is not None else None
 
 
-def _found(index: Index, tensor: Tensor, reads: list[Read]) -> _Found | None:
+def _found(index: DefUse, tensor: Tensor, reads: list[Read]) -> _Found | None:
     rows = rows_of(tensor, reads[0].axis, index.producer)
     if rows.whole not in index.producer:
         return None
@@ -114,7 +115,7 @@ def _found(index: Index, tensor: Tensor, reads: list[Read]) -> _Found | None:
     return None if loop is None else _Found(loop, rows, reads)
 
 
-def _loop_over(index: Index, whole: Tensor, axis: int) -> Loop | None:
+def _loop_over(index: DefUse, whole: Tensor, axis: int) -> Loop | None:
     """Return the loop over one axis of a tensor that makes it; None where nothing is saved."""
     small = max(whole.nbytes // BESIDE, CHAIN_BYTES)
     if whole.dims[axis] < 2:
@@ -151,10 +152,10 @@ def _reads(body: Graph, k: int) -> Iterator[Read | None]:
 
 def _block(loop: Loop, projector: Projector, room: int, largest: int) -> int:
     """Return how many indices of the loop's axis a block has."""
-    each = max(tensor.nbytes // loop.extent for tensor in loop.carried)
+    each = max(tensor.nbytes // loop.extent for tensor in loop.split_axes)
     size = max(1, min(largest // max(each, 1), loop.extent))
     while size > 1:
-        body = cut(projector.ops, loop.template, loop.carried, size)
+        body = cut(projector.ops, loop.template, loop.split_axes, size)
         # The block of the iteration before is there as well.
         if projector.project(body).working_set + 2 * body.outputs[0].nbytes <= room:
             break
@@ -165,7 +166,7 @@ def _block(loop: Loop, projector: Projector, room: int, largest: int) -> int:
 def _single(node: Node, sources: list[Tensor], found: _Found, ops: OpSet) -> list[Node]:
     """Return nodes that make the row that a node reads."""
     (read,) = found.reads
-    w = Writer(node, ops)
+    w = Builder(node, ops)
     index = node.inputs[1] if node.op == "GatherV2" else read.at
     place = place_of(w, index, read, found.rows)
     start = start_of(w, place, found.loop, 1)
@@ -182,13 +183,13 @@ def _with_rows(
     assert isinstance(cond, Graph)
     assert isinstance(body, Graph)
     loop = found.loop
-    w = Writer(node, ops)
+    w = Builder(node, ops)
     firsts: list[Tensor] = []
     inner: list[Tensor] = []
 
     def variable(first: Tensor) -> Tensor:
         firsts.append(first)
-        inner.append(first.twin())
+        inner.append(first.fresh_copy())
         return inner[-1]
 
     seen = [variable(tensor) for tensor in sources]
@@ -200,19 +201,19 @@ def _with_rows(
     for one in body.nodes:
         read = reads.get(one)
         if read is None:
-            nodes.append(one.reading(renamed))
+            nodes.append(one.substitute(renamed))
             continue
         index = read.at
         if isinstance(index, Tensor):
             index = renamed.get(index, index)
-        at = Writer(one, ops)
+        at = Builder(one, ops)
         if index not in blocks:
             place = place_of(at, index, read, found.rows)
             start = start_of(at, place, loop, size)
             if size == 1:
                 blocks[index] = place, start, made_block(at, start, seen, loop, size)
             else:
-                like = cut(ops, loop.template, loop.carried, size).outputs[0]
+                like = cut(ops, loop.template, loop.split_axes, size).outputs[0]
                 held = variable(w.const(-1, start.dtype))
                 before = variable(w.op("Fill", w.const(like.dims), w.zeros(like)))
                 block = kept_block(at, start, held, before, seen, loop, size)
@@ -228,12 +229,12 @@ def _with_rows(
         tuple(nodes),
         (*(outputs[j] for j in kept), *after),
     )
-    seen_by_cond = tuple(tensor.twin() for tensor in inner)
+    seen_by_cond = tuple(tensor.fresh_copy() for tensor in inner)
     new_cond = cond.replace(inputs=(*(cond.inputs[j] for j in kept), *seen_by_cond))
     made = dataclasses.replace(
         node,
         inputs=(*(node.inputs[j] for j in kept), *firsts),
-        outputs=(*(node.outputs[j] for j in kept), *(tensor.twin() for tensor in after)),
+        outputs=(*(node.outputs[j] for j in kept), *(tensor.fresh_copy() for tensor in after)),
         attrs={**node.attrs, "cond": new_cond, "body": new_body},
     )
     return [*w.nodes, made]

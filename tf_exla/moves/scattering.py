@@ -17,10 +17,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tf_exla.ir.graph import Graph, Node, Tensor, producers, with_subgraphs
+from tf_exla.ir.builder import Builder
+from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.builder import Writer
 from tf_exla.ir.static_integers import static_integers
+from tf_exla.ir.traverse import producers, with_subgraphs
 
 _UPDATES = frozenset(
     {
@@ -72,7 +73,7 @@ def _by_rows(
     columns, batch, width = found
     inner = node.output.dims[depth:]
     count = columns.size // math.prod(batch)
-    w = Writer(node, ops)
+    w = Builder(node, ops)
     columns = _shaped(w, columns, (*batch, count))
     values = _shaped(w, values, (*batch, count, *inner))
     shape = (*batch, width, *inner)
@@ -92,7 +93,7 @@ def _by_rows(
     return w.nodes
 
 
-def _shaped(w: Writer, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _shaped(w: Builder, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return tensor if tensor.dims == shape else w.op("Reshape", tensor, w.const(list(shape)))
 
 

@@ -13,9 +13,10 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 
-from tf_exla.ir.graph import Graph, Node, Tensor, producers, with_subgraphs, without_dead
-from tf_exla.model.lifetimes import passed_on
+from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import producers, with_subgraphs, without_dead
+from tf_exla.model.lifetimes import passed_on
 from tf_exla.split.origins import clash, tests_order
 
 CHOICES = frozenset({"Case", "If"})
@@ -50,11 +51,11 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
             return True
         rest = graph.nodes[len(nodes) + 1 :]
         now = {**renamed, **names}
-        trial = (*nodes, made, *(one.reading(now) for one in rest))
+        trial = (*nodes, made, *(one.substitute(now) for one in rest))
         return clash(graph.replace(nodes=trial), ops) is None
 
     for old in graph.nodes:
-        node = old.reading(renamed)
+        node = old.substitute(renamed)
         for positions in _choices(_candidates(node, graph, is_large)):
             made, names = _sunk(node, positions, graph, ops, renamed, is_large)
             if made is not node and legal(made, names):
@@ -131,7 +132,7 @@ def _sunk_into_loop(
     kept = [k for k in range(len(node.inputs)) if k not in sunk]
     nodes, inside = _copies(moved, sources)
     computed = {body.inputs[k]: inside[node.inputs[k]] for k in sunk}
-    nodes.extend(one.reading(computed) for one in body.nodes)
+    nodes.extend(one.substitute(computed) for one in body.nodes)
     passed = tuple(inside[tensor] for tensor in sources)
     new_body = Graph(
         (*(body.inputs[k] for k in kept), *passed),
@@ -139,12 +140,12 @@ def _sunk_into_loop(
         (*(computed.get(body.outputs[k], body.outputs[k]) for k in kept), *passed),
     )
     new_cond = cond.replace(
-        inputs=(*(cond.inputs[k] for k in kept), *(tensor.twin() for tensor in sources))
+        inputs=(*(cond.inputs[k] for k in kept), *(tensor.fresh_copy() for tensor in sources))
     )
     return dataclasses.replace(
         node,
         inputs=(*(node.inputs[k] for k in kept), *(renamed.get(t, t) for t in sources)),
-        outputs=(*(node.outputs[k] for k in kept), *(tensor.twin() for tensor in sources)),
+        outputs=(*(node.outputs[k] for k in kept), *(tensor.fresh_copy() for tensor in sources)),
         attrs={**node.attrs, "cond": new_cond, "body": new_body},
     )
 
@@ -158,7 +159,7 @@ def _sunk_into_branches(
     for key, branch in node.subgraphs:
         copies, inside = _copies(moved, sources)
         computed = {branch.inputs[k - 1]: inside[node.inputs[k]] for k in sunk}
-        nodes = (one.reading(computed) for one in branch.nodes)
+        nodes = (one.substitute(computed) for one in branch.nodes)
         branches[key] = without_dead(
             Graph(
                 (*(branch.inputs[k - 1] for k in kept), *(inside[tensor] for tensor in sources)),
@@ -172,7 +173,7 @@ def _sunk_into_branches(
 
 def _copies(moved: list[Node], sources: list[Tensor]) -> tuple[list[Node], dict[Tensor, Tensor]]:
     """Copy nodes; return them, and what stands for each tensor that they read or make."""
-    inside = {tensor: tensor.twin() for tensor in sources}
+    inside = {tensor: tensor.fresh_copy() for tensor in sources}
     nodes: list[Node] = []
     for one in moved:
         copy = dataclasses.replace(

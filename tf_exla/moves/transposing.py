@@ -11,8 +11,9 @@ from __future__ import annotations
 import dataclasses
 
 from tf_exla.ir.axis_rule import AxisRule
-from tf_exla.ir.graph import Graph, Node, Tensor, producers, without_dead
+from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import producers, without_dead
 from tf_exla.split.origins import clash, tests_order
 
 MOST_WORK = 4
@@ -39,7 +40,7 @@ def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
             continue
         copies, own = _copied(chain)
         at = graph.nodes.index(now)
-        nodes = (*graph.nodes[:at], *copies, now.reading(own), *graph.nodes[at + 1 :])
+        nodes = (*graph.nodes[:at], *copies, now.substitute(own), *graph.nodes[at + 1 :])
         made = without_dead(graph.replace(nodes=nodes))
         if tested and clash(made, ops) is not None:
             continue

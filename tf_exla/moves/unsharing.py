@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 
 from tf_exla.ir.axis_rule import AxisRule
-from tf_exla.ir.graph import Graph, Node, Tensor, consumers
+from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import consumers
 from tf_exla.split.origins import clash, tests_order
 
 DEPTH = 4
@@ -64,7 +65,7 @@ def _unshared(graph: Graph, cheap: set[Node]) -> Graph:
         for tensor in node.inputs:
             if tensor in by_output and tensor not in outputs and tensor not in own:
                 own[tensor] = copied(by_output[tensor])
-        nodes.append(node.reading(own))
+        nodes.append(node.substitute(own))
     return graph.replace(nodes=tuple(nodes))
 
 

@@ -8,27 +8,36 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from tf_exla.ir.check import GraphError, check_graph
-from tf_exla.pipeline.collecting import rare_collections
 from tf_exla.errors import (
     MemoryLimitError,
     UnboundedMemoryError,
     UnboundedMemoryWarning,
 )
-from tf_exla.ir.graph import Graph, walk
-from tf_exla.model.memory import Projector, resident_bytes
-from tf_exla.ir.op_set import OpSet
-from tf_exla.model.options import Options
+from tf_exla.ir.check import GraphError, check_graph
 from tf_exla.ir.clean import clean
-from tf_exla.moves.contracting_ops import ContractingOps
+from tf_exla.ir.graph import Graph
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import walk
 from tf_exla.late.finishing import finish
 from tf_exla.late.in_cache import split_in_cache
+from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector, resident_bytes
+from tf_exla.model.unbounded import unbounded
+from tf_exla.moves.contracting_ops import ContractingOps
 from tf_exla.moves.loop_variables import part_loop_variables
 from tf_exla.moves.lowering import lower
 from tf_exla.moves.messages import lighten
-from tf_exla.rewrite.mirroring import mirror
 from tf_exla.moves.moving import move
 from tf_exla.moves.random_rows import random_rows
+from tf_exla.moves.row_reads import read_rows
+from tf_exla.moves.scattering import scatter_rows
+from tf_exla.moves.sinking import sink
+from tf_exla.moves.transposing import transpose_apart
+from tf_exla.moves.unsharing import unshare
+from tf_exla.pipeline.collecting import rare_collections
+from tf_exla.pipeline.patience import Patience
+from tf_exla.pipeline.peak_parts import blocker, largest_residents, peak_parts
+from tf_exla.pipeline.plan import Plan
 from tf_exla.rewrite import (
     Application,
     GraphRewrite,
@@ -38,17 +47,9 @@ from tf_exla.rewrite import (
     rewrite_graph,
 )
 from tf_exla.rewrite.families import IN_CACHE, SYMMETRY
-from tf_exla.moves.row_reads import read_rows
-from tf_exla.moves.scattering import scatter_rows
-from tf_exla.moves.sinking import sink
+from tf_exla.rewrite.mirroring import mirror
 from tf_exla.split.chunks import fit_loops
 from tf_exla.split.search import Splitting, split
-from tf_exla.moves.transposing import transpose_apart
-from tf_exla.moves.unsharing import unshare
-from tf_exla.pipeline.patience import Patience
-from tf_exla.pipeline.peak_parts import blocker, largest_residents, peak_parts
-from tf_exla.pipeline.plan import Plan
-from tf_exla.model.unbounded import unbounded
 
 LEAST = 1 << 16
 FRACTION = 50
@@ -213,15 +214,15 @@ def _forms(
     lowered softmax has a divisor. Last, what is shared along two axes is made twice, first what is
     cheap, then all that is read transposed.
     """
-    tight = [rule for rule in rules if not (isinstance(rule, Rewrite) and rule.roomy)]
-    roomy = {rule.family for rule in rules if rule not in tight}
+    tight = [rule for rule in rules if not (isinstance(rule, Rewrite) and rule.needs_memory)]
+    needs_memory = {rule.family for rule in rules if rule not in tight}
     slim = rewritten
     least = _least(projector, cleaned)
     seen: set[Graph] = set()
 
     def without_roomy() -> _Form:
         nonlocal slim
-        if any(one.family in roomy for one in rewritten.applications):
+        if any(one.family in needs_memory for one in rewritten.applications):
             slim = rewrite_graph(cleaned, projector.ops, tight, budget)
         return slim.graph, slim.applications
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.errors import Blocker, PeakPart
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor, producers
-from tf_exla.model.memory import Projection, Projector
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.traverse import producers
+from tf_exla.model.projection import Projection, Projector
 from tf_exla.split.region import Refusal
 
 LARGEST = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tf_exla.ir.graph import Graph
-from tf_exla.model.memory import Projection
+from tf_exla.model.projection import Projection
 from tf_exla.rewrite import Application
 from tf_exla.split.region import Refusal
 

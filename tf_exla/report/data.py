@@ -21,7 +21,7 @@ class LargeTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopResult:
+class ResultEntry:
     """One result of a loop; `combine`: concat along an axis, add, max, ..."""
 
     name: str
@@ -45,7 +45,7 @@ class LoopEntry:
     chunk: int
     iterations: int
     parallel: int
-    results: tuple[LoopResult, ...]
+    results: tuple[ResultEntry, ...]
     recomputed: tuple[str, ...]
     extra_flops: int
     body_peak: int

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tf_exla.model.cost import graph_flops
-from tf_exla.ir.graph import Graph, Loop, Tensor, producers, walk
-from tf_exla.model.memory import Projector, largest_tensors
+from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.rewrite import Application
-from tf_exla.split.region import Refusal as RegionRefusal
+from tf_exla.ir.traverse import producers, walk
+from tf_exla.model.cost import graph_flops
+from tf_exla.model.projection import Projector, largest_tensors
 from tf_exla.pipeline.plan import Plan
 from tf_exla.report.data import (
     CostlyOp,
     LargeTensor,
     LoopEntry,
-    LoopResult,
     Refusal,
+    ResultEntry,
     RewriteEntry,
     TimelinePoint,
 )
 from tf_exla.report.graph import graph_nodes
 from tf_exla.report.notes import plan_notes
 from tf_exla.report.report import MemoryReport
+from tf_exla.rewrite import Application
+from tf_exla.split.region import Refusal as RegionRefusal
 
 LARGEST = 8
 
@@ -144,7 +145,7 @@ def _loop_entry(projector: Projector, loop: Loop, depth: int, times: int) -> Loo
         iterations=loop.iterations,
         parallel=loop.parallel,
         results=tuple(
-            LoopResult(t.name, t.shape or (), t.dtype, t.nbytes, str(r))
+            ResultEntry(t.name, t.shape or (), t.dtype, t.nbytes, str(r))
             for t, r in zip(loop.outputs, loop.results, strict=True)
         ),
         recomputed=loop.recomputed,

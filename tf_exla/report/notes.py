@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tf_exla.ir.bounds import HANDLES
-from tf_exla.ir.graph import Graph, Tensor, item_bytes, walk
+from tf_exla.ir.graph import Graph, Tensor, item_bytes
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import walk
 from tf_exla.late.compiling import uncompiled
-from tf_exla.rewrite.families import IN_CACHE
-from tf_exla.pipeline.plan import Plan
 from tf_exla.model.sizes import Sizes
+from tf_exla.pipeline.plan import Plan
+from tf_exla.rewrite.families import IN_CACHE
 
 
 def plan_notes(plan: Plan, ops: OpSet) -> list[str]:

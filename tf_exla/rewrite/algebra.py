@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tf_exla.ir.graph import Node, Tensor
-from tf_exla.rewrite.site import CannotMake, Site
+from tf_exla.rewrite.context import CannotMake, RewriteContext
 
 FLOATS = frozenset({"float32", "float64"})
 PRODUCTS = frozenset({"MatMul", "BatchMatMulV2"})
@@ -73,7 +73,7 @@ def is_usable(number: float, dtype: str) -> bool:
     return number == number and 1 / bound < abs(number) < bound
 
 
-def as_product(site: Site, tensor: Tensor) -> tuple[Factor, Factor] | None:
+def as_product(site: RewriteContext, tensor: Tensor) -> tuple[Factor, Factor] | None:
     """Return the factors of a real product of matrices."""
     node = site.maker(tensor, "MatMul", "BatchMatMulV2")
     if node is None or not is_float(tensor) or len(node.inputs) != 2:
@@ -85,7 +85,7 @@ def as_product(site: Site, tensor: Tensor) -> tuple[Factor, Factor] | None:
     return Factor(node.inputs[0], left), Factor(node.inputs[1], right)
 
 
-def as_transpose(site: Site, tensor: Tensor) -> Tensor | None:
+def as_transpose(site: RewriteContext, tensor: Tensor) -> Tensor | None:
     """Return what `tensor` is the transpose of, in its last two axes only."""
     node = site.maker(tensor, "Transpose")
     order = permutation(node) if node is not None else None
@@ -104,7 +104,7 @@ def permutation(node: Node) -> list[int] | None:
     return [int(axis) % len(node.inputs[0].dims) for axis in node.inputs[1].value.ravel()]
 
 
-def as_scaled(site: Site, tensor: Tensor) -> tuple[Scale, Tensor] | None:
+def as_scaled(site: RewriteContext, tensor: Tensor) -> tuple[Scale, Tensor] | None:
     """Return the scalar and the tensor of `-x`, `s x`, `x s`, `x / s`."""
     node = site.maker(tensor, "Neg", "Mul", "RealDiv")
     if node is None or not is_float(tensor):
@@ -135,7 +135,9 @@ def _scale(scalar: Tensor, divides: bool) -> Scale | None:
     return Scale(1.0 / number if divides else number)
 
 
-def strip(site: Site, tensor: Tensor, passed: list[Tensor] | None = None) -> tuple[Scale, Factor]:
+def strip(
+    site: RewriteContext, tensor: Tensor, passed: list[Tensor] | None = None
+) -> tuple[Scale, Factor]:
     """Take scalars and transposes off a tensor; `passed` gets all tensors on the way."""
     scale, transposed = Scale(), False
     while True:
@@ -154,13 +156,13 @@ def strip(site: Site, tensor: Tensor, passed: list[Tensor] | None = None) -> tup
 # What replacements are made of.
 
 
-def reshape(site: Site, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+def reshape(site: RewriteContext, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     if tensor.dims == shape:
         return tensor
     return site.emit("Reshape", tensor, site.axes(shape))
 
 
-def scaled(site: Site, tensor: Tensor, scale: Scale) -> Tensor:
+def scaled(site: RewriteContext, tensor: Tensor, scale: Scale) -> Tensor:
     """Return scale · tensor."""
     if scale.is_one:
         return tensor
@@ -189,7 +191,7 @@ def scaled(site: Site, tensor: Tensor, scale: Scale) -> Tensor:
     return site.emit("Mul", tensor, factor)
 
 
-def transposed(site: Site, tensor: Tensor) -> Tensor:
+def transposed(site: RewriteContext, tensor: Tensor) -> Tensor:
     """Exchange the last two axes."""
     *batch, rows, columns = range(len(tensor.dims))
     if min(tensor.dims[-2:]) == 1:
@@ -198,12 +200,12 @@ def transposed(site: Site, tensor: Tensor) -> Tensor:
     return site.emit("Transpose", tensor, site.axes((*batch, columns, rows)))
 
 
-def dense(site: Site, factor: Factor) -> Tensor:
+def dense(site: RewriteContext, factor: Factor) -> Tensor:
     """Return a factor as a tensor of its shape."""
     return transposed(site, factor.tensor) if factor.transposed else factor.tensor
 
 
-def product(site: Site, left: Factor, right: Factor) -> Tensor:
+def product(site: RewriteContext, left: Factor, right: Factor) -> Tensor:
     """Return the product of two factors."""
     if len(left.tensor.dims) == 2 == len(right.tensor.dims):
         return site.emit(
@@ -222,7 +224,7 @@ def product(site: Site, left: Factor, right: Factor) -> Tensor:
     )
 
 
-def reduce_sum(site: Site, tensor: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
+def reduce_sum(site: RewriteContext, tensor: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
     return site.emit("Sum", tensor, site.axes(axes), keep_dims=keep)
 
 
@@ -238,7 +240,7 @@ def sum_axes(node: Node) -> tuple[frozenset[int], bool] | None:
 LONGEST_ROW = 1 << 16
 
 
-def adds_as_product(site: Site, operand: Tensor, axes: frozenset[int]) -> bool:
+def adds_as_product(site: RewriteContext, operand: Tensor, axes: frozenset[int]) -> bool:
     """Return whether a sum may become a product with ones, as far as rounding goes.
 
     Kernels add rows up in a tree, products one after the other: in float32 that is felt from some

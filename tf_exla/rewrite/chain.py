@@ -24,7 +24,7 @@ from tf_exla.rewrite.algebra import (
     scaled,
     transposed,
 )
-from tf_exla.rewrite.site import Site
+from tf_exla.rewrite.context import RewriteContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,10 @@ def _pair_flops(
 
 
 def multiply(
-    site: Site, elements: tuple[Element, ...], order: dict[tuple[int, int], Step], scale: Scale
+    site: RewriteContext,
+    elements: tuple[Element, ...],
+    order: dict[tuple[int, int], Step],
+    scale: Scale,
 ) -> Tensor:
     """Emit a chain in the given order; the scalar goes to the smallest matrix on the way."""
     where = _smallest(elements, order)
@@ -194,7 +197,7 @@ def _smallest(elements: tuple[Element, ...], order: dict[tuple[int, int], Step])
     return min(sizes, key=lambda key: sizes[key])
 
 
-def _pair(site: Site, left: Element, right: Element) -> Element:
+def _pair(site: RewriteContext, left: Element, right: Element) -> Element:
     if isinstance(left, Diagonal) and isinstance(right, Diagonal):
         return Diagonal(site.emit("Mul", left.tensor, right.tensor))
     if isinstance(left, Diagonal):
@@ -219,7 +222,7 @@ def _with_one(tensor: Tensor, row: bool) -> tuple[int, ...]:
     return (*batch, 1, size) if row else (*batch, size, 1)
 
 
-def _scale_rows(site: Site, left: Diagonal, right: Factor | Ones) -> Factor:
+def _scale_rows(site: RewriteContext, left: Diagonal, right: Factor | Ones) -> Factor:
     """Multiply the rows of a matrix; of one that is read transposed, the columns."""
     if isinstance(right, Ones):
         return Factor(reshape(site, left.tensor, _with_one(left.tensor, row=False)))
@@ -227,7 +230,7 @@ def _scale_rows(site: Site, left: Diagonal, right: Factor | Ones) -> Factor:
     return Factor(site.emit("Mul", vector, right.tensor), right.transposed)
 
 
-def _row_sums(site: Site, factor: Factor) -> Factor:
+def _row_sums(site: RewriteContext, factor: Factor) -> Factor:
     """Add up each row: a column."""
     axis = len(factor.tensor.dims) - (2 if factor.transposed else 1)
     total = reduce_sum(site, factor.tensor, (axis,), keep=True)

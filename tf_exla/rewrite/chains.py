@@ -21,16 +21,16 @@ from tf_exla.rewrite.chain import (
     order_within,
     reverse,
 )
+from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.diagonal import as_diagonal, as_scaling
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
-from tf_exla.rewrite.site import Site
 
 FAMILY = "chains"
 MOST_ELEMENTS = 40
 
 
 def elements_of(
-    site: Site, factor: Factor, shared: bool, root: bool = True
+    site: RewriteContext, factor: Factor, shared: bool, root: bool = True
 ) -> tuple[Scale, tuple[Element, ...], int]:
     """Return the scalar and the elements of a product, and the largest result inside of it.
 
@@ -65,7 +65,7 @@ def elements_of(
     return scale, (inner,), 0
 
 
-def matrix_chain(site: Site, node: Node) -> Proposals:
+def matrix_chain(site: RewriteContext, node: Node) -> Proposals:
     """a (b c) = (a b) c, s (a b) = (s a) b, (diag(d) a) b = diag(d) (a b), in the cheapest order"""
     if not is_float(node.output) or len(node.output.dims) < 2 or node.output.size == 0:
         return
@@ -82,7 +82,7 @@ def matrix_chain(site: Site, node: Node) -> Proposals:
         yield _in_order(site, node, scale, elements, most, node.output.dims)
 
 
-def _is_inner(site: Site, node: Node) -> bool:
+def _is_inner(site: RewriteContext, node: Node) -> bool:
     """Return whether the chain goes on in the only reader."""
     readers = site.readers.get(node.output, ())
     if node.output in site.outputs or len(readers) != 1:
@@ -91,7 +91,7 @@ def _is_inner(site: Site, node: Node) -> bool:
     return reader.op in PRODUCTS and as_product(site, reader.output) is not None
 
 
-def sum_of_product(site: Site, node: Node) -> Proposals:
+def sum_of_product(site: RewriteContext, node: Node) -> Proposals:
     """sum(a b, 1) = a sum(b, 1), sum(a b, 0) = sum(a, 0) b: a sum is a product with ones"""
     found = sum_axes(node)
     operand = node.inputs[0]
@@ -116,7 +116,7 @@ def sum_of_product(site: Site, node: Node) -> Proposals:
         yield _in_order(site, node, scale, elements, max(most, operand.size), None)
 
 
-def _room(site: Site, node: Node) -> int | None:
+def _room(site: RewriteContext, node: Node) -> int | None:
     """Return how many elements of the node's dtype the budget holds."""
     return None if site.budget is None else max(site.budget, 0) // item_bytes(node.output.dtype)
 
@@ -126,7 +126,7 @@ def _without_matrix(elements: tuple[Element, ...]) -> bool:
 
 
 def _in_order(
-    site: Site,
+    site: RewriteContext,
     node: Node,
     scale: Scale,
     elements: tuple[Element, ...],

@@ -16,14 +16,14 @@ from tf_exla.rewrite.algebra import (
     permutation,
     reshape,
 )
+from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Propose, Refused, Rewrite
-from tf_exla.rewrite.site import Site
 
 FAMILY = "cleanup"
 _RESHAPES = ("Reshape", "ExpandDims", "Squeeze")
 
 
-def mean_is_sum(site: Site, node: Node) -> Proposals:
+def mean_is_sum(site: RewriteContext, node: Node) -> Proposals:
     """mean(x) = sum(x) / n
 
     A sum can be added up in parts, a mean cannot. Both round alike: the mean's kernel divides its
@@ -47,7 +47,7 @@ def mean_is_sum(site: Site, node: Node) -> Proposals:
         yield site.emit("RealDiv", total, site.const(count, operand.dtype))
 
 
-def identity_transpose(site: Site, node: Node) -> Proposals:
+def identity_transpose(site: RewriteContext, node: Node) -> Proposals:
     """transpose(x) = x where the axes stay, or reshape(x) where only axes of one element move"""
     order = permutation(node)
     if order is None:
@@ -58,7 +58,7 @@ def identity_transpose(site: Site, node: Node) -> Proposals:
         yield reshape(site, x, node.output.dims)
 
 
-def transpose_of_transpose(site: Site, node: Node) -> Proposals:
+def transpose_of_transpose(site: RewriteContext, node: Node) -> Proposals:
     """transpose(transpose(x)) = transpose(x)"""
     outer = permutation(node)
     inner_node = site.maker(node.inputs[0], "Transpose")
@@ -70,7 +70,7 @@ def transpose_of_transpose(site: Site, node: Node) -> Proposals:
     yield x if order == sorted(order) else site.emit("Transpose", x, site.axes(order))
 
 
-def reshape_of_reshape(site: Site, node: Node) -> Proposals:
+def reshape_of_reshape(site: RewriteContext, node: Node) -> Proposals:
     """reshape(reshape(x)) = reshape(x), expand_dims and squeeze included"""
     inner = site.maker(node.inputs[0], *_RESHAPES)
     if inner is None or not (inner.inputs[0].is_static and node.output.is_static):
@@ -78,13 +78,13 @@ def reshape_of_reshape(site: Site, node: Node) -> Proposals:
     yield reshape(site, inner.inputs[0], node.output.dims)
 
 
-def identity_cast(site: Site, node: Node) -> Proposals:
+def identity_cast(site: RewriteContext, node: Node) -> Proposals:
     """cast(x) = x where the dtype stays"""
     if node.inputs[0].dtype == node.output.dtype:
         yield node.inputs[0]
 
 
-def neutral_element(site: Site, node: Node) -> Proposals:
+def neutral_element(site: RewriteContext, node: Node) -> Proposals:
     """1 x = x, x / 1 = x, x - 0 = x, x + -0 = x"""
     if not node.output.is_static or len(node.inputs) != 2:
         return
@@ -110,14 +110,14 @@ def neutral_element(site: Site, node: Node) -> Proposals:
                 yield Refused("-0 + 0 is 0: adding a zero is not exact")
 
 
-def double_negative(site: Site, node: Node) -> Proposals:
+def double_negative(site: RewriteContext, node: Node) -> Proposals:
     """-(-x) = x"""
     inner = site.maker(node.inputs[0], "Neg")
     if inner is not None:
         yield inner.inputs[0]
 
 
-def two_scalars(site: Site, node: Node) -> Proposals:
+def two_scalars(site: RewriteContext, node: Node) -> Proposals:
     """a (b x) = (a b) x"""
     outer = _constant(node)
     if outer is None:
@@ -149,7 +149,7 @@ def _constant(node: Node) -> tuple[float, Tensor] | None:
     return None
 
 
-def transposed_operand(site: Site, node: Node) -> Proposals:
+def transposed_operand(site: RewriteContext, node: Node) -> Proposals:
     """transpose(a) b = matmul(a, b, transpose_a), and so for b"""
     factors = as_product(site, node.output)
     if factors is None:
@@ -169,14 +169,14 @@ def transposed_operand(site: Site, node: Node) -> Proposals:
     yield site.emit(node.op, *operands, **flags)
 
 
-def _only_products_read(site: Site, tensor: Tensor) -> bool:
+def _only_products_read(site: RewriteContext, tensor: Tensor) -> bool:
     """Return whether a transpose goes once its readers have absorbed it."""
     return tensor not in site.outputs and all(
         reader.op in PRODUCTS for reader, _ in site.readers.get(tensor, ())
     )
 
 
-def reduce_of_reshape(site: Site, node: Node) -> Proposals:
+def reduce_of_reshape(site: RewriteContext, node: Node) -> Proposals:
     """sum(reshape(x)) = sum(x), sum(transpose(x)) = sum(x) over all axes"""
     inner = site.maker(node.inputs[0], *_RESHAPES, "Transpose")
     if inner is None or len(node.inputs) != 2 or node.inputs[1].value is None:
@@ -188,7 +188,7 @@ def reduce_of_reshape(site: Site, node: Node) -> Proposals:
     yield reshape(site, total, node.output.dims)
 
 
-def reduce_of_one(site: Site, node: Node) -> Proposals:
+def reduce_of_one(site: RewriteContext, node: Node) -> Proposals:
     """sum(x) = reshape(x) over axes of one element, and so for maxima, products, means"""
     if len(node.inputs) != 2 or node.inputs[1].value is None or not node.inputs[0].is_static:
         return
@@ -197,7 +197,7 @@ def reduce_of_one(site: Site, node: Node) -> Proposals:
         yield reshape(site, x, node.output.dims)
 
 
-def square_of_power(site: Site, node: Node) -> Proposals:
+def square_of_power(site: RewriteContext, node: Node) -> Proposals:
     """x ** 2 = square(x), x ** 1 = x
 
     A power rounds as a product does, or once more; TensorFlow's own optimizer makes the same of it.

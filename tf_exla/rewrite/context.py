@@ -14,10 +14,11 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from tf_exla.model.cost import BYTE, FLOP
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor, const, consumers, producers, topological
-from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.clean import node_key
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor, const
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import consumers, producers, topological
+from tf_exla.model.cost import BYTE, FLOP
 
 COMMUTATIVE = frozenset({"AddV2", "Mul", "Maximum", "Minimum"})
 
@@ -30,7 +31,7 @@ class CannotMake(Exception):
     """The op set has no such op."""
 
 
-class Site:
+class RewriteContext:
     """One graph, indexed. A proposal's nodes collect in `made` until it is taken or dropped."""
 
     def __init__(
@@ -201,7 +202,7 @@ class Site:
         for reader in old:
             if reader in fresh:
                 continue
-            node, at = reader.reading(stands), self.position[reader]
+            node, at = reader.substitute(stands), self.position[reader]
             self._remove(reader)
             self._insert(node, at)
             new.append(node)

@@ -14,8 +14,8 @@ from tf_exla.rewrite.algebra import (
     strip,
     sum_axes,
 )
+from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
-from tf_exla.rewrite.site import Site
 
 FAMILY = "diagonals"
 
@@ -28,7 +28,7 @@ def _is_main(node: Node, operands: int) -> bool:
     return k.value is not None and k.value.size == 1 and int(k.value.reshape(())) == 0
 
 
-def as_diagonal(site: Site, tensor: Tensor) -> Tensor | None:
+def as_diagonal(site: RewriteContext, tensor: Tensor) -> Tensor | None:
     """Return d of `tensor` = diag(d), square and of floats."""
     node = site.maker(tensor, "MatrixDiagV3")
     if node is None or not is_float(tensor) or not _is_main(node, 5):
@@ -39,7 +39,7 @@ def as_diagonal(site: Site, tensor: Tensor) -> Tensor | None:
     return d if d.is_static and tensor.dims == (*d.dims, d.dims[-1]) else None
 
 
-def scaling_vector(site: Site, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
+def scaling_vector(site: RewriteContext, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
     """Return d, A and whether d goes along the rows, of `A * d[:, None]`, `A * d`, `A / d`."""
     node = site.maker(tensor, "Mul", "RealDiv")
     if node is None or not is_float(tensor) or len(tensor.dims) < 2:
@@ -62,7 +62,7 @@ def _padded(vector: Tensor) -> tuple[int, ...]:
     return (1,) * (2 - len(vector.dims)) + vector.dims
 
 
-def as_scaling(site: Site, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
+def as_scaling(site: RewriteContext, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
     """Return d, A and whether d is on the left, of a matrix diag(d) A or A diag(d)."""
     found = scaling_vector(site, tensor)
     if found is None:
@@ -74,7 +74,7 @@ def as_scaling(site: Site, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None
     return vector if node is None else site.emit("Reciprocal", vector), rest, on_left
 
 
-def diagonal_of_product(site: Site, node: Node) -> Proposals:
+def diagonal_of_product(site: RewriteContext, node: Node) -> Proposals:
     """diag_part(a b) = sum(a * bᵀ, -1)"""
     if not _is_main(node, 3):
         return
@@ -95,14 +95,14 @@ def diagonal_of_product(site: Site, node: Node) -> Proposals:
     yield scaled(site, total, scale)
 
 
-def diagonal_of_diagonal(site: Site, node: Node) -> Proposals:
+def diagonal_of_diagonal(site: RewriteContext, node: Node) -> Proposals:
     """diag_part(diag(d)) = d"""
     d = as_diagonal(site, node.inputs[0])
     if d is not None and _is_main(node, 3):
         yield d
 
 
-def plus_diagonal(site: Site, node: Node) -> Proposals:
+def plus_diagonal(site: RewriteContext, node: Node) -> Proposals:
     """a + diag(d) = a with diag_part(a) + d on its diagonal, a - diag(d) likewise"""
     out = node.output
     if not is_float(out) or len(node.inputs) != 2:
@@ -124,7 +124,7 @@ def plus_diagonal(site: Site, node: Node) -> Proposals:
         return
 
 
-def scaled_diagonal(site: Site, node: Node) -> Proposals:
+def scaled_diagonal(site: RewriteContext, node: Node) -> Proposals:
     """s diag(d) = diag(s d)"""
     found = as_scaled(site, node.output)
     d = as_diagonal(site, found[1]) if found is not None else None
@@ -133,7 +133,7 @@ def scaled_diagonal(site: Site, node: Node) -> Proposals:
     yield _diagonal(site, scaled(site, d, found[0]))
 
 
-def sum_of_diagonal(site: Site, node: Node) -> Proposals:
+def sum_of_diagonal(site: RewriteContext, node: Node) -> Proposals:
     """sum(diag(d), 0) = sum(diag(d), 1) = d, and sum(d) over both"""
     d = as_diagonal(site, node.inputs[0])
     found = sum_axes(node)
@@ -147,7 +147,7 @@ def sum_of_diagonal(site: Site, node: Node) -> Proposals:
         yield reshape(site, reduce_sum(site, d, (count - 2,), keep=False), node.output.dims)
 
 
-def product_of_diagonals(site: Site, node: Node) -> Proposals:
+def product_of_diagonals(site: RewriteContext, node: Node) -> Proposals:
     """diag(c) diag(d) = diag(c d)"""
     pair = as_product(site, node.output)
     if pair is None:
@@ -157,7 +157,7 @@ def product_of_diagonals(site: Site, node: Node) -> Proposals:
         yield _diagonal(site, site.emit("Mul", c, d))
 
 
-def _diagonal(site: Site, d: Tensor) -> Tensor:
+def _diagonal(site: RewriteContext, d: Tensor) -> Tensor:
     whole = site.const(-1, "int32")
     zero = site.const(0, "int32")
     return site.emit("MatrixDiagV3", d, zero, whole, whole, site.const(0, d.dtype))

@@ -38,8 +38,8 @@ from tf_exla.rewrite.algebra import (
     scaled,
     sum_axes,
 )
+from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
-from tf_exla.rewrite.site import Site
 
 FAMILY = "naive-distance"
 
@@ -57,7 +57,7 @@ class _Difference:
     scale: Scale
 
 
-def naive_distance(site: Site, node: Node) -> Proposals:
+def naive_distance(site: RewriteContext, node: Node) -> Proposals:
     """sum(w (x - y)²) = sum(w x²) + sum(w y²) - 2 (w x) yᵀ, centred, clamped at zero"""
     found = sum_axes(node)
     operand = node.inputs[0]
@@ -75,7 +75,7 @@ def naive_distance(site: Site, node: Node) -> Proposals:
     yield reshape(site, made, node.output.dims)
 
 
-def _difference(site: Site, tensor: Tensor, axis: int) -> _Difference | None:
+def _difference(site: RewriteContext, tensor: Tensor, axis: int) -> _Difference | None:
     """Take a tensor of squares apart: weights, then the square, then the difference."""
     weights: list[Tensor] = []
     scale = Scale()
@@ -105,7 +105,7 @@ def _difference(site: Site, tensor: Tensor, axis: int) -> _Difference | None:
     return _Difference(x, y, plus, tuple(weights), tuple(factors), tuple(divisors), scale)
 
 
-def _square(site: Site, tensor: Tensor) -> Tensor | tuple[Tensor, Tensor] | None:
+def _square(site: RewriteContext, tensor: Tensor) -> Tensor | tuple[Tensor, Tensor] | None:
     """Return what is squared; of a SquaredDifference both operands."""
     node = site.maker(tensor, "Square", "Mul", "Pow", "SquaredDifference")
     if node is None:
@@ -122,7 +122,7 @@ def _square(site: Site, tensor: Tensor) -> Tensor | tuple[Tensor, Tensor] | None
 
 
 def _scaling(
-    site: Site, tensor: Tensor, axis: int
+    site: RewriteContext, tensor: Tensor, axis: int
 ) -> tuple[Scale, Tensor | None, bool, Tensor] | None:
     """Take off a scalar, or a vector along the summed axis: scale, vector, divides, rest."""
     found = as_scaled(site, tensor)
@@ -193,7 +193,7 @@ def _layout(difference: _Difference, out: Tensor, axis: int) -> _Layout | Refuse
     return _Layout(batch, left, right, out.dims[axis], axis, rank, swapped)
 
 
-def _expanded(site: Site, difference: _Difference, plan: _Layout) -> Tensor:
+def _expanded(site: RewriteContext, difference: _Difference, plan: _Layout) -> Tensor:
     x, y = difference.x, difference.y
     if plan.swapped:
         x, y = y, x
@@ -238,7 +238,7 @@ def _expanded(site: Site, difference: _Difference, plan: _Layout) -> Tensor:
     return squares if inside else scaled(site, squares, difference.scale)
 
 
-def _points(site: Site, tensor: Tensor, plan: _Layout, count: int) -> Tensor:
+def _points(site: RewriteContext, tensor: Tensor, plan: _Layout, count: int) -> Tensor:
     """Return points as [*batch, count, depth], in float64."""
     sizes = (1,) * (plan.rank - len(tensor.dims)) + tensor.dims
     if plan.axis != plan.rank - 1:
@@ -247,13 +247,13 @@ def _points(site: Site, tensor: Tensor, plan: _Layout, count: int) -> Tensor:
     return _wide(site, reshape(site, tensor, (*plan.batch, count, plan.depth)))
 
 
-def _wide(site: Site, tensor: Tensor) -> Tensor:
+def _wide(site: RewriteContext, tensor: Tensor) -> Tensor:
     if tensor.dtype == "float64":
         return tensor
     return site.emit("Cast", tensor, DstT="float64")
 
 
-def _centre(site: Site, points: Tensor, plan: _Layout) -> Tensor:
+def _centre(site: RewriteContext, points: Tensor, plan: _Layout) -> Tensor:
     """Return the mean of the points; where one is not finite, the origin: else all would be."""
     axis = len(plan.batch)
     total = reduce_sum(site, points, (axis,), keep=True)

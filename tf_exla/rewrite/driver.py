@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Hashable, Sequence
 
 from tf_exla.byte_size import format_bytes
+from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.clean import clean
-from tf_exla.rewrite.agenda import Agenda
+from tf_exla.rewrite.context import CannotMake, RewriteContext, largest
 from tf_exla.rewrite.rewrite import (
     Application,
     GraphRewrite,
@@ -19,7 +19,7 @@ from tf_exla.rewrite.rewrite import (
     Rewritten,
     Together,
 )
-from tf_exla.rewrite.site import CannotMake, Site, largest
+from tf_exla.rewrite.worklist import Worklist
 
 SWEEPS = 8
 MOST_PER_NODE = 4
@@ -70,8 +70,8 @@ class _Run:
         left = MOST_PER_NODE * len(graph.nodes) + 16
         for _ in range(SWEEPS):
             before = graph
-            site = Site(graph, self.ops, self.keys, self.budget)
-            agenda = Agenda(site)
+            site = RewriteContext(graph, self.ops, self.keys, self.budget)
+            agenda = Worklist(site)
             while left and (node := agenda.next()) is not None:
                 new = self._at(site, node)
                 if new is not None:
@@ -96,7 +96,7 @@ class _Run:
             return graph
         return graph.replace(nodes=tuple(nodes))
 
-    def _at(self, site: Site, node: Node) -> list[Node] | None:
+    def _at(self, site: RewriteContext, node: Node) -> list[Node] | None:
         """Try the rewrites of one node, apply the first that is taken, and return what is new."""
         if node.stateful or isinstance(node, Loop) or len(node.outputs) != 1:
             return None
@@ -121,7 +121,7 @@ class _Run:
         self.refusals.append(Refusal(rewrite.family, rewrite.name, node.name, reason))
 
     def _judge(
-        self, site: Site, node: Node, rewrite: Rewrite, proposal: Tensor | Together
+        self, site: RewriteContext, node: Node, rewrite: Rewrite, proposal: Tensor | Together
     ) -> list[Node] | Refused:
         together = proposal if isinstance(proposal, Together) else Together({node: proposal})
         for each, new in together.replacements.items():
@@ -159,7 +159,7 @@ class _Run:
         return site.replace(together.replacements, gone)
 
 
-def _reads_replaced(site: Site, together: Together) -> bool:
+def _reads_replaced(site: RewriteContext, together: Together) -> bool:
     """Return whether a proposal reads a tensor that it replaces, or is one.
 
     A pattern that cannot be taken apart, for the want of static sizes, ends in the root itself.
@@ -169,7 +169,7 @@ def _reads_replaced(site: Site, together: Together) -> bool:
     return not replaced.isdisjoint(read.union(together.replacements.values()))
 
 
-def _read(site: Site) -> int:
+def _read(site: RewriteContext) -> int:
     """Return the bytes of the largest tensor that a proposal reads."""
     return max(
         (

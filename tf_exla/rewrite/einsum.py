@@ -17,13 +17,13 @@ from tf_exla.rewrite.algebra import (
     reduce_sum,
     reshape,
 )
+from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
-from tf_exla.rewrite.site import Site
 
 FAMILY = "cleanup"
 
 
-def einsum_is_product(site: Site, node: Node) -> Proposals:
+def einsum_is_product(site: RewriteContext, node: Node) -> Proposals:
     """einsum("bij,bjk->bik", x, y) = x y, and so for sums, transposes and elementwise products"""
     if not node.output.is_static or not all(tensor.is_static for tensor in node.inputs):
         return
@@ -74,7 +74,7 @@ def _parsed(node: Node) -> tuple[list[str], str] | Refused:
     return full, out
 
 
-def _of_one(site: Site, tensor: Tensor, term: str, out: str) -> Tensor:
+def _of_one(site: RewriteContext, tensor: Tensor, term: str, out: str) -> Tensor:
     gone = tuple(axis for axis, letter in enumerate(term) if letter not in out)
     if gone:
         tensor = reduce_sum(site, tensor, gone, keep=False)
@@ -84,7 +84,7 @@ def _of_one(site: Site, tensor: Tensor, term: str, out: str) -> Tensor:
     return site.emit("Transpose", tensor, site.axes([left.index(letter) for letter in out]))
 
 
-def _of_two(site: Site, node: Node, left: str, right: str, out: str) -> Tensor | Refused:
+def _of_two(site: RewriteContext, node: Node, left: str, right: str, out: str) -> Tensor | Refused:
     x, y = node.inputs
     if any(letter not in right + out for letter in left) or any(
         letter not in left + out for letter in right
@@ -119,13 +119,15 @@ def _of_two(site: Site, node: Node, left: str, right: str, out: str) -> Tensor |
     return reshape(site, product(site, a, b), node.output.dims)
 
 
-def _of_two_swapped(site: Site, node: Node, left: str, right: str, out: str) -> Tensor | Refused:
+def _of_two_swapped(
+    site: RewriteContext, node: Node, left: str, right: str, out: str
+) -> Tensor | Refused:
     """The result has the right operand's axis first: (x y)ᵀ = yᵀ xᵀ."""
     swapped = Node(node.op, node.inputs[::-1], node.outputs, node.attrs, name=node.name)
     return _of_two(site, swapped, right, left, out)
 
 
-def _aligned(site: Site, tensor: Tensor, term: str, out: str) -> Tensor | None:
+def _aligned(site: RewriteContext, tensor: Tensor, term: str, out: str) -> Tensor | None:
     """Give a tensor an axis for each letter of the result."""
     if [letter for letter in out if letter in term] != list(term):
         return None
@@ -134,7 +136,7 @@ def _aligned(site: Site, tensor: Tensor, term: str, out: str) -> Tensor | None:
 
 
 def _matrices(
-    site: Site, tensor: Tensor, term: str, batch: str, row: str, column: str
+    site: RewriteContext, tensor: Tensor, term: str, batch: str, row: str, column: str
 ) -> Factor | None:
     """Read a tensor as a batch of matrices, transposed where its last axes are exchanged."""
     own = [letter for letter in batch if letter in term]

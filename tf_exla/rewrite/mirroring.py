@@ -11,12 +11,13 @@ import itertools
 
 import numpy as np
 
-from tf_exla.ir.graph import Graph, Node, Tensor, const, with_subgraphs
+from tf_exla.ir.graph import Graph, Node, Tensor, const
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.rewrite.families import SYMMETRY
 from tf_exla.rewrite.rewrite import Application, Rewritten
-from tf_exla.split.forms import Form, Forms
-from tf_exla.split.index import Index
+from tf_exla.split.def_use import DefUse
+from tf_exla.split.element_numbering import ElementNumbering, Form
 
 LEAST = 64
 """Rows of a square tensor that is worth a look."""
@@ -40,12 +41,12 @@ def _mirror(graph: Graph, ops: OpSet, applications: list[Application]) -> Graph:
     nodes = tuple(with_subgraphs(node, inside) for node in graph.nodes)
     if any(new is not old for new, old in zip(nodes, graph.nodes, strict=True)):
         graph = graph.replace(nodes=nodes)
-    forms = Forms(Index(graph, ops))
+    forms = ElementNumbering(DefUse(graph, ops))
     stands_for: dict[Tensor, Tensor] = {}
     known: dict[Key, Tensor] = {}
     merged: list[Node] = []
     for old in graph.nodes:
-        node = old.reading(stands_for)
+        node = old.substitute(stands_for)
         if not _is_square(old):
             merged.append(node)
             continue
@@ -100,7 +101,7 @@ def _has_equal_axes(tensor: Tensor) -> bool:
     return len(set(large)) < len(large)
 
 
-def _key(forms: Forms, tensor: Tensor) -> Key:
+def _key(forms: ElementNumbering, tensor: Tensor) -> Key:
     """Name the axes in order, those of size one left out."""
     letters = itertools.count(1)
     labels = [None if size == 1 else next(letters) for size in tensor.dims]

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
-from tf_exla.model.cost import BYTE, LAUNCH
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.model.cost import BYTE, LAUNCH
 from tf_exla.rewrite.algebra import (
     PRODUCTS,
     Factor,
@@ -30,8 +30,8 @@ from tf_exla.rewrite.algebra import (
     sum_axes,
     transposed,
 )
+from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite, Together
-from tf_exla.rewrite.site import Site
 
 FAMILY = "one-pass"
 SMALL = 4
@@ -52,7 +52,7 @@ class _Reading:
         return 1 if self.columns is None else self.columns.shape[-1]
 
 
-def one_product(site: Site, node: Node) -> Proposals:
+def one_product(site: RewriteContext, node: Node) -> Proposals:
     """[a b, a c, sum(a, 1)] = a [b, c, 1], for all that read a large matrix"""
     for reading in list(_readings(site, node)):
         matrix = reading.matrix
@@ -88,7 +88,7 @@ def one_product(site: Site, node: Node) -> Proposals:
         yield _joined(site, same)
 
 
-def _read_later(site: Site, matrix: Factor, node: Node) -> bool:
+def _read_later(site: RewriteContext, matrix: Factor, node: Node) -> bool:
     """Return whether a reading of `matrix` comes after a node: the last one looks at them all."""
     return any(
         found.matrix == matrix
@@ -97,7 +97,7 @@ def _read_later(site: Site, matrix: Factor, node: Node) -> bool:
     )
 
 
-def _readings(site: Site, node: Node) -> Iterator[_Reading]:
+def _readings(site: RewriteContext, node: Node) -> Iterator[_Reading]:
     if len(node.outputs) != 1 or node.stateful or not is_float(node.output):
         return
     if node.op == "Sum":
@@ -119,7 +119,7 @@ def _readings(site: Site, node: Node) -> Iterator[_Reading]:
     yield _Reading(node, right.flipped, left.flipped, True)
 
 
-def _levels(site: Site, matrix: Tensor, last: Node) -> dict[Tensor, int]:
+def _levels(site: RewriteContext, matrix: Tensor, last: Node) -> dict[Tensor, int]:
     """Count the reductions of tensors as large as `matrix` on the way to each tensor."""
     levels: dict[Tensor, int] = {}
     for node in takewhile(lambda each: each is not last, site.nodes):
@@ -137,7 +137,7 @@ def _level(levels: dict[Tensor, int], reading: _Reading) -> int:
     return max(levels.get(reading.matrix.tensor, 0), columns)
 
 
-def _depends(site: Site, group: list[_Reading]) -> bool:
+def _depends(site: RewriteContext, group: list[_Reading]) -> bool:
     """Return whether the columns of one need the result of another, through variables as well."""
     first = min(site.position[one.node] for one in group)
     results = {one.node for one in group}
@@ -158,7 +158,7 @@ def _depends(site: Site, group: list[_Reading]) -> bool:
     return False
 
 
-def _joined(site: Site, group: list[_Reading]) -> Together:
+def _joined(site: RewriteContext, group: list[_Reading]) -> Together:
     matrix = group[0].matrix
     *batch, rows, inner = matrix.shape
     dtype = matrix.tensor.dtype

@@ -15,8 +15,8 @@ from tf_exla.rewrite.algebra import (
     scaled,
     strip,
 )
+from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
-from tf_exla.rewrite.site import Site
 from tf_exla.rewrite.sums import Term, add, add_terms, is_inner, terms
 
 FAMILY = "rank-one-terms"
@@ -24,7 +24,7 @@ SMALL = 4
 """The operands together must be so many times smaller than the result: they are copied."""
 
 
-def rank_one_terms(site: Site, node: Node) -> Proposals:
+def rank_one_terms(site: RewriteContext, node: Node) -> Proposals:
     """s a bᵀ + x 1ᵀ + 1 yᵀ = [s a, x, 1] [b, 1, y]ᵀ
 
     The sums are those of the original in another order, with the same terms: it cancels as the
@@ -46,7 +46,7 @@ def rank_one_terms(site: Site, node: Node) -> Proposals:
             yield from _with_columns(site, node, found)
 
 
-def _with_columns(site: Site, node: Node, found: list[Term]) -> Proposals:
+def _with_columns(site: RewriteContext, node: Node, found: list[Term]) -> Proposals:
     out = node.output
     columns = [term for term in found if _vector(out, term.tensor, -2)]
     rows = [term for term in found if _vector(out, term.tensor, -1)]
@@ -87,7 +87,12 @@ def _vector(out: Tensor, tensor: Tensor, axis: int) -> bool:
 
 
 def _augmented(
-    site: Site, left: Factor, right: Factor, scale: Scale, columns: list[Term], rows: list[Term]
+    site: RewriteContext,
+    left: Factor,
+    right: Factor,
+    scale: Scale,
+    columns: list[Term],
+    rows: list[Term],
 ) -> Tensor:
     """Concatenate the columns to the operands and multiply."""
     *batch, n, m = (*left.shape[:-1], right.shape[-1])
@@ -117,7 +122,7 @@ def _augmented(
     return product(site, Factor(next(joined)), Factor(next(joined), True))
 
 
-def _total(site: Site, summands: list[Term], shape: tuple[int, ...]) -> Tensor:
+def _total(site: RewriteContext, summands: list[Term], shape: tuple[int, ...]) -> Tensor:
     total: Tensor | None = None
     for term in summands:
         total = add(site, total, term.scale, reshape(site, term.tensor, shape))

@@ -10,7 +10,7 @@ from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 
 if TYPE_CHECKING:
-    from tf_exla.rewrite.site import Site
+    from tf_exla.rewrite.context import RewriteContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Together:
 Proposals = Iterator[Tensor | Together | Refused]
 """Tensors that may stand for the node's only output, the best first, and refusals."""
 
-Propose = Callable[["Site", Node], Proposals]
+Propose = Callable[["RewriteContext", Node], Proposals]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Rewrite:
     `family`: the name by which it is switched on and off. `ops`: the ops a pattern may end in.
     `normal`: applied whether or not it saves time: it gives one form to what has several.
     `copies`: its largest tensor may be as large as what it reads.
-    `roomy`: it holds more than what it replaces; a limit may be too small for it.
+    `needs_memory`: it holds more than what it replaces; a limit may be too small for it.
     """
 
     family: str
@@ -48,7 +48,7 @@ class Rewrite:
     ops: frozenset[str]
     normal: bool = False
     copies: bool = False
-    roomy: bool = False
+    needs_memory: bool = False
 
     @property
     def name(self) -> str:

@@ -27,16 +27,16 @@ from tf_exla.rewrite.algebra import (
     sum_axes,
 )
 from tf_exla.rewrite.chain import Diagonal, Element, Ones, best_order, multiply, reverse
+from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.diagonal import as_scaling, scaling_vector
 from tf_exla.rewrite.rewrite import Proposals, Rewrite
-from tf_exla.rewrite.site import Site
 
 FAMILY = "scalings"
 SMALL = 4
 """What absorbs a scaling must be so many times smaller than what was scaled."""
 
 
-def absorbed(site: Site, tensor: Tensor) -> bool:
+def absorbed(site: RewriteContext, tensor: Tensor) -> bool:
     """Return whether all readers of a matrix absorb a scaling of its rows or columns."""
     found = site.absorbed.get(tensor)
     if found is None:
@@ -53,7 +53,7 @@ def absorbed(site: Site, tensor: Tensor) -> bool:
     return found
 
 
-def _absorbs(site: Site, reader: Node, tensor: Tensor) -> bool:
+def _absorbs(site: RewriteContext, reader: Node, tensor: Tensor) -> bool:
     if len(reader.outputs) != 1 or not reader.output.is_static:
         return False
     out = reader.output
@@ -84,7 +84,7 @@ def _absorbs(site: Site, reader: Node, tensor: Tensor) -> bool:
     )
 
 
-def scaling_leaves_product(site: Site, node: Node) -> Proposals:
+def scaling_leaves_product(site: RewriteContext, node: Node) -> Proposals:
     """(c a) * b = c (a * b), c a scalar or a diagonal, where all readers absorb c"""
     if not absorbed(site, node.output):
         return
@@ -105,7 +105,7 @@ def scaling_leaves_product(site: Site, node: Node) -> Proposals:
         return
 
 
-def _layer(site: Site, tensor: Tensor) -> tuple[str, Tensor, Tensor | None] | None:
+def _layer(site: RewriteContext, tensor: Tensor) -> tuple[str, Tensor, Tensor | None] | None:
     """Return the op, the large operand and the small one, of a scaled tensor."""
     node = site.maker(tensor, "Mul", "RealDiv", "Neg")
     if node is None or not is_float(tensor):
@@ -124,7 +124,7 @@ def _layer(site: Site, tensor: Tensor) -> tuple[str, Tensor, Tensor | None] | No
     return None if by is None else (node.op, rest, by)
 
 
-def outer_product_is_scaling(site: Site, node: Node) -> Proposals:
+def outer_product_is_scaling(site: RewriteContext, node: Node) -> Proposals:
     """(a bᵀ) * c = diag(a) c diag(b), a and b vectors, where all readers absorb them"""
     if not absorbed(site, node.output):
         return
@@ -151,7 +151,7 @@ def outer_product_is_scaling(site: Site, node: Node) -> Proposals:
         return
 
 
-def scaling_leaves_reader(site: Site, node: Node) -> Proposals:
+def scaling_leaves_reader(site: RewriteContext, node: Node) -> Proposals:
     """(c a) b = c (a b), sum(c a) = c sum(a), c a scalar or a diagonal, where all readers do so"""
     if not is_float(node.output) or node.output.size == 0:
         return
@@ -187,7 +187,7 @@ def scaling_leaves_reader(site: Site, node: Node) -> Proposals:
         yield reshape(site, multiply(site, elements, order, scale), node.output.dims)
 
 
-def _peeled(site: Site, factor: Factor) -> tuple[Scale, tuple[Element, ...]]:
+def _peeled(site: RewriteContext, factor: Factor) -> tuple[Scale, tuple[Element, ...]]:
     """Take all scalings off a matrix: a scalar, and diagonals on both of its sides."""
     tensor, transposed = factor.tensor, False
     scale = Scale()
@@ -207,7 +207,7 @@ def _peeled(site: Site, factor: Factor) -> tuple[Scale, tuple[Element, ...]]:
     return scale, reverse(elements) if factor.transposed else elements
 
 
-def two_scalings(site: Site, node: Node) -> Proposals:
+def two_scalings(site: RewriteContext, node: Node) -> Proposals:
     """c (d a) = (c d) a, c and d scalars, or diagonals on one side"""
     out = node.output
     if not is_float(out) or len(out.dims) < 2 or min(out.dims[-2:]) < 2:

@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterator
 
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.contraction import BLOCK, Contraction, contraction_node
-from tf_exla.model.cost import LAUNCH
-from tf_exla.ir.graph import COMBINING, Graph, Loop, Node, Tensor, item_bytes, with_subgraphs
+from tf_exla.ir.graph import COMBINING, Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import with_subgraphs
+from tf_exla.model.cost import LAUNCH
+from tf_exla.rewrite.context import CannotMake
 from tf_exla.rewrite.rewrite import Application, GraphRewrite, Refusal, Rewritten
-from tf_exla.rewrite.site import CannotMake
 from tf_exla.rewrite.unrolling import Unroller
-from tf_exla.split.index import Index
+from tf_exla.split.def_use import DefUse
 from tf_exla.split.region import Region, grow
 from tf_exla.split.repeating import compared_again
 from tf_exla.split.stages import Stages, arrange, build_loop, replaced, rewrite
@@ -73,7 +74,7 @@ def _next(
     graph: Graph, ops: OpSet, tried: set[Tensor], made: set[Tensor], refusals: list[Refusal]
 ) -> tuple[Graph, Application] | None:
     """Unroll the first axis that can be; what that has made is not unrolled again."""
-    index = Index(graph, ops)
+    index = DefUse(graph, ops)
     for seed, axis in _seeds(index, tried, made):
         tried.add(seed)
         node = index.producer[seed]
@@ -98,7 +99,7 @@ def _next(
     return None
 
 
-def _seeds(index: Index, tried: set[Tensor], made: set[Tensor]) -> Iterator[tuple[Tensor, int]]:
+def _seeds(index: DefUse, tried: set[Tensor], made: set[Tensor]) -> Iterator[tuple[Tensor, int]]:
     """Yield what pointwise ops make of smaller tensors, with each axis.
 
     Short axes first, the last first; and long ones of what has two axes more.
@@ -124,7 +125,7 @@ def _as_large_as(seed: Tensor) -> Callable[[Tensor], bool]:
     return lambda tensor: tensor is seed or 2 * tensor.size > seed.size
 
 
-def _judged(index: Index, region: Region) -> Stages | str:
+def _judged(index: DefUse, region: Region) -> Stages | str:
     """Return the stages of a region that gains from being unrolled; else why it does not."""
     extent, seed = region.extent, region.seed
     if extent != seed.dims[region.axis]:
@@ -169,13 +170,13 @@ def _is_long(stages: Stages) -> bool:
     return stages.region.extent > LONGEST or _count(stages) > MOST_NODES
 
 
-def _contracts(index: Index, stages: Stages) -> bool:
+def _contracts(index: DefUse, stages: Stages) -> bool:
     """Return whether a region becomes a contraction, not as many nodes as it has indices."""
     middling = stages.region.extent > FEW and _no_contraction(index, stages) is None
     return middling or _is_long(stages)
 
 
-def _no_contraction(index: Index, stages: Stages) -> str | None:
+def _no_contraction(index: DefUse, stages: Stages) -> str | None:
     """Return why a region with a long axis is no contraction that gains; None where it is."""
     region = stages.region
     results = [tensor for stage in stages.stages for tensor in stage.results]
@@ -198,12 +199,12 @@ def _no_contraction(index: Index, stages: Stages) -> str | None:
     return None
 
 
-def _contracted(index: Index, stages: Stages) -> tuple[Graph, list[Node]]:
+def _contracted(index: DefUse, stages: Stages) -> tuple[Graph, list[Node]]:
     """Put a contraction in the place of a region."""
     region, (stage,) = stages.region, stages.stages
     loop = build_loop(index, region, stage)
     (result,), (output,) = loop.results, loop.outputs
-    one = Contraction(loop.template, loop.extent, loop.slots, result.combine, loop.carried)
+    one = Contraction(loop.template, loop.extent, loop.slots, result.combine, loop.split_axes)
     node = contraction_node(one, loop.inputs, output, loop.name, loop.source)
     return replaced(index, region, [node]), [node]
 
@@ -218,7 +219,7 @@ def _is_simple(ops: OpSet, node: Node, rule: AxisRule) -> bool:
     return not rule.combine or data == 1
 
 
-def _unrolled(index: Index, stages: Stages) -> tuple[Graph, list[Node]]:
+def _unrolled(index: DefUse, stages: Stages) -> tuple[Graph, list[Node]]:
     """Write out the loops of a region; return the graph and the nodes that are new."""
     ops = index.ops
     again = [node for stage in stages.stages for node in stage.recomputed]

@@ -22,8 +22,8 @@ from tf_exla.rewrite.algebra import (
 )
 from tf_exla.rewrite.chain import Element, best_order, multiply
 from tf_exla.rewrite.chains import MOST_ELEMENTS, elements_of
+from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
-from tf_exla.rewrite.site import Site
 from tf_exla.rewrite.sums import MOST_TERMS, Term, add, terms
 
 FAMILY = "solves"
@@ -31,7 +31,7 @@ FEWER = 2
 """So many times fewer are the columns that are solved for."""
 
 
-def solve_of_product(site: Site, node: Node) -> Proposals:
+def solve_of_product(site: RewriteContext, node: Node) -> Proposals:
     """solve(l, a b + c d) = solve(l, a) b + solve(l, c) d, a and c of few columns"""
     matrix, right = node.inputs
     if not all(is_float(tensor) for tensor in (matrix, right)) or node.output.size == 0:
@@ -81,7 +81,7 @@ def _narrowest(elements: tuple[Element, ...]) -> int | None:
     return -cut if cuts and FEWER * columns <= elements[-1].shape[-1] else None
 
 
-def product_of_sum(site: Site, node: Node) -> Proposals:
+def product_of_sum(site: RewriteContext, node: Node) -> Proposals:
     """(a b + c d) e = a (b e) + c (d e), e (a b + c d) likewise, where b e and d e are no longer"""
     pair = as_product(site, node.output)
     if pair is None or node.output.size == 0:
@@ -98,7 +98,12 @@ def product_of_sum(site: Site, node: Node) -> Proposals:
 
 
 def _term_by_term(
-    site: Site, node: Node, found: list[Term], factor: Factor, other: Factor, on_left: bool
+    site: RewriteContext,
+    node: Node,
+    found: list[Term],
+    factor: Factor,
+    other: Factor,
+    on_left: bool,
 ) -> Tensor | Refused:
     most = max(tensor.size for tensor in (*node.inputs, node.output))
     total: Tensor | None = None
@@ -119,7 +124,9 @@ def _term_by_term(
     return total
 
 
-def _with_known(site: Site, chain: tuple[Element, ...], at_end: bool) -> tuple[Element, ...]:
+def _with_known(
+    site: RewriteContext, chain: tuple[Element, ...], at_end: bool
+) -> tuple[Element, ...]:
     """Put the product of the last two, or of the first two, where the graph has it already."""
     left, right = chain[-2:] if at_end else chain[:2]
     if not (isinstance(left, Factor) and isinstance(right, Factor)):
@@ -135,7 +142,7 @@ def _with_known(site: Site, chain: tuple[Element, ...], at_end: bool) -> tuple[E
     return chain
 
 
-def _multiplied(site: Site, elements: tuple[Element, ...], most: int) -> Factor | Refused:
+def _multiplied(site: RewriteContext, elements: tuple[Element, ...], most: int) -> Factor | Refused:
     """Multiply a chain in its cheapest order, without a result of more than `most` elements."""
     if len(elements) > MOST_ELEMENTS:
         return Refused(f"the chain has {len(elements)} elements; at most {MOST_ELEMENTS} are tried")

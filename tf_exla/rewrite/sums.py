@@ -18,8 +18,8 @@ from tf_exla.rewrite.algebra import (
     scaled,
     strip,
 )
+from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
-from tf_exla.rewrite.site import Site
 
 FAMILY = "sums-of-products"
 MOST_TERMS = 64
@@ -41,7 +41,7 @@ class _Product:
     right: Factor
 
 
-def terms(site: Site, tensor: Tensor, shared: bool) -> list[Term]:
+def terms(site: RewriteContext, tensor: Tensor, shared: bool) -> list[Term]:
     """Return the summands of nested sums of one shape, scalars multiplied in.
 
     `shared`: sums that others read as well are opened too.
@@ -72,7 +72,7 @@ def terms(site: Site, tensor: Tensor, shared: bool) -> list[Term]:
     return found
 
 
-def is_inner(site: Site, node: Node) -> bool:
+def is_inner(site: RewriteContext, node: Node) -> bool:
     """Return whether a sum is only a part of a larger one of the same shape."""
     readers = site.readers.get(node.output, ())
     return (
@@ -83,7 +83,7 @@ def is_inner(site: Site, node: Node) -> bool:
     )
 
 
-def shared_operand(site: Site, node: Node) -> Proposals:
+def shared_operand(site: RewriteContext, node: Node) -> Proposals:
     """a c + b c = (a + b) c, c a + c b = c (a + b), through scalars and transposes"""
     if not node.output.is_static or is_inner(site, node):
         return
@@ -95,7 +95,7 @@ def shared_operand(site: Site, node: Node) -> Proposals:
             yield from _merged(site, node, found)
 
 
-def _merged(site: Site, node: Node, found: list[Term]) -> Proposals:
+def _merged(site: RewriteContext, node: Node, found: list[Term]) -> Proposals:
     products = [made for term in found if (made := _as_product(site, term, node)) is not None]
     if len(products) < 2:
         return
@@ -120,7 +120,7 @@ def _merged(site: Site, node: Node, found: list[Term]) -> Proposals:
             yield add_terms(site, total, [term for term in found if term not in done])
 
 
-def _as_product(site: Site, term: Term, node: Node) -> _Product | None:
+def _as_product(site: RewriteContext, term: Term, node: Node) -> _Product | None:
     scale, factor = strip(site, term.tensor)
     found = as_product(site, factor.tensor)
     if found is None or factor.shape != node.output.dims:
@@ -133,7 +133,7 @@ def _as_product(site: Site, term: Term, node: Node) -> _Product | None:
     return _Product(term, term.scale * scale * one * two, left, right)
 
 
-def _stripped(site: Site, factor: Factor) -> tuple[Scale, Factor]:
+def _stripped(site: RewriteContext, factor: Factor) -> tuple[Scale, Factor]:
     scale, inner = strip(site, factor.tensor)
     return scale, inner.flipped if factor.transposed else inner
 
@@ -147,7 +147,7 @@ def _groups(
     yield from (group for group in by_factor.values() if len(group) > 1)
 
 
-def _sum(site: Site, parts: list[tuple[Scale, Factor]]) -> Factor:
+def _sum(site: RewriteContext, parts: list[tuple[Scale, Factor]]) -> Factor:
     """Add scaled factors of one shape; the scalar of all of them is left to its own rewrite."""
     flip = all(factor.transposed for _, factor in parts)
     common = parts[0][0] if len({scale.key() for scale, _ in parts}) == 1 else None
@@ -159,7 +159,7 @@ def _sum(site: Site, parts: list[tuple[Scale, Factor]]) -> Factor:
     return Factor(total if common is None else scaled(site, total, common), flip)
 
 
-def add(site: Site, total: Tensor | None, scale: Scale, tensor: Tensor) -> Tensor:
+def add(site: RewriteContext, total: Tensor | None, scale: Scale, tensor: Tensor) -> Tensor:
     """Return total + scale · tensor."""
     if total is None:
         return scaled(site, tensor, scale)
@@ -169,7 +169,7 @@ def add(site: Site, total: Tensor | None, scale: Scale, tensor: Tensor) -> Tenso
     return site.emit("AddV2", total, scaled(site, tensor, scale))
 
 
-def add_terms(site: Site, total: Tensor, rest: list[Term]) -> Tensor:
+def add_terms(site: RewriteContext, total: Tensor, rest: list[Term]) -> Tensor:
     """Add the summands that a replacement leaves as they were."""
     for term in rest:
         total = add(site, total, term.scale, term.tensor)

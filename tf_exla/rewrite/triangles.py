@@ -24,8 +24,8 @@ from tf_exla.rewrite.algebra import (
     strip,
     transposed,
 )
+from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
-from tf_exla.rewrite.site import Site
 
 FAMILY = "triangles"
 
@@ -38,7 +38,7 @@ LONG = 2
 """The summed axis is at least so many times as long as the rows."""
 
 
-def gram(site: Site, node: Node) -> Proposals:
+def gram(site: RewriteContext, node: Node) -> Proposals:
     """a aᵀ = [a_i a_jᵀ for j <= i], and its transpose above the diagonal"""
     pair = as_product(site, node.output)
     if pair is None or pair[1] != pair[0].flipped:
@@ -56,7 +56,7 @@ def gram(site: Site, node: Node) -> Proposals:
     yield _joined(site, rows, -2)
 
 
-def masked(site: Site, node: Node) -> Proposals:
+def masked(site: RewriteContext, node: Node) -> Proposals:
     """tril(a b) = tril([a_i b_j for j <= i])"""
     band = [None if tensor.value is None else int(tensor.value) for tensor in node.inputs[1:]]
     if band not in ([-1, 0], [0, -1]):
@@ -93,7 +93,7 @@ def masked(site: Site, node: Node) -> Proposals:
     yield site.emit("MatrixBandPart", scaled(site, whole, scale), *node.inputs[1:])
 
 
-def _unfit(site: Site, left: Factor, right: Factor) -> Refused | None:
+def _unfit(site: RewriteContext, left: Factor, right: Factor) -> Refused | None:
     """Say why half of a product would cost as much as all of it."""
     rows, inner = left.shape[-2:]
     if left.shape[:-2] != right.shape[:-2] or left.shape[-2] != right.shape[-1]:
@@ -103,7 +103,7 @@ def _unfit(site: Site, left: Factor, right: Factor) -> Refused | None:
     return None
 
 
-def _blocks(site: Site, left: Factor, right: Factor) -> tuple[list[Tensor], list[int]]:
+def _blocks(site: RewriteContext, left: Factor, right: Factor) -> tuple[list[Tensor], list[int]]:
     """Return the products of each block of rows with the columns up to its end, and the edges."""
     rows = left.shape[-2]
     count = min(max(round(rows / BLOCK), 2), MOST_BLOCKS)
@@ -119,12 +119,12 @@ def _blocks(site: Site, left: Factor, right: Factor) -> tuple[list[Tensor], list
     return blocks, edges
 
 
-def _rows(site: Site, factor: Factor, span: tuple[int, int]) -> Tensor:
+def _rows(site: RewriteContext, factor: Factor, span: tuple[int, int]) -> Tensor:
     """Return the tensor of a factor cut to some of the factor's rows."""
     return _part(site, factor.tensor, span, -1 if factor.transposed else -2)
 
 
-def _part(site: Site, tensor: Tensor, span: tuple[int, int], axis: int) -> Tensor:
+def _part(site: RewriteContext, tensor: Tensor, span: tuple[int, int], axis: int) -> Tensor:
     low, high = span
     if (low, high) == (0, tensor.dims[axis]):
         return tensor
@@ -133,13 +133,13 @@ def _part(site: Site, tensor: Tensor, span: tuple[int, int], axis: int) -> Tenso
     return site.emit("Slice", tensor, site.axes(begin), site.axes(size))
 
 
-def _joined(site: Site, parts: list[Tensor], axis: int) -> Tensor:
+def _joined(site: RewriteContext, parts: list[Tensor], axis: int) -> Tensor:
     if len(parts) == 1:
         return parts[0]
     return site.emit("ConcatV2", *parts, site.const(axis % len(parts[0].dims), "int32"))
 
 
 REWRITES = (
-    Rewrite(FAMILY, gram, PRODUCTS, normal=True, roomy=True),
-    Rewrite(FAMILY, masked, frozenset({"MatrixBandPart"}), normal=True, roomy=True),
+    Rewrite(FAMILY, gram, PRODUCTS, normal=True, needs_memory=True),
+    Rewrite(FAMILY, masked, frozenset({"MatrixBandPart"}), normal=True, needs_memory=True),
 )

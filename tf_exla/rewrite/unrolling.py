@@ -8,10 +8,10 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tf_exla.ir.graph import COMBINING, Loop, Node, Slot, Tensor, const
-from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.clean import is_identity, node_key
-from tf_exla.rewrite.site import CannotMake
+from tf_exla.ir.graph import COMBINING, Loop, Node, SplitAxis, Tensor, const
+from tf_exla.ir.op_set import OpSet
+from tf_exla.rewrite.context import CannotMake
 
 REDUCTIONS = frozenset({"All", "Any", "Max", "Mean", "Min", "Prod", "Sum"})
 TRANSPOSED = 1 << 16
@@ -29,13 +29,13 @@ class Unroller:
         self,
         ops: OpSet,
         share: bool,
-        outermost: Mapping[tuple[Tensor, Slot], Tensor] | None = None,
+        outermost: Mapping[tuple[Tensor, SplitAxis], Tensor] | None = None,
     ) -> None:
         self.ops = ops
         self.share = share
         self.nodes: list[Node] = []
         self._known: dict[Hashable, Node] = {}
-        self._slices: dict[tuple[Tensor, Slot, int], Tensor] = {}
+        self._slices: dict[tuple[Tensor, SplitAxis, int], Tensor] = {}
         self._outermost = dict(outermost or {})
         self._constants: dict[Hashable, Tensor] = {}
         self._name = ""
@@ -83,14 +83,14 @@ class Unroller:
                 mirror[node.output] = node.output
                 continue
             operands = [mirror[tensor] for tensor in node.inputs]
-            shapes = [_one_index(tensor, loop.carried.get(tensor)) for tensor in node.outputs]
+            shapes = [_one_index(tensor, loop.split_axes.get(tensor)) for tensor in node.outputs]
             *constants, made = self.ops.resized(node, operands, shapes)
             same = {one.output: self._const(one.attrs["value"]) for one in constants}
-            outputs = self._add(made.reading(same))
+            outputs = self._add(made.substitute(same))
             mirror.update(zip(node.outputs, outputs, strict=True))
         return tuple(mirror[tensor] for tensor in loop.template.outputs)
 
-    def _slice(self, tensor: Tensor, slot: Slot, i: int) -> Tensor:
+    def _slice(self, tensor: Tensor, slot: SplitAxis, i: int) -> Tensor:
         """Return the part of index `i`, its axis kept."""
         key = (tensor, slot, i)
         if key not in self._slices:
@@ -110,7 +110,7 @@ class Unroller:
             self._slices[key] = part
         return self._slices[key]
 
-    def _moved(self, tensor: Tensor, slot: Slot) -> Tensor:
+    def _moved(self, tensor: Tensor, slot: SplitAxis) -> Tensor:
         """Return a tensor with the axis of a slot outermost."""
         key = (tensor, slot)
         if key not in self._outermost:
@@ -161,7 +161,7 @@ class Unroller:
         return node.outputs
 
 
-def _one_index(tensor: Tensor, slot: Slot | None) -> tuple[int, ...]:
+def _one_index(tensor: Tensor, slot: SplitAxis | None) -> tuple[int, ...]:
     shape = list(tensor.dims)
     if slot is not None:
         shape[slot.axis] = slot.block

@@ -6,13 +6,13 @@ from bisect import insort
 from collections.abc import Iterable
 
 from tf_exla.ir.graph import Node
-from tf_exla.rewrite.site import Place, Site
+from tf_exla.rewrite.context import Place, RewriteContext
 
 
-class Agenda:
+class Worklist:
     """The nodes of a site that were not looked at yet, those that replacements make included."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: RewriteContext) -> None:
         self._site = site
         self._places = site.position
         self._left = [(site.position[node], node) for node in site.nodes]  # in order; some are gone

@@ -21,9 +21,9 @@ from tf_exla.frontends.tf.capture import CaptureError
 from tf_exla.frontends.tf.fallback import Guard, Listener
 from tf_exla.frontends.tf.outside import Outside, watched
 from tf_exla.frontends.tf.request import Request
-from tf_exla.run.integrations import integrations
 from tf_exla.model.options import Unbounded
 from tf_exla.pipeline.plan import Plan
+from tf_exla.run.integrations import integrations
 
 Function = polymorphic_function.Function
 

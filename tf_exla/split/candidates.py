@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from tf_exla.model.cost import graph_seconds
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
-from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.ir.lists import is_list
-from tf_exla.model.memory import Projector
+from tf_exla.ir.structure import structure_of
+from tf_exla.model.cost import graph_seconds
+from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector
 from tf_exla.split.chunks import fit_loops, has_loops
-from tf_exla.split.index import Index
-from tf_exla.split.pairs import pair_graphs
+from tf_exla.split.def_use import DefUse
 from tf_exla.split.progress import (
     Peak,
     own_bytes,
@@ -28,8 +28,8 @@ from tf_exla.split.progress import (
 from tf_exla.split.region import Refusal, grow
 from tf_exla.split.repeating import compared_again, unrepeatable
 from tf_exla.split.stages import Stages, arrange, rewrite
+from tf_exla.split.symmetric_tiles import pair_graphs
 from tf_exla.split.tiles import FEW_MATRICES
-from tf_exla.ir.structure import structure_of
 
 SEEDS = 3
 SMALL_FRACTIONS = (50, 2000)
@@ -71,7 +71,7 @@ class Candidate:
     high: Peak
     own: int
     concatenated: int  # bytes of the largest tensor that its loops concatenate, outputs left out
-    index: Index
+    index: DefUse
     stages: Stages | None  # None where a pair of axes is split: nothing can be kept
     is_large: Large
 
@@ -100,7 +100,7 @@ def candidates(
     what stops a region. `tile` splits a graph's loops along another axis: the matrices of a batch,
     where one of them is too large, or larger than the cache.
     """
-    index = Index(graph, projector.ops)
+    index = DefUse(graph, projector.ops)
     seeds = _seeds(projector, index, over)
     yield from _with_tiles(
         projector,
@@ -117,7 +117,7 @@ def candidates(
 
 def _untiled(
     projector: Projector,
-    index: Index,
+    index: DefUse,
     seeds: list[Tensor],
     budget: int,
     options: Options,
@@ -195,7 +195,7 @@ def repeated(
         return None
     before = last.stages.region
     wanted = [structure_of(loop) for loop in last.own_loops()]
-    index = Index(graph, projector.ops)
+    index = DefUse(graph, projector.ops)
     for seed in _seeds(projector, index, [], among=before.seed):
         is_large = Large(last.is_large.small, seed)
         region = grow(index, seed, before.axis, is_large, remake=True)
@@ -216,7 +216,7 @@ def repeated(
 def measured(
     projector: Projector,
     graph: Graph,
-    index: Index,
+    index: DefUse,
     concatenated: int,
     stages: Stages | None,
     is_large: Large,
@@ -236,7 +236,7 @@ def _tiled(projector: Projector, one: Candidate, tile: Tile, for_speed: bool) ->
 
 
 def _seeds(
-    projector: Projector, index: Index, over: list[Tensor], among: Tensor | None = None
+    projector: Projector, index: DefUse, over: list[Tensor], among: Tensor | None = None
 ) -> list[Tensor]:
     """The tensors to begin with, and the largest alive at the peak, one of each shape.
 
@@ -261,7 +261,7 @@ def _seeds(
 
 def evaluate(
     projector: Projector,
-    index: Index,
+    index: DefUse,
     stages: Stages,
     is_large: Large,
     budget: int,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from tf_exla.model.cost import node_seconds
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes, with_subgraphs
-from tf_exla.model.memory import Projector, accumulator_copy, carried_bytes
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import with_subgraphs
+from tf_exla.model.cost import node_seconds
 from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector, accumulator_copy, carried_bytes
 from tf_exla.split.resize import body_of, resize_loop
 
 SMALLEST_PARALLEL_CHUNK = 1 << 18
@@ -77,15 +78,15 @@ def _same_chunks(ops: OpSet, nodes: list[Node]) -> list[Node]:
     """Give the loops of an exact region the smallest of their chunks, all of them."""
     chunks: dict[Tensor, list[tuple[int, int]]] = {}
     for node in nodes:
-        if isinstance(node, Loop) and node.exact is not None:
-            chunks.setdefault(node.exact, []).append((node.chunk, node.least))
+        if isinstance(node, Loop) and node.bitwise_group is not None:
+            chunks.setdefault(node.bitwise_group, []).append((node.chunk, node.min_chunk))
     if not chunks:
         return nodes
 
     def common(node: Node) -> Node:
-        if not isinstance(node, Loop) or node.exact is None:
+        if not isinstance(node, Loop) or node.bitwise_group is None:
             return node
-        sizes, leasts = zip(*chunks[node.exact], strict=True)
+        sizes, leasts = zip(*chunks[node.bitwise_group], strict=True)
         least = max(leasts)
         chunk = max(min(sizes), least)
         while chunk > least and 0 < node.extent % chunk < SMALLEST_REMAINDER:
@@ -100,7 +101,7 @@ def _fit_tiles(projector: Projector, loop: Loop, room: int, options: Options) ->
 
     Pairs of chunks stay: their loops have one chunk in common.
     """
-    if any(isinstance(node, Loop) and node.before for node in loop.body.nodes):
+    if any(isinstance(node, Loop) and node.triangular for node in loop.body.nodes):
         return loop
 
     def fitted(body: Graph) -> Graph:
@@ -147,7 +148,7 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
 
     def needed(chunk: int, parallel: int) -> int:
         """Return the bytes of full chunks; the remainder, which is smaller, comes after them."""
-        chunk = min(max(chunk, loop.least), loop.extent)
+        chunk = min(max(chunk, loop.min_chunk), loop.extent)
         if chunk not in sizes:
             sizes[chunk] = projector.body_bytes(loop, body_of(ops, loop, chunk, bodies))
         return min(parallel, loop.extent // chunk) * sizes[chunk] + beside
@@ -246,7 +247,7 @@ def _bytes_per_index(loop: Loop) -> int:
 
 
 def _largest_carried(loop: Loop) -> Tensor | None:
-    static = (tensor for tensor in loop.carried if tensor.is_static)
+    static = (tensor for tensor in loop.split_axes if tensor.is_static)
     return max(static, key=lambda tensor: tensor.nbytes, default=None)
 
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tf_exla.ir.axis_rule import AxisRule
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor, consumers, producers
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import NoRule, OpSet
+from tf_exla.ir.traverse import consumers, producers
 from tf_exla.split.while_axes import is_while, while_rule
 
 
 @dataclass(frozen=True, eq=False)
-class Index:
+class DefUse:
     """One graph, indexed; never changed."""
 
     graph: Graph

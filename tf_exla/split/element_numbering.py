@@ -18,7 +18,7 @@ import numpy as np
 from tf_exla.ir.axis_rule import Axes, AxisRule
 from tf_exla.ir.graph import Array, Loop, Node, Tensor
 from tf_exla.ir.op_set import NoRule
-from tf_exla.split.index import Index
+from tf_exla.split.def_use import DefUse
 
 Labels = tuple[int | None, ...]
 """A letter for each axis of a tensor; None for an axis of size one, where there is no choice.
@@ -60,10 +60,10 @@ class Form(NamedTuple):
         return Form(-self.sign, self.key)
 
 
-class Forms:
+class ElementNumbering:
     """The forms of one graph's tensors."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: DefUse) -> None:
         self.index = index
         self._known: dict[tuple[Tensor, Labels], Form] = {}
         self._keys: dict[Hashable, int] = {}

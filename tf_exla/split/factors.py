@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Node, Tensor
-from tf_exla.ir.builder import Writer
 
 LINEAR: Mapping[str, tuple[int, ...]] = {
     "BatchMatMul": (0, 1),
@@ -115,7 +115,7 @@ def follow(rule: AxisRule, position: int, axes: Axes) -> Axes | None:
     return tuple(moved)
 
 
-def spread(w: Writer, tensor: Tensor, axes: Axes) -> Tensor:
+def spread(w: Builder, tensor: Tensor, axes: Axes) -> Tensor:
     """Return a tensor with its axes where `axes` says; all of its other axes have size one."""
     order = [axis for axis in axes if axis is not None]
     shape = tuple(1 if axis is None else tensor.dims[axis] for axis in axes)
@@ -125,7 +125,7 @@ def spread(w: Writer, tensor: Tensor, axes: Axes) -> Tensor:
     return tensor if tensor.dims == shape else w.op("Reshape", tensor, w.const(shape))
 
 
-def finite(w: Writer, tensor: Tensor) -> Tensor:
+def finite(w: Builder, tensor: Tensor) -> Tensor:
     """The shift that a maximum stands for: zero where it is not finite."""
     return w.op("SelectV2", w.op("IsFinite", tensor), tensor, w.const(0, tensor.dtype))
 
@@ -141,7 +141,7 @@ def wide(dtype: str) -> str:
     return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 
-def cast(w: Writer, tensor: Tensor, dtype: str) -> Tensor:
+def cast(w: Builder, tensor: Tensor, dtype: str) -> Tensor:
     return tensor if tensor.dtype == dtype else w.op("Cast", tensor, DstT=dtype)
 
 

@@ -23,12 +23,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tf_exla.ir.graph import Loop, Node, Result, Tensor
-from tf_exla.ir.builder import Writer
+from tf_exla.ir.builder import Builder
+from tf_exla.ir.graph import Loop, LoopResult, Node, Tensor
+from tf_exla.split.def_use import DefUse
 from tf_exla.split.factors import Axes, Factor, Scaled, Shift, cast, finite, spread
-from tf_exla.split.index import Index
-from tf_exla.split.remake import makers, postponed, remade
-from tf_exla.split.streamed import Shared, Streamed
+from tf_exla.split.online_state import OnlineReduction, Shared
+from tf_exla.split.rebuild_loop import makers, postponed, remade
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Streams:
     after: tuple[Node, ...]
 
 
-def stream(index: Index, loops: Sequence[Loop], short: Sequence[Node] = ()) -> Streams | None:
+def stream(index: DefUse, loops: Sequence[Loop], short: Sequence[Node] = ()) -> Streams | None:
     """Merge loops of one region, the first stage first; None where no two of them merge.
 
     `short`: the nodes that make their wide sums short again.
@@ -59,7 +59,7 @@ def stream(index: Index, loops: Sequence[Loop], short: Sequence[Node] = ()) -> S
             if not any(result.combine == "add" for result in left[second].results):
                 second += 1  # nothing there streams
                 continue
-            streamed = Streamed(index.ops, left[first], left[second], completed, inside)
+            streamed = OnlineReduction(index.ops, left[first], left[second], completed, inside)
             merged = _merged(index, streamed, left[second + 1 :], sums)
             if merged is None:
                 second += 1
@@ -71,7 +71,7 @@ def stream(index: Index, loops: Sequence[Loop], short: Sequence[Node] = ()) -> S
 
 
 def _merged(
-    index: Index, streamed: Streamed, following: list[Loop], precise: dict[Tensor, Tensor]
+    index: DefUse, streamed: OnlineReduction, following: list[Loop], precise: dict[Tensor, Tensor]
 ) -> tuple[Loop, list[Loop], list[Node]] | None:
     """Do without the later loop: return the earlier one, those that follow, and nodes after both.
 
@@ -93,7 +93,7 @@ def _merged(
     return loop, hosts, nodes
 
 
-def _downstream(index: Index, sources: Sequence[Tensor]) -> frozenset[Tensor]:
+def _downstream(index: DefUse, sources: Sequence[Tensor]) -> frozenset[Tensor]:
     """Return `sources`, and what nodes make of them that are not in a loop."""
     found = set(sources)
     inside = {tensor for tensor in found if tensor in index.producer}
@@ -105,16 +105,16 @@ def _downstream(index: Index, sources: Sequence[Tensor]) -> frozenset[Tensor]:
 
 
 def _with_sums(
-    s: Streamed, sums: Mapping[int, Scaled], precise: dict[Tensor, Tensor]
+    s: OnlineReduction, sums: Mapping[int, Scaled], precise: dict[Tensor, Tensor]
 ) -> tuple[Loop, list[Node]]:
     """Return the loop with some results of the later one, and the nodes after it."""
     loop, later = s.loop, s.later
-    w = Writer(later, s.ops)
+    w = Builder(later, s.ops)
     outer, results = list(loop.outputs), list(loop.results)
     inner = list(loop.template.outputs)
     for position, (now, _) in s.running.items():
         inner[position] = now
-        results[position] = Result("max", fold=True)
+        results[position] = LoopResult("max", accumulates_in_body=True)
     for position, value in sums.items():
         whole, part = later.outputs[position], value.value
         shift = next((one for one in value.factors if isinstance(one[0], Shift)), None)
@@ -123,14 +123,14 @@ def _with_sums(
             total = Tensor(whole.shape, part.dtype, f"{whole.name}/sum")
             _finish(w, loop, whole, total, value.factors, precise)
         if shift is None:
-            results.append(Result("add"))
+            results.append(LoopResult("add"))
         else:
             assert isinstance(shift[0], Shift)
             before = Tensor(whole.shape, part.dtype, f"{whole.name}/before")
             s.folds[len(results)] = before
             faded = s.inner.op("Mul", before, s.fading(shift[0], shift[1], part.dtype))
             part = s.inner.op("AddV2", faded, part)
-            results.append(Result("add", fold=True))
+            results.append(LoopResult("add", accumulates_in_body=True))
         inner.append(part)
         outer.append(total)
     merged = remade(
@@ -141,14 +141,14 @@ def _with_sums(
         outputs=outer,
         results=results,
         slots=s.slots,
-        least=max(loop.least, later.least),
-        folds=[s.folds[k] for k, result in enumerate(results) if result.fold],
+        least=max(loop.min_chunk, later.min_chunk),
+        folds=[s.folds[k] for k, result in enumerate(results) if result.accumulates_in_body],
     )
     return merged, w.nodes
 
 
 def _finish(
-    w: Writer,
+    w: Builder,
     loop: Loop,
     whole: Tensor,
     total: Tensor,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tf_exla.ir.axis_rule import AxisRule
-from tf_exla.ir.graph import Loop, Node, Slot, Tensor
+from tf_exla.ir.builder import Builder
+from tf_exla.ir.graph import Loop, Node, SplitAxis, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.builder import Writer
 from tf_exla.split.factors import (
     ADDITIVE,
     LINEAR,
@@ -30,7 +30,7 @@ from tf_exla.split.factors import (
     spread,
     wide,
 )
-from tf_exla.split.remake import makers
+from tf_exla.split.rebuild_loop import makers
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Shared:
     precise: dict[Tensor, Tensor] = field(default_factory=dict)
 
 
-class Streamed:
+class OnlineReduction:
     """The later loop's nodes, read as parts of `loop`.
 
     `completed`: what is there only after `loop`, or after others. `operands`: what the body reads,
@@ -68,7 +68,7 @@ class Streamed:
         self.completed = completed
         self.shared = shared
         self.precise: dict[Tensor, Tensor] = {}
-        self.inner = Writer(loop, ops)
+        self.inner = Builder(loop, ops)
         count = len(loop.inputs)
         keys = zip(loop.inputs, loop.slots, strict=True)
         stand_ins = loop.template.inputs
@@ -76,7 +76,7 @@ class Streamed:
         self.folds = dict(zip(loop.folds, stand_ins[count:], strict=True))
         self.made = makers(loop.template.nodes)
         self.later_made = makers(later.template.nodes)
-        self.slots = {**later.carried, **loop.carried}
+        self.slots = {**later.split_axes, **loop.split_axes}
         self.new: dict[Tensor, Node] = {}
         self.largest: dict[Tensor, tuple[int, Axes]] = {}
         self.running: dict[int, tuple[Tensor, Tensor]] = {}
@@ -121,7 +121,7 @@ class Streamed:
         outputs = self.loop.template.outputs
         for position, (tensor, result) in enumerate(zip(outputs, self.loop.results, strict=True)):
             node = self.made.get(tensor)
-            if result.fold and node is not None and node.op == "Maximum":
+            if result.accumulates_in_body and node is not None and node.op == "Maximum":
                 node = self.made.get(node.inputs[1])
             if result.combine != "max" or node is None or node.op != "Max":
                 continue
@@ -137,7 +137,7 @@ class Streamed:
                 layout.append(None if found is None else found[0])
             self.largest[node.inputs[0]] = (position, tuple(layout))
 
-    def _operand(self, tensor: Tensor, slot: Slot | None, stand_in: Tensor) -> Value:
+    def _operand(self, tensor: Tensor, slot: SplitAxis | None, stand_in: Tensor) -> Value:
         if tensor not in self.completed:
             return Scaled(self.operands.setdefault((tensor, slot), stand_in))
         if slot is None:

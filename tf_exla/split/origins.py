@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tf_exla.ir.axis_rule import AxisRule
-from tf_exla.ir.graph import Combine, Graph, Loop, Node, Tensor, walk, walk_node
+from tf_exla.ir.graph import Combine, Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import NoRule, OpSet
+from tf_exla.ir.traverse import walk, walk_node
 
 EQUALITY = frozenset({"Equal", "NotEqual"})
 ORDER = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual"})

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from tf_exla.ir.axis_rule import Axes, AxisRule
 from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.op_set import NoRule
+from tf_exla.split.def_use import DefUse
 from tf_exla.split.origins import EQUALITY
-from tf_exla.split.index import Index
 
 Pair = tuple[int, int]
 """Two axes of a tensor, in ascending order."""
@@ -49,7 +49,7 @@ class _Refused(Exception):
     """The region cannot be computed by pairs of chunks."""
 
 
-def grow_pair(index: Index, seed: Tensor, axes: Pair) -> PairRegion | None:
+def grow_pair(index: DefUse, seed: Tensor, axes: Pair) -> PairRegion | None:
     """Grow the region of two axes of `seed`; None where a node in it needs more than a tile."""
     region = PairRegion(seed, seed.dims[axes[0]])
     try:
@@ -79,14 +79,14 @@ def _names(axes: Axes, pair: Pair) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def _rule(index: Index, node: Node) -> AxisRule:
+def _rule(index: DefUse, node: Node) -> AxisRule:
     rule = index.rule(node)
     if isinstance(rule, NoRule) or len(node.outputs) != 1 or node.op == "Const":
         raise _Refused
     return rule
 
 
-def _producer(index: Index, region: PairRegion, tensor: Tensor) -> list[Tensor]:
+def _producer(index: DefUse, region: PairRegion, tensor: Tensor) -> list[Tensor]:
     """Let the node that makes `tensor` join; return the operands with both axes that are new."""
     node = index.producer.get(tensor)
     if node is None or tensor in index.outputs or tensor.dtype.startswith("complex"):
@@ -121,7 +121,7 @@ def _join(region: PairRegion, tensor: Tensor, pair: Pair) -> list[Tensor]:
 
 
 def _reader(
-    index: Index, region: PairRegion, tensor: Tensor, node: Node, position: int
+    index: DefUse, region: PairRegion, tensor: Tensor, node: Node, position: int
 ) -> list[Tensor]:
     """Let a consumer join, as a member or as a contraction."""
     if node in region.members or node in region.contractions:
@@ -145,7 +145,7 @@ def _reader(
     return _operands(region, node, rule, names)
 
 
-def _check(index: Index, region: PairRegion) -> None:
+def _check(index: DefUse, region: PairRegion) -> None:
     """Refuse what is read in another way than by its two axes."""
     if any(node in region.members for node in region.contractions):
         raise _Refused
@@ -160,7 +160,7 @@ def _check(index: Index, region: PairRegion) -> None:
                 raise _Refused  # it looks for numbers that were computed elsewhere
 
 
-def _number_stages(index: Index, region: PairRegion) -> None:
+def _number_stages(index: DefUse, region: PairRegion) -> None:
     """Number the contractions: one more than the completed results that they depend on.
 
     What is read of a variable waits for what was assigned to it: stateful nodes are in order.

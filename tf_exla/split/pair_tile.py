@@ -12,8 +12,8 @@ import numpy.typing as npt
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Node, Tensor, const
 from tf_exla.ir.op_set import NoRule
-from tf_exla.split.forms import Form, Forms, Labels
-from tf_exla.split.index import Index
+from tf_exla.split.def_use import DefUse
+from tf_exla.split.element_numbering import ElementNumbering, Form, Labels
 from tf_exla.split.pair_region import PairRegion
 
 ROW, COLUMN = 1, 2
@@ -56,7 +56,7 @@ class Tile:
     """Collects the nodes of a tile's body. A tensor's *flip* is what it holds at (j, i)."""
 
     def __init__(
-        self, index: Index, region: PairRegion, forms: Forms, rows: int, columns: int
+        self, index: DefUse, region: PairRegion, forms: ElementNumbering, rows: int, columns: int
     ) -> None:
         self.index = index
         self.region = region
@@ -291,7 +291,7 @@ class Tile:
                     shape[axis] = self.size[letter]
                 made = Tensor(tuple(shape), tensor.dtype, tensor.name)
             else:
-                made = tensor.twin()
+                made = tensor.fresh_copy()
             self.sources[source] = made
         return self.sources[source]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.model.lifetimes import CHAIN_BYTES
-from tf_exla.model.memory import Projection, Projector
+from tf_exla.model.projection import Projection, Projector
 
 
 class Peak(NamedTuple):

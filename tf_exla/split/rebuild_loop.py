@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from tf_exla.ir.graph import Graph, Loop, Node, Result, Slot, Tensor
+from tf_exla.ir.graph import Graph, Loop, LoopResult, Node, SplitAxis, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.split.index import Index
+from tf_exla.split.def_use import DefUse
 
-Operand = tuple[Tensor, Slot | None]
+Operand = tuple[Tensor, SplitAxis | None]
 
 
 def postponed(
-    index: Index, loop: Loop, positions: Sequence[int], following: Sequence[Loop]
+    index: DefUse, loop: Loop, positions: Sequence[int], following: Sequence[Loop]
 ) -> list[Loop] | None:
     """Let one of the loops that follow make some results of a loop; None where each needs them."""
     reached = {loop.outputs[k] for k in positions}
@@ -42,7 +42,7 @@ def _with_results(ops: OpSet, host: Loop, loop: Loop, positions: Sequence[int]) 
             loop.inputs, loop.slots, loop.template.inputs, strict=True
         )
     }
-    nodes = [node.reading(renamed) for node in loop.template.nodes]
+    nodes = [node.substitute(renamed) for node in loop.template.nodes]
     return remade(
         host,
         operands=operands,
@@ -50,8 +50,8 @@ def _with_results(ops: OpSet, host: Loop, loop: Loop, positions: Sequence[int]) 
         inner=(*host.template.outputs, *(loop.template.outputs[k] for k in positions)),
         outputs=(*host.outputs, *(loop.outputs[k] for k in positions)),
         results=(*host.results, *(loop.results[k] for k in positions)),
-        slots={**loop.carried, **host.carried},
-        least=max(loop.least, host.least),
+        slots={**loop.split_axes, **host.split_axes},
+        least=max(loop.min_chunk, host.min_chunk),
     )
 
 
@@ -62,8 +62,8 @@ def remade(
     making: Mapping[Tensor, Node],
     inner: Sequence[Tensor],
     outputs: Sequence[Tensor],
-    results: Sequence[Result],
-    slots: Mapping[Tensor, Slot],
+    results: Sequence[LoopResult],
+    slots: Mapping[Tensor, SplitAxis],
     least: int,
     folds: Sequence[Tensor] = (),
 ) -> Loop:
@@ -81,9 +81,9 @@ def remade(
         outputs=tuple(outputs),
         results=tuple(results),
         template=template,
-        carried=MappingProxyType(carried),
+        split_axes=MappingProxyType(carried),
         body=template,
-        least=least,
+        min_chunk=least,
     )
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
 from tf_exla.ir.axis_rule import AxisRule
-from tf_exla.ir.graph import Combine, Loop, Node, Slot, Tensor
+from tf_exla.ir.graph import Combine, Loop, Node, SplitAxis, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import NoRule
-from tf_exla.split.index import Index
+from tf_exla.split.def_use import DefUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +52,27 @@ class Region:
     axis: int
     extent: int
     members: dict[Node, Member] = field(default_factory=dict)
-    slots: dict[Tensor, Slot] = field(default_factory=dict)
+    slots: dict[Tensor, SplitAxis] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
     remade: set[Node] = field(default_factory=set)
     loops: dict[Hashable, Loop] = field(default_factory=dict)
-    _operand_slots: dict[Node, tuple[Slot | None, ...]] = field(default_factory=dict)
+    _operand_slots: dict[Node, tuple[SplitAxis | None, ...]] = field(default_factory=dict)
 
-    def slot_of(self, node: Node, position: int) -> Slot | None:
+    def slot_of(self, node: Node, position: int) -> SplitAxis | None:
         """Return where operand `position` of a member carries the axis; None: it is whole."""
         known = self._operand_slots.get(node)
         if known is None:
             member = self.members[node]
             found = [member.rule.operand_axis(k, member.label) for k in range(len(node.inputs))]
-            known = tuple(one and Slot(one[0], one[1].block * member.unit) for one in found)
+            known = tuple(one and SplitAxis(one[0], one[1].block * member.unit) for one in found)
             self._operand_slots[node] = known
         return known[position]
 
-    def result_slot(self, node: Node, position: int) -> Slot | None:
+    def result_slot(self, node: Node, position: int) -> SplitAxis | None:
         """Return where result `position` of a member carries the axis; None: it is reduced."""
         member = self.members[node]
         found = member.rule.result_axis(position, member.label)
-        return None if found is None else Slot(found[0], found[1].block * member.unit)
+        return None if found is None else SplitAxis(found[0], found[1].block * member.unit)
 
     def combiner(self, node: Node) -> Combine | None:
         """Return how the partial results of a member are combined; None: they are not reduced."""
@@ -100,7 +100,7 @@ class NeedsBlock(Exception):
 
 
 def grow(
-    index: Index,
+    index: DefUse,
     seed: Tensor,
     axis: int,
     is_large: Callable[[Tensor], bool],
@@ -129,7 +129,7 @@ def _size(tensor: Tensor, axis: int) -> int:
 class _Growth:
     def __init__(
         self,
-        index: Index,
+        index: DefUse,
         seed: Tensor,
         axis: int,
         block: int,
@@ -142,12 +142,14 @@ class _Growth:
         self.region = Region(seed, axis, _size(seed, axis) // block)
         self.block = block
         self.work: list[Tensor] = []  # large tensors whose readers are still to be followed
-        self.back: list[tuple[Tensor, Slot]] = []  # large operands, to be followed to producers
+        self.back: list[
+            tuple[Tensor, SplitAxis]
+        ] = []  # large operands, to be followed to producers
 
     def run(self) -> Region | None:
         seed = self.region.seed
         producer = self.index.producer.get(seed)
-        slot = Slot(self.region.axis, self.block)
+        slot = SplitAxis(self.region.axis, self.block)
         if producer is not None:
             self._join_producer(seed, slot)
         if seed not in self.region.slots:  # the seed is a source: follow its readers only
@@ -190,7 +192,7 @@ class _Growth:
                 for node, position in self.index.readers.get(tensor, ()):
                     self._join_reader(tensor, slot, node, position)
 
-    def _join_producer(self, tensor: Tensor, slot: Slot) -> bool:
+    def _join_producer(self, tensor: Tensor, slot: SplitAxis) -> bool:
         """Let the node that makes `tensor` join; else the tensor stays a source."""
         node = self.index.producer[tensor]
         rule = self.index.rule(node, lists=True)
@@ -203,7 +205,7 @@ class _Growth:
             return self._refuse(tensor, slot.axis, node, f'needs it whole ("{rule}")')
         return self._join(node, rule, axis.label, self._unit(slot, axis.block), tensor, slot.axis)
 
-    def _join_reader(self, tensor: Tensor, slot: Slot, node: Node, position: int) -> bool:
+    def _join_reader(self, tensor: Tensor, slot: SplitAxis, node: Node, position: int) -> bool:
         """Let a consumer join; else the tensor's chunks are concatenated for it."""
         rule = self.index.rule(node, lists=True)
         if isinstance(rule, NoRule):
@@ -216,7 +218,7 @@ class _Growth:
             return self._refuse(tensor, slot.axis, node, f'needs it whole ("{rule}")')
         return self._join(node, rule, axis.label, self._unit(slot, axis.block), tensor, slot.axis)
 
-    def _unit(self, slot: Slot, block: int) -> int:
+    def _unit(self, slot: SplitAxis, block: int) -> int:
         if slot.block % block:
             raise NeedsBlock(block)
         return slot.block // block
@@ -237,7 +239,7 @@ class _Growth:
             found = rule.result_axis(position, label)
             if found is None or made not in region.slots:
                 continue
-            if region.slots[made] != Slot(found[0], found[1].block * unit):
+            if region.slots[made] != SplitAxis(found[0], found[1].block * unit):
                 return self._refuse(tensor, axis, node, "its result carries another axis")
         if any(self._is_lost(rule, label, k, made) for k, made in enumerate(node.outputs)):
             return self._refuse(tensor, axis, node, "chunks do not make its other results")
@@ -304,7 +306,7 @@ class _Growth:
             joined |= self._join_reader(tensor, slot, node, position)
         return joined
 
-    def _small_forward(self) -> Iterator[tuple[Node, tuple[Tensor, Slot, int]]]:
+    def _small_forward(self) -> Iterator[tuple[Node, tuple[Tensor, SplitAxis, int]]]:
         """Yield the nodes that small tensors of the region reach, with the operand's slot."""
         slots = {t: slot for t, slot in self.region.slots.items() if not self.is_large(t)}
         if not slots:
@@ -331,6 +333,6 @@ class _Growth:
                     assert hit is not None
                     made = node.outputs[p]
                     if not self.is_large(made):
-                        slots.setdefault(made, Slot(hit[0], hit[1].block * unit))
+                        slots.setdefault(made, SplitAxis(hit[0], hit[1].block * unit))
                 yield node, (tensor, slot, position)
                 break

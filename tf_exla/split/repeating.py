@@ -10,14 +10,15 @@ split again, and no late pass touches their bodies.
 
 from __future__ import annotations
 
-from tf_exla.ir.graph import Node, Tensor, walk_node
+from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.traverse import walk_node
+from tf_exla.split.def_use import DefUse
 from tf_exla.split.origins import CHOSEN, is_test, least_level, level_after
-from tf_exla.split.index import Index
 from tf_exla.split.region import Refusal, Region
 from tf_exla.split.stages import Stage, Stages
 
 
-def compared_again(index: Index, stages: Stages) -> list[tuple[Node, Tensor, Stage]]:
+def compared_again(index: DefUse, stages: Stages) -> list[tuple[Node, Tensor, Stage]]:
     """Return the comparisons of what a stage computes again with what it does not.
 
     That may be completed by an earlier loop, or be a small part of the earlier one's chunks. Tests
@@ -49,7 +50,7 @@ def compared_again(index: Index, stages: Stages) -> list[tuple[Node, Tensor, Sta
     return found
 
 
-def _is_chosen(index: Index, region: Region, tensor: Tensor) -> bool:
+def _is_chosen(index: DefUse, region: Region, tensor: Tensor) -> bool:
     """Return whether a tensor is made of a maximum, or the like, of the region's numbers."""
     work, seen = [tensor], {tensor}
     while work:
@@ -67,7 +68,7 @@ def _is_chosen(index: Index, region: Region, tensor: Tensor) -> bool:
     return False
 
 
-def unrepeatable(index: Index, stages: Stages) -> Refusal | None:
+def unrepeatable(index: DefUse, stages: Stages) -> Refusal | None:
     """Refuse a region that tests for equality what a kernel need not make twice alike."""
     region = stages.region
     for node, tensor, stage in compared_again(index, stages):
@@ -78,7 +79,7 @@ def unrepeatable(index: Index, stages: Stages) -> Refusal | None:
     return None
 
 
-def _unrepeatable(index: Index, region: Region, tensor: Tensor, stage: Stage) -> Node | None:
+def _unrepeatable(index: DefUse, region: Region, tensor: Tensor, stage: Stage) -> Node | None:
     """Return a node that `tensor` is made by, in the loop of a stage, and not always alike."""
     work, members = [index.producer[tensor]], set(stage.nodes)
     seen: set[Node] = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tf_exla.ir.graph import Graph, Loop, Shape, Slot, Tensor
+from tf_exla.ir.graph import Graph, Loop, Shape, SplitAxis, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.resized import resized_graph
 
@@ -13,7 +13,7 @@ UNCUT = 0
 """The chunk of a loop that is still to get one (`chunks.fit_loops`); its body is the template."""
 
 
-def cut(ops: OpSet, template: Graph, carried: Mapping[Tensor, Slot], size: int) -> Graph:
+def cut(ops: OpSet, template: Graph, carried: Mapping[Tensor, SplitAxis], size: int) -> Graph:
     """Copy a graph for a chunk of `size` indices; `carried`: which tensors shrink, and where.
 
     Always from the whole: of a chunk of one index an op cannot tell that its axis carries more.
@@ -22,14 +22,14 @@ def cut(ops: OpSet, template: Graph, carried: Mapping[Tensor, Slot], size: int) 
 
 
 def cut_with_tensors(
-    ops: OpSet, template: Graph, carried: Mapping[Tensor, Slot], size: int
+    ops: OpSet, template: Graph, carried: Mapping[Tensor, SplitAxis], size: int
 ) -> tuple[Graph, Mapping[Tensor, Tensor]]:
     """Copy a graph as `cut` does; return its tensors too, by those of the template."""
     inputs: dict[Tensor, Tensor] = {}
     for tensor in template.inputs:
         slot = carried.get(tensor)
         if slot is None:
-            inputs[tensor] = tensor.twin()
+            inputs[tensor] = tensor.fresh_copy()
         else:  # each chunk has another part of its value
             shape = chunk_shape(tensor, slot, size)
             inputs[tensor] = tensor.with_axes(shape or (), tensor.name)
@@ -40,7 +40,7 @@ def cut_with_tensors(
     return resized_graph(ops, template, inputs, shape_of)
 
 
-def chunk_shape(tensor: Tensor, slot: Slot | None, size: int) -> Shape | None:
+def chunk_shape(tensor: Tensor, slot: SplitAxis | None, size: int) -> Shape | None:
     """Return the axes of a tensor of which a chunk has `size` indices."""
     axes = tensor.axes
     if slot is None or axes is None:
@@ -53,7 +53,7 @@ def chunk_shape(tensor: Tensor, slot: Slot | None, size: int) -> Shape | None:
 def body_of(ops: OpSet, loop: Loop, size: int, known: dict[int, Graph]) -> Graph:
     """Return a loop's body for a chunk of `size`, from those that are known or cut for them."""
     if size not in known:
-        known[size] = cut(ops, loop.template, loop.carried, size)
+        known[size] = cut(ops, loop.template, loop.split_axes, size)
     return known[size]
 
 
@@ -69,7 +69,7 @@ def resize_loop(
     def body(size: int) -> Graph:
         return body_of(ops, loop, size, cuts)
 
-    chunk = min(max(chunk, loop.least), loop.extent)
+    chunk = min(max(chunk, loop.min_chunk), loop.extent)
     if chunk == loop.chunk and parallel == loop.parallel:
         return loop
     rest = loop.extent % chunk

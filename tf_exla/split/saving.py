@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tf_exla.model.cost import LAUNCH, node_seconds
 from tf_exla.ir.graph import Loop, Tensor
-from tf_exla.model.memory import Projector
+from tf_exla.model.cost import LAUNCH, node_seconds
 from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector
 from tf_exla.split.candidates import Candidate, evaluate
 from tf_exla.split.stages import Stages, arrange
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.cost import graph_seconds, node_seconds
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor, with_subgraphs
-from tf_exla.model.memory import Projector, carried_bytes
 from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector, carried_bytes
 from tf_exla.split.candidates import (
     Candidate,
     Refusals,
@@ -24,9 +25,9 @@ from tf_exla.split.candidates import (
     repeated,
 )
 from tf_exla.split.chunks import fit_loops, room_at
-from tf_exla.split.keeping import keep
 from tf_exla.split.progress import most_steps, peak_of
 from tf_exla.split.region import Refusal
+from tf_exla.split.saving import keep
 from tf_exla.split.tiles import Split, tile_at, tile_for_speed
 
 AHEAD = 0.9

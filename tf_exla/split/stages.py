@@ -15,16 +15,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from tf_exla.ir.axis_rule import AxisRule
-from tf_exla.ir.graph import PAIRED, CycleError, Graph, Loop, Node, Result, Slot, Tensor, topological
+from tf_exla.ir.graph import ARG_REDUCERS, Graph, Loop, LoopResult, Node, SplitAxis, Tensor
 from tf_exla.ir.lists import is_list
-from tf_exla.split.index import Index
+from tf_exla.ir.traverse import CycleError, topological
+from tf_exla.model.top_k import CHUNKED
+from tf_exla.split.def_use import DefUse
+from tf_exla.split.online_reduction import stream
 from tf_exla.split.region import Region
 from tf_exla.split.resize import UNCUT
-from tf_exla.split.streaming import stream
 from tf_exla.split.widening import shortened, widened
-from tf_exla.model.top_k import CHUNKED
 
-Operand = tuple[Tensor, Slot | None]
+Operand = tuple[Tensor, SplitAxis | None]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Stages:
 
 
 def arrange(
-    index: Index,
+    index: DefUse,
     region: Region,
     is_large: Callable[[Tensor], bool],
     keep: frozenset[Tensor] = frozenset(),
@@ -104,7 +105,7 @@ def arrange(
     return Stages(region, tuple(reversed(stages)))
 
 
-def _stage_numbers(index: Index, region: Region) -> dict[Node, int]:
+def _stage_numbers(index: DefUse, region: Region) -> dict[Node, int]:
     """Number the members' stages by one walk over the graph.
 
     What is read of a variable waits for what was assigned to it: stateful nodes are in order.
@@ -131,12 +132,12 @@ def _stage_numbers(index: Index, region: Region) -> dict[Node, int]:
     return stage_of
 
 
-def _completed(index: Index, region: Region) -> Iterable[Tensor]:
+def _completed(index: DefUse, region: Region) -> Iterable[Tensor]:
     """Yield what members make and what is read whole, or outside of the region."""
     for node in region.members:
         if node in region.remade:
             continue
-        if region.combiner(node) in PAIRED:
+        if region.combiner(node) in ARG_REDUCERS:
             yield from node.outputs  # the values and their positions are combined together
             continue
         for position, tensor in enumerate(node.outputs):
@@ -153,7 +154,7 @@ def _completed(index: Index, region: Region) -> Iterable[Tensor]:
                 yield tensor
 
 
-def rewrite(index: Index, stages: Stages) -> Iterator[Graph]:
+def rewrite(index: DefUse, stages: Stages) -> Iterator[Graph]:
     """Replace the members of a region by one loop per stage; yield it with merged stages, too.
 
     The loops are still to be cut.
@@ -170,7 +171,7 @@ def rewrite(index: Index, stages: Stages) -> Iterator[Graph]:
 
 
 def replaced(
-    index: Index, region: Region, nodes: Sequence[Node], place: Mapping[Node, int] | None = None
+    index: DefUse, region: Region, nodes: Sequence[Node], place: Mapping[Node, int] | None = None
 ) -> Graph:
     """Put nodes in the place of a region, each as late as the last tensor of the graph it makes.
 
@@ -193,7 +194,7 @@ def replaced(
     return index.graph.replace(nodes=topological(merged, order.__getitem__))
 
 
-def _outside(index: Index, region: Region) -> list[Node]:
+def _outside(index: DefUse, region: Region) -> list[Node]:
     """Return the nodes that no loop takes the place of, and what they and loops read of others."""
     kept: list[Node] = []
     read = set(index.outputs)
@@ -207,7 +208,7 @@ def _outside(index: Index, region: Region) -> list[Node]:
     return kept[::-1]
 
 
-def build_loop(index: Index, region: Region, stage: Stage, exact: bool = False) -> Loop:
+def build_loop(index: DefUse, region: Region, stage: Stage, exact: bool = False) -> Loop:
     """Make the loop of one stage, or return it; sums of short floats are wide (`widening.py`)."""
     key = stage, exact
     if key not in region.loops:
@@ -215,7 +216,7 @@ def build_loop(index: Index, region: Region, stage: Stage, exact: bool = False) 
     return region.loops[key]
 
 
-def _built(index: Index, region: Region, stage: Stage, exact: bool) -> Loop:
+def _built(index: DefUse, region: Region, stage: Stage, exact: bool) -> Loop:
     made = {tensor for node in stage.nodes for tensor in node.outputs}
     operands: dict[Operand, Tensor] = {}
     constants: dict[Tensor, Node] = {}
@@ -257,33 +258,33 @@ def _built(index: Index, region: Region, stage: Stage, exact: bool) -> Loop:
         body=template,
         slots=tuple(slot for _, slot in operands),
         results=tuple(results.values()),
-        least=least,
+        min_chunk=least,
         stage=stage.number,
         template=template,
-        carried=MappingProxyType(carried),
+        split_axes=MappingProxyType(carried),
         recomputed=tuple(node.name or node.op for node in stage.recomputed),
         recomputed_flops=sum(map(index.ops.flops, stage.recomputed)),
         axis=f"axis {region.axis} of {region.seed}",
-        exact=region.seed if exact else None,
+        bitwise_group=region.seed if exact else None,
     )
 
 
-def _stand_in(operands: dict[Operand, Tensor], tensor: Tensor, slot: Slot | None) -> Tensor:
+def _stand_in(operands: dict[Operand, Tensor], tensor: Tensor, slot: SplitAxis | None) -> Tensor:
     """Return the tensor that stands for one use of an outside tensor: sliced, or whole."""
     key = (tensor, slot)
     if key not in operands:
-        operands[key] = tensor.twin()
+        operands[key] = tensor.fresh_copy()
     return operands[key]
 
 
-def _result(index: Index, region: Region, tensor: Tensor) -> Result:
+def _result(index: DefUse, region: Region, tensor: Tensor) -> LoopResult:
     node = index.producer[tensor]
     slot = region.result_slot(node, node.outputs.index(tensor))
     if slot is not None:
-        return Result("concat", slot)
+        return LoopResult("concat", slot)
     member = region.members[node]
     rule: AxisRule = member.rule
-    return Result(rule.combine[member.label], block=member.unit)
+    return LoopResult(rule.combine[member.label], block=member.unit)
 
 
 def _least_chunk(region: Region, node: Node) -> int:

@@ -17,13 +17,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tf_exla.ir.graph import Graph, Loop, Node, Result, Slot, Tensor, topological
-from tf_exla.model.memory import Projector
+from tf_exla.ir.graph import Graph, Loop, LoopResult, Node, SplitAxis, Tensor
+from tf_exla.ir.traverse import topological
 from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector
 from tf_exla.split.chunks import even_chunk
+from tf_exla.split.def_use import DefUse
+from tf_exla.split.element_numbering import ElementNumbering
 from tf_exla.split.factors import wide
-from tf_exla.split.forms import Forms
-from tf_exla.split.index import Index
 from tf_exla.split.pair_region import PairRegion, grow_pair
 from tf_exla.split.pair_tile import ROW, CannotTile, Part, Tile
 from tf_exla.split.progress import own_bytes
@@ -56,7 +57,7 @@ ROOM = 1 / 4
 
 
 def pair_graphs(
-    projector: Projector, index: Index, seeds: Sequence[Tensor], budget: int, options: Options
+    projector: Projector, index: DefUse, seeds: Sequence[Tensor], budget: int, options: Options
 ) -> Iterator[Graph]:
     """Yield a graph by pairs of chunks for each pair of equal axes of a seed, where it saves work.
 
@@ -65,7 +66,7 @@ def pair_graphs(
     """
     if budget <= 0:
         return
-    forms = Forms(index)
+    forms = ElementNumbering(index)
     tried: set[object] = set()
     for seed in seeds:
         for first, second in itertools.combinations(range(len(seed.dims)), 2):
@@ -87,9 +88,9 @@ def pair_graphs(
 
 def _fitted(
     projector: Projector,
-    index: Index,
+    index: DefUse,
     region: PairRegion,
-    forms: Forms,
+    forms: ElementNumbering,
     budget: int,
     options: Options,
 ) -> Iterator[Graph]:
@@ -115,7 +116,7 @@ def _fitted(
             most = int(most / max(1.2, math.sqrt(min(over, 16))))
 
 
-def saving(index: Index, region: PairRegion, forms: Forms) -> float:
+def saving(index: DefUse, region: PairRegion, forms: ElementNumbering) -> float:
     """Return the part of the work on tiles that pairs save: at most a half, zero where none."""
     once = both = 0.0
     size = max(1, min(region.extent // 2, 64))
@@ -131,7 +132,7 @@ def saving(index: Index, region: PairRegion, forms: Forms) -> float:
     return 1 - both / (2 * once) if once else 0.0
 
 
-def _work(index: Index, tile: Tile) -> float:
+def _work(index: DefUse, tile: Tile) -> float:
     """Weigh flops and elements that are written."""
     return sum(
         index.ops.flops(node) + node.output.size for node in tile.nodes if node.op != "Const"
@@ -139,7 +140,7 @@ def _work(index: Index, tile: Tile) -> float:
 
 
 def pair_graph(
-    index: Index, region: PairRegion, forms: Forms, chunk: int, parallel: int = 1
+    index: DefUse, region: PairRegion, forms: ElementNumbering, chunk: int, parallel: int = 1
 ) -> Graph:
     """Replace the members and contractions of a region by one pair of loops per stage.
 
@@ -177,17 +178,17 @@ def _loops(build: _Outer, stage: int, earlier: set[Node]) -> list[Node]:
     remainder = build.bodies(rest) if rest else None
     assert remainder is None or remainder.operands == full.operands
     outputs: list[Tensor] = []
-    results: list[Result] = []
+    results: list[LoopResult] = []
     sums: list[Node] = []
     for node, part in zip(build.contractions, build.parts, strict=True):
         out = node.output
         if part.axis is None:
             outputs.append(out)
-            results.append(Result("add"))
+            results.append(LoopResult("add"))
             continue
         pair = [Tensor(out.shape, out.dtype, f"{out.name}/{name}") for name in ("rows", "columns")]
         outputs += pair
-        results += [Result("concat", Slot(part.axis)), Result("add")]
+        results += [LoopResult("concat", SplitAxis(part.axis)), LoopResult("add")]
         sums.append(dataclasses.replace(_add(index, pair[0], pair[1], out.name), outputs=(out,)))
     seed = index.producer[region.seed]
     loop = Loop(
@@ -200,7 +201,7 @@ def _loops(build: _Outer, stage: int, earlier: set[Node]) -> list[Node]:
         chunk=chunk,
         body=full.body,
         remainder=None if remainder is None else remainder.body,
-        slots=tuple(None if axis is None else Slot(axis) for _, axis in full.operands),
+        slots=tuple(None if axis is None else SplitAxis(axis) for _, axis in full.operands),
         results=tuple(results),
         parallel=build.parallel,
         stage=stage,
@@ -215,7 +216,7 @@ def _loops(build: _Outer, stage: int, earlier: set[Node]) -> list[Node]:
     return [loop, *sums]
 
 
-def _add(index: Index, left: Tensor, right: Tensor, name: str) -> Node:
+def _add(index: DefUse, left: Tensor, right: Tensor, name: str) -> Node:
     made = index.ops.make("AddV2", (left, right), {}, f"{name}/pairs")
     if made is None:
         raise CannotTile("the op set has no AddV2")
@@ -227,9 +228,9 @@ class _Outer:
 
     def __init__(
         self,
-        index: Index,
+        index: DefUse,
         region: PairRegion,
-        forms: Forms,
+        forms: ElementNumbering,
         contractions: Sequence[Node],
         chunk: int,
         parallel: int,
@@ -275,7 +276,7 @@ class _Outer:
         """Loop over the chunks before this one; return what each contraction gets of them."""
         made: list[Tensor] = []
         outputs: list[Tensor] = []
-        results: list[Result] = []
+        results: list[LoopResult] = []
         groups: list[tuple[Tensor, ...]] = []
         for node, one, other in zip(self.contractions, direct, mirror, strict=True):
             out = node.output
@@ -284,7 +285,7 @@ class _Outer:
                 tile.nodes.append(both)
                 made.append(both.output)
                 group: tuple[Tensor, ...] = (Tensor(out.shape, out.dtype, out.name),)
-                results.append(Result("add"))
+                results.append(LoopResult("add"))
             else:
                 rows, columns = (one, other) if one.letter == ROW else (other, one)
                 made += [rows.tensor, columns.tensor]
@@ -292,14 +293,14 @@ class _Outer:
                     Tensor(rows.tensor.shape, out.dtype, f"{out.name}/rows"),
                     Tensor(out.shape, out.dtype, f"{out.name}/columns"),
                 )
-                results += [Result("add"), Result("concat", Slot(one.axis))]
+                results += [LoopResult("add"), LoopResult("concat", SplitAxis(one.axis))]
             outputs += group
             groups.append(group)
         operands: list[Tensor] = []
-        slots: list[Slot | None] = []
+        slots: list[SplitAxis | None] = []
         for source in tile.sources:
             operands.append(_stand_in(outer, (source.tensor, source.rows), size))
-            slots.append(None if source.columns is None else Slot(source.columns))
+            slots.append(None if source.columns is None else SplitAxis(source.columns))
         loop = Loop(
             op="Loop",
             inputs=tuple(operands),
@@ -311,7 +312,7 @@ class _Outer:
             slots=tuple(slots),
             results=tuple(results),
             parallel=self.parallel,
-            before=True,
+            triangular=True,
             axis=f"tiles before the diagonal of {self.region.seed}",
         )
         return loop, groups
@@ -334,7 +335,7 @@ class _Outer:
             chunk=size,
             body=body,
             slots=(None,) * len(operands),
-            results=(Result("add"),) * len(body.outputs),
+            results=(LoopResult("add"),) * len(body.outputs),
             axis=f"the tile on the diagonal of {self.region.seed}",
         )
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Protocol
 
+from tf_exla.ir.graph import Graph, Loop
+from tf_exla.ir.structure import structure_of
+from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.cost import node_seconds
-from tf_exla.ir.graph import Graph, Loop, with_subgraphs
-from tf_exla.model.memory import Projector
 from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector
 from tf_exla.split.chunks import SIDE_BY_SIDE, fastest_chunk, has_loops, room_at
 from tf_exla.split.resize import resize_loop
-from tf_exla.ir.structure import structure_of
 
 MAX_DEPTH = 2
 FEW_ROWS = 32
@@ -60,7 +61,7 @@ def tile_at(
         step is None
         or not isinstance(loop, Loop)
         or has_loops(loop)
-        or loop.exact
+        or loop.bitwise_group
         or depth + 1 >= MAX_DEPTH
     ):
         return None
@@ -88,7 +89,7 @@ def tile_for_speed(
     if depth + 1 >= MAX_DEPTH:
         return graph
     for position, node in enumerate(graph.nodes):
-        if not isinstance(node, Loop) or has_loops(node) or node.exact:
+        if not isinstance(node, Loop) or has_loops(node) or node.bitwise_group:
             continue
         if node.extent < FEW_ROWS or not (_rows_are_long(node, options) or _reads_much(node)):
             continue

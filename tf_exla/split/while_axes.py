@@ -20,11 +20,12 @@ import numpy as np
 
 from tf_exla.ir.axis_classes import AxisClasses, Place
 from tf_exla.ir.axis_rule import Axis, AxisRule
-from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor, producers, repeats_one
+from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor, repeats_one
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import NoRule, OpSet
-from tf_exla.split.factors import LINEAR
 from tf_exla.ir.resized import resized_graph
+from tf_exla.ir.traverse import producers
+from tf_exla.split.factors import LINEAR
 
 JOINED = frozenset({"Add", "AddN", "AddV2", "ConcatV2", "Pack", "Sub"})
 """Ops whose result is a partial sum where all operands are."""
@@ -331,13 +332,15 @@ def resized_while(
     def part(graph: Graph) -> Graph:
         """Copy the body, or the condition, which works on the same variables."""
         parts = {
-            old: old.twin() if new.axes == old.axes else old.with_axes(new.axes or (), old.name)
+            old: old.fresh_copy()
+            if new.axes == old.axes
+            else old.with_axes(new.axes or (), old.name)
             for old, new in zip(graph.inputs, inputs, strict=True)
         }
         return resized_graph(ops, graph, parts, shape_of)[0]
 
     outputs = tuple(
-        old.twin() if old.axes == shape else old.with_axes(shape, old.name)
+        old.fresh_copy() if old.axes == shape else old.with_axes(shape, old.name)
         for old, shape in zip(node.outputs, shapes, strict=True)
     )
     attrs = {**node.attrs, "body": part(one.body), "cond": part(one.cond)}

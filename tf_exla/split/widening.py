@@ -15,10 +15,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tf_exla.ir.axis_rule import AxisRule
-from tf_exla.ir.graph import Combine, Loop, Node, Slot, Tensor
+from tf_exla.ir.graph import Combine, Loop, Node, SplitAxis, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.split.origins import MEANS
 from tf_exla.split.factors import wide
+from tf_exla.split.origins import MEANS
 
 ROUNDED: frozenset[Combine] = frozenset({"add", "mul"})
 """Combiners that round: a maximum is one of the numbers."""
@@ -31,7 +31,7 @@ def widened(
     ops: OpSet,
     nodes: Sequence[Node],
     results: Mapping[Tensor, Combine],
-    carried: dict[Tensor, Slot],
+    carried: dict[Tensor, SplitAxis],
 ) -> tuple[list[Node], dict[Tensor, Tensor]]:
     """Make the nodes that sum up with wide numbers; return the wide results that are combined.
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tf_exla.frontends.tf.emit import DEVICE, emit_const
 from tf_exla.frontends.tf.emitter import Emitter
-from tf_exla.ir.graph import Slot
+from tf_exla.ir.graph import SplitAxis
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Start:
     step: int = 0
     fixed: int = 0
 
-    def at(self, rank: int, slot: Slot) -> tf.Tensor:
+    def at(self, rank: int, slot: SplitAxis) -> tf.Tensor:
         """Return the position of the chunk in a tensor of `rank` axes: [rank]."""
         steps = np.zeros(rank, self.index)
         if self.counter is None:

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tf_exla.ir.graph import Graph, Node, Tensor, without_dead
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.traverse import without_dead
 
 READS = frozenset(
     {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
@@ -97,7 +98,7 @@ def lift_reads(graph: Graph) -> Graph:
     nodes: list[Node] = []
     renamed: dict[Tensor, Tensor] = {}
     for node in graph.nodes:
-        node = node.reading(renamed)
+        node = node.substitute(renamed)
         if node.subgraphs:
             node = _lift_from(node, nodes, renamed)
         nodes.append(node)
@@ -147,7 +148,7 @@ def _with_value(graph: Graph, handle: Tensor, value: Tensor) -> Graph:
         if handle in node.inputs:
             renamed[node.output] = value
             continue
-        nodes.append(node.reading(renamed))
+        nodes.append(node.substitute(renamed))
     return Graph(
         tuple(renamed.get(tensor, tensor) for tensor in graph.inputs),
         tuple(nodes),

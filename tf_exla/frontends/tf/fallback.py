@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tf_exla.errors import MemoryLimitError, NotOptimizedWarning, UnboundedMemoryError
 from tf_exla.ir.graph import Graph
 from tf_exla.model.lifetimes import Lifetimes
-from tf_exla.model.memory import Projection
+from tf_exla.model.projection import Projection
 from tf_exla.pipeline.plan import Plan
 
 

@@ -28,7 +28,8 @@ from tf_exla.frontends.tf.plain_gradient import PlainGradient
 from tf_exla.frontends.tf.replay import Key, is_handle, keeping, replay, stateful_inside
 from tf_exla.frontends.tf.scope import CALLS
 from tf_exla.frontends.tf.settings import Program, Settings
-from tf_exla.ir.graph import Graph, Node, Tensor, const, walk, without_dead
+from tf_exla.ir.graph import Graph, Node, Tensor, const
+from tf_exla.ir.traverse import walk, without_dead
 
 
 class GradientError(RuntimeError):
@@ -256,7 +257,7 @@ def substitute(program: Program, inner: Program, prefix: str) -> None:
 
     nodes: list[Node] = []
     for node in graph.nodes:
-        node = node.reading(renamed)
+        node = node.substitute(renamed)
         if node.stateful and node.name.startswith(prefix):
             known: dict[Key, Tensor] = {}
             for one in (node, *stateful_inside(node)):

@@ -19,7 +19,7 @@ from tf_exla.frontends.tf.emit import emit_const, placeholder
 from tf_exla.frontends.tf.emitter import Emitter, is_large
 from tf_exla.frontends.tf.positions import merge_best, merge_top_k
 from tf_exla.frontends.tf.writing import write_part
-from tf_exla.ir.graph import COMBINING, PAIRED, Array, Combine, Graph, Loop, Slot, Tensor
+from tf_exla.ir.graph import ARG_REDUCERS, COMBINING, Array, Combine, Graph, Loop, SplitAxis, Tensor
 
 _INT32_MAX = 2**31 - 1
 
@@ -27,7 +27,7 @@ _INT32_MAX = 2**31 - 1
 def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
     """Emit `loop` on `inputs`; return its outputs."""
     full = loop.extent // loop.chunk
-    if loop.before:
+    if loop.triangular:
         return _emit_before(emitter, loop, inputs)
     if full == 1 and loop.remainder is None and not loop.folds:
         with emitter.scope():
@@ -103,8 +103,8 @@ def _emit_while(
 
 def _is_position(loop: Loop, position: int) -> bool:
     """Return whether a result is the second of a pair."""
-    before = [result.combine in PAIRED for result in loop.results[:position]]
-    return loop.results[position].combine in PAIRED and before.count(True) % 2 == 1
+    before = [result.combine in ARG_REDUCERS for result in loop.results[:position]]
+    return loop.results[position].combine in ARG_REDUCERS and before.count(True) % 2 == 1
 
 
 def _accumulator(emitter: Emitter, tensor: Tensor, combine: Combine) -> tf.Tensor | None:
@@ -157,7 +157,7 @@ class _Chunk:
         self.body = body
         self.start = start
         self.results = list(accumulators) if accumulators is not None else []
-        self.sliced: dict[Tensor, tuple[tf.Tensor, Slot]] = {}
+        self.sliced: dict[Tensor, tuple[tf.Tensor, SplitAxis]] = {}
         count = len(loop.inputs)
         for tensor, value, slot in zip(body.inputs[:count], inputs, loop.slots, strict=True):
             if slot is None or start is None:
@@ -218,10 +218,10 @@ class _Chunk:
             if output is not tensor:
                 continue
             result, whole = self.loop.results[position], self.loop.outputs[position]
-            if result.combine in PAIRED and not result.fold:
+            if result.combine in ARG_REDUCERS and not result.accumulates_in_body:
                 self._merge_pair(position, result.combine)
                 continue
-            if result.fold:
+            if result.accumulates_in_body:
                 made = part
             elif result.slot is not None:
                 assert self.start is not None

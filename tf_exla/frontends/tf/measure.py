@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_exla.frontends.tf.device import FIRST_GPU, GPU_ALLOCATOR, counts_exactly, device
 from tf_exla.frontends.tf.free_memory import field_bytes
 from tf_exla.frontends.tf.fresh_measure import (
     CannotSendError,
@@ -23,7 +24,6 @@ from tf_exla.frontends.tf.fresh_measure import (
     make_call,
     measure_fresh,
 )
-from tf_exla.frontends.tf.device import FIRST_GPU, GPU_ALLOCATOR, counts_exactly, device
 from tf_exla.frontends.tf.resident import resident_bytes
 
 _SAMPLE_SECONDS = 0.001

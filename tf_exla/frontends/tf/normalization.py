@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_exla.ir.graph import Graph, Node, Tensor, with_subgraphs
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.traverse import with_subgraphs
 
 _MOMENTS = 5
 """The results of both kinds, and the operands that both gradients have."""

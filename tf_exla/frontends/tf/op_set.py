@@ -8,8 +8,6 @@ from functools import lru_cache
 from typing import cast
 from weakref import WeakKeyDictionary
 
-from tf_exla.ir.axis_rule import AxisRule, AxisRuleError, bind
-from tf_exla.ir.bounds import Most
 from tf_exla.frontends.tf import trip_counts
 from tf_exla.frontends.tf.device import Device, rounds_factors
 from tf_exla.frontends.tf.device import device as visible_device
@@ -21,6 +19,8 @@ from tf_exla.frontends.tf.ops.rules.builders import Unruled, words
 from tf_exla.frontends.tf.ops.scratch import gpu_scratch_bytes, scratch_bytes
 from tf_exla.frontends.tf.ops.size_bounds import size_bounds
 from tf_exla.frontends.tf.ops.table import record
+from tf_exla.ir.axis_rule import AxisRule, AxisRuleError, bind
+from tf_exla.ir.bounds import Most
 from tf_exla.ir.graph import Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect, is_list
 from tf_exla.ir.op_set import Compiles, NoRule, Work

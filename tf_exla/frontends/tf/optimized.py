@@ -24,7 +24,7 @@ from tf_exla.frontends.tf.program import OPS, Program
 from tf_exla.frontends.tf.request import Limit, Request
 from tf_exla.frontends.tf.saving import Saveable, SaveableConcrete
 from tf_exla.frontends.tf.settings import Settings
-from tf_exla.ir.graph import walk
+from tf_exla.ir.traverse import walk
 from tf_exla.report.make import make_report
 from tf_exla.report.report import MemoryReport
 

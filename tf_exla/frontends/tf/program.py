@@ -33,9 +33,9 @@ from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.settings import Settings
 from tf_exla.frontends.tf.sources import NOTHING, Given, cut_away, find_cut
 from tf_exla.ir.graph import Graph, Shape, Tensor
+from tf_exla.model.sizes import Sizes
 from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan
-from tf_exla.model.sizes import Sizes
 
 # Saved values up to so many bytes are returned by every call, so that one plan serves both.
 _SMALL_SAVES = 1 << 20

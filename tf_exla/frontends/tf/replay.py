@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from tf_exla.ir.graph import Graph, Node, Tensor, const, producers
+from tf_exla.ir.graph import Graph, Node, Tensor, const
+from tf_exla.ir.traverse import producers
 
 Key = tuple[str, int]
 """A result of a stateful node: the node's name, and the position."""
@@ -92,7 +93,7 @@ def _keeping_while(node: Node) -> tuple[list[Node], dict[Key, Tensor]]:
         empty = _empty_list(tensor, key[0])
         before += empty
         firsts.append(empty[-1].output)
-        inner.append(empty[-1].output.twin())
+        inner.append(empty[-1].output.fresh_copy())
         attrs = {"element_dtype": tensor.dtype}
         pushed = Tensor((), "variant", f"{key[0]}/kept")
         nodes.append(Node("TensorListPushBack", (inner[-1], tensor), (pushed,), attrs, name=key[0]))
@@ -123,7 +124,7 @@ def _keeping_choice(node: Node) -> tuple[list[Node], dict[Key, Tensor]]:
                 nodes += _nothing(tensor, key[0])
             results.append(kept[key] if key in kept else nodes[-1].output)
         subs[name] = Graph(sub.inputs, tuple(nodes), (*sub.outputs, *results))
-    made = {key: tensor.twin() for key, tensor in wanted.items()}
+    made = {key: tensor.fresh_copy() for key, tensor in wanted.items()}
     outputs = (*node.outputs, *made.values())
     return [dataclasses.replace(node, outputs=outputs, attrs={**node.attrs, **subs})], made
 
@@ -168,7 +169,7 @@ def without_effects(graph: Graph, given: Mapping[Key, Tensor]) -> Graph:
     renamed: dict[Tensor, Tensor] = {}
     nodes: list[Node] = []
     for old in graph.nodes:
-        node = old.reading(renamed)
+        node = old.substitute(renamed)
         if not node.stateful:
             nodes.append(node)
         elif node.subgraphs:
@@ -192,19 +193,19 @@ def _replay_while(node: Node, given: Mapping[Key, Tensor]) -> list[Node]:
         if key not in given:
             continue
         firsts.append(given[key])
-        inner.append(given[key].twin())
+        inner.append(given[key].fresh_copy())
         shape = _shape_operand(tensor, key[0])
-        item = tensor.twin()
+        item = tensor.fresh_copy()
         attrs = {"element_dtype": tensor.dtype}
         inputs = (inner[-1], counter, shape.output)
         reads += [shape, Node("TensorListGetItem", inputs, (item,), attrs, name=key[0])]
         inside[key] = item
     firsts, inner = [zero.output, *firsts], [counter, *inner]
-    seen = [tensor.twin() for tensor in inner]  # by the condition
+    seen = [tensor.fresh_copy() for tensor in inner]  # by the condition
     if _is_stateful(cond):
         firsts.append(given[node.name, 0])
-        inner.append(given[node.name, 0].twin())
-        seen.append(inner[-1].twin())
+        inner.append(given[node.name, 0].fresh_copy())
+        seen.append(inner[-1].fresh_copy())
         cond = _counted(cond, seen[0], seen[-1])
     pure = without_effects(body, inside)
     body = pure.replace(nodes=(*reads, *pure.nodes, *step))
@@ -218,7 +219,7 @@ def _replay_choice(node: Node, given: Mapping[Key, Tensor]) -> Node:
     known = {key: given[key] for key in keys if key in given}
     subs = {}
     for name, sub in node.subgraphs:
-        inside = {key: tensor.twin() for key, tensor in known.items()}
+        inside = {key: tensor.fresh_copy() for key, tensor in known.items()}
         pure = without_effects(sub, inside)
         subs[name] = pure.replace(inputs=(*pure.inputs, *inside.values()))
     inputs, attrs = (*node.inputs, *known.values()), {**node.attrs, **subs}
@@ -284,7 +285,7 @@ def _with_variables(
     seen: Sequence[Tensor] | None = None,
 ) -> Node:
     """Return a While with more variables: outside, in the body, after it, in the condition."""
-    seen = [tensor.twin() for tensor in inner] if seen is None else seen
+    seen = [tensor.fresh_copy() for tensor in inner] if seen is None else seen
     count = len(node.outputs)  # the body has as many results
     cond = cond.replace(inputs=(*cond.inputs, *seen))
     inputs, outputs = (*body.inputs, *inner), (*body.outputs[:count], *after)
@@ -292,7 +293,7 @@ def _with_variables(
     return dataclasses.replace(
         node,
         inputs=(*node.inputs, *firsts),
-        outputs=(*node.outputs, *(tensor.twin() for tensor in after)),
+        outputs=(*node.outputs, *(tensor.fresh_copy() for tensor in after)),
         attrs={**node.attrs, "cond": cond, "body": body},
     )
 

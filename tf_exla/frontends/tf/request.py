@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from tf_exla.model.allocator import BLOCKS, EXACT
 from tf_exla.byte_size import parse_bytes
-from tf_exla.frontends.tf.free_memory import auto_limit
 from tf_exla.frontends.tf.device import counts_exactly, device
+from tf_exla.frontends.tf.free_memory import auto_limit
+from tf_exla.model.allocator import BLOCKS, EXACT
 from tf_exla.model.options import Options, Unbounded
 from tf_exla.rewrite.families import switches
 

@@ -15,7 +15,8 @@ from types import MappingProxyType
 
 import tensorflow as tf
 
-from tf_exla.ir.graph import Graph, Node, Shape, Tensor, producers, without_dead
+from tf_exla.ir.graph import Graph, Node, Shape, Tensor
+from tf_exla.ir.traverse import producers, without_dead
 
 # Elements of iterators; and whatever an effect gives that nothing has to be computed for.
 _ITERATORS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"})
@@ -168,7 +169,7 @@ def cut_away(graph: Graph, saves: Sequence[Tensor], given: Given) -> Graph:
     inputs = [nodes[name].outputs[position] for name, position in given.keys]
     outputs = list(graph.outputs)
     for position in given.outputs:
-        outputs[position] = outputs[position].twin()
+        outputs[position] = outputs[position].fresh_copy()
         inputs.append(outputs[position])
     rest = Graph(
         (*graph.inputs, *inputs),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tf_exla.ir.graph import Graph, Node, Tensor, producers
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.traverse import producers
 
 
 def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:

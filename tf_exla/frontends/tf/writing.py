@@ -20,7 +20,7 @@ from tf_exla.frontends.tf.chunk_start import Start, on_host
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.emit import emit_const
 from tf_exla.frontends.tf.emitter import Emitter
-from tf_exla.ir.graph import Slot, Tensor, item_bytes
+from tf_exla.ir.graph import SplitAxis, Tensor, item_bytes
 
 LEAST_ROW = 64
 """Bytes of a row from which rows are faster."""
@@ -46,7 +46,7 @@ def write_part(
     value: tf.Tensor,
     whole: Tensor,
     part: Tensor,
-    slot: Slot,
+    slot: SplitAxis,
 ) -> tf.Tensor:
     """Write `value`, the part of a result for the chunk at `start`; return all of the result."""
     rows = _rows(whole, part, slot, start)
@@ -61,7 +61,7 @@ def write_part(
     return _reshaped(emitter, made, whole.dims)
 
 
-def _rows(whole: Tensor, part: Tensor, slot: Slot, start: Start) -> _Rows | None:
+def _rows(whole: Tensor, part: Tensor, slot: SplitAxis, start: Start) -> _Rows | None:
     """Return the longest rows of which the part is a whole number; None where they are short."""
     if whole.dtype not in _TYPES or not whole.size or not part.size:
         return None
@@ -91,7 +91,7 @@ def _write_slice(
     accumulator: tf.Tensor,
     value: tf.Tensor,
     part: Tensor,
-    slot: Slot,
+    slot: SplitAxis,
 ) -> tf.Tensor:
     graph, index = emitter.graph, start.index
     begin = start.at(len(part.dims), slot)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from tf_exla.ir.bounds import Most
 from tf_exla.frontends.tf.ops import flops
 from tf_exla.frontends.tf.ops.bounds.values import of_operand
 from tf_exla.frontends.tf.ops.memory import cpu, gpu
@@ -22,6 +21,7 @@ from tf_exla.frontends.tf.ops.memory.call import (
 )
 from tf_exla.frontends.tf.ops.rebuild import Rebuild
 from tf_exla.frontends.tf.ops.rules.builders import Rule, words
+from tf_exla.ir.bounds import Most
 from tf_exla.ir.graph import Node
 from tf_exla.ir.lists import ListEffect
 from tf_exla.ir.op_set import Compiles, Work

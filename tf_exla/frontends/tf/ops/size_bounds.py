@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_exla.ir.bounds import HANDLES, Most, largest
 from tf_exla.frontends.tf.ops.bounds.infer import broadcast, infer, smaller
 from tf_exla.frontends.tf.ops.record import Op
+from tf_exla.ir.bounds import HANDLES, Most, largest
 from tf_exla.ir.graph import Node
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tf_exla.ir.bounds import HANDLES, Most
 from tf_exla.frontends.tf.ops.bounds.values import largest_value
+from tf_exla.ir.bounds import HANDLES, Most
 from tf_exla.ir.graph import Array, Node, Shape, Tensor
 
 

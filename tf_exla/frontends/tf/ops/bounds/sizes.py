@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from tf_exla.ir.bounds import Most, largest
 from tf_exla.frontends.tf.ops.bounds.infer import infer, smaller
+from tf_exla.ir.bounds import Most, largest
 from tf_exla.ir.graph import Node, Tensor
 
 Rule = Callable[[Node, Sequence[Most]], Sequence[Most]]
