@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
-from programs import with_gradients
+from programs import normal, with_gradients
 from programs_check import difference
 from row_loop_programs import ARGUMENTS, SPLIT, WHOLE
 
@@ -68,3 +68,23 @@ def test_rows_that_meet_stay_whole(name: str) -> None:
         for limit in (smallest, smallest + smallest // 8):
             optimized = tf_exla.optimize(stock, limit, strict=True)
             assert difference(expected, optimized(*ARGUMENTS), 1e-9) <= 1
+
+
+def test_a_region_ends_before_a_list_that_it_could_only_cut() -> None:
+    """The gradient of a loop over heads keeps lists that do not depend on the rows."""
+    x, z, w = normal(1501, 3), normal(40, 3), normal(2, 40, 1)
+
+    def function(x: tf.Tensor, z: tf.Tensor, w: tf.Tensor) -> Any:
+        kernel = tf.exp(-tf.reduce_sum((x[:, None] - z[None]) ** 2, -1))
+        gram = tf.matmul(z, z, transpose_b=True) + 41.0 * tf.eye(40, dtype=z.dtype)
+        solved = tf.linalg.triangular_solve(tf.linalg.cholesky(gram), tf.transpose(kernel))
+        heads = tf.map_fn(lambda v: tf.matmul(solved, v, transpose_a=True), w)
+        return tf.reduce_sum(tf.sin(heads) * tf.reduce_sum(kernel * kernel, 1)[None, :, None])
+
+    stock = tf.function(with_gradients(function), autograph=False)
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.optimize(stock, 1, strict=True).report(x, z, w)
+    smallest = info.value.smallest_limit
+    optimized = tf_exla.optimize(stock, smallest, strict=True)
+    assert smallest <= 0.65 * optimized.report(x, z, w).projected_peak_before
+    assert difference(stock(x, z, w), optimized(x, z, w), 1e-9) <= 1

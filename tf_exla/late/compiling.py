@@ -6,7 +6,7 @@ with the run as its sub-graph; what XLA cannot compile stays between clusters. U
 a cluster is made only where XLA's code is known not to be slower, and where `CALLS` calls of the
 program save the time that it takes to compile.
 
-Memory: XLA orders a cluster's nodes as it likes; `memory.py` counts all that is not fused.
+Memory: XLA orders a cluster's nodes as it likes; what is not fused counts (`model/projection.py`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `Sᵀ = S`, `Sᵀ v = S v`, and the sums of its columns are those of its rows. Gradients are full of
 such pairs: of `x xᵀ` they have `G x` and `Gᵀ x`, of a distance the sums of both axes. Whatever has
-the same *form* (`splitting/forms.py`) as a tensor before it is that tensor, in another shape.
+the same number (`split/element_numbering.py`) as a tensor before it is that tensor, reshaped.
 """
 
 from __future__ import annotations

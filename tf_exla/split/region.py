@@ -109,12 +109,18 @@ def grow(
     """Grow the region of one axis of `seed`; None where no node can take part.
 
     `remake`: what is made of nothing that carries the axis is made for each region that reads it.
+    Where the region would end in the middle of a list, it ends before the list.
     """
     size = _size(seed, axis)
     block = 1
     while size % block == 0 and size // block > 1:
         try:
-            return _Growth(index, seed, axis, block, is_large, remake).run()
+            for lists in (True, False):
+                growth = _Growth(index, seed, axis, block, is_large, remake, lists)
+                region = growth.run()
+                if not growth.parts_lists:
+                    return region
+            return None
         except NeedsBlock as need:
             block *= need.block
     return None
@@ -135,16 +141,18 @@ class _Growth:
         block: int,
         is_large: Callable[[Tensor], bool],
         remake: bool,
+        lists: bool,
     ) -> None:
         self.index = index
+        self.lists = lists
+        self.parts_lists = False
         self.remake = remake
         self.is_large = is_large
         self.region = Region(seed, axis, _size(seed, axis) // block)
         self.block = block
         self.work: list[Tensor] = []  # large tensors whose readers are still to be followed
-        self.back: list[
-            tuple[Tensor, SplitAxis]
-        ] = []  # large operands, to be followed to producers
+        # Large operands, to be followed to their producers.
+        self.back: list[tuple[Tensor, SplitAxis]] = []
 
     def run(self) -> Region | None:
         seed = self.region.seed
@@ -160,7 +168,8 @@ class _Growth:
             return None
         while self._absorb():
             self._drain()
-        return None if self._parts_lists() else self.region
+        self.parts_lists = self._parts_lists()
+        return None if self.parts_lists else self.region
 
     def _parts_lists(self) -> bool:
         """Return whether a list would be cut or put together: there are no parts of lists."""
@@ -195,7 +204,7 @@ class _Growth:
     def _join_producer(self, tensor: Tensor, slot: SplitAxis) -> bool:
         """Let the node that makes `tensor` join; else the tensor stays a source."""
         node = self.index.producer[tensor]
-        rule = self.index.rule(node, lists=True)
+        rule = self.index.rule(node, lists=self.lists)
         if isinstance(rule, NoRule):
             return self._refuse(tensor, slot.axis, node, rule.reason)
         axis = rule.results[node.outputs.index(tensor)][slot.axis]
@@ -207,7 +216,7 @@ class _Growth:
 
     def _join_reader(self, tensor: Tensor, slot: SplitAxis, node: Node, position: int) -> bool:
         """Let a consumer join; else the tensor's chunks are concatenated for it."""
-        rule = self.index.rule(node, lists=True)
+        rule = self.index.rule(node, lists=self.lists)
         if isinstance(rule, NoRule):
             return self._refuse(tensor, slot.axis, node, rule.reason)
         axes = rule.operands[position]
@@ -318,7 +327,7 @@ class _Growth:
                 slot = slots.get(tensor)
                 if slot is None:
                     continue
-                rule = self.index.rule(node, lists=True)
+                rule = self.index.rule(node, lists=self.lists)
                 if isinstance(rule, NoRule):
                     break
                 axes = rule.operands[position]
