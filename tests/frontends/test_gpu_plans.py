@@ -14,8 +14,8 @@ from tf_exla.model.allocator import BLOCKS, EXACT, Allocator
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (request, op_set):
-        monkeypatch.setattr(module, "device", lambda: "GPU")
+    monkeypatch.setattr(request, "device", lambda: "GPU")
+    monkeypatch.setattr(op_set, "visible_device", lambda: "GPU")
     monkeypatch.setattr(op_set, "rounds_factors", lambda dtype: dtype == "float32")
 
 

@@ -27,7 +27,7 @@ from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.ir.traverse import walk
 from tf_exla.late.compiling import compile_loops
 from tf_exla.rewrite import chosen, rewrite_graph
-from tf_exla.split.def_use import Index
+from tf_exla.split.def_use import DefUse
 from tf_exla.split.element_numbering import ElementNumbering
 from tf_exla.split.pair_region import PairRegion, grow_pair
 from tf_exla.split.symmetric_tiles import pair_graph, saving
@@ -134,7 +134,7 @@ ASYMMETRIC: dict[str, Function] = {
 
 
 def is_symmetric(graph: Graph, tensor: Tensor) -> bool:
-    forms = ElementNumbering(Index(graph, OPS))
+    forms = ElementNumbering(DefUse(graph, OPS))
     return forms.of(tensor, (1, 2)) == forms.of(tensor, (2, 1))
 
 
@@ -201,7 +201,7 @@ def test_equal_forms_are_equal_numbers() -> None:
         like = concrete.graph.inputs
         run = restore(every, name="every", like=like, keep=captured.functions)
         values = [t.numpy() for t in run([x, y, *captured.constants])]
-        forms = ElementNumbering(Index(graph, OPS))
+        forms = ElementNumbering(DefUse(graph, OPS))
         known: dict[int, np.ndarray] = {}
         for tensor, value in zip(square, values, strict=True):
             both = [forms.of(tensor, (1, 2)), forms.of(tensor, (2, 1))]
@@ -219,7 +219,7 @@ def test_equal_forms_are_equal_numbers() -> None:
 
 
 def pair_region(graph: Graph) -> PairRegion | None:
-    index = Index(graph, OPS)
+    index = DefUse(graph, OPS)
     seeds = sorted(
         (t for node in graph.nodes for t in node.outputs if t.is_static), key=lambda t: -t.size
     )
@@ -241,7 +241,7 @@ def check_pairs(
 ) -> Graph:
     """Run a function by pairs of chunks, and compare it with itself."""
     graph, concrete, captured = graph_of(fn, *args, rewrite=True)
-    index = Index(graph, OPS)
+    index = DefUse(graph, OPS)
     region = pair_region(graph)
     assert region is not None
     made = pair_graph(index, region, ElementNumbering(index), chunk)
@@ -402,7 +402,7 @@ def test_kernels(name: str) -> None:
     stock = tf.function(fn, autograph=False)
     optimized = tf_exla.optimize(stock, "2.1MB", jit_compile=False)
     graph, *_ = graph_of(fn, x, v, rewrite=True)
-    index, forms = Index(graph, OPS), ElementNumbering(Index(graph, OPS))
+    index, forms = DefUse(graph, OPS), ElementNumbering(DefUse(graph, OPS))
     region = pair_region(graph)
     assert region is not None
     assert saving(index, region, forms) > 0.2

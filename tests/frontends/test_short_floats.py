@@ -27,7 +27,7 @@ from tf_exla.fuzz.values import Pool, Value
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.check import check_graph
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
-from tf_exla.split.def_use import Index
+from tf_exla.split.def_use import DefUse
 from tf_exla.split.region import grow
 from tf_exla.split.stages import arrange, rewrite
 
@@ -92,7 +92,7 @@ def test_every_sum_of_the_table(case: Case, dtype: str) -> None:
         (*(_const(t) for t in node.inputs if t.value is not None), node),
         node.outputs,
     )
-    index = Index(graph, OPS)
+    index = DefUse(graph, OPS)
     for position, axes in enumerate(rule.operands):
         for axis, one in enumerate(axes or ()):
             if one is None or one.label not in rule.combine:

@@ -19,7 +19,7 @@ from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.ir.traverse import walk
 from tf_exla.late.compiling import compile_loops
 from tf_exla.moves.lowering import lower
-from tf_exla.split.def_use import Index
+from tf_exla.split.def_use import DefUse
 from tf_exla.split.region import grow
 from tf_exla.split.stages import arrange, rewrite
 
@@ -35,7 +35,7 @@ def split_along(function: Function, arguments: Sequence[tf.Tensor], axis: int, c
     """Split the first tensor that the function exponentiates; stages merged as far as they can."""
     captured = capture(tf.function(function, autograph=False).get_concrete_function(*arguments))
     graph = lower(captured.graph, OPS, 0)
-    index = Index(graph, OPS)
+    index = DefUse(graph, OPS)
     seed = next(node.output for node in graph.nodes if node.op == "Exp")
 
     def is_large(tensor: Tensor) -> bool:

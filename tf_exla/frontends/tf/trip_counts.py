@@ -114,4 +114,4 @@ _COMPARISONS = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual"})
 def _integer(tensor: Tensor) -> int | None:
     if tensor.value is None or tensor.value.size != 1 or "int" not in tensor.dtype:
         return None
-    return int(tensor.value)
+    return int(tensor.value.reshape(()))
