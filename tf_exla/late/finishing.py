@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from tf_exla.ir.graph import Graph, Loop, Node
-from tf_exla.ir.traverse import with_subgraphs
+from tf_exla.ir.graph import Graph, Loop
+from tf_exla.late.bodies import everywhere, inside_of
 from tf_exla.late.compiling import compile_loops
 from tf_exla.late.expanding import expand
 from tf_exla.late.running_top_k import run_top_k
@@ -30,11 +30,11 @@ CLOSER = 0.99
 
 
 def _run_top_k(projector: Projector, graph: Graph, _: Options) -> Graph:
-    return _everywhere(graph, lambda sub: run_top_k(sub, projector.ops))
+    return everywhere(graph, lambda sub: run_top_k(sub, projector.ops))
 
 
 def _expand(projector: Projector, graph: Graph, _: Options) -> Graph:
-    return _everywhere(graph, lambda sub: expand(sub, projector.ops))
+    return everywhere(graph, lambda sub: expand(sub, projector.ops))
 
 
 def _rewrite(projector: Projector, graph: Graph, options: Options) -> Graph:
@@ -51,7 +51,7 @@ def _rewrite(projector: Projector, graph: Graph, options: Options) -> Graph:
 
     def bodies(sub: Graph) -> Graph:
         nodes = tuple(
-            _inside(node, inside if isinstance(node, Loop) else bodies) for node in sub.nodes
+            inside_of(node, inside if isinstance(node, Loop) else bodies) for node in sub.nodes
         )
         if all(new is old for new, old in zip(nodes, sub.nodes, strict=True)):
             return sub
@@ -105,22 +105,3 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
             target = int(CLOSER * target * budget / needed)
             split = fit_loops(projector, graph, target, options)
     return plain
-
-
-def _everywhere(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """Change a graph, the bodies of its loops, and all other sub-graphs; each once."""
-
-    @cache
-    def inside(sub: Graph) -> Graph:
-        nodes = tuple(_inside(node, inside) for node in sub.nodes)
-        if any(new is not old for new, old in zip(nodes, sub.nodes, strict=True)):
-            sub = sub.replace(nodes=nodes)
-        return change(sub)
-
-    return inside(graph)
-
-
-def _inside(node: Node, change: Callable[[Graph], Graph]) -> Node:
-    if isinstance(node, Loop) and node.bitwise_group is not None:
-        return node
-    return with_subgraphs(node, change)
