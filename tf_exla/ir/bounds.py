@@ -61,12 +61,12 @@ class Most:
         """Return bounds of what is either of both."""
         dims: Shape | None = None
         if self.dims is not None and other.dims is not None and len(self.dims) == len(other.dims):
-            dims = tuple(map(_larger, self.dims, other.dims))
+            dims = tuple(map(highest, zip(self.dims, other.dims, strict=True)))
         value = self.value
         if value != other.value:
-            top = _larger(self.top, other.top)
+            top = highest((self.top, other.top))
             value = None if top is None else (top,)
-        return Most(dims, _larger(self.size, other.size), value)
+        return Most(dims, highest((self.size, other.size)), value)
 
     def static(self, tensor: Tensor) -> Tensor | None:
         """Return a tensor of the largest sizes; None where some have no bound."""
@@ -77,8 +77,9 @@ class Most:
         return None
 
 
-def _larger(left: int | None, right: int | None) -> int | None:
-    return None if left is None or right is None else max(left, right)
+def highest(bounds: Sequence[int | None]) -> int | None:
+    """Return a bound of what all of these bound; None where one is not known."""
+    return None if None in bounds else max((one for one in bounds if one is not None), default=0)
 
 
 def _integers(value: Array | None) -> tuple[int, ...] | None:
@@ -92,5 +93,4 @@ def _integers(value: Array | None) -> tuple[int, ...] | None:
 
 def largest(operands: Sequence[Most]) -> int | None:
     """Return the number of elements of the largest operand."""
-    sizes = [one.size for one in operands]
-    return None if None in sizes else max((one for one in sizes if one is not None), default=0)
+    return highest([one.size for one in operands])

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tf_exla.ir.bounds import Most
+from tf_exla.ir.bounds import Most, highest
 from tf_exla.ir.graph import Node, Tensor, item_bytes
 
 ITEM_BYTES = 192
@@ -134,11 +134,6 @@ def made(
         length=length,
         top=highest([first.top, *tops]),
     )
-
-
-def highest(tops: Sequence[int | None]) -> int | None:
-    """Return a bound of what all of these bound; None where one is not known."""
-    return None if None in tops else max((one for one in tops if one is not None), default=0)
 
 
 def _top(tensor: Tensor, most: Most, held: Held) -> int | None:

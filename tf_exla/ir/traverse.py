@@ -23,6 +23,11 @@ def consumers(graph: Graph) -> dict[Tensor, list[tuple[Node, int]]]:
     return uses
 
 
+def reads(graph: Graph) -> set[Tensor]:
+    """Return the tensors that nodes of a graph read, and its outputs."""
+    return {tensor for node in graph.nodes for tensor in node.inputs} | set(graph.outputs)
+
+
 def walk(graph: Graph) -> Iterator[Node]:
     """Yield every node of a graph and of its sub-graphs."""
     for node in graph.nodes:

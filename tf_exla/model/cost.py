@@ -21,9 +21,8 @@ CACHED_BYTE = RATES.cached_byte
 LAUNCH = RATES.launch
 ITERATION = 4e-5  # the executor's work for one iteration of a loop
 CALL = 2e-5  # the executor's work for one call of a compiled cluster
-SYNC_OVERHEAD = (
-    0.15  # the part of the time for which cores wait for each other, one iteration at a time
-)
+SYNC_OVERHEAD = 0.15
+"""The part of the time for which cores wait for each other, one iteration at a time."""
 WRITTEN_BYTE = 4.5e-10  # a result put together from chunks: strided, by one core, on fresh pages
 
 PRODUCT_BYTE = 5e-11  # of a product, by one core: operands are packed and results added up

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from tf_exla.ir.bounds import HANDLES, Most
+from tf_exla.ir.bounds import HANDLES, Most, highest
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
-from tf_exla.ir.lists import EMPTY, Held, highest, is_list, made, read
+from tf_exla.ir.lists import EMPTY, Held, is_list, made, read
 from tf_exla.ir.op_set import OpSet
 
 UNKNOWN_ITERATIONS = 1000

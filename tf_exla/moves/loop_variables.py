@@ -19,7 +19,7 @@ from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.traverse import producers, with_subgraphs
+from tf_exla.ir.traverse import producers, reads, with_subgraphs
 from tf_exla.split.while_axes import body_of, is_while, resized_while
 
 NUMBERS = 8
@@ -31,8 +31,7 @@ def part_loop_variables(graph: Graph, ops: OpSet) -> Graph:
     """Part the variables of all loops, those in sub-graphs too; the same graph without any."""
     if not any(node.subgraphs or any(map(is_list, node.outputs)) for node in graph.nodes):
         return graph
-    read = {tensor for node in graph.nodes for tensor in node.inputs}
-    wanted = frozenset(read | set(graph.outputs))
+    wanted = frozenset(reads(graph))
     made = producers(graph)
     renamed: dict[Tensor, Tensor] = {}
     repeated: dict[Tensor, Tensor] = {}
@@ -94,7 +93,7 @@ def _without_repeats(node: Node, repeated: dict[Tensor, Tensor], wanted: frozens
     """
     body, cond = body_of(node), node.attrs["cond"]
     assert isinstance(cond, Graph)
-    tested = {tensor for one in cond.nodes for tensor in one.inputs} | set(cond.outputs)
+    tested = reads(cond)
     for k, given in enumerate(node.inputs):
         pops = [one for one in body.nodes if body.inputs[k] in one.inputs]
         if given not in repeated or len(pops) != 1 or pops[0].op != "TensorListPopBack":
@@ -173,9 +172,9 @@ def _counting(
         if kept == numbers:
             break
         numbers = kept
-    read = {tensor for one in cond.nodes for tensor in one.inputs} | set(cond.outputs)
+    tested = reads(cond)
     pairs = zip(body.inputs, cond.inputs, strict=True)
-    if any(tensor in read and before not in numbers for before, tensor in pairs):
+    if any(tensor in tested and before not in numbers for before, tensor in pairs):
         return None
     results = [
         tensor

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.traverse import producers, with_subgraphs, without_dead
+from tf_exla.ir.traverse import producers, reads, with_subgraphs, without_dead
 from tf_exla.model.lifetimes import passed_on
 from tf_exla.split.origins import clash, tests_order
 
@@ -76,7 +76,7 @@ def _candidates(node: Node, graph: Graph, is_large: Callable[[Tensor], bool]) ->
     if isinstance(node.attrs.get("body"), Graph):
         cond = node.attrs["cond"]
         assert isinstance(cond, Graph)
-        read = {tensor for inner in cond.nodes for tensor in inner.inputs} | set(cond.outputs)
+        read = reads(cond)
         positions = [k for k in sorted(passed_on(node)) if cond.inputs[k] not in read]
     elif node.op in CHOICES:
         positions = list(range(1, len(node.inputs)))  # operand 0 chooses

@@ -24,7 +24,7 @@ from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor, repeats_one
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import NoRule, OpSet
 from tf_exla.ir.resized import resized_graph
-from tf_exla.ir.traverse import producers
+from tf_exla.ir.traverse import producers, reads
 from tf_exla.split.factors import LINEAR
 
 JOINED = frozenset({"Add", "AddN", "AddV2", "ConcatV2", "Pack", "Sub"})
@@ -132,11 +132,15 @@ def is_zero(tensor: Tensor, producer: Mapping[Tensor, Node]) -> bool:
 
 @dataclass(frozen=True)
 class _Joined:
-    """The axes of a While's body; `rules`: of its nodes, `whole`: classes that cannot be split."""
+    """The axes of a While's body.
+
+    `rules`, `made`: of its nodes, and of their results; `whole`: classes that cannot be split.
+    """
 
     body: Graph
     cond: Graph
     rules: Mapping[Node, AxisRule | NoRule]
+    made: Mapping[Tensor, Node]
     classes: AxisClasses
     whole: frozenset[Place]
 
@@ -162,7 +166,7 @@ def _join(ops: OpSet, node: Node) -> _Joined:
     whole: set[Place] = set()
     rules: dict[Node, AxisRule | NoRule] = {}
     made = producers(body)
-    wanted = {tensor for one in body.nodes for tensor in one.inputs} | set(body.outputs)
+    wanted = reads(body)
     for one in body.nodes:
         if one.op == "Const":
             if not repeats_one(np.asarray(one.attrs["value"])):
@@ -184,20 +188,17 @@ def _join(ops: OpSet, node: Node) -> _Joined:
                     classes.union(place, (before, place[1]))
                 else:
                     whole.add(place)
+    tested = reads(cond)
     for before, tensor in zip(body.inputs, cond.inputs, strict=True):
-        if tensor in _read(cond):
+        if tensor in tested:
             whole.update(_places(before))
-    return _Joined(body, cond, rules, classes, frozenset(map(classes.root, whole)))
+    return _Joined(body, cond, rules, made, classes, frozenset(map(classes.root, whole)))
 
 
 def _places(tensor: Tensor) -> Iterator[Place]:
     for axis, size in enumerate(tensor.axes or ()):
         if size != 1:
             yield tensor, axis
-
-
-def _read(graph: Graph) -> set[Tensor]:
-    return {tensor for node in graph.nodes for tensor in node.inputs} | set(graph.outputs)
 
 
 class _Walk:
@@ -207,7 +208,6 @@ class _Walk:
         self.ops = ops
         self.one = one
         self.root = root
-        self.made = producers(one.body)
         self.variables = frozenset(one.body.inputs)
         self.added_to: set[Tensor] = set()  # variables to which a partial sum is added
 
@@ -230,8 +230,8 @@ class _Walk:
             partial = frozenset(added | partial)
         if any(states.get(tensor) == "lost" for tensor in body.outputs):
             return None
-        read = _read(cond)
-        if any(cond.inputs[k] in read for k in partial):
+        tested = reads(cond)
+        if any(cond.inputs[k] in tested for k in partial):
             return None
         return partial
 
@@ -305,7 +305,7 @@ class _Walk:
             data = zip(node.inputs, operands, rule.operands, strict=True)
             whole = [t for t, state, axes in data if state is None and axes is not None]
             self.added_to.update(tensor for tensor in whole if tensor in self.variables)
-            return all(t in self.variables or is_zero(t, self.made) for t in whole)
+            return all(t in self.variables or is_zero(t, self.one.made) for t in whole)
         places = [k for k, state in enumerate(operands) if state is not None]
         return len(places) == 1 and places[0] in MOVED.get(node.op, ())
 

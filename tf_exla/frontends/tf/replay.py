@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_exla.ir.graph import Graph, Node, Tensor, const
-from tf_exla.ir.traverse import producers
+from tf_exla.ir.traverse import producers, reads
 
 Key = tuple[str, int]
 """A result of a stateful node: the node's name, and the position."""
@@ -32,7 +32,7 @@ def results_inside(graph: Graph) -> dict[Key, Tensor]:
     A While inside of it gives a list; a While whose condition has side effects gives the number of
     its iterations as well.
     """
-    read = {tensor for node in graph.nodes for tensor in node.inputs} | set(graph.outputs)
+    read = reads(graph)
     found: dict[Key, Tensor] = {}
     for node in graph.nodes:
         if not node.stateful:

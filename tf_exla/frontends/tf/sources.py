@@ -16,7 +16,7 @@ from types import MappingProxyType
 import tensorflow as tf
 
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
-from tf_exla.ir.traverse import producers, without_dead
+from tf_exla.ir.traverse import producers, reads, without_dead
 
 # Elements of iterators; and whatever an effect gives that nothing has to be computed for.
 _ITERATORS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"})
@@ -138,7 +138,7 @@ def _cut(
             ),
         )
     )
-    read = {tensor for node in rest.nodes for tensor in node.inputs} | set(rest.outputs)
+    read = reads(rest)
     kept = [
         (node.name, k, tensor)
         for node in ran

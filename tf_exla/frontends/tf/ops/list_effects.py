@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tf_exla.ir.graph import Node
-from tf_exla.ir.lists import ListEffect
+from tf_exla.ir.lists import ListEffect, is_list
 
 
 def wrapped(node: Node) -> ListEffect:
     """A list as it is; a handle of other tensors keeps them."""
-    if node.inputs and node.inputs[0].dtype == "variant":
+    if node.inputs and is_list(node.inputs[0]):
         return ListEffect()
     return ListEffect(tuple(range(len(node.inputs))))
 

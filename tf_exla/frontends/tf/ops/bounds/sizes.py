@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from tf_exla.frontends.tf.ops.bounds.infer import infer, smaller
-from tf_exla.ir.bounds import Most, largest
+from tf_exla.ir.bounds import Most, highest, largest
 from tf_exla.ir.graph import Node, Tensor
 
 Rule = Callable[[Node, Sequence[Most]], Sequence[Most]]
@@ -43,13 +43,13 @@ def partitioned(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 def stitched(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     half = len(operands) // 2
     indices, data = operands[:half], operands[half:]
-    tops = [one.top for one in indices]
+    last = highest([one.top for one in indices])
     first, where = data[0], indices[0]
-    if None in tops or first.dims is None or where.dims is None:
+    if last is None or first.dims is None or where.dims is None:
         return [Most()]
-    rows = max((one for one in tops if one is not None), default=0) + 1
-    values = [one.top for one in data]
-    value = None if None in values else (max(one for one in values if one is not None),)
+    rows = last + 1
+    top = highest([one.top for one in data])
+    value = None if top is None else (top,)
     return [Most((rows, *first.dims[len(where.dims) :]), value=value)]
 
 

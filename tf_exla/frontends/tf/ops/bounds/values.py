@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_exla.ir.bounds import Most
+from tf_exla.ir.bounds import Most, highest
 from tf_exla.ir.graph import Array, Node, Tensor, item_bytes
 
 Bounds = Sequence[tuple[int, ...] | None]
@@ -128,16 +128,13 @@ def product(node: Node, operands: Sequence[Most]) -> Bounds:
 
 def largest(node: Node, operands: Sequence[Most]) -> Bounds:
     """Each integer of a result is one of the operands'."""
-    tops = [one.top for one in operands]
-    if None in tops:
-        return [None]
-    return [_folded(node, operands) or (max(one for one in tops if one is not None),)]
+    top = highest([one.top for one in operands])
+    return [None if top is None else _folded(node, operands) or (top,)]
 
 
 def either(node: Node, operands: Sequence[Most]) -> Bounds:
     """Each integer is one of the second or of the third operand's."""
-    tops = [one.top for one in operands[1:3]]
-    return [None if None in tops else (max(one for one in tops if one is not None),)]
+    return [_all(highest([one.top for one in operands[1:3]]))]
 
 
 def _all(top: int | None) -> tuple[int, ...] | None:
