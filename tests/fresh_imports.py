@@ -1,6 +1,6 @@
 """What the processes of `fresh_process.py` have imported when they start.
 
-Packages of others, and of these what can be forked: nothing here starts threads of TensorFlow
+tf_exla, and of other packages what can be forked: nothing here starts threads of TensorFlow
 (GPflow does as it is imported). What was made so far is kept out of later garbage collections.
 """
 
@@ -14,9 +14,12 @@ import tensorflow  # noqa: F401
 import tensorflow_probability.python.distributions  # noqa: F401
 import tf_keras  # noqa: F401
 
+import tf_exla.api
+import tf_exla.frontends.tf.measure
+import tf_exla.frontends.tf.optimized
+
 gc.collect()
 gc.freeze()
 
-# As in pyproject.toml: a function that runs as it was is a failure. By its words: SavedModel tests
-# start processes without tf_exla.
-warnings.filterwarnings("error", message=".* runs as it was, and no memory limit holds for it")
+# As in pyproject.toml: a function that runs as it was is a failure.
+warnings.filterwarnings("error", category=tf_exla.NotOptimizedWarning)

@@ -1,4 +1,4 @@
-"""A fresh process has TensorFlow and nothing that ran."""
+"""A fresh process has TensorFlow and tf_exla, and nothing that ran."""
 
 import pytest
 from fresh_process import run_fresh
@@ -13,7 +13,7 @@ def test_tensorflow_is_there_and_has_not_started() -> None:
         threads = len(os.listdir("/proc/self/task"))
         send([*loaded, context.context_safe() is None, threads, os.environ["TF_ENABLE_ONEDNN_OPTS"]])
     """  # noqa: E501
-    assert run_fresh(code) == [True, True, False, True, 1, "0"]
+    assert run_fresh(code) == [True, True, True, True, 1, "0"]
 
 
 def test_settings_are_read_by_a_process_that_starts_with_them() -> None:
