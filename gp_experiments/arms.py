@@ -164,7 +164,7 @@ def run_in_process(
             )
         finally:
             os.close(send)
-        heard = _Heard(on_progress)
+        heard = Heard(on_progress)
         reader = threading.Thread(target=heard.listen, args=(events,), daemon=True)
         reader.start()
         try:
@@ -180,13 +180,13 @@ def run_in_process(
         messages.seek(0)
         said = messages.read()[-4000:]
     status, error = _ending(process.returncode, stopped, heard, said)
-    return Outcome(status, seconds, heard.result, heard.steps, heard.baseline, error)
+    return heard.outcome(status, seconds, error)
 
 
-class _Heard:
+class Heard:
     """What a process has sent so far."""
 
-    def __init__(self, on_progress: Callable[[float, float, str], None] | None) -> None:
+    def __init__(self, on_progress: Callable[[float, float, str], None] | None = None) -> None:
         self.on_progress = on_progress
         self.steps: list[dict[str, Any]] = []
         self.result: dict[str, Any] = {}
@@ -194,6 +194,10 @@ class _Heard:
         self.error: tuple[Status, str] | None = None
         self.baseline: int | None = None
         self.resident_cap: int | None = None
+
+    def outcome(self, status: Status, seconds: float, error: str) -> Outcome:
+        """Return how it ended, and what it sent until then."""
+        return Outcome(status, seconds, self.result, self.steps, self.baseline, error)
 
     def listen(self, events: IO[str]) -> None:
         for line in events:
@@ -218,7 +222,7 @@ class _Heard:
 
 
 def _watch(
-    process: subprocess.Popen[str], heard: _Heard, deadline: float | None
+    process: subprocess.Popen[str], heard: Heard, deadline: float | None
 ) -> tuple[Status, str] | None:
     """Wait for the end of the process; return why it was ended here, if it was."""
     while True:
@@ -236,7 +240,7 @@ def _watch(
 
 
 def _ending(
-    code: int, stopped: tuple[Status, str] | None, heard: _Heard, said: str
+    code: int, stopped: tuple[Status, str] | None, heard: Heard, said: str
 ) -> tuple[Status, str]:
     if heard.finished:
         return "done", ""
@@ -279,26 +283,35 @@ def _classify(error: BaseException) -> Status:
     return "refused" if "MemoryLimitError" in names else "failed"
 
 
+def run_here(function: str, arguments: dict[str, Any], cap: Cap, stream: IO[str]) -> bool:
+    """Run a function in this process, and write to `stream` what it does; return whether it ended.
+
+    That is a JSON pair of a kind and a value on each line.
+    """
+    arm = Arm(stream, cap)
+    try:
+        module, _, name = function.partition(":")
+        result = getattr(importlib.import_module(module), name)(arguments, arm)
+        arm.check()
+        arm._send("result", result or {})
+    except Exception as error:
+        # Room to say so.
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+        text = f"{type(error).__name__}: {error}"[:2000]
+        status = _classify(error)
+        if status == "failed":
+            text += "\n" + traceback.format_exc()[-2000:]
+        arm._send("error", {"status": status, "text": text})
+        return False
+    return True
+
+
 def main(descriptor: int) -> None:
     """Run the function that standard input names, in this process."""
-    request = json.load(sys.stdin)
     with os.fdopen(descriptor, "w") as stream:
-        arm = Arm(stream, request["cap"])
-        try:
-            module, _, name = request["function"].partition(":")
-            result = getattr(importlib.import_module(module), name)(request["arguments"], arm)
-            arm.check()
-            arm._send("result", result or {})
-        except Exception as error:
-            # Room to say so.
-            hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-            resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
-            text = f"{type(error).__name__}: {error}"[:2000]
-            status = _classify(error)
-            if status == "failed":
-                text += "\n" + traceback.format_exc()[-2000:]
-            arm._send("error", {"status": status, "text": text})
-            sys.exit(1)
+        ended = run_here(**json.load(sys.stdin), stream=stream)
+    sys.exit(not ended)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,25 @@
-"""Each experiment through its command at its smallest, and the pictures from the records."""
+"""Each experiment through its command at its smallest, and the pictures from the records.
 
+Its arms run in forked processes, which have TensorFlow; `-m thorough`: as users run them, all in
+new ones.
+"""
+
+import dataclasses
+import io
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from fresh_process import run_fresh
 
+from gp_experiments import sweep
+from gp_experiments.arms import Cap, Heard, Outcome, run_here
+from gp_experiments.command import commands
 from gp_experiments.records import Record, Records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,10 +62,43 @@ def command(*arguments: str) -> str:
     return done.stdout
 
 
-def run(name: str, out: Path) -> list[Record]:
+def forked(function: str, arguments: Mapping[str, Any], *, cap: Cap, **_: Any) -> Outcome:
+    """Do what `run_in_process` does, in a forked process."""
+    return Outcome(**run_fresh(outcome, function, dict(arguments), cap))
+
+
+def outcome(function: str, arguments: dict[str, Any], cap: Cap) -> dict[str, Any]:
+    stream, heard = io.StringIO(), Heard()
+    run_here(function, arguments, cap, stream)
+    stream.seek(0)
+    heard.listen(stream)
+    status, error = heard.error or ("done", "")
+    return dataclasses.asdict(heard.outcome(status, 1.0, error))
+
+
+def invoke(*arguments: str) -> str:
+    """Run a command in this process."""
+    name, *options = arguments
+    (chosen,) = (one for one in commands() if one.name == name)
+    done = CliRunner().invoke(chosen, options, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture(params=["forked", pytest.param("as users do", marks=pytest.mark.thorough)])
+def call(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    if request.param != "forked":
+        return command
+    monkeypatch.setattr(sweep, "run_in_process", forked)
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "200")
+    return invoke
+
+
+def run(call: Any, name: str, out: Path) -> list[Record]:
     settings = [word for setting in SMALLEST[name] for word in ("--set", setting)]
-    command(name, "--out", str(out), *settings)
-    drawn = command("figures", str(out))
+    call(name, "--out", str(out), *settings)
+    drawn = call("figures", str(out))
     assert "tables.md" in drawn
     for line in drawn.split():
         if line.endswith(".png"):
@@ -68,12 +114,16 @@ def run(name: str, out: Path) -> list[Record]:
 
 
 @pytest.mark.parametrize("name", ["knn", "attention", "graphs"])
-def test_smallest(name: str, tmp_path: Path) -> None:
-    assert {record["status"] for record in run(name, tmp_path)} == {"done"}
+def test_smallest(name: str, call: Any, tmp_path: Path) -> None:
+    assert {record["status"] for record in run(call, name, tmp_path)} == {"done"}
 
 
-def test_cg_gives_both_arms_the_same_mean(tmp_path: Path) -> None:
-    stock, limit = (record["result"] for record in run("cg", tmp_path))
+def test_in_new_processes(tmp_path: Path) -> None:
+    assert {record["status"] for record in run(command, "graphs", tmp_path)} == {"done"}
+
+
+def test_cg_gives_both_arms_the_same_mean(call: Any, tmp_path: Path) -> None:
+    stock, limit = (record["result"] for record in run(call, "cg", tmp_path))
     assert stock["residual"] < 1e-3
     assert limit["residual"] < 1e-3
     assert limit["iterations"] > 1
@@ -82,8 +132,8 @@ def test_cg_gives_both_arms_the_same_mean(tmp_path: Path) -> None:
     assert limit["rmse"] < 0.6
 
 
-def test_stock_matvec_ends_where_memory_does(tmp_path: Path) -> None:
-    stock, limit, stock_slice, limit_slice = run("matvec", tmp_path)
+def test_stock_matvec_ends_where_memory_does(call: Any, tmp_path: Path) -> None:
+    stock, limit, stock_slice, limit_slice = run(call, "matvec", tmp_path)
     assert (stock["status"], limit["status"]) == ("oom", "done")
     assert limit["result"]["call_seconds"]
     tables = (tmp_path / "figures" / "tables.md").read_text()
@@ -96,8 +146,8 @@ def test_stock_matvec_ends_where_memory_does(tmp_path: Path) -> None:
     assert result["extrapolated_seconds"] == pytest.approx(20 * result["call_seconds"][0])
 
 
-def test_sgpr_goes_on_where_stock_ends(tmp_path: Path) -> None:
-    stock, limit = run("sgpr", tmp_path)
+def test_sgpr_goes_on_where_stock_ends(call: Any, tmp_path: Path) -> None:
+    stock, limit = run(call, "sgpr", tmp_path)
     assert (stock["status"], limit["status"]) == ("oom", "done")
     steps = limit["steps"]
     assert [step["evaluation"] for step in steps][:2] == [1, 2]
