@@ -105,7 +105,7 @@ def fuzz(programs: int, seed: int, jobs: int, seconds: float, folder: Path) -> N
         raise click.ClickException("this needs hypothesis: pip install 'tf_exla[fuzz]'") from error
     from tf_exla.fuzz.command import fuzz as run_fuzz
 
-    verdicts = run_fuzz(seed, programs, jobs, seconds, folder)
+    verdicts = run_fuzz(range(seed, seed + programs), jobs, seconds, folder)
     for verdict, count in verdicts.most_common():
         click.echo(f"{verdict:16} {count}")
     sys.exit(0 if set(verdicts) <= {"holds", "invalid"} else 1)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -25,8 +25,8 @@ ENVIRONMENT = {
 }
 
 
-def fuzz(first: int, count: int, jobs: int, seconds: float, folder: Path) -> Counter[str]:
-    """Check `count` programs from seed `first` on; return how often each verdict was given.
+def fuzz(seeds: Sequence[int], jobs: int, seconds: float, folder: Path) -> Counter[str]:
+    """Check the programs of `seeds`; return how often each verdict was given.
 
     `seconds`: the time of one program. `folder` takes log.jsonl, a line for each program, and
     test_fuzz_SEED.py for each that fails. Seeds that are in the log are not checked again.
@@ -37,10 +37,8 @@ def fuzz(first: int, count: int, jobs: int, seconds: float, folder: Path) -> Cou
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log.jsonl"
     known = {one["seed"]: one for one in _read(log)}
-    verdicts: Counter[str] = Counter(
-        _verdict(one) for k, one in known.items() if first <= k < first + count
-    )
-    left = [k for k in range(first, first + count) if k not in known]
+    verdicts: Counter[str] = Counter(_verdict(known[k]) for k in seeds if k in known)
+    left = [k for k in seeds if k not in known]
     console = Console(stderr=True)
     with log.open("a") as out:
         found = _verdicts(left, jobs, seconds)
@@ -91,8 +89,7 @@ _BATCH = 100
 def _worker(batch: list[int], seconds: float) -> Iterator[dict[str, Any]]:
     rest = list(batch)
     while rest:
-        run = _consecutive(rest)
-        words = [str(rest[0]), str(run), "1", str(seconds)]
+        words = [str(seconds), *map(str, rest)]
         process = subprocess.Popen(
             [sys.executable, "-m", "tf_exla.fuzz.worker", *words],
             env={**os.environ, **ENVIRONMENT}, stdout=subprocess.PIPE, text=True,
@@ -102,15 +99,7 @@ def _worker(batch: list[int], seconds: float) -> Iterator[dict[str, Any]]:
         for line in process.stdout:
             yield json.loads(line)
             done += 1
-        if process.wait() and done < run:
+        if process.wait() and done < len(rest):
             yield {"seed": rest[done], "failure": "worker died", "details": ""}
             done += 1
         rest = rest[done:]
-
-
-def _consecutive(numbers: list[int]) -> int:
-    """Return how many of the first numbers follow each other."""
-    count = 1
-    while count < len(numbers) and numbers[count] == numbers[count - 1] + 1:
-        count += 1
-    return count

@@ -128,11 +128,11 @@ def prepare() -> None:
 
 
 def main() -> None:
-    """Check the seeds given as `first count step seconds`; a JSON line each on stdout."""
-    first, count, step = map(int, sys.argv[1:4])
+    """Check the seeds given as `seconds seed ...`; a JSON line each on stdout."""
+    seconds, *seeds = sys.argv[1:]
     prepare()
-    for number in range(first, first + count, step):
-        print(json.dumps(run_seed(number, float(sys.argv[4]))), flush=True)
+    for number in map(int, seeds):
+        print(json.dumps(run_seed(number, float(seconds))), flush=True)
 
 
 if __name__ == "__main__":
