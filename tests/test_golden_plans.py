@@ -16,7 +16,7 @@ NEAR = 0.02
 
 def test_golden_plans() -> None:
     known = json.loads(GOLDEN.read_text())
-    found = run_fresh(golden, list(known), env={"TF_EXLA_RATES": ""})
+    found = run_fresh(golden, list(known))
     for name, plans in known.items():
         assert found[name]["smallest"] <= (1 + NEAR) * plans["smallest"], name
         assert found[name]["loops"] == plans["loops"], name

@@ -34,7 +34,7 @@ import gpflow
 import numpy as np
 
 rng = np.random.default_rng(0)
-X = rng.standard_normal((40_009, 3))
+X = rng.standard_normal((20_011, 3))
 Y = np.sin(X[:, :1])
 model = gpflow.models.SGPR((X, Y), gpflow.kernels.Matern32(), inducing_variable=X[:200].copy())
 
@@ -57,13 +57,13 @@ COMPILER = 120_000_000
 
 
 def test_a_process_that_trains_and_predicts_holds_the_limit(tmp_path: Path) -> None:
-    """Without `run` it grows by 1.3 GB."""
+    """Without `run` it grows by 0.7 GB."""
     script = tmp_path / "predicts.py"
     script.write_text(PREDICTS)
-    command = [sys.executable, "-m", "tf_exla", "run", "--limit", "100MB", str(script)]
+    command = [sys.executable, "-m", "tf_exla", "run", "--limit", "50MB", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     growth = int(done.stdout.split("growth")[1])
-    assert growth <= 100_000_000 + COMPILER, done.stderr
+    assert growth <= 50_000_000 + COMPILER, done.stderr
 
 
 def sgpr(kernel: Any = None, data: Any = (X, Y)) -> Any:

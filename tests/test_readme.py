@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from fresh_process import run_fresh
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
@@ -15,8 +16,12 @@ def block(language: str) -> str:
     return found[1]
 
 
-def test_example_runs_inside_its_limit_and_stock_does_not() -> None:
-    report = run_fresh(block("python") + "\nsend(optimizer.report.to_dict())")
+@pytest.mark.parametrize("iterations", [1, pytest.param(5, marks=pytest.mark.thorough)])
+def test_example_runs_inside_its_limit_and_stock_does_not(iterations: int) -> None:
+    example = block("python")
+    assert example.count('"maxiter": 5') == 1
+    shorter = example.replace('"maxiter": 5', f'"maxiter": {iterations}')
+    report = run_fresh(shorter + "\nsend(optimizer.report.to_dict())")
     assert report["projected_peak"] <= report["limit"] < report["projected_peak_before"]
 
 
