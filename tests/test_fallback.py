@@ -154,7 +154,7 @@ def test_errors_of_the_user_are_the_users() -> None:
             tf_exla.optimize(affinities, 10)(*arguments())
 
 
-BLOCKER = Blocker("K", (3, None), "float64", 24, 0, "Cholesky", "it needs it whole", "a.py:3 in f")
+BLOCKER = Blocker("K", (3, None), "float64", 24, 0, "cholesky", "it needs it whole", "a.py:3 in f")
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ BLOCKER = Blocker("K", (3, None), "float64", 24, 0, "Cholesky", "it needs it who
         tf_exla.MemoryLimitError(
             "f", limit=1, resident=2, projected_peak=3, smallest_limit=4, blocker=BLOCKER
         ),
-        tf_exla.UnboundedMemoryError("f", node="while", op="While", source="a.py:3", bytes=8),
-        tf_exla.UnboundedMemoryError("f", node="where", op="Where", source=""),
+        tf_exla.UnboundedMemoryError("f", node="while", op="while", source="a.py:3", bytes=8),
+        tf_exla.UnboundedMemoryError("f", node="where", op="nonzero", source=""),
     ],
     ids=lambda error: type(error).__name__,
 )

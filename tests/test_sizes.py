@@ -85,12 +85,12 @@ def doubling(x: tf.Tensor) -> tf.Tensor:
 
 UNBOUNDED: list[tuple[Callable[..., Any], str]] = [
     (from_python, "PyFunc"),
-    (repeated_by_data, "Range"),
+    (repeated_by_data, "arange"),
     (histogram, "DenseBincount"),
     (segments, "SegmentSum"),
     (squares, "SegmentSum"),
     (in_a_branch, "PyFunc"),
-    (doubling, "ConcatV2"),
+    (doubling, "concat"),
 ]
 
 

@@ -111,8 +111,8 @@ def test_a_gradient_reads_the_numbers_whose_maxima_are_in_a_list(name: str) -> N
     stock = tf.function(PROGRAMS[name], autograph=False)
     graph = clean(capture(stock.get_concrete_function(x, y)).graph, OPS)
     sunk = sink(graph, OPS, x.dtype.size * ROWS * COLUMNS // 2)
-    loops = [node for node in sunk.nodes if node.op == "While"]
-    making = [node for node in loops if any(one.op == "Sqrt" for one in walk(node.attrs["body"]))]
+    loops = [node for node in sunk.nodes if node.op == "while"]
+    making = [node for node in loops if any(one.op == "sqrt" for one in walk(node.attrs["body"]))]
     assert len(loops) == 2
     assert len(making) < 2
     assert clash(sunk, OPS) is None

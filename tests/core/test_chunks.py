@@ -47,8 +47,8 @@ def test_a_chunk_takes_no_more_iterations_than_the_largest_aligned_one(
 
 def test_loops_in_loops_take_the_room_that_there_is() -> None:
     b = Builder()
-    scores = b.op("MatMul", b.input(3000, 3), b.input(3, 2000))
-    graph = b.graph(b.op("Sum", b.op("Exp", scores), axis=1))
+    scores = b.op("matmul", b.input(3000, 3), b.input(3, 2000))
+    graph = b.graph(b.op("sum", b.op("exp", scores), axis=1))
     projector, options = Projector(ToyOps()), Options(chunk_bytes=1 << 20, body_bytes=3 << 19)
     smallest = split(projector, graph, 0, options).graph
     assert chunk_inside(smallest) == 1
@@ -66,8 +66,8 @@ def chunk_inside(graph: Graph) -> int:
 def test_chunks_made_smaller_for_the_cache_hold_the_room_too() -> None:
     """More iterations of a smaller chunk run side by side than of one that fits alone."""
     b = Builder()
-    scores = b.op("MatMul", b.input(901, 3), b.input(3, 2500))
-    graph = b.graph(b.op("Sum", b.op("Mul", scores, b.op("Exp", scores)), axis=1))
+    scores = b.op("matmul", b.input(901, 3), b.input(3, 2500))
+    graph = b.graph(b.op("sum", b.op("multiply", scores, b.op("exp", scores)), axis=1))
     projector = Projector(ToyOps())
     options = Options(chunk_bytes=16 << 20, body_bytes=24 << 20, cores=2)
     for budget in (25 << 20, 28 << 20, 30 << 20):

@@ -15,7 +15,7 @@ def compiled(b: Builder, *outputs: Tensor) -> list[tuple[str, list[str]]]:
     whole = tuple(Tensor(t.shape, t.dtype) for t in body.inputs)
     made = tuple(Tensor(t.shape, t.dtype) for t in outputs)
     loop = Loop(
-        "Loop",
+        "loop",
         whole,
         made,
         extent=4,
@@ -34,19 +34,19 @@ def compiled(b: Builder, *outputs: Tensor) -> list[tuple[str, list[str]]]:
 
 def test_an_alias_of_a_result_follows_the_cluster() -> None:
     b = Builder()
-    y = b.op("Exp", b.input(8))
-    assert compiled(b, y, b.op("Column", y)) == [("Compiled", ["Exp"]), ("Column", [])]
+    y = b.op("exp", b.input(8))
+    assert compiled(b, y, b.op("Column", y)) == [("xla_cluster", ["exp"]), ("Column", [])]
 
 
 def test_an_alias_alone_is_the_result() -> None:
     b = Builder()
-    column = b.op("Column", b.op("Exp", b.input(8)))
-    assert compiled(b, column) == [("Compiled", ["Exp", "Column"])]
+    column = b.op("Column", b.op("exp", b.input(8)))
+    assert compiled(b, column) == [("xla_cluster", ["exp", "Column"])]
 
 
 def test_an_alias_that_the_cluster_reads_stays() -> None:
     b = Builder()
-    y = b.op("Exp", b.input(8))
+    y = b.op("exp", b.input(8))
     column = b.op("Column", y)
-    made = compiled(b, y, column, b.op("Exp", column))
-    assert made == [("Compiled", ["Exp", "Column", "Exp"])]
+    made = compiled(b, y, column, b.op("exp", column))
+    assert made == [("xla_cluster", ["exp", "Column", "exp"])]

@@ -27,9 +27,9 @@ def exponentials(count: int, first: int = N, exponent: bool = True) -> Graph:
     results = []
     for k in range(count):
         n = first if k == 0 else N
-        scores = b.op("MatMul", b.input(n, 3), b.input(3, n))
-        made = b.op("Exp", scores) if exponent or k else scores
-        results.append(b.op("Sum", made, axis=1))
+        scores = b.op("matmul", b.input(n, 3), b.input(3, n))
+        made = b.op("exp", scores) if exponent or k else scores
+        results.append(b.op("sum", made, axis=1))
     return b.graph(*results)
 
 
@@ -57,7 +57,7 @@ def test_equal_peaks_are_split_one_after_the_other(count: int) -> None:
 def test_a_peak_that_cannot_fall_ends_the_search() -> None:
     b = Builder()
     whole = [b.op("Inverse", b.input(N, N)) for _ in range(2)]
-    other = b.op("Sum", b.op("Exp", b.op("MatMul", b.input(N, 3), b.input(3, N))), axis=1)
+    other = b.op("sum", b.op("exp", b.op("matmul", b.input(N, 3), b.input(3, N))), axis=1)
     matrix = 8 * N * N
     assert 4 * matrix < smallest(b.graph(*whole, other)) < 5 * matrix
 

@@ -23,16 +23,16 @@ def kernel_product(n: int, others: int = 0) -> Graph:
     b = Builder()
     x, y, v = b.input(n, 3), b.input(n, 3), b.input(n, 1)
     for _ in range(others):
-        v = b.op("Exp", v)
-    k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", y)))
-    return b.graph(b.op("MatMul", b.op("Add", k, b.op("Mul", k, k)), v))
+        v = b.op("exp", v)
+    k = b.op("exp", b.op("matmul", x, b.op("permute_dims", y)))
+    return b.graph(b.op("matmul", b.op("add", k, b.op("multiply", k, k)), v))
 
 
 def dense(n: int) -> Graph:
     """(a b) c: what it takes is products, whose time chunks do not change."""
     b = Builder()
     a, c = b.input(n, n), b.input(n, n)
-    return b.graph(b.op("MatMul", b.op("MatMul", a, c), c))
+    return b.graph(b.op("matmul", b.op("matmul", a, c), c))
 
 
 def optimized(graph: Graph, options: Options = OPTIONS) -> Plan:

@@ -35,7 +35,7 @@ def cluster(body: Graph, *ops: str) -> Node:
     )
     ends = tuple(mirror[t] for t in results)
     graph = Graph(tuple(mirror[t] for t in outer), inside, ends)
-    return Node("Compiled", outer, results, {"cluster": graph}, name=f"cluster_{ops[0]}")
+    return Node("xla_cluster", outer, results, {"cluster": graph}, name=f"cluster_{ops[0]}")
 
 
 def clustered(body: Graph, *groups: tuple[str, ...]) -> Graph:
@@ -56,7 +56,7 @@ def inlined(graph: Graph) -> Graph:
     swapped: dict[Tensor, Tensor] = {}
     for node in graph.nodes:
         inputs = tuple(swapped.get(t, t) for t in node.inputs)
-        if node.op != "Compiled":
+        if node.op != "xla_cluster":
             nodes.append(Node(node.op, inputs, node.outputs, node.attrs, name=node.name))
             continue
         ((_, inner),) = node.subgraphs
@@ -71,18 +71,18 @@ def inlined(graph: Graph) -> Graph:
 
 
 def clusters(graph: Graph) -> list[Node]:
-    return [node for node in graph.nodes if node.op == "Compiled"]
+    return [node for node in graph.nodes if node.op == "xla_cluster"]
 
 
 def gradient_like() -> tuple[Builder, Graph]:
     """A kernel, a solve that is not compiled, and what reads both."""
     b = Builder()
     x, scale = b.input(6, 6), b.input()
-    root = b.op("Exp", x)  # many flops: it is handed over
-    kernel = b.op("Mul", scale, root)  # one flop: it is not
-    whole = b.op("Add", kernel, root)
+    root = b.op("exp", x)  # many flops: it is handed over
+    kernel = b.op("multiply", scale, root)  # one flop: it is not
+    whole = b.op("add", kernel, root)
     solved = b.op("Inverse", whole)
-    body = b.graph(b.op("Mul", solved, kernel), b.op("Sub", solved, root))
+    body = b.graph(b.op("multiply", solved, kernel), b.op("subtract", solved, root))
     names = [node.name for node in body.nodes]
     return b, clustered(body, tuple(names[:3]), tuple(names[4:]))
 
@@ -98,7 +98,7 @@ def test_what_takes_a_flop_is_computed_again() -> None:
         t.name for t in before.outputs if t.name[:3] != "mul"
     ]
     ((_, inner),) = second.subgraphs
-    assert [node.op for node in inner.nodes] == ["Mul", "Mul", "Sub"]
+    assert [node.op for node in inner.nodes] == ["multiply", "multiply", "subtract"]
     assert len(second.inputs) == len(after.inputs)  # the scale instead of the kernel
 
 
@@ -113,10 +113,10 @@ def test_the_numbers_stay() -> None:
 def test_what_others_read_or_takes_many_flops_is_handed_over() -> None:
     b = Builder()
     x = b.input(6, 6)
-    double = b.op("Add", x, x)
-    root = b.op("Exp", double)
+    double = b.op("add", x, x)
+    root = b.op("exp", double)
     solved = b.op("Inverse", root)
-    body = b.graph(b.op("Mul", b.op("Mul", solved, double), root), double)
+    body = b.graph(b.op("multiply", b.op("multiply", solved, double), root), double)
     names = [node.name for node in body.nodes]
     made = clustered(body, tuple(names[:2]), tuple(names[3:]))
     assert recompute(made, OPS) is made
@@ -125,9 +125,9 @@ def test_what_others_read_or_takes_many_flops_is_handed_over() -> None:
 def test_a_cluster_without_results_goes() -> None:
     b = Builder()
     x = b.input(6, 6)
-    double = b.op("Add", x, x)
+    double = b.op("add", x, x)
     other = b.op("Inverse", x)
-    body = b.graph(b.op("Mul", b.op("Mul", other, double), x))
+    body = b.graph(b.op("multiply", b.op("multiply", other, double), x))
     names = [node.name for node in body.nodes]
     made = recompute(clustered(body, (names[0],), tuple(names[2:])), OPS)
     assert len(clusters(made)) == 1
@@ -138,26 +138,26 @@ def test_a_cluster_without_results_goes() -> None:
 def test_what_several_loops_make_for_themselves() -> None:
     b = Builder()
     x = b.input(6, 6)
-    double, root = b.op("Add", x, x), b.op("Exp", x)
-    ends = b.op("Add", double, root), b.op("Sub", double, root)
+    double, root = b.op("add", x, x), b.op("exp", x)
+    ends = b.op("add", double, root), b.op("subtract", double, root)
     kept = in_registers(OPS, b.graph(*ends))
     assert double in kept
     assert root not in kept  # many flops, and two loops
-    total = b.op("Sum", double, axis=0)
+    total = b.op("sum", double, axis=0)
     assert double not in in_registers(OPS, b.graph(*ends, total))
 
 
 def test_one_loop_makes_whatever_it_reads() -> None:
     b = Builder()
     x = b.input(6, 6)
-    root = b.op("Exp", x)
-    assert in_registers(OPS, b.graph(b.op("Add", root, x))) == {root}
+    root = b.op("exp", x)
+    assert in_registers(OPS, b.graph(b.op("add", root, x))) == {root}
 
 
 def test_what_is_dear_is_not_made_again_by_way_of_what_is_simple() -> None:
     b = Builder()
     x = b.input(6, 6)
-    root = b.op("Exp", x)
-    double = b.op("Add", root, root)
-    ends = b.op("Add", double, x), b.op("Sub", double, x)
+    root = b.op("exp", x)
+    double = b.op("add", root, root)
+    ends = b.op("add", double, x), b.op("subtract", double, x)
     assert in_registers(OPS, b.graph(*ends)) == {double}

@@ -24,83 +24,83 @@ def matvec(n: int = 997) -> Graph:
     """exp(x yᵀ) v"""
     b = Builder()
     x, y, v = b.input(n, 3), b.input(1009, 3), b.input(1009, 2)
-    k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", y)))
-    return b.graph(b.op("MatMul", k, v))
+    k = b.op("exp", b.op("matmul", x, b.op("permute_dims", y)))
+    return b.graph(b.op("matmul", k, v))
 
 
 def gram(n: int = 1201) -> Graph:
     """A Aᵀ and A e of A = exp(z xᵀ), then a second pass over A: two stages, two results."""
     b = Builder()
     z, x, e = b.input(40, 3), b.input(n, 3), b.input(n, 1)
-    a = b.op("Exp", b.op("MatMul", z, b.op("Transpose", x)))
-    aat = b.op("MatMul", a, b.op("Transpose", a))
-    ae = b.op("MatMul", a, e)
-    inner = b.op("Inverse", b.op("Add", aat, b.const(np.eye(40))))
-    g = b.op("MatMul", inner, a)
-    grad = b.op("MatMul", b.op("Mul", g, a), x)
-    return b.graph(ae, grad, b.op("Sum", inner, axis=0))
+    a = b.op("exp", b.op("matmul", z, b.op("permute_dims", x)))
+    aat = b.op("matmul", a, b.op("permute_dims", a))
+    ae = b.op("matmul", a, e)
+    inner = b.op("Inverse", b.op("add", aat, b.const(np.eye(40))))
+    g = b.op("matmul", inner, a)
+    grad = b.op("matmul", b.op("multiply", g, a), x)
+    return b.graph(ae, grad, b.op("sum", inner, axis=0))
 
 
 def softmax(n: int = 301) -> Graph:
     """Row softmax times v, with the row maximum subtracted: one stage."""
     b = Builder()
     q, k, v = b.input(n, 8), b.input(503, 8), b.input(503, 8)
-    s = b.op("MatMul", q, b.op("Transpose", k))
-    e = b.op("Exp", b.op("Sub", s, b.op("Column", b.op("Max", s, axis=1))))
-    total = b.op("Column", b.op("Sum", e, axis=1))
-    ones = b.op("Exp", b.op("Mul", total, b.const(0.0)))
-    weights = b.op("Mul", e, b.op("Mul", ones, b.const(0.5)))
-    return b.graph(b.op("MatMul", weights, v))
+    s = b.op("matmul", q, b.op("permute_dims", k))
+    e = b.op("exp", b.op("subtract", s, b.op("Column", b.op("max", s, axis=1))))
+    total = b.op("Column", b.op("sum", e, axis=1))
+    ones = b.op("exp", b.op("multiply", total, b.const(0.0)))
+    weights = b.op("multiply", e, b.op("multiply", ones, b.const(0.5)))
+    return b.graph(b.op("matmul", weights, v))
 
 
 def weighted(n: int = 3) -> Graph:
     """Softmax of few long rows times v: the largest number and the sum along the long axis."""
     b = Builder()
     q, k, v = b.input(n, 8), b.input(20011, 8), b.input(20011, 5)
-    s = b.op("MatMul", q, b.op("Transpose", k))
-    e = b.op("Exp", b.op("Sub", s, b.op("Column", b.op("Max", s, axis=1))))
-    weights = b.op("RealDiv", e, b.op("Column", b.op("Sum", e, axis=1)))
-    return b.graph(b.op("MatMul", weights, v))
+    s = b.op("matmul", q, b.op("permute_dims", k))
+    e = b.op("exp", b.op("subtract", s, b.op("Column", b.op("max", s, axis=1))))
+    weights = b.op("divide", e, b.op("Column", b.op("sum", e, axis=1)))
+    return b.graph(b.op("matmul", weights, v))
 
 
 def same_twice(n: int = 600) -> Graph:
     """K(x, x) v with one x under two letters."""
     b = Builder()
     x, v = b.input(n, 2), b.input(n, 1)
-    k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", x)))
-    return b.graph(b.op("MatMul", k, v))
+    k = b.op("exp", b.op("matmul", x, b.op("permute_dims", x)))
+    return b.graph(b.op("matmul", k, v))
 
 
 def twice_applied(n: int = 500) -> Graph:
     """K (K v) of one K: the second product needs the first one completed."""
     b = Builder()
     x, v = b.input(n, 2), b.input(n, 1)
-    k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", x)))
-    return b.graph(b.op("MatMul", k, b.op("MatMul", k, v)))
+    k = b.op("exp", b.op("matmul", x, b.op("permute_dims", x)))
+    return b.graph(b.op("matmul", k, b.op("matmul", k, v)))
 
 
 def filled(n: int = 800) -> Graph:
     """A constant broadcast to [n, n] times v."""
     b = Builder()
     v = b.input(n, 1)
-    f = b.op("Fill", b.const(np.array([n, n])), b.const(0.25))
-    return b.graph(b.op("MatMul", b.op("Exp", f), v))
+    f = b.op("full", b.const(np.array([n, n])), b.const(0.25))
+    return b.graph(b.op("matmul", b.op("exp", f), v))
 
 
 def merged(n: int = 350) -> Graph:
     """[b, n] reshaped to [b n], times weights, summed."""
     b = Builder()
     x, y = b.input(n, 3), b.input(500, 3)
-    k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", y)))
+    k = b.op("exp", b.op("matmul", x, b.op("permute_dims", y)))
     flat = b.op("Merge", k, b.const(np.array([n * 500])))
-    return b.graph(b.op("Sum", b.op("Exp", b.op("Mul", flat, b.const(0.1))), axis=0))
+    return b.graph(b.op("sum", b.op("exp", b.op("multiply", flat, b.const(0.1))), axis=0))
 
 
 def neighbours(n: int = 3) -> Graph:
     """The seven largest of each of few rows: only the long axis can be split."""
     b = Builder()
     x, y = b.input(n, 3), b.input(20011, 3)
-    k = b.op("Exp", b.op("MatMul", x, b.op("Transpose", y)))
+    k = b.op("exp", b.op("matmul", x, b.op("permute_dims", y)))
     return b.graph(*b.top_k(k, 7))
 
 

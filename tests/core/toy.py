@@ -44,49 +44,47 @@ def _product(node_attrs: Mapping[str, object], a: np.ndarray, b: np.ndarray) -> 
 
 
 RULES: Mapping[str, str | Callable[[Node], str]] = {
-    "Add": "..., ... -> ...",
-    "Sub": "..., ... -> ...",
-    "Mul": "..., ... -> ...",
-    "Exp": "... -> ...",
-    "MatMul": _product_rule,
-    "Transpose": "i j -> j i",
-    "Sum": _sum_rule,
-    "Max": _max_rule,
+    "add": "..., ... -> ...",
+    "subtract": "..., ... -> ...",
+    "multiply": "..., ... -> ...",
+    "exp": "... -> ...",
+    "matmul": _product_rule,
+    "permute_dims": "i j -> j i",
+    "sum": _sum_rule,
+    "max": _max_rule,
     "TopK": "... a -> ... B, ... B ; top_k a",
     "Column": "i -> i 1",
-    "Fill": "=, -> i j",
+    "full": "=, -> i j",
     "Merge": "b N, = -> (b N)",
     "Inverse": "M M -> M M",
-    "AddV2": "..., ... -> ...",
-    "RealDiv": "..., ... -> ...",
-    "Maximum": "..., ... -> ...",
-    "Equal": "..., ... -> ...",
-    "LessEqual": "..., ... -> ...",
-    "SelectV2": "..., ..., ... -> ...",
-    "IsFinite": "... -> ...",
-    "Reshape": lambda node: "i, _ -> i 1" if len(node.output.dims) == 2 else "i 1, _ -> i",
+    "divide": "..., ... -> ...",
+    "maximum": "..., ... -> ...",
+    "equal": "..., ... -> ...",
+    "less_equal": "..., ... -> ...",
+    "where": "..., ..., ... -> ...",
+    "isfinite": "... -> ...",
+    "reshape": lambda node: "i, _ -> i 1" if len(node.output.dims) == 2 else "i 1, _ -> i",
 }
 
 KERNELS: Mapping[str, Kernel] = {
-    "Add": np.add,
-    "Sub": np.subtract,
-    "Mul": np.multiply,
-    "Exp": np.exp,
-    "MatMul": np.matmul,
-    "Transpose": np.transpose,
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "exp": np.exp,
+    "matmul": np.matmul,
+    "permute_dims": np.transpose,
     "Column": lambda x: x[:, None],
-    "Fill": lambda shape, value: np.full(shape, value),
+    "full": lambda shape, value: np.full(shape, value),
     "Merge": lambda x, shape: x.reshape(shape),
     "Inverse": np.linalg.inv,
     "Opaque": lambda x: x * 2.0,
-    "AddV2": np.add,
-    "RealDiv": np.divide,
-    "Maximum": np.maximum,
-    "Equal": np.equal,
-    "LessEqual": np.less_equal,
-    "SelectV2": np.where,
-    "IsFinite": np.isfinite,
-    "Reshape": np.reshape,
+    "divide": np.divide,
+    "maximum": np.maximum,
+    "equal": np.equal,
+    "less_equal": np.less_equal,
+    "where": np.where,
+    "isfinite": np.isfinite,
+    "reshape": np.reshape,
 }
 
 
@@ -130,24 +128,27 @@ class ToyOps:
         return False
 
     def forwards(self, node: Node) -> tuple[int, ...]:
-        return (0,) if node.op == "Exp" else ()
+        return (0,) if node.op == "exp" else ()
 
     def flops(self, node: Node) -> int:
-        if node.op == "MatMul":
+        if node.op == "matmul":
             inner = node.inputs[0].dims[0 if node.attrs.get("transpose_a") else 1]
             return 2 * node.output.size * inner
-        if node.op == "Exp":
+        if node.op == "exp":
             return 20 * node.output.size
         return sum(t.size for t in node.outputs)
 
     def work(self, node: Node) -> Work:
-        return "product" if node.op == "MatMul" else "pointwise"
+        return "product" if node.op == "matmul" else "pointwise"
 
     def rounds_factors(self, dtype: str) -> bool:
         return False
 
     def repeats(self, node: Node) -> bool:
         return True
+
+    def chooses(self, node: Node) -> bool:
+        return False
 
     def compiles(self, node: Node) -> Compiles:
         return "well" if node.op in RULES else ""
@@ -186,9 +187,9 @@ class ToyOps:
             return None
         values = [np.zeros(t.dims) if t.value is None else t.value for t in inputs]
         with np.errstate(all="ignore"):
-            if op == "MatMul":
+            if op == "matmul":
                 made = _product(attrs, *values)
-            elif op == "Transpose":  # it knows one order only
+            elif op == "permute_dims":  # it knows one order only
                 made = values[0].T
                 inputs = inputs[:1]
             else:
@@ -219,10 +220,10 @@ class Builder:
         with np.errstate(all="ignore"):
             if op == "Inverse":
                 shape = inputs[0].dims
-            elif op in ("Sum", "Max"):
+            elif op in ("sum", "max"):
                 axis = attrs["axis"]
                 shape = tuple(s for i, s in enumerate(inputs[0].dims) if i != axis)
-            elif op == "MatMul":
+            elif op == "matmul":
                 shape = (inputs[0].dims[0], inputs[1].dims[1])
             else:
                 shape = KERNELS[op](*values).shape
@@ -248,18 +249,18 @@ def run(graph: Graph, *values: np.ndarray, around: int = 0) -> list[np.ndarray]:
         operands = [known[tensor] for tensor in node.inputs]
         if isinstance(node, Loop):
             results = _run_loop(node, operands, around)
-        elif node.op == "Compiled":
+        elif node.op == "xla_cluster":
             ((_, inner),) = node.subgraphs
             results = run(inner, *operands)
-        elif node.op == "Const":
+        elif node.op == "constant":
             results = [np.asarray(node.attrs["value"])]
-        elif node.op == "MatMul":
+        elif node.op == "matmul":
             results = [_product(node.attrs, *operands)]
-        elif node.op == "Sum":
+        elif node.op == "sum":
             results = [operands[0].sum(axis=_axis(node))]
         elif node.op == "TopK":
             results = _top_k(operands[0], node.outputs[0].dims[-1])
-        elif node.op == "Max":
+        elif node.op == "max":
             results = [operands[0].max(axis=_axis(node))]
         else:
             results = [np.asarray(KERNELS[node.op](*operands))]

@@ -19,6 +19,7 @@ from frontends.run_node import complete_attrs
 from frontends.test_op_rules import CASES, OPS, cut_shape, operand, run_op
 from tensorflow.python.framework import kernels, op_def_library, op_def_registry
 
+from tf_exla.frontends.tf.names import graph_name, tensorflow_name
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Array, Node, Tensor
 
@@ -196,7 +197,7 @@ def _build(case: Case) -> _Built:
         for k, (value, known) in enumerate(zip(values, static, strict=True))
     )
     outputs = tuple(Tensor(r.shape, r.dtype.name, f"y{k}") for k, r in enumerate(results))
-    node = Node(case.op, inputs, outputs, attrs, name=case.op)
+    node = Node(graph_name(case.op, outputs[0].dtype), inputs, outputs, attrs, name=case.op)
     return _Built(node, values, static, results)
 
 
@@ -348,7 +349,7 @@ def _summed(result: tf.Tensor, at: Any, weights: tf.Tensor) -> tf.Tensor:
 
 def _apply(node: Node, operands: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Add an op to the graph by its name."""
-    definition = op_def_registry.get(node.op)
+    definition = op_def_registry.get(tensorflow_name(node.op))
     lists = [arg for arg in definition.input_arg if arg.number_attr or arg.type_list_attr]
     spare = (len(operands) - len(definition.input_arg) + len(lists)) // max(len(lists), 1)
     keywords: dict[str, Any] = {}
@@ -364,5 +365,5 @@ def _apply(node: Node, operands: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     for key, value in node.attrs.items():
         if key not in inferred:
             keywords[key] = tf.as_dtype(value) if types[key] == "type" else value
-    made = op_def_library._apply_op_helper(node.op, **keywords)[2]
+    made = op_def_library._apply_op_helper(tensorflow_name(node.op), **keywords)[2]
     return list(made.outputs)

@@ -142,7 +142,8 @@ def measure(ops: list[str]) -> list[dict[str, Any]]:
             try:
                 operands = [tf.convert_to_tensor(value) for value in values]
                 working = measured_peak(
-                    lambda n=node, o=operands: eager_op(n.op, o, n.attrs), fresh=False
+                    lambda n=node, o=operands: eager_op(n.op, o, n.attrs),
+                    fresh=False,
                 ).working_set
             except (tf.errors.OpError, ValueError, TypeError):
                 continue  # operands that mean something else when they are repeated

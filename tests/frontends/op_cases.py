@@ -336,5 +336,5 @@ def source_cases() -> Iterator[Case]:
             if op in RANDOM_ATTRS:
                 attrs = RANDOM_ATTRS[op]
             yield Case(op, RANDOM_OPERANDS.get(op, default), "", attrs)
-        elif op not in ("RandomRows", "ReadVariableOp"):
+        elif op not in ("random_rows", "ReadVariableOp"):
             yield Case(op, SOURCE_OPERANDS[op])

@@ -11,6 +11,7 @@ from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import op_def_registry
 
 from tf_exla.frontends.tf.attrs import decode
+from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.ir.graph import Array, Graph, Loop, Node, Tensor
 from tf_exla.split.resize import resize_loop
@@ -61,6 +62,7 @@ def run_op(op: str, inputs: Sequence[Array], attrs: Mapping[str, Any]) -> list[A
 
 def eager_op(op: str, inputs: Sequence[tf.Tensor], attrs: Mapping[str, Any]) -> list[tf.Tensor]:
     """Run an op by its name on tensors."""
+    op = tensorflow_name(op)
     types = {attr.name: attr.type for attr in op_def_registry.get(op).attr}
     flat: list[Any] = []
     for name, value in attrs.items():
@@ -87,7 +89,7 @@ def run_nodes(nodes: Sequence[Node], values: Mapping[Tensor, Array]) -> list[Arr
     """Run nodes in order and return the results of the last; each must be as its tensor says."""
     known = dict(values)
     for node in nodes:
-        if node.op == "Const":
+        if node.op == "constant":
             known[node.output] = np.asarray(node.attrs["value"])
             continue
         results = run_op(node.op, [known[tensor] for tensor in node.inputs], node.attrs)

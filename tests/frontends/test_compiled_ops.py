@@ -9,6 +9,7 @@ import pytest
 from frontends.op_cases import Case
 from frontends.test_op_rules import CASES, build
 
+from tf_exla.frontends.tf.names import graph_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.ops.pointwise import OPS as POINTWISE
 from tf_exla.frontends.tf.ops.table import OPS as TABLE
@@ -27,7 +28,7 @@ def cluster(nodes: Sequence[Node], inputs: Sequence[Tensor], outputs: Sequence[T
     outer = tuple(Tensor(t.shape, t.dtype, t.name) for t in inputs)
     made = tuple(Tensor(t.shape, t.dtype, t.name) for t in outputs)
     inner = Graph(tuple(inputs), tuple(nodes), tuple(outputs))
-    return Graph(outer, (Node("Compiled", outer, made, {"cluster": inner}),), made)
+    return Graph(outer, (Node("xla_cluster", outer, made, {"cluster": inner}),), made)
 
 
 def run(graph: Graph, values: Sequence[Array]) -> list[Array]:
@@ -96,7 +97,13 @@ def compare_special(
     known = [np.array(axes, np.int32)] if axes is not None else []
     (want,) = run_op(op, [*values, *known], attrs)
     output = Tensor(want.shape, want.dtype.name, "y")
-    node = Node(op, (*inputs, *(one.output for one in extra)), (output,), attrs, name=op)
+    node = Node(
+        graph_name(op, output.dtype),
+        (*inputs, *(one.output for one in extra)),
+        (output,),
+        attrs,
+        name=op,
+    )
     if not OPS.compiles(node):
         pytest.skip("not compiled with these dtypes")
     (got,) = run(cluster([*extra, node], inputs, [output]), values)
@@ -106,7 +113,7 @@ def compare_special(
 
 def product(a: Tensor, b: Tensor, name: str, **transposed: bool) -> Node:
     attrs = {"transpose_a": False, "transpose_b": False, **transposed}
-    made = OPS.make("MatMul", (a, b), attrs, name)
+    made = OPS.make("matmul", (a, b), attrs, name)
     assert made is not None
     return made
 
@@ -115,7 +122,7 @@ def test_a_product_of_vectors_has_a_form_that_fuses() -> None:
     a, b = Tensor((5, 1), "float64", "a"), Tensor((1, 7), "float64", "b")
     outer = product(a, b, "outer")
     forms = fusible(outer, {}, OPS)
-    assert "Mul" in [node.op for node in forms]
+    assert "multiply" in [node.op for node in forms]
     x, y = RNG.normal(size=(5, 1)), RNG.normal(size=(1, 7))
     x[2] = np.inf
     (got,) = run(cluster(forms, [a, b], [outer.output]), [x, y])
@@ -126,8 +133,8 @@ def test_a_product_of_vectors_has_a_form_that_fuses() -> None:
 def test_a_vector_times_rows_that_are_made_beside_it_is_a_sum(first: bool) -> None:
     """In XLA's code of the product each column of the matrix would be made on its own."""
     m = Tensor((5, 7), "float64", "m")
-    square = OPS.make("Square", (m,), {}, "square")
-    exp = OPS.make("Exp", (m,), {}, "exp")
+    square = OPS.make("square", (m,), {}, "square")
+    exp = OPS.make("exp", (m,), {}, "exp")
     assert square is not None
     assert exp is not None
     v = Tensor((1, 5) if first else (5, 1), "float64", "v")
@@ -135,7 +142,10 @@ def test_a_vector_times_rows_that_are_made_beside_it_is_a_sum(first: bool) -> No
     node = product(*sides, "product", transpose_a=not first)
     assert matrix_of(node) is square.output
     forms = fusible(node, {square.output: square}, OPS)
-    assert [form.op for form in forms if form.op not in ("Const", "Reshape")] == ["Mul", "Sum"]
+    assert [form.op for form in forms if form.op not in ("constant", "reshape")] == [
+        "multiply",
+        "sum",
+    ]
     x, y = RNG.normal(size=(5, 7)), RNG.normal(size=v.dims)
     (got,) = run(cluster([square, *forms], [m, v], node.outputs), [x, y])
     np.testing.assert_allclose(got.ravel(), y.ravel() @ x**2, rtol=1e-13)
@@ -146,11 +156,11 @@ def test_a_vector_times_rows_that_are_made_beside_it_is_a_sum(first: bool) -> No
 
 def test_a_product_along_rows_or_with_a_long_vector_stays() -> None:
     m, v = Tensor((5, 7), "float64", "m"), Tensor((7, 1), "float64", "v")
-    square = OPS.make("Square", (m,), {}, "square")
+    square = OPS.make("square", (m,), {}, "square")
     assert square is not None
     assert matrix_of(product(square.output, v, "along")) is None
     long, w = Tensor((5_000, 7), "float64", "long"), Tensor((1, 5_000), "float64", "w")
-    square = OPS.make("Square", (long,), {}, "square")
+    square = OPS.make("square", (long,), {}, "square")
     assert square is not None
     node = product(w, square.output, "product")
     assert fusible(node, {square.output: square}, OPS) == [node]
@@ -161,7 +171,7 @@ def test_long_sums_of_float32_stay_with_tensorflow() -> None:
     axes = const(np.array([1], np.int32), "axes")
     for size, dtype, expected in ((100, "float32", "well"), (200_000, "float32", "")):
         x = Tensor((4, size), dtype, "x")
-        total = OPS.make("Sum", (x, axes.output), {"keep_dims": False}, "total")
+        total = OPS.make("sum", (x, axes.output), {"keep_dims": False}, "total")
         assert total is not None
         assert OPS.compiles(total) == expected
 
@@ -177,7 +187,12 @@ def test_an_extreme_with_a_constant_keeps_nans(op: str, position: int, bound: fl
     operands = [x, limit.output] if position else [limit.output, x]
     values = [SPECIAL, np.float64(bound)] if position else [np.float64(bound), SPECIAL]
     (want,) = run_op(op, values, {"T": "float64"})
-    node = Node(op, tuple(operands), (Tensor(want.shape, "float64", "y"),), {"T": "float64"})
+    node = Node(
+        graph_name(op, "float64"),
+        tuple(operands),
+        (Tensor(want.shape, "float64", "y"),),
+        {"T": "float64"},
+    )
     assert OPS.compiles(node) == "well"
     (got,) = run(cluster([limit, node], [x], node.outputs), [SPECIAL])
     np.testing.assert_array_equal(got, want)

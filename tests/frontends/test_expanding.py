@@ -63,7 +63,7 @@ def expanded(function: Callable[..., object], x: tf.Tensor) -> tuple[bool, list[
     captured = capture(tf.function(function).get_concrete_function(x))
     graph = expand(captured.graph, TensorFlowOps())
     made = restore(graph)([x])
-    changed = any(node.op == "Max" for node in walk(graph))
+    changed = any(node.op == "max" for node in walk(graph))
     return changed, [tensor.numpy() for tensor in made]
 
 

@@ -26,6 +26,7 @@ from frontends.op_cases import (
 )
 from frontends.run_node import complete_attrs, run_nodes, run_op
 
+from tf_exla.frontends.tf.names import graph_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.ops.lists import OPS as LISTS
 from tf_exla.frontends.tf.ops.table import RULED
@@ -50,14 +51,14 @@ WITHOUT_CASE = {
     **dict.fromkeys(
         LISTS.keys() & RULED.keys(), "there are no parts of a list: tests/test_row_loops.py"
     ),
-    "MaxWithPosition": "it is no op of TensorFlow: tests/frontends/test_lowering.py",
-    "MinWithPosition": "it is no op of TensorFlow: tests/frontends/test_lowering.py",
-    "RandomRows": "it is no op of TensorFlow: tests/frontends/test_random_rows.py",
+    "max_with_position": "it is no op of TensorFlow: tests/frontends/test_lowering.py",
+    "min_with_position": "it is no op of TensorFlow: tests/frontends/test_lowering.py",
+    "random_rows": "it is no op of TensorFlow: tests/frontends/test_random_rows.py",
     "ReadVariableOp": "its operand is a handle, which has no value to cut",
     "ResourceGather": "its operand is a handle, which has no value to cut",
     "ResourceGatherNd": "its operand is a handle, which has no value to cut",
-    "ScatterRows": "it is no op of TensorFlow: tests/frontends/test_scattering.py",
-    "UpdateRows": "it is no op of TensorFlow: tests/frontends/test_scattering.py",
+    "scatter_rows": "it is no op of TensorFlow: tests/frontends/test_scattering.py",
+    "update_rows": "it is no op of TensorFlow: tests/frontends/test_scattering.py",
 }
 
 NOT_SINGLE = {
@@ -110,7 +111,11 @@ def build(case: Case) -> tuple[Node, list[Array], list[Array]]:
         for k, (value, known) in enumerate(zip(values, static, strict=True))
     )
     outputs = tuple(Tensor(r.shape, r.dtype.name, f"y{k}") for k, r in enumerate(results))
-    return Node(case.op, inputs, outputs, attrs, name=case.op), list(values), results
+    return (
+        Node(graph_name(case.op, outputs[0].dtype), inputs, outputs, attrs, name=case.op),
+        list(values),
+        results,
+    )
 
 
 def bound(node: Node) -> AxisRule:
@@ -238,7 +243,7 @@ def test_law_in_single_precision(case: Case) -> None:
 def test_a_variable_is_whole() -> None:
     handle = Tensor((), "resource", "handle", held=120)
     indices, value = Tensor((7,), "int32", "i"), Tensor((5, 3), "float64", "v")
-    read = Node("ReadVariableOp", (handle,), (value,))
+    read = Node("read_variable", (handle,), (value,))
     assert str(bound(read)) == "_ -> A B"
     rows = Node("ResourceGather", (handle, indices), (Tensor((7, 3), "float64", "y"),))
     assert str(bound(rows)) == "_, a -> a A"
@@ -249,26 +254,26 @@ def test_a_variable_is_whole() -> None:
 
 def test_a_chunk_is_named_after_the_whole() -> None:
     data, shape = Tensor((6, 35), "float64", "x"), Tensor((3,), "int64", "s")
-    node = Node("Reshape", (data, shape), (Tensor((6, 5, 7), "float64", "y"),), name="reshape")
+    node = Node("reshape", (data, shape), (Tensor((6, 5, 7), "float64", "y"),), name="reshape")
     assert bound(node).shape_operands == {1}
     constant, again = OPS.resized(node, [Tensor((2, 35), "float64", "x"), shape], [(2, 5, 7)])
     assert constant.output.value is not None
     assert constant.output.value.tolist() == [2, 5, 7]
     assert constant.output.dtype == "int64"
-    assert str(again) == "y/chunk f64[2, 5, 7] = Reshape(x, reshape/chunk/1)"
+    assert str(again) == "y/chunk f64[2, 5, 7] = reshape(x, reshape/chunk/1)"
     assert again.output.value is None
 
 
 def test_shapes_that_are_right_already_need_no_constant() -> None:
     shape = Tensor((2,), "int32", "s", np.asarray([5, 3], np.int32))
-    node = Node("Fill", (shape, Tensor((), "float64", "x")), (Tensor((5, 3), "float64", "y"),))
+    node = Node("full", (shape, Tensor((), "float64", "x")), (Tensor((5, 3), "float64", "y"),))
     (again,) = OPS.resized(node, node.inputs, [(5, 3)])
     assert again.inputs == node.inputs
 
 
 def test_a_tensor_of_unknown_shape_has_no_scratch() -> None:
     unknown = Tensor((None,), "float64", "x")
-    assert OPS.scratch(Node("AddV2", (unknown, unknown), (unknown,))) == 0
+    assert OPS.scratch(Node("add", (unknown, unknown), (unknown,))) == 0
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tf_exla.frontends.tf.capture import capture
+from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.ir.axis_rule import AxisRule
@@ -17,9 +18,9 @@ from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.moves.random_rows import random_rows
 
 OPS = TensorFlowOps()
-UNIFORM, NORMAL = "StatelessRandomUniformV2", "StatelessRandomNormalV2"
-INTEGERS, ALL_INTEGERS = "StatelessRandomUniformIntV2", "StatelessRandomUniformFullIntV2"
-TRUNCATED = "StatelessTruncatedNormalV2"
+UNIFORM, NORMAL = "stateless_uniform", "stateless_normal"
+INTEGERS, ALL_INTEGERS = "stateless_uniform_int", "stateless_uniform_full_int"
+TRUNCATED = "stateless_truncated_normal"
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 KINDS = [
     *((op, dtype) for op in (UNIFORM, NORMAL, TRUNCATED) for dtype in FLOATS),
@@ -38,7 +39,9 @@ def draw(op: str, dtype: str, rest: tuple[int, ...], counter: tf.Tensor, alg: in
         attrs = {"minval": bounds[0], "maxval": bounds[1]}
     else:
         attrs = {"dtype": tf.as_dtype(dtype)}
-    return getattr(tf.raw_ops, op)(shape=shape, key=key, counter=counter, alg=alg, **attrs)
+    return getattr(tf.raw_ops, tensorflow_name(op))(
+        shape=shape, key=key, counter=counter, alg=alg, **attrs
+    )
 
 
 def program(op: str, dtype: str, rest: tuple[int, ...], counter: Any, alg: int = 1) -> Graph:
@@ -54,7 +57,7 @@ def program(op: str, dtype: str, rest: tuple[int, ...], counter: Any, alg: int =
 def test_law(op: str, dtype: str, rest: tuple[int, ...]) -> None:
     counter = tf.constant(COUNTERS[0], tf.uint64)
     graph = program(op, dtype, rest, counter)
-    (node,) = (node for node in graph.nodes if node.op == "RandomRows")
+    (node,) = (node for node in graph.nodes if node.op == "random_rows")
     rule = OPS.rule(node)
     assert isinstance(rule, AxisRule)
     assert str(rule).startswith("a, =, _, _, _")
@@ -68,7 +71,7 @@ def test_law(op: str, dtype: str, rest: tuple[int, ...]) -> None:
             nodes = OPS.resized(node, (cut, *node.inputs[1:]), [shape])
             made = Graph(
                 (*graph.inputs, cut),
-                (*(n for n in graph.nodes if n.op == "Const"), *nodes),
+                (*(n for n in graph.nodes if n.op == "constant"), *nodes),
                 nodes[-1].outputs,
             )
             numbers = tf.range(start, stop, dtype=tf.int64)
@@ -83,7 +86,7 @@ def test_which_are_split(rest: tuple[int, ...], alg: int, split: bool) -> None:
     """Not another algorithm's, nor a list, whose row numbers would be as large."""
     counter = tf.constant(COUNTERS[0], tf.uint64)
     graph = program(NORMAL, "float64", rest, counter, alg)
-    assert any(node.op == "RandomRows" for node in graph.nodes) == split
+    assert any(node.op == "random_rows" for node in graph.nodes) == split
     if split:
         (found,) = restore(graph)([counter])
         np.testing.assert_array_equal(found, draw(NORMAL, "float64", rest, counter, alg))

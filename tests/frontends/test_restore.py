@@ -66,7 +66,7 @@ def loop_graph(
             shape[result.slot.axis] = extent * result.slot.block
         outputs.append(Tensor(tuple(shape), made.dtype, f"out{k}"))
     loop = Loop(
-        "Loop",
+        "loop",
         outer,
         tuple(outputs),
         name="loop",
@@ -238,7 +238,7 @@ def test_loop_in_loop(compiled: bool) -> None:
     )
     outputs = (Tensor((20, 1), "float64", "o"), Tensor((20, 14), "float64", "k"))
     loop = Loop(
-        "Loop",
+        "loop",
         outer,
         outputs,
         extent=20,
@@ -286,12 +286,12 @@ def test_large_nodes_are_chained_in_the_order_of_the_graph() -> None:
         return tf.reduce_sum(a), tf.reduce_sum(b), tf.reduce_sum(c)
 
     graph = captured(fn, spec(100, 100)).graph
-    order = {node.op: node for node in graph.nodes if node.op in ("Exp", "Sin", "Cos")}
-    sums = {node.inputs[0]: node for node in graph.nodes if node.op == "Sum"}
-    constants = [node for node in graph.nodes if node.op == "Const"]
-    results = [node for node in graph.nodes if node.op == "Identity"]
+    order = {node.op: node for node in graph.nodes if node.op in ("exp", "sin", "cos")}
+    sums = {node.inputs[0]: node for node in graph.nodes if node.op == "sum"}
+    constants = [node for node in graph.nodes if node.op == "constant"]
+    results = [node for node in graph.nodes if node.op == "identity"]
     plan: list[Node] = []
-    for op in ("Cos", "Exp", "Sin"):
+    for op in ("cos", "exp", "sin"):
         plan += [order[op], sums[order[op].output]]
     graph = graph.replace(nodes=(*constants, *plan, *results))
     function = restore(graph)
@@ -382,10 +382,10 @@ def chained_peak() -> tuple[int, int]:
     x = tf.ones([1000, 2000], tf.float64)
     graph = captured(fn, spec(1000, 2000)).graph
     # Depth first: as each part is made, it is summed.
-    parts = [n for n in graph.nodes if n.op in ("Exp", "Sin", "Cos", "Tanh")]
-    sums = {n.inputs[0]: n for n in graph.nodes if n.op == "Sum"}
-    adds = {n.output: n for n in graph.nodes if n.op == "AddV2"}
-    order = [n for n in graph.nodes if n.op == "Const"]
+    parts = [n for n in graph.nodes if n.op in ("exp", "sin", "cos", "tanh")]
+    sums = {n.inputs[0]: n for n in graph.nodes if n.op == "sum"}
+    adds = {n.output: n for n in graph.nodes if n.op == "add"}
+    order = [n for n in graph.nodes if n.op == "constant"]
     for part in parts:
         before = [adds[t] for t in part.inputs if t in adds]
         order += [*before, part, sums[part.output]]

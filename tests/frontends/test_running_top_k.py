@@ -93,7 +93,7 @@ def in_chunks(function: Function, inputs: list[tf.Tensor], chunk: int) -> Graph:
 
 
 def runs(graph: Graph) -> int:
-    return sum(node.op == "RunningTopK" for node in walk(graph))
+    return sum(node.op == "running_top_k" for node in walk(graph))
 
 
 def same(made: object, wanted: object) -> None:

@@ -73,7 +73,7 @@ def test_patterns(name: str) -> None:
     arguments = tf.constant(columns), tf.constant(reals(ROWS, 4))
     captured = capture(tf.function(function).get_concrete_function(*arguments))
     graph = scatter_rows(captured.graph, OPS, 0)
-    found = {"ScatterRows", "UpdateRows"} & {node.op for node in graph.nodes}
+    found = {"scatter_rows", "update_rows"} & {node.op for node in graph.nodes}
     assert bool(found) == matched
     assert matched or graph is captured.graph
     (result,) = restore(graph)([*arguments, *captured.constants])
@@ -94,11 +94,11 @@ def scatter(kind: str, batch: tuple[int, ...], inner: tuple[int, ...]) -> tuple[
     operands = [columns, reals(*batch, 4, *inner)]
     shape = (*batch, WIDTH, *inner)
     attrs: dict[str, object] = {}
-    if kind == "ScatterRows":
+    if kind == "scatter_rows":
         operands.append(np.asarray(shape, np.int32))
     else:
         operands.insert(0, reals(*shape))
-        attrs["scatter"] = "TensorScatterUpdate"
+        attrs["scatter"] = "scatter_update"
     inputs = tuple(Tensor(x.shape, x.dtype.name, f"x{k}") for k, x in enumerate(operands))
     return Node(kind, inputs, (Tensor(shape, "float64", "y"),), attrs, name=kind), operands
 
@@ -119,10 +119,10 @@ def run(node: Node, values: list[Array]) -> Array:
 @pytest.mark.parametrize(
     ("kind", "batch", "inner", "text"),
     [
-        ("ScatterRows", (7,), (), "a b, a b, = -> a A ; add b"),
-        ("ScatterRows", (3, 5), (2,), "a b c, a b c d, = -> a b A d ; add c"),
-        ("UpdateRows", (7,), (), "a A, a B, a B -> a A"),
-        ("UpdateRows", (3, 5), (2,), "a b A c, a b B, a b B c -> a b A c"),
+        ("scatter_rows", (7,), (), "a b, a b, = -> a A ; add b"),
+        ("scatter_rows", (3, 5), (2,), "a b c, a b c d, = -> a b A d ; add c"),
+        ("update_rows", (7,), (), "a A, a B, a B -> a A"),
+        ("update_rows", (3, 5), (2,), "a b A c, a b B, a b B c -> a b A c"),
     ],
 )
 def test_law(kind: str, batch: tuple[int, ...], inner: tuple[int, ...], text: str) -> None:
@@ -144,7 +144,7 @@ def test_law(kind: str, batch: tuple[int, ...], inner: tuple[int, ...], text: st
             shape = list(whole.shape)
             if at is not None:
                 shape[at[0]] = stop - start
-            if kind == "ScatterRows":
+            if kind == "scatter_rows":
                 cut[2] = np.asarray(shape, np.int32)
             tensors = [
                 Tensor(v.shape, v.dtype.name, t.name) for t, v in zip(node.inputs, cut, strict=True)

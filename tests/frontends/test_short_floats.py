@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from programs_check import limits_of
 
 import tf_exla
+from tf_exla.frontends.tf.names import graph_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.fuzz.table import reductions
@@ -62,7 +63,11 @@ def shortened(case: Case, dtype: str) -> tuple[Node, list[Array], list[Array]] |
         for k, (value, known) in enumerate(zip(short, static, strict=True))
     )
     outputs = tuple(Tensor(r.shape, r.dtype.name, f"y{k}") for k, r in enumerate(results))
-    return Node(case.op, inputs, outputs, attrs, name=case.op), short, results
+    return (
+        Node(graph_name(case.op, outputs[0].dtype), inputs, outputs, attrs, name=case.op),
+        short,
+        results,
+    )
 
 
 def exact(case: Case, short: list[Array]) -> list[Array]:
@@ -111,7 +116,7 @@ def test_every_sum_of_the_table(case: Case, dtype: str) -> None:
 
 
 def _const(tensor: Tensor) -> Node:
-    return Node("Const", (), (tensor,), {"value": tensor.value}, name=tensor.name)
+    return Node("constant", (), (tensor,), {"value": tensor.value}, name=tensor.name)
 
 
 def assert_not_worse(found: Array, stock: Array, truth: Array) -> None:

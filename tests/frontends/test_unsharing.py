@@ -52,4 +52,4 @@ def test_what_is_compared_with_its_maximum_is_one() -> None:
 
     concrete = tf.function(fn, autograph=False).get_concrete_function(tf.zeros(60, tf.float64))
     graph = capture(concrete).graph
-    assert [node.op for node in unshare(graph, OPS, 1 << 10).nodes].count("Tanh") == 1
+    assert [node.op for node in unshare(graph, OPS, 1 << 10).nodes].count("tanh") == 1

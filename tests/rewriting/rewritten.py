@@ -22,7 +22,7 @@ from tf_exla.rewrite import Rewritten, chosen, rewrite_graph
 OPS = ContractingOps(TensorFlowOps(threads=2))
 TOLERANCE = {"float64": 1e-12, "float32": 2e-5}  # products are added up in another order
 # What only moves numbers about, or makes them from nothing.
-QUIET = frozenset({"Const", "Reshape", "ExpandDims", "Squeeze"})
+QUIET = frozenset({"constant", "reshape", "expand_dims", "squeeze"})
 
 
 @dataclass(frozen=True)

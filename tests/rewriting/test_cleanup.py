@@ -21,29 +21,29 @@ def scalar(value: float, dtype: str = "float64") -> tf.Tensor:
 @pytest.mark.parametrize(
     ("fn", "ops"),
     [
-        (lambda x: tf.reduce_mean(x, 1), ["Sum", "RealDiv"]),
-        (lambda x: tf.reduce_mean(x), ["Sum", "RealDiv"]),
-        (lambda x: tf.reduce_mean(x, 0, keepdims=True), ["Sum", "RealDiv"]),
-        (lambda x: tf.transpose(tf.transpose(x)) + x, ["AddV2"]),
-        (lambda x: tf.exp(tf.reshape(tf.reshape(x, [-1]), [12, 20])), ["Exp"]),
-        (lambda x: tf.exp(tf.squeeze(tf.expand_dims(x, 1), 1)), ["Exp"]),
-        (lambda x: tf.exp(tf.transpose(tf.expand_dims(x, 1), [1, 0, 2])), ["Exp"]),
-        (lambda x: tf.exp(x * 1.0), ["Exp"]),
-        (lambda x: tf.exp(x / 1.0), ["Exp"]),
-        (lambda x: tf.exp(x - 0.0), ["Exp"]),
-        (lambda x: tf.exp(tf.negative(tf.negative(x))), ["Exp"]),
-        (lambda x: tf.exp(2.0 * (3.0 * x)), ["Mul", "Exp"]),
-        (lambda x: tf.exp(-(3.0 * x)), ["Mul", "Exp"]),
-        (lambda x: tf.matmul(tf.transpose(x), x), ["MatMul"]),
-        (lambda x: tf.matmul(x, tf.transpose(x)), ["MatMul"]),
-        (lambda x: tf.reduce_sum(tf.reshape(x, [-1])), ["Sum"]),
-        (lambda x: tf.reduce_sum(tf.transpose(x)), ["Sum"]),
-        (lambda x: tf.reduce_sum(tf.transpose(x), keepdims=True), ["Sum"]),
-        (lambda x: tf.exp(tf.reduce_sum(tf.expand_dims(x, 1), 1)), ["Exp"]),
-        (lambda x: tf.exp(tf.reduce_max(tf.expand_dims(x, 0), 0, True)), ["Exp"]),
-        (lambda x: tf.exp(tf.reduce_mean(tf.reshape(x, [1, 12, 1, 20]), [0, 2])), ["Exp"]),
-        (lambda x: x**2, ["Square"]),
-        (lambda x: tf.exp(tf.pow(x, tf.constant([[1.0]], x.dtype))), ["Exp"]),
+        (lambda x: tf.reduce_mean(x, 1), ["sum", "divide"]),
+        (lambda x: tf.reduce_mean(x), ["sum", "divide"]),
+        (lambda x: tf.reduce_mean(x, 0, keepdims=True), ["sum", "divide"]),
+        (lambda x: tf.transpose(tf.transpose(x)) + x, ["add"]),
+        (lambda x: tf.exp(tf.reshape(tf.reshape(x, [-1]), [12, 20])), ["exp"]),
+        (lambda x: tf.exp(tf.squeeze(tf.expand_dims(x, 1), 1)), ["exp"]),
+        (lambda x: tf.exp(tf.transpose(tf.expand_dims(x, 1), [1, 0, 2])), ["exp"]),
+        (lambda x: tf.exp(x * 1.0), ["exp"]),
+        (lambda x: tf.exp(x / 1.0), ["exp"]),
+        (lambda x: tf.exp(x - 0.0), ["exp"]),
+        (lambda x: tf.exp(tf.negative(tf.negative(x))), ["exp"]),
+        (lambda x: tf.exp(2.0 * (3.0 * x)), ["multiply", "exp"]),
+        (lambda x: tf.exp(-(3.0 * x)), ["multiply", "exp"]),
+        (lambda x: tf.matmul(tf.transpose(x), x), ["matmul"]),
+        (lambda x: tf.matmul(x, tf.transpose(x)), ["matmul"]),
+        (lambda x: tf.reduce_sum(tf.reshape(x, [-1])), ["sum"]),
+        (lambda x: tf.reduce_sum(tf.transpose(x)), ["sum"]),
+        (lambda x: tf.reduce_sum(tf.transpose(x), keepdims=True), ["sum"]),
+        (lambda x: tf.exp(tf.reduce_sum(tf.expand_dims(x, 1), 1)), ["exp"]),
+        (lambda x: tf.exp(tf.reduce_max(tf.expand_dims(x, 0), 0, True)), ["exp"]),
+        (lambda x: tf.exp(tf.reduce_mean(tf.reshape(x, [1, 12, 1, 20]), [0, 2])), ["exp"]),
+        (lambda x: x**2, ["square"]),
+        (lambda x: tf.exp(tf.pow(x, tf.constant([[1.0]], x.dtype))), ["exp"]),
     ],
 )
 def test_becomes(fn: Callable[..., Any], ops: list[str]) -> None:
@@ -57,14 +57,14 @@ def test_transposed_batches() -> None:
     outcome = check_numbers(
         lambda a, b: tf.matmul(tf.transpose(a, [0, 2, 1]), b), a, b, families=CLEANUP
     )
-    assert outcome.ops == ["BatchMatMulV2"]
+    assert outcome.ops == ["batch_matmul"]
     other = check_numbers(
         lambda a, b: tf.matmul(tf.transpose(a, [1, 2, 0]), b),
         random(6, 4, 3),
         random(3, 6, 5)[:1],
         families=CLEANUP,
     )
-    assert other.ops == ["Transpose", "BatchMatMulV2"]
+    assert other.ops == ["permute_dims", "batch_matmul"]
 
 
 def test_a_transpose_that_others_read_stays() -> None:
@@ -72,7 +72,7 @@ def test_a_transpose_that_others_read_stays() -> None:
         t = tf.transpose(x)
         return t, tf.matmul(t, x)
 
-    assert check_numbers(fn, random(12, 20), families=CLEANUP).ops == ["Transpose", "MatMul"]
+    assert check_numbers(fn, random(12, 20), families=CLEANUP).ops == ["permute_dims", "matmul"]
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_stateful_nodes_and_bodies() -> None:
         return y + v * 1.0
 
     outcome = rewritten(fn, random(6, 6), families=CLEANUP)
-    body = next(node for node in outcome.result.graph.nodes if "While" in node.op).attrs["body"]
-    assert "Mean" not in [node.op for node in body.nodes]
+    body = next(node for node in outcome.result.graph.nodes if "while" in node.op).attrs["body"]
+    assert "mean" not in [node.op for node in body.nodes]
     assert [n.op for n in outcome.result.graph.nodes if n.stateful] == [
         n.op for n in outcome.before.nodes if n.stateful
     ]

@@ -62,9 +62,9 @@ def in_a_while(x: tf.Tensor, y: tf.Tensor, v: tf.Tensor) -> Any:
 
 # The products and sums over rows or columns that are left, and the transposes.
 CASES = [
-    (symmetric, {"MatMul": 3, "Transpose": 1, "Sum": 2}),  # K, K v, K exp(v); |x|^2, of K
-    (asymmetric, {"MatMul": 4, "Transpose": 2, "Sum": 4}),
-    (antisymmetric, {"MatMul": 3, "Transpose": 2, "Sum": 2}),
+    (symmetric, {"matmul": 3, "permute_dims": 1, "sum": 2}),  # K, K v, K exp(v); |x|^2, of K
+    (asymmetric, {"matmul": 4, "permute_dims": 2, "sum": 4}),
+    (antisymmetric, {"matmul": 3, "permute_dims": 2, "sum": 2}),
     (gradients, {}),
     (in_a_while, {}),
 ]

@@ -43,7 +43,7 @@ def arguments(dtype: str = "float64") -> tuple[tf.Tensor, ...]:
     )
 
 
-def widths(outcome: Outcome, op: str = "MatrixTriangularSolve") -> list[int]:
+def widths(outcome: Outcome, op: str = "solve_triangular") -> list[int]:
     """Return the columns of all results of `op`."""
     return [n.output.dims[-1] for n in outcome.result.graph.nodes if n.op == op]
 
@@ -154,7 +154,7 @@ def test_shared_products_are_used(fn: Program, dtype: str) -> None:
 
     outcome = check_numbers(both, *arguments(dtype)[1:], families=SOLVES)
     assert outcome.names.count("product-of-sum") == 1
-    reads = [n for n in outcome.result.graph.nodes if n.op == "MatMul" and _long(n)]
+    reads = [n for n in outcome.result.graph.nodes if n.op == "matmul" and _long(n)]
     assert len(reads) == 2
     assert outcome.largest <= M * N
 
@@ -170,7 +170,7 @@ def test_a_sum_that_is_read_elsewhere_is_multiplied_term_by_term() -> None:
 
     outcome = check_numbers(fn, *arguments()[1:], families=SOLVES)
     assert "product-of-sum" in outcome.names
-    assert sum(_long(n) for n in outcome.result.graph.nodes if n.op == "MatMul") <= 4
+    assert sum(_long(n) for n in outcome.result.graph.nodes if n.op == "matmul") <= 4
 
 
 @pytest.mark.parametrize(

@@ -43,13 +43,13 @@ def test_one_product_is_left(fn: Callable[..., Any], dtype: str) -> None:
     args = (random(M, M, dtype=dtype), random(M, M, seed=1, dtype=dtype), random(M, N, dtype=dtype))
     outcome = check_numbers(fn, *args, families=SUMS)
     assert "shared-operand" in outcome.names
-    assert outcome.ops.count("MatMul") == 1
+    assert outcome.ops.count("matmul") == 1
 
 
 def test_batches() -> None:
     g, h, a = random(3, M, M), random(3, M, M, seed=1), random(3, M, N)
     outcome = check_numbers(lambda g, h, a: g @ a + t(h) @ a, g, h, a, families=SUMS)
-    assert outcome.ops.count("BatchMatMulV2") == 1
+    assert outcome.ops.count("batch_matmul") == 1
 
 
 def test_gradient_of_a_gram_matrix() -> None:
@@ -60,7 +60,7 @@ def test_gradient_of_a_gram_matrix() -> None:
         return tape.gradient(loss, a)
 
     outcome = check_numbers(fn, random(M, N), random(M, M), families=SUMS)
-    assert outcome.ops.count("MatMul") == 2
+    assert outcome.ops.count("matmul") == 2
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_near_misses_keep_their_numbers(fn: Callable[..., Any], shapes: list[Any
 def test_other_dtypes_stay(dtype: str) -> None:
     a, g, h = (tf.cast(random(6, 6, seed=i), dtype) for i in range(3))
     outcome = rewritten(lambda a, g, h: g @ a + h @ a, a, g, h)
-    assert outcome.ops.count("MatMul") == 2
+    assert outcome.ops.count("matmul") == 2
 
 
 def test_products_that_are_read_elsewhere_stay() -> None:
@@ -101,7 +101,7 @@ def test_products_that_are_read_elsewhere_stay() -> None:
 def test_small_sums_of_large_operands_stay() -> None:
     a, b, c = random(N, 9), random(N, 9, seed=1), random(9, 2)
     outcome = check_numbers(lambda a, b, c: a @ c + b @ c, a, b, c, families=SUMS)
-    assert outcome.ops.count("MatMul") in (1, 2)
+    assert outcome.ops.count("matmul") in (1, 2)
 
 
 # Rank-one terms.
@@ -134,7 +134,7 @@ def test_one_product_with_two_more_columns(fn: Callable[..., Any], dtype: str) -
     args = random(60, 3, dtype=dtype), random(50, 3, dtype=dtype)
     outcome = check_numbers(fn, *args, families=RANK_ONE)
     assert "rank-one-terms" in outcome.names
-    assert outcome.ops[-1] in ("MatMul", "Exp")
+    assert outcome.ops[-1] in ("matmul", "exp")
 
 
 def test_batches_of_distances() -> None:

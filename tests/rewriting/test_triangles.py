@@ -40,7 +40,7 @@ def flops(outcome: Outcome) -> tuple[int, int]:
         return sum(
             node.output.size * node.inputs[0].size // max(node.output.dims[-2], 1)
             for node in graph.nodes
-            if "MatMul" in node.op
+            if "matmul" in node.op
         )
 
     return count(outcome.before), count(outcome.result.graph)

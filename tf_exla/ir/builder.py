@@ -36,10 +36,10 @@ class Builder:
         """`start`, `start + 1`, ... along one of `rank` axes, the others of size one."""
         bounds = [self.const(value, position_dtype(size)) for value in (start, start + size, 1)]
         shape = [size if one == axis else 1 for one in range(rank)]
-        return self.op("Reshape", self.op("Range", *bounds), self.const(shape))
+        return self.op("reshape", self.op("arange", *bounds), self.const(shape))
 
     def cast(self, tensor: Tensor, dtype: str) -> Tensor:
-        return tensor if tensor.dtype == dtype else self.op("Cast", tensor, DstT=dtype)
+        return tensor if tensor.dtype == dtype else self.op("astype", tensor, DstT=dtype)
 
     def zeros(self, like: Tensor) -> Tensor:
         return self.const(0, like.dtype)

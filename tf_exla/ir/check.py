@@ -18,7 +18,7 @@ def check_graph(graph: Graph, original: Graph | None = None) -> None:
     for node in graph.nodes:
         if isinstance(node, Loop):
             _check_loop(node)
-        if node.op == "Compiled":
+        if node.op == "xla_cluster":
             _check_cluster(node)
         for _, sub in node.subgraphs:
             check_graph(sub)

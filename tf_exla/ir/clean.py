@@ -12,15 +12,15 @@ from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import with_subgraphs
 
-_IDENTITIES = frozenset({"Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot"})
-_SHAPE_IDENTITIES = frozenset({"Reshape", "BroadcastTo", "ExpandDims", "Squeeze"})
+_IDENTITIES = frozenset({"identity", "identity_n", "stop_gradient", "prevent_gradient", "snapshot"})
+_SHAPE_IDENTITIES = frozenset({"reshape", "broadcast_to", "expand_dims", "squeeze"})
 
 
 def clean(graph: Graph, ops: OpSet) -> Graph:
     """Remove what computes nothing, and merge pure nodes that compute the same.
 
-    - `Identity(x) -> x`, `IdentityN(x, y) -> x, y`
-    - `Reshape(x, shape(x)) -> x`, `BroadcastTo(x, shape(x)) -> x`
+    - `identity(x) -> x`, `identity_n(x, y) -> x, y`
+    - `reshape(x, shape(x)) -> x`, `broadcast_to(x, shape(x)) -> x`
     - two pure nodes with the same op, attributes and inputs -> one
     - pure nodes that nobody reads -> none
     - variables of a While that only their own next value reads -> none
@@ -77,9 +77,9 @@ def node_key(node: Node) -> Hashable | None:
     """Return what two nodes must share to compute the same; None for those never merged."""
     if node.stateful or node.subgraphs:
         return None
-    if node.op == "Const":
+    if node.op == "constant":
         value = np.asarray(node.attrs["value"])
-        return ("Const", node.output.dtype, value.shape, value.tobytes())
+        return ("constant", node.output.dtype, value.shape, value.tobytes())
     attrs = tuple(sorted((name, repr(value)) for name, value in node.attrs.items()))
     # Empty lists may be filled with tensors of different shapes.
     return (node.op, node.inputs, attrs, tuple(tensor.items for tensor in node.outputs))

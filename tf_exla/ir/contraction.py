@@ -20,7 +20,7 @@ from tf_exla.ir.graph import Combine, Graph, Node, Shape, SplitAxis, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.resized import resized_graph
 
-OP = "Contraction"
+OP = "contraction"
 BLOCK = 8
 """Indices of a block: more operands than registers hold make XLA's code half as fast."""
 MOVED = 16
@@ -102,7 +102,7 @@ def _joined(ops: OpSet, one: Contraction) -> tuple[AxisClasses, set[Place]]:
     classes = AxisClasses()
     whole: set[Place] = set()
     for node in one.template.nodes:
-        if node.op == "Const":
+        if node.op == "constant":
             continue
         rule = ops.rule(node)
         assert isinstance(rule, AxisRule)  # it was a member of a region

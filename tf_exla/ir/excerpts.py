@@ -28,16 +28,16 @@ def beginning(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
     others = [axis for axis in range(rank) if axis != own]
     tests = [_at(w, x, axis, 0) for axis in others if x.dims[axis] > 1]
     if tests:
-        x = _picked(w, x, functools.reduce(partial(w.op, "LogicalAnd"), tests), others)
+        x = _picked(w, x, functools.reduce(partial(w.op, "logical_and"), tests), others)
     length = x.dims[own]
-    x = w.op("Reshape", x, w.const([1, length]))
+    x = w.op("reshape", x, w.const([1, length]))
     shown = min(count + 1, length)
     if x.nbytes <= least:
-        x = w.op("Slice", x, w.const([0, 0]), w.const([1, shown]))
+        x = w.op("slice", x, w.const([0, 0]), w.const([1, shown]))
     else:  # a part of a long axis would need it whole as well
         first = w.const(np.arange(shown).reshape(shown, 1), position_dtype(length))
-        x = _picked(w, x, w.op("Equal", w.positions(length, 1, 2), first), [1])
-    return w.op("Reshape", x, w.const([shown]))
+        x = _picked(w, x, w.op("equal", w.positions(length, 1, 2), first), [1])
+    return w.op("reshape", x, w.const([shown]))
 
 
 def corners(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
@@ -49,7 +49,7 @@ def corners(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
             continue
         places = (*range(count + 1), *range(length - count, length))
         parts = [_picked(w, x, _at(w, x, axis, place), [axis]) for place in places]
-        x = w.op("ConcatV2", *parts, w.const(axis))
+        x = w.op("concat", *parts, w.const(axis))
     return x
 
 
@@ -57,18 +57,18 @@ def _at(w: Builder, x: Tensor, axis: int, place: int) -> Tensor:
     """Make what is true at one place of an axis."""
     length = x.dims[axis]
     positions = w.positions(length, axis, len(x.dims))
-    return w.op("Equal", positions, w.const(place, position_dtype(length)))
+    return w.op("equal", positions, w.const(place, position_dtype(length)))
 
 
 def _picked(w: Builder, x: Tensor, where: Tensor, axes: Sequence[int]) -> Tensor:
     """Reduce axes, which stay with size one, to the element at which `where` is true."""
     over = w.const(list(axes))
     if x.dtype == "bool":
-        return w.op("Any", w.op("LogicalAnd", where, x), over, keep_dims=True)
+        return w.op("any", w.op("logical_and", where, x), over, keep_dims=True)
     lowest = _lowest(x.dtype)
     assert lowest is not None
-    kept = w.op("SelectV2", where, x, w.const(lowest, x.dtype))
-    return w.op("Max", kept, over, keep_dims=True)
+    kept = w.op("where", where, x, w.const(lowest, x.dtype))
+    return w.op("max", kept, over, keep_dims=True)
 
 
 def _lowest(dtype: str) -> bool | int | float | None:

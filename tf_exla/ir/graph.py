@@ -135,9 +135,10 @@ NO_ATTRS: Mapping[str, object] = MappingProxyType({})
 class Node:
     """One operation.
 
-    `op`: the framework's op name, or one of ours: "Const" (attrs["value"]), "Loop".
+    `op`: its name, after the Python array API standard, `jax.lax` or SciPy where these have the op;
+      what passes do not know has the front end's name. A "constant" has attrs["value"].
     `attrs`: what the front end needs to emit it again. Values that are `Graph`s are sub-graphs
-      (the branches of an If, the body of a While).
+      (the branches of a `cond`, the body of a `while`).
     `stateful`: it stays exactly once, outside of loops, in order among the stateful nodes.
     `source`: the user's line that made it, `file.py:12 in function`.
     """
@@ -187,12 +188,12 @@ Combine = Literal["concat", "add", "mul", "max", "min", "and", "or", "argmax", "
 ARG_REDUCERS: frozenset[Combine] = frozenset({"argmax", "argmin", "top_k"})
 COMBINING: Mapping[Combine, str] = MappingProxyType(
     {
-        "add": "AddV2",
-        "and": "LogicalAnd",
-        "max": "Maximum",
-        "min": "Minimum",
-        "mul": "Mul",
-        "or": "LogicalOr",
+        "add": "add",
+        "and": "logical_and",
+        "max": "maximum",
+        "min": "minimum",
+        "mul": "multiply",
+        "or": "logical_or",
     }
 )
 """The ops that combine the values of two chunks."""
@@ -324,4 +325,4 @@ def const(value: npt.ArrayLike, name: str = "const", dtype: str | None = None) -
     """Make a Const node with a static value."""
     array = np.asarray(value)
     tensor = Tensor(array.shape, dtype or array.dtype.name, name, value=array)
-    return Node("Const", (), (tensor,), {"value": array}, name=name)
+    return Node("constant", (), (tensor,), {"value": array}, name=name)

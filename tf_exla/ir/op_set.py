@@ -74,6 +74,9 @@ class OpSet(Protocol):
     def repeats(self, node: Node) -> bool:
         """Return whether the kernel makes the same numbers of the same operands each time."""
 
+    def chooses(self, node: Node) -> bool:
+        """Return whether results are some of an operand's numbers, though no combiner says so."""
+
     def compiles(self, node: Node) -> Compiles:
         """Return how well XLA compiles the node on this device."""
 
@@ -112,6 +115,5 @@ class OpSet(Protocol):
     ) -> Node | None:
         """Make a node for a rewrite, its result's shape inferred; None where it has no such op.
 
-        The ops of rewrites are TensorFlow's, by name and by operands: the sums, products and
-        movements that rewrite/ writes down.
+        `op` is a name of the vocabulary. Operands are TensorFlow's: axes and shapes are constants.
         """

@@ -25,7 +25,7 @@ def resized_graph(
     mirror = dict(inputs)
     nodes: list[Node] = []
     for node in template.nodes:
-        if node.op == "Const":
+        if node.op == "constant":
             made: tuple[Node, ...] = (_constant(node, shape_of(node.output)),)
         else:
             operands = [mirror[tensor] for tensor in node.inputs]

@@ -24,7 +24,7 @@ def static_integers(tensor: Tensor, made_by: Mapping[Tensor, Node]) -> Array | N
     node = made_by.get(tensor)
     if node is None:
         return None
-    if node.op == "Const":
+    if node.op == "constant":
         return np.asarray(node.attrs["value"])
     how = _EVALUATED.get(node.op)
     if how is None:
@@ -55,18 +55,18 @@ def _packed(node: Node, operands: Sequence[Array]) -> Array:
 
 
 _EVALUATED: Mapping[str, Callable[[Node, Sequence[Array]], Array | None]] = {
-    "AddV2": lambda node, x: np.add(*x),
-    "BroadcastTo": lambda node, x: np.broadcast_to(x[0], node.output.dims),
-    "Cast": lambda node, x: x[0],
-    "ExpandDims": _arranged,
-    "Fill": lambda node, x: np.broadcast_to(x[1], node.output.dims),
-    "Mul": lambda node, x: np.multiply(*x),
-    "Pack": _packed,
-    "Range": lambda node, x: np.arange(*(int(bound) for bound in x)),
-    "Reshape": _arranged,
-    "Squeeze": _arranged,
-    "StridedSlice": _whole_slice,
-    "Sub": lambda node, x: np.subtract(*x),
-    "Tile": lambda node, x: np.tile(x[0], [int(count) for count in x[1]]),
-    "Transpose": lambda node, x: np.transpose(x[0], [int(axis) for axis in x[1]]),
+    "add": lambda node, x: np.add(*x),
+    "broadcast_to": lambda node, x: np.broadcast_to(x[0], node.output.dims),
+    "astype": lambda node, x: x[0],
+    "expand_dims": _arranged,
+    "full": lambda node, x: np.broadcast_to(x[1], node.output.dims),
+    "multiply": lambda node, x: np.multiply(*x),
+    "stack": _packed,
+    "arange": lambda node, x: np.arange(*(int(bound) for bound in x)),
+    "reshape": _arranged,
+    "squeeze": _arranged,
+    "strided_slice": _whole_slice,
+    "subtract": lambda node, x: np.subtract(*x),
+    "tile": lambda node, x: np.tile(x[0], [int(count) for count in x[1]]),
+    "permute_dims": lambda node, x: np.transpose(x[0], [int(axis) for axis in x[1]]),
 }

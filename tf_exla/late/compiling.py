@@ -42,7 +42,7 @@ def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 
 
     def node_of(node: Node, runs: float) -> Node:
         if not isinstance(node, Loop):
-            if node.op == "Compiled":
+            if node.op == "xla_cluster":
                 return node
             return with_subgraphs(node, lambda sub: inside(sub, runs))
         if node.bitwise_group is not None:
@@ -66,7 +66,7 @@ def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: float) -> Gra
         inner, after = _without_second_names(body, run, ops) if compiles else (run, [])
         cluster = _cluster(body, inner) if compiles else None
         if cluster is not None and (forced or _pays(cluster, inner, ops, runs)):
-            made.extend(node for node in run if node.op == "Const")
+            made.extend(node for node in run if node.op == "constant")
             made.append(cluster)
             made.extend(after)
             changed = True
@@ -85,12 +85,12 @@ def _with_forms(body: Graph, ops: OpSet, forced: bool) -> tuple[list[Node], dict
     whole: dict[Node, Node] = {}
     for node in body.nodes:
         forms = fusible(node, makers, ops)
-        rest = [form for form in forms if form.op != "Const"]
+        rest = [form for form in forms if form.op != "constant"]
         if not all(_fits(form, ops, forced) for form in rest):
             forms = rest = [node]
         whole.update(dict.fromkeys(rest, node))
         nodes.extend(forms)
-    nodes.sort(key=lambda node: node.op != "Const")
+    nodes.sort(key=lambda node: node.op != "constant")
     return nodes, whole
 
 
@@ -109,7 +109,7 @@ def _runs(nodes: Iterable[Node], ops: OpSet, forced: bool) -> Iterable[tuple[lis
     state = False
     made: set[Tensor] = set()
     for node in nodes:
-        if node.op == "Const":
+        if node.op == "constant":
             run.append(node)
             continue
         if ops.aliases(node) and not is_alias(ops, node) and made.isdisjoint(node.inputs):
@@ -160,13 +160,13 @@ def _without_second_names(
 def _cluster(body: Graph, run: list[Node]) -> Node | None:
     """Make one node of a run; None where it computes nothing."""
     inside = {tensor for node in run for tensor in node.outputs}
-    constants = {node.output: node for node in body.nodes if node.op == "Const"}
+    constants = {node.output: node for node in body.nodes if node.op == "constant"}
     readers = consumers(body)
     members = set(run)
     results = [
         tensor
         for node in run
-        if node.op != "Const"
+        if node.op != "constant"
         for tensor in node.outputs
         if tensor in body.outputs or any(r not in members for r, _ in readers.get(tensor, ()))
     ]
@@ -187,7 +187,7 @@ def _cluster(body: Graph, run: list[Node]) -> Node | None:
         return mirror[tensor]
 
     for node in run:
-        if node.op == "Const":
+        if node.op == "constant":
             continue
         operands = tuple(stand_in(tensor) for tensor in node.inputs)
         made = tuple(t.fresh_copy() for t in node.outputs)
@@ -200,7 +200,7 @@ def _cluster(body: Graph, run: list[Node]) -> Node | None:
     )
     largest = max(run, key=lambda node: max((t.nbytes for t in node.outputs), default=0))
     return Node(
-        "Compiled",
+        "xla_cluster",
         tuple(inputs),
         tuple(results),
         {"cluster": graph},
@@ -221,7 +221,7 @@ def _pays(cluster: Node, run: list[Node], ops: OpSet, runs: float) -> bool:
 def _without_unused(nodes: list[Node], outputs: tuple[Tensor, ...]) -> tuple[Node, ...]:
     """Drop the constants that only clusters read: each has its own copy."""
     read = {tensor for node in nodes for tensor in node.inputs} | set(outputs)
-    return tuple(node for node in nodes if node.op != "Const" or node.output in read)
+    return tuple(node for node in nodes if node.op != "constant" or node.output in read)
 
 
 def uncompiled(graph: Graph, ops: OpSet) -> dict[str, int]:
@@ -232,9 +232,9 @@ def uncompiled(graph: Graph, ops: OpSet) -> dict[str, int]:
         for _, sub in node.subgraphs:
             if innermost:
                 for inner in sub.nodes:
-                    if inner.op not in ("Const", "Compiled") and not ops.compiles(inner):
+                    if inner.op not in ("constant", "xla_cluster") and not ops.compiles(inner):
                         found[inner.op] = found.get(inner.op, 0) + 1
-            elif node.op != "Compiled":
+            elif node.op != "xla_cluster":
                 for op, count in uncompiled(sub, ops).items():
                     found[op] = found.get(op, 0) + count
     return found

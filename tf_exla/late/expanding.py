@@ -19,7 +19,7 @@ LONGEST = 2**31 - 1
 
 
 def expand(graph: Graph, ops: OpSet) -> Graph:
-    """Expand the TopKV2 of one graph where that is faster.
+    """Expand the `top_k` of one graph where that is faster.
 
     Cut a row into groups of neighbours. Its k largest elements are in the k groups with the
     largest maxima, where of equal maxima, as of equal elements, the first goes first: take an
@@ -38,7 +38,7 @@ def expand(graph: Graph, ops: OpSet) -> Graph:
 
 
 def _expanded(node: Node, ops: OpSet) -> list[Node] | None:
-    if node.op != "TopKV2" or not all(t.is_static for t in (*node.inputs, *node.outputs)):
+    if node.op != "top_k" or not all(t.is_static for t in (*node.inputs, *node.outputs)):
         return None
     x = node.inputs[0]
     if x.dtype not in FLOATS | INTEGERS or x.dims[-1] > LONGEST:
@@ -56,28 +56,28 @@ def _by_groups(node: Node, groups: Groups, ops: OpSet) -> list[Node]:
     if groups.tail:
         head = _cut(w, x, 0, whole)
         tail = _cut(w, x, whole, groups.tail)
-    grouped = w.op("Reshape", head, w.const([*batch, groups.count, groups.size]))
-    maxima = w.op("Max", grouped, w.const([rank + 1]), keep_dims=False)
+    grouped = w.op("reshape", head, w.const([*batch, groups.count, groups.size]))
+    maxima = w.op("max", grouped, w.const([rank + 1]), keep_dims=False)
     read = (grouped, maxima) if tail is None else (grouped, maxima, tail)
     if x.dtype in INTEGERS:
         inner = Builder(node, ops)
         made = _among(inner, node, groups, *read)
         ends = dict(zip(made, node.outputs, strict=True))
         return [*w.nodes, *(_renamed(one, ends) for one in inner.nodes)]
-    tested = maxima if tail is None else w.op("ConcatV2", maxima, tail, w.const(rank))
-    test = w.op("Any", w.op("IsNan", tested), w.const(range(rank + 1)), keep_dims=False)
+    tested = maxima if tail is None else w.op("concat", maxima, tail, w.const(rank))
+    test = w.op("any", w.op("isnan", tested), w.const(range(rank + 1)), keep_dims=False)
     operands = (x, *read)
     branches: dict[str, object] = {"then_branch": _whole(node, ops, operands)}
     branches["else_branch"] = _chosen(node, groups, ops, operands)
     branches[LIKELY] = "else_branch"
     name = f"{node.name or node.op}/groups"
-    choice = Node("If", (test, *operands), node.outputs, branches, name=name, source=node.source)
+    choice = Node("cond", (test, *operands), node.outputs, branches, name=name, source=node.source)
     return [*w.nodes, choice]
 
 
 def _cut(w: Builder, x: Tensor, begin: int, size: int) -> Tensor:
     *batch, _ = x.dims
-    return w.op("Slice", x, w.const([*[0] * len(batch), begin]), w.const([*batch, size]))
+    return w.op("slice", x, w.const([*[0] * len(batch), begin]), w.const([*batch, size]))
 
 
 def _renamed(node: Node, ends: dict[Tensor, Tensor]) -> Node:
@@ -123,22 +123,22 @@ def _among(
     rank = len(batch)
     axis = w.const(rank)
     _, best = _top_k(w, node, maxima, k, ordered=False)
-    back, _ = _top_k(w, node, w.op("Neg", best), k, ordered=True)
-    chosen = w.op("Neg", back)
-    candidates = w.op("GatherV2", grouped, chosen, axis, batch_dims=rank)
-    candidates = w.op("Reshape", candidates, w.const([*batch, k * groups.size]))
+    back, _ = _top_k(w, node, w.op("negative", best), k, ordered=True)
+    chosen = w.op("negative", back)
+    candidates = w.op("take", grouped, chosen, axis, batch_dims=rank)
+    candidates = w.op("reshape", candidates, w.const([*batch, k * groups.size]))
     if tail is not None:
-        candidates = w.op("ConcatV2", candidates, tail, axis)
-        last = w.op("Fill", w.const([*batch, 1]), w.const(groups.count))
-        chosen = w.op("ConcatV2", chosen, last, axis)
+        candidates = w.op("concat", candidates, tail, axis)
+        last = w.op("full", w.const([*batch, 1]), w.const(groups.count))
+        chosen = w.op("concat", chosen, last, axis)
     values, places = _top_k(w, node, candidates, k, ordered=bool(node.attrs.get("sorted", True)))
     # A place is (position in `chosen`) * size + (position in the group).
     size = w.const(groups.size)
-    position = w.op("FloorDiv", places, size)
-    group = w.op("GatherV2", chosen, position, axis, batch_dims=rank)
-    index = w.op("AddV2", places, w.op("Mul", w.op("Sub", group, position), size))
+    position = w.op("floor_divide", places, size)
+    group = w.op("take", chosen, position, axis, batch_dims=rank)
+    index = w.op("add", places, w.op("multiply", w.op("subtract", group, position), size))
     dtype = node.outputs[1].dtype
-    return values, index if dtype == "int32" else w.op("Cast", index, DstT=dtype)
+    return values, index if dtype == "int32" else w.op("astype", index, DstT=dtype)
 
 
 def _top_k(w: Builder, node: Node, x: Tensor, k: int, ordered: bool) -> tuple[Tensor, Tensor]:
@@ -148,5 +148,5 @@ def _top_k(w: Builder, node: Node, x: Tensor, k: int, ordered: bool) -> tuple[Te
     places = Tensor((*batch, k), "int32", f"{name}/places")
     attrs = {"T": x.dtype, "Tk": "int32", "index_type": "int32", "sorted": ordered}
     operands = (x, w.const(k))
-    w.nodes.append(Node("TopKV2", operands, (values, places), attrs, name=name, source=w.source))
+    w.nodes.append(Node("top_k", operands, (values, places), attrs, name=name, source=w.source))
     return values, places

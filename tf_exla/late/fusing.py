@@ -25,7 +25,7 @@ def fusible(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[Node]
 
     `makers`: the nodes that XLA may fuse with it, by what they make.
     """
-    if node.op != "MatMul" or not all(t.is_static for t in (*node.inputs, *node.outputs)):
+    if node.op != "matmul" or not all(t.is_static for t in (*node.inputs, *node.outputs)):
         return [node]
     made = _outer(node, ops) or _over_rows(node, makers, ops)
     return made or [node]
@@ -33,7 +33,7 @@ def fusible(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[Node]
 
 def matrix_of(node: Node) -> Tensor | None:
     """Return the matrix of a product of a vector with its rows; None: the node is none."""
-    if node.op != "MatMul" or not all(tensor.is_static for tensor in node.inputs):
+    if node.op != "matmul" or not all(tensor.is_static for tensor in node.inputs):
         return None
     a, b = node.inputs
     if 1 not in node.output.dims:
@@ -50,7 +50,7 @@ def _outer(node: Node, ops: OpSet) -> list[Node] | None:
     w = Builder(node, ops)
     a = _shaped(w, node.inputs[0], (rows, 1))
     b = _shaped(w, node.inputs[1], (1, columns))
-    return _finished(w, w.op("Mul", a, b), node)
+    return _finished(w, w.op("multiply", a, b), node)
 
 
 def _over_rows(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[Node] | None:
@@ -63,13 +63,13 @@ def _over_rows(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[No
         return None
     (vector,) = (tensor for tensor in node.inputs if tensor is not matrix)
     w = Builder(node, ops)
-    scaled = w.op("Mul", _shaped(w, vector, (rows, 1)), matrix)
-    total = w.op("Sum", scaled, w.const([0]), keep_dims=False)
+    scaled = w.op("multiply", _shaped(w, vector, (rows, 1)), matrix)
+    total = w.op("sum", scaled, w.const([0]), keep_dims=False)
     return _finished(w, _shaped(w, total, node.output.dims), node)
 
 
 def _shaped(w: Builder, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return tensor if tensor.dims == shape else w.op("Reshape", tensor, w.const(shape))
+    return tensor if tensor.dims == shape else w.op("reshape", tensor, w.const(shape))
 
 
 def _finished(w: Builder, result: Tensor, node: Node) -> list[Node]:

@@ -27,7 +27,7 @@ def recompute(body: Graph, ops: OpSet) -> Graph:
     """Let the clusters of a body compute again what is cheaper than to be handed over."""
     tested = tests_order(body)
     for node in body.nodes:
-        if node.op == "Compiled":
+        if node.op == "xla_cluster":
             for tensor in reversed(node.outputs):
                 made = _without(body, tensor, ops)
                 if made is not None and not (tested and clash(made, ops)):
@@ -39,7 +39,7 @@ def _without(body: Graph, tensor: Tensor, ops: OpSet) -> Graph | None:
     """Let each reader of a cluster's result compute it; None where one cannot, or is no cluster."""
     maker = next(node for node in body.nodes if tensor in node.outputs)
     readers = {node for node, _ in consumers(body).get(tensor, ())}
-    if tensor in body.outputs or any(node.op != "Compiled" for node in readers):
+    if tensor in body.outputs or any(node.op != "xla_cluster" for node in readers):
         return None
     new: dict[Node, Node] = {maker: _dropped(maker, tensor)}
     for reader in readers:
@@ -65,7 +65,7 @@ def _copied(
         node = producer.get(inner)
         if inner in given or node in found:
             continue
-        if node is None or (node.op != "Const" and ops.work(node) != "pointwise"):
+        if node is None or (node.op != "constant" and ops.work(node) != "pointwise"):
             return None
         found.add(node)
         wanted.extend(node.inputs)

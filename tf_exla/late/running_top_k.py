@@ -14,7 +14,7 @@ from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.model.top_k import running_pairs, running_seconds
 
-RUNNING = "RunningTopK"
+RUNNING = "running_top_k"
 """The top k of x, of which chunks before left values and positions.
 
 Operands: x, these values, these positions. Attributes: `block`: positions for one index of the

@@ -87,7 +87,7 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
         return node.mean_trip_count * full + graph_seconds(
             ops, node.remainder, CACHED_BYTE, promises=promises
         )
-    if node.op == "Compiled":
+    if node.op == "xla_cluster":
         return sum(compiled_seconds(ops, sub, byte, parallel) for _, sub in node.subgraphs)
     if node.subgraphs:
         return sum(
@@ -95,11 +95,11 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
             for name, sub in node.subgraphs
             if node.attrs.get(LIKELY, name) == name
         )
-    if node.op == "Const":
+    if node.op == "constant":
         return 0.0
-    if node.op == "TopKV2" and node.inputs[0].is_static and node.outputs[0].is_static:
+    if node.op == "top_k" and node.inputs[0].is_static and node.outputs[0].is_static:
         return LAUNCH + top_k_seconds(node, promises)
-    if node.op == "RunningTopK":
+    if node.op == "running_top_k":
         seconds = node.attrs["seconds"]
         assert isinstance(seconds, float)
         return LAUNCH + seconds
@@ -137,7 +137,7 @@ def compiled_seconds(
     hidden = kept | {alias for alias, source in root.items() if source in kept}
     total = CALL
     for node in graph.nodes:
-        if node.op == "Const" or ops.aliases(node):
+        if node.op == "constant" or ops.aliases(node):
             continue
         moved = sum(t.nbytes for t in (*node.inputs, *node.outputs) if t not in hidden)
         work = work_seconds(ops, node)
@@ -157,7 +157,7 @@ def compile_seconds(graph: Graph) -> float:
 
 def work_seconds(ops: OpSet, node: Node, parallel: int = 1) -> float:
     """Estimate the time of a node's flops, `parallel` of the node side by side."""
-    if node.op == "Const":
+    if node.op == "constant":
         return 0.0
     kind = ops.work(node)
     width = 4 if all(item_bytes(tensor.dtype) <= 4 for tensor in node.outputs) else 8

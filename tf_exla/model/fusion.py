@@ -55,7 +55,7 @@ def is_simple(ops: OpSet, node: Node) -> bool:
 
 def is_one_loop(ops: OpSet, node: Node) -> bool:
     """Return whether a node goes through its result once, element by element, or fills it."""
-    if node.op == "Const" or ops.work(node) != "pointwise" or len(node.outputs) != 1:
+    if node.op == "constant" or ops.work(node) != "pointwise" or len(node.outputs) != 1:
         return False
     if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
         return False

@@ -102,12 +102,12 @@ class _Walk:
 
     def _made(self) -> Iterator[Tensor]:
         for node in self.graph.nodes:
-            if node.op != "Const" and not self.ops.aliases(node):
+            if node.op != "constant" and not self.ops.aliases(node):
                 yield from node.outputs
 
     def _start(self, node: Node) -> None:
         """Allocate the outputs."""
-        if node.op == "Const":
+        if node.op == "constant":
             self.buffers[node.output] = _Buffer(node.output, 0, owned=False)
             return
         for tensor in node.inputs:

@@ -171,7 +171,7 @@ class Projector:
         if known is None:
             nodes, compiled = len(graph.nodes), False
             for node in graph.nodes:
-                compiled |= node.op == "Compiled"
+                compiled |= node.op == "xla_cluster"
                 for key, sub in node.subgraphs:
                     count, inside = self._count(sub)
                     compiled |= inside
@@ -183,7 +183,7 @@ class Projector:
 
     def temporary(self, node: Node) -> int:
         """Return an upper bound of the bytes a node allocates beside its outputs."""
-        if node.op == "Const":
+        if node.op == "constant":
             return 0
         known = self._temporary.get(node)
         if known is None:
@@ -195,7 +195,7 @@ class Projector:
     def _temporary_of(self, node: Node) -> int:
         if isinstance(node, Loop):
             return self._loop_temporary(node)
-        if node.op == "Compiled":
+        if node.op == "xla_cluster":
             return self._cluster_temporary(node)
         if node.subgraphs:
             inner = max(self.project(sub).working_set for _, sub in node.subgraphs)
@@ -222,9 +222,9 @@ class Projector:
         return max(0, bytes_ * 5 // 4 - sum(tensor.nbytes for tensor in node.outputs))
 
 
-_BY_ROWS = frozenset({"LogSoftmax", "Softmax"})
+_BY_ROWS = frozenset({"log_softmax", "softmax"})
 """Overwrite their operand, but are no single pass over it."""
-_TWICE = _BY_ROWS | {"Softplus"}
+_TWICE = _BY_ROWS | {"softplus"}
 """Read exponentials more than once, which have a buffer beside the result."""
 
 
@@ -243,11 +243,11 @@ def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
     hidden = in_registers(ops, graph)
     in_place = ops.fuses_in_place()
     own: set[Tensor] = set()  # buffers that one node reads, at most: it may overwrite them
-    made = {tensor for node in graph.nodes if node.op != "Const" for tensor in node.outputs}
+    made = {tensor for node in graph.nodes if node.op != "constant" for tensor in node.outputs}
     total = sum(tensor.nbytes for tensor in graph.outputs)
     total -= sum(tensor.nbytes for tensor in outputs if tensor in made)  # counted below
     for node in graph.nodes:
-        if node.op == "Const" or is_alias(ops, node):
+        if node.op == "constant" or is_alias(ops, node):
             continue
         if not pointwise[node] or node.op in _BY_ROWS:
             total += ops.scratch(node, compiled=True)
@@ -301,7 +301,7 @@ def accumulator_copy(loop: Loop) -> int:
 def resident_bytes(graph: Graph) -> int:
     """Return the bytes that exist before a call: inputs, what handles hold, constants."""
     inputs = sum(tensor.nbytes + tensor.held for tensor in graph.inputs)
-    constants = sum(node.output.nbytes for node in walk(graph) if node.op == "Const")
+    constants = sum(node.output.nbytes for node in walk(graph) if node.op == "constant")
     return inputs + constants
 
 

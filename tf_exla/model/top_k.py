@@ -43,7 +43,7 @@ MANY_EACH = 50
 MANY = 4096
 """Chunks after which all are alike."""
 CHUNKED = "chunked"
-"""An attribute of a TopKV2 of chunks of its rows: after the first, a NaN is never chosen."""
+"""An attribute of a `top_k` of chunks of its rows: after the first, a NaN is never chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def find_groups(shape: Sequence[int], k: int) -> Groups | None:
 
 
 def top_k_seconds(node: Node, expanded: bool = True) -> float:
-    """Estimate one run of a TopKV2; `expanded`: by way of groups where that is faster."""
+    """Estimate one run of a `top_k`; `expanded`: by way of groups where that is faster."""
     rows, n, k = _sizes(node)
     groups = find_groups((rows, n), k) if expanded else None
     return kernel_seconds(rows, n, k) if groups is None else groups.seconds(rows, k)
@@ -196,7 +196,7 @@ def _found_in(loop: Loop, body: Graph) -> dict[int, Node]:
             continue
         alone = all(t not in read and body.outputs.count(t) == 1 for t in pair)
         static = all(t.is_static and t.size > 0 for t in (*node.inputs, *pair))
-        if node.op == "TopKV2" and alone and static:
+        if node.op == "top_k" and alone and static:
             found[position] = node
     return found
 

@@ -57,5 +57,5 @@ def _unbounded(sizes: Sizes, graph: Graph, inputs: bool) -> Iterator[Unbounded]:
 def _from_outside(node: Node) -> bool:
     """Return whether a node reads what other calls made: an iterator, a variable, a queue."""
     return all(tensor.dtype == "resource" for tensor in node.inputs) and (
-        node.stateful or node.op == "ReadVariableOp"
+        node.stateful or node.op == "read_variable"
     )

@@ -31,7 +31,9 @@ def write_out(graph: Graph, ops: OpSet) -> Graph:
 
 
 def _inside(node: Node, ops: OpSet) -> Node:
-    return node if node.op == "Compiled" else with_subgraphs(node, lambda sub: write_out(sub, ops))
+    return (
+        node if node.op == "xla_cluster" else with_subgraphs(node, lambda sub: write_out(sub, ops))
+    )
 
 
 def written_out(node: Node, one: Contraction, ops: OpSet) -> list[Node]:
@@ -42,14 +44,14 @@ def written_out(node: Node, one: Contraction, ops: OpSet) -> list[Node]:
     for tensor, slot in zip(node.inputs, one.slots, strict=True):
         if slot is not None and _is_strided(tensor, slot):
             others = [axis for axis in range(len(tensor.dims)) if axis != slot.axis]
-            tensor = w.op("Transpose", tensor, w.const([slot.axis, *others]))
+            tensor = w.op("permute_dims", tensor, w.const([slot.axis, *others]))
             slot = SplitAxis(0)
         operands.append(tensor)
         slots.append(slot)
     block = min(BLOCK, one.extent)
     rest = one.extent % block
     loop = Loop(
-        op="Loop",
+        op="loop",
         inputs=tuple(operands),
         outputs=node.outputs,
         name=node.name,
@@ -98,7 +100,7 @@ def _body(
     unroller = Unroller(ops, share=False, outermost=outermost)
     nodes = unroller.written_out(
         Loop(
-            op="Loop",
+            op="loop",
             inputs=tuple(stand_ins),
             outputs=(part,),
             name=name,
@@ -112,5 +114,5 @@ def _body(
     )
     made = ops.make(COMBINING[one.combine], (before, part), {}, f"{name}/{one.combine}")
     assert made is not None
-    constants = (node for node in template.nodes if node.op == "Const")
+    constants = (node for node in template.nodes if node.op == "constant")
     return Graph((*chunks, before), (*constants, *nodes, made), made.outputs)

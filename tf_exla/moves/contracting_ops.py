@@ -80,6 +80,9 @@ class ContractingOps:
     def repeats(self, node: Node) -> bool:
         return self.ops.repeats(node)
 
+    def chooses(self, node: Node) -> bool:
+        return self.ops.chooses(node)
+
     def compiles(self, node: Node) -> Compiles:
         return self.ops.compiles(node)
 

@@ -24,7 +24,7 @@ from tf_exla.split.while_axes import body_of, is_while, resized_while
 
 NUMBERS = 8
 """Elements of what counts as a counter: the begin of a slice has as many as there are axes."""
-_EMPTY_LISTS = frozenset({"EmptyTensorList", "TensorListReserve"})
+_EMPTY_LISTS = frozenset({"list_empty", "list_reserve"})
 
 
 def part_loop_variables(graph: Graph, ops: OpSet) -> Graph:
@@ -74,15 +74,15 @@ def _repeated(node: Node, made: dict[Tensor, Node]) -> Iterator[tuple[Tensor, Te
         node.outputs, node.inputs, body.inputs, body.outputs, strict=True
     ):
         push, first = stepped.get(after), made.get(start)
-        if push is None or first is None or first.op != "EmptyTensorList":
+        if push is None or first is None or first.op != "list_empty":
             continue
-        if push.op != "TensorListPushBack" or push.inputs[0] is not before:
+        if push.op != "list_push" or push.inputs[0] is not before:
             continue
         item = push.inputs[1]
         maker = stepped.get(item)
         if item in same:
             yield result, given[item]
-        elif maker is not None and maker.op == "Const":
+        elif maker is not None and maker.op == "constant":
             yield result, dataclasses.replace(maker, outputs=(item.fresh_copy(),))
 
 
@@ -96,7 +96,7 @@ def _without_repeats(node: Node, repeated: dict[Tensor, Tensor], wanted: frozens
     tested = reads(cond)
     for k, given in enumerate(node.inputs):
         pops = [one for one in body.nodes if body.inputs[k] in one.inputs]
-        if given not in repeated or len(pops) != 1 or pops[0].op != "TensorListPopBack":
+        if given not in repeated or len(pops) != 1 or pops[0].op != "list_pop":
             continue
         rest, item = pops[0].outputs
         readers = [one for one in body.nodes if rest in one.inputs]
@@ -143,7 +143,7 @@ def _written(node: Node, position: int) -> tuple[int | None, ...] | None:
         return None
     if is_while(node):
         return body_of(node).inputs[position].items
-    if node.op in ("TensorListPushBack", "TensorListSetItem"):
+    if node.op in ("list_push", "list_set"):
         return node.output.items
     return None
 

@@ -68,8 +68,8 @@ def _mean(w: Builder, node: Node) -> Tensor | None:
         return None
     dtype, keep_dims = _ADDED_AS[x.dtype], bool(node.attrs.get("keep_dims", False))
     wide = w.cast(x, dtype)
-    total = w.op("Sum", wide, axes, keep_dims=keep_dims)
-    divide = "TruncateDiv" if "int" in dtype else "RealDiv"
+    total = w.op("sum", wide, axes, keep_dims=keep_dims)
+    divide = "truncate_divide" if "int" in dtype else "divide"
     return w.cast(w.op(divide, total, w.const(x.size // node.output.size, dtype)), x.dtype)
 
 
@@ -89,15 +89,15 @@ _ADDED_AS: Mapping[str, str] = {
 def _softmax(w: Builder, node: Node) -> Tensor:
     """softmax(x) = exp(x - max x) / sum exp(x - max x)"""
     shifted = _shifted(w, node.inputs[0])
-    e = w.op("Exp", shifted)
-    return w.op("RealDiv", e, w.op("Sum", e, w.const([-1]), keep_dims=True))
+    e = w.op("exp", shifted)
+    return w.op("divide", e, w.op("sum", e, w.const([-1]), keep_dims=True))
 
 
 def _log_softmax(w: Builder, node: Node) -> Tensor:
     """log softmax(x) = x - max x - log sum exp(x - max x)"""
     shifted = _shifted(w, node.inputs[0])
-    total = w.op("Sum", w.op("Exp", shifted), w.const([-1]), keep_dims=True)
-    return w.op("Sub", shifted, w.op("Log", total))
+    total = w.op("sum", w.op("exp", shifted), w.const([-1]), keep_dims=True)
+    return w.op("subtract", shifted, w.op("log", total))
 
 
 def _sparse_cross_entropy(w: Builder, node: Node) -> tuple[Tensor, Tensor]:
@@ -109,25 +109,25 @@ def _sparse_cross_entropy(w: Builder, node: Node) -> tuple[Tensor, Tensor]:
     x, labels = node.inputs
     rows, classes = x.dims
     bounds = [w.const(value, labels.dtype) for value in (0, classes, 1)]
-    known = w.op("Range", *bounds)
-    found = w.op("GatherV2", known, labels, w.const(0))
-    labels = w.op("SelectV2", w.op("Equal", found, labels), labels, w.const(-1, labels.dtype))
-    places = w.op("Reshape", known, w.const([1, classes]))
-    own = w.op("Equal", places, w.op("Reshape", labels, w.const([rows, 1])))
+    known = w.op("arange", *bounds)
+    found = w.op("take", known, labels, w.const(0))
+    labels = w.op("where", w.op("equal", found, labels), labels, w.const(-1, labels.dtype))
+    places = w.op("reshape", known, w.const([1, classes]))
+    own = w.op("equal", places, w.op("reshape", labels, w.const([rows, 1])))
     last = w.const([-1])
-    largest = w.op("Max", x, last, keep_dims=True)
-    e = w.op("Exp", w.op("Sub", x, largest))
-    total = w.op("Sum", e, last, keep_dims=True)
-    one = w.op("SelectV2", own, w.const(1, x.dtype), w.zeros(x))
-    picked = w.op("Sum", w.op("SelectV2", own, x, w.zeros(x)), last, keep_dims=True)
-    picked = w.op("RealDiv", picked, w.op("Sum", one, last, keep_dims=True))
-    loss = w.op("Sub", w.op("Log", total), w.op("Sub", picked, largest))
-    gradient = w.op("Sub", w.op("RealDiv", e, total), one)
-    return w.op("Reshape", loss, w.const([rows])), gradient
+    largest = w.op("max", x, last, keep_dims=True)
+    e = w.op("exp", w.op("subtract", x, largest))
+    total = w.op("sum", e, last, keep_dims=True)
+    one = w.op("where", own, w.const(1, x.dtype), w.zeros(x))
+    picked = w.op("sum", w.op("where", own, x, w.zeros(x)), last, keep_dims=True)
+    picked = w.op("divide", picked, w.op("sum", one, last, keep_dims=True))
+    loss = w.op("subtract", w.op("log", total), w.op("subtract", picked, largest))
+    gradient = w.op("subtract", w.op("divide", e, total), one)
+    return w.op("reshape", loss, w.const([rows])), gradient
 
 
 def _shifted(w: Builder, x: Tensor) -> Tensor:
-    return w.op("Sub", x, w.op("Max", x, w.const([-1]), keep_dims=True))
+    return w.op("subtract", x, w.op("max", x, w.const([-1]), keep_dims=True))
 
 
 # The index of the least or largest number is combined together with that number. Both must come
@@ -158,7 +158,7 @@ _ORDERED = frozenset({"float32", "float64", "int32", "int64"})
 
 def _on_diagonal(w: Builder, matrix: Tensor) -> Tensor:
     *_, rows, columns = matrix.dims
-    return w.op("Equal", w.positions(rows, 0, 2), w.positions(columns, 1, 2))
+    return w.op("equal", w.positions(rows, 0, 2), w.positions(columns, 1, 2))
 
 
 def _band_part(w: Builder, node: Node) -> Tensor | None:
@@ -171,16 +171,16 @@ def _band_part(w: Builder, node: Node) -> Tensor | None:
     *_, rows, columns = x.dims
     tests = []
     for bound, row_start, column_start, op in (
-        (lower, -lower, 0, "LessEqual"),
-        (upper, upper, 0, "GreaterEqual"),
+        (lower, -lower, 0, "less_equal"),
+        (upper, upper, 0, "greater_equal"),
     ):
         if bound >= 0:
             left = w.positions(rows, 0, 2, row_start)
             tests.append(w.op(op, left, w.positions(columns, 1, 2, column_start)))
     if not tests:
         return None
-    inside = tests[0] if len(tests) == 1 else w.op("LogicalAnd", *tests)
-    return w.op("SelectV2", inside, x, w.zeros(x))
+    inside = tests[0] if len(tests) == 1 else w.op("logical_and", *tests)
+    return w.op("where", inside, x, w.zeros(x))
 
 
 def _main_diagonal(node: Node, position: int) -> bool:
@@ -194,50 +194,46 @@ def _set_diag(w: Builder, node: Node) -> Tensor | None:
     *batch, rows, columns = x.dims
     if not _main_diagonal(node, 2) or rows != columns:
         return None
-    spread = w.op("Reshape", d, w.const([*batch, rows, 1]))
-    return w.op("SelectV2", _on_diagonal(w, x), spread, x)
+    spread = w.op("reshape", d, w.const([*batch, rows, 1]))
+    return w.op("where", _on_diagonal(w, x), spread, x)
 
 
 def _diag(w: Builder, node: Node) -> Tensor | None:
     """diag(d) = d[row] where row = column, else 0"""
     d, shape = node.inputs[0], node.output.dims
-    if len(node.inputs) == 5:
-        padding = node.inputs[4].value
-        if not _main_diagonal(node, 1) or padding is None or np.any(padding):
-            return None
+    padding = node.inputs[4].value
+    if not _main_diagonal(node, 1) or padding is None or np.any(padding):
+        return None
     if shape[-1] != shape[-2] or d.dims != shape[:-1]:
         return None
-    spread = w.op("Reshape", d, w.const([*shape[:-1], 1]))
-    return w.op("SelectV2", _on_diagonal(w, node.output), spread, w.zeros(d))
+    spread = w.op("reshape", d, w.const([*shape[:-1], 1]))
+    return w.op("where", _on_diagonal(w, node.output), spread, w.zeros(d))
 
 
 def _diag_part(w: Builder, node: Node) -> Tensor | None:
     """diag_part(x) = sum over columns of x where row = column, else 0; of truth values, any"""
     x = node.inputs[0]
-    if len(node.inputs) == 3 and not _main_diagonal(node, 1):
+    if not _main_diagonal(node, 1):
         return None
     if x.dims[-1] != x.dims[-2] or node.output.dims != x.dims[:-1]:
         return None
     if x.dtype == "bool":
-        return w.op("Any", w.op("LogicalAnd", _on_diagonal(w, x), x), w.const([-1]))
-    kept = w.op("SelectV2", _on_diagonal(w, x), x, w.zeros(x))
-    return w.op("Sum", kept, w.const([-1]))
+        return w.op("any", w.op("logical_and", _on_diagonal(w, x), x), w.const([-1]))
+    kept = w.op("where", _on_diagonal(w, x), x, w.zeros(x))
+    return w.op("sum", kept, w.const([-1]))
 
 
 Lowering = Callable[[Builder, Node], Tensor | tuple[Tensor, ...] | None]
 
 LOWERINGS: Mapping[str, Lowering] = {
-    "ArgMax": _arg_reduction("MaxWithPosition"),
-    "ArgMin": _arg_reduction("MinWithPosition"),
-    "LogSoftmax": _log_softmax,
-    "MatrixBandPart": _band_part,
-    "MatrixDiag": _diag,
-    "MatrixDiagPart": _diag_part,
-    "MatrixDiagPartV3": _diag_part,
-    "MatrixDiagV3": _diag,
-    "MatrixSetDiag": _set_diag,
-    "MatrixSetDiagV3": _set_diag,
-    "Mean": _mean,
-    "Softmax": _softmax,
-    "SparseSoftmaxCrossEntropyWithLogits": _sparse_cross_entropy,
+    "argmax": _arg_reduction("max_with_position"),
+    "argmin": _arg_reduction("min_with_position"),
+    "log_softmax": _log_softmax,
+    "band_part": _band_part,
+    "matrix_diag_part": _diag_part,
+    "matrix_diag": _diag,
+    "matrix_set_diag": _set_diag,
+    "mean": _mean,
+    "softmax": _softmax,
+    "sparse_cross_entropy": _sparse_cross_entropy,
 }

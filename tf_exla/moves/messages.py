@@ -31,7 +31,7 @@ def lighten(graph: Graph, ops: OpSet, least: int) -> Graph:
             excerpts, node = _choice_with_excerpts(node, ops, least)
             nodes.extend(excerpts)
         node = with_subgraphs(node, lambda sub: lighten(sub, ops, least))
-        if node.op == "CheckNumerics" and _is_large(node.inputs[0], least):
+        if node.op == "check_numerics" and _is_large(node.inputs[0], least):
             checked[node.output] = node.inputs[0]
             nodes.extend(_check_of_kinds(node, ops))
         elif node.op in _EXCERPTS:
@@ -52,15 +52,15 @@ def _check_of_kinds(node: Node, ops: OpSet) -> tuple[Node, ...]:
     w = Builder(node, ops)
     x = node.inputs[0]
     everywhere = w.const(list(range(len(x.dims))))
-    nan, finite = w.op("IsNan", x), w.op("IsFinite", x)
-    infinite = w.op("Equal", nan, finite)  # neither
+    nan, finite = w.op("isnan", x), w.op("isfinite", x)
+    infinite = w.op("equal", nan, finite)  # neither
     zero = w.const(0, x.dtype)
     kinds = [
-        w.op("SelectV2", w.op("Any", test, everywhere), w.const(value, x.dtype), zero)
+        w.op("where", w.op("any", test, everywhere), w.const(value, x.dtype), zero)
         for test, value in ((nan, np.nan), (infinite, np.inf))
     ]
-    parts = [w.op("Reshape", kind, w.const([1])) for kind in kinds]
-    both = w.op("ConcatV2", *parts, w.const(0))
+    parts = [w.op("reshape", kind, w.const([1])) for kind in kinds]
+    both = w.op("concat", *parts, w.const(0))
     output = Tensor(both.shape, both.dtype, node.output.name)
     return (*w.nodes, dataclasses.replace(node, inputs=(both,), outputs=(output,)))
 

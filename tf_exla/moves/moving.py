@@ -23,7 +23,7 @@ from tf_exla.ir.traverse import producers, with_subgraphs
 from tf_exla.moves.places import RUNS, Move, moves_of, runs
 from tf_exla.split.origins import clash, tests_order
 
-_CONTIGUOUS = frozenset({"RandomRows"})
+_CONTIGUOUS = frozenset({"random_rows"})
 """Ops whose chunk is of indices that follow each other."""
 
 
@@ -83,17 +83,17 @@ class _Maker:
             numbers = self._numbers(w, places)
             if places.min(initial=0) < 0:
                 chosen.append((axis, numbers))
-                numbers = w.op("Maximum", numbers, w.const(0))
+                numbers = w.op("maximum", numbers, w.const(0))
             x = self._remade(w, x, axis, numbers, {})
             for one in w.nodes:
                 self.made_by.update(dict.fromkeys(one.outputs, one))
         for axis, numbers in chosen:
             shape = [size if at == axis else 1 for at, size in enumerate(x.dims)]
-            inside = w.op("GreaterEqual", numbers, w.const(0))
-            inside = w.op("Reshape", inside, w.const(shape))
+            inside = w.op("greater_equal", numbers, w.const(0))
+            inside = w.op("reshape", inside, w.const(shape))
             fill = w.zeros(x) if found.fill is None else found.fill
-            x = w.op("SelectV2", inside, x, fill)
-        result = w.op("Reshape", x, w.const(list(node.output.dims)))
+            x = w.op("where", inside, x, fill)
+        result = w.op("reshape", x, w.const(list(node.output.dims)))
         last = w.nodes.pop()
         assert last.output is result
         renamed = Node(last.op, last.inputs, node.outputs, last.attrs, name=last.name)
@@ -104,11 +104,11 @@ class _Maker:
         parts = []
         for first, count, step in runs(places):
             if step == 0:
-                parts.append(w.op("Fill", w.const([count]), w.const(first)))
+                parts.append(w.op("full", w.const([count]), w.const(first)))
             else:
                 bounds = first, first + count * step, step
-                parts.append(w.op("Range", *(w.const(bound) for bound in bounds)))
-        return parts[0] if len(parts) == 1 else w.op("ConcatV2", *parts, w.const(0))
+                parts.append(w.op("arange", *(w.const(bound) for bound in bounds)))
+        return parts[0] if len(parts) == 1 else w.op("concat", *parts, w.const(0))
 
     def _remade(
         self,
@@ -123,8 +123,8 @@ class _Maker:
         if key in known:
             return known[key]
         node = self.made_by.get(tensor)
-        if node is None or tensor.nbytes <= self.least or node.op == "Const":
-            made = w.op("GatherV2", tensor, numbers, w.const(axis))
+        if node is None or tensor.nbytes <= self.least or node.op == "constant":
+            made = w.op("take", tensor, numbers, w.const(axis))
             known[key] = made
             return made
         rule = self.ops.rule(node)

@@ -149,22 +149,22 @@ def _pad(node: Node) -> Move | None:
     places = []
     for at, (before, after) in enumerate(np.asarray(paddings, np.int64)):
         own = np.arange(x.dims[at])
-        if node.op == "MirrorPad":
+        if node.op == "mirror_pad":
             mode = "reflect" if str(node.attrs.get("mode")) == "REFLECT" else "symmetric"
             places.append((at, np.pad(own, (before, after), mode)))  # type: ignore[call-overload]
         else:
             places.append((at, np.pad(own, (before, after), constant_values=-1)))
-    return Move(x, places, node.inputs[2] if node.op == "PadV2" else None)
+    return Move(x, places, node.inputs[2] if node.op == "pad_with" else None)
 
 
 _MOVES: Mapping[str, Callable[[Node], Move | None]] = {
-    "MirrorPad": _pad,
-    "Pad": _pad,
-    "PadV2": _pad,
-    "ReverseV2": _reverse,
-    "Roll": _roll,
-    "Slice": _slice,
-    "StridedSlice": _strided_slice,
-    "StridedSliceGrad": _strided_slice_grad,
-    "Tile": _tile,
+    "mirror_pad": _pad,
+    "pad": _pad,
+    "pad_with": _pad,
+    "flip": _reverse,
+    "roll": _roll,
+    "slice": _slice,
+    "strided_slice": _strided_slice,
+    "strided_slice_grad": _strided_slice_grad,
+    "tile": _tile,
 }

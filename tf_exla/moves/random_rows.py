@@ -1,7 +1,7 @@
 """Random tensors, row by row: a counter that starts further on gives the rows from there.
 
 Stateless random ops encrypt a counter (Philox, Salmon et al. 2011): block b of a tensor's numbers
-comes from `counter + b`. A few rows alone are the same bits as among all. `RandomRows` is ours: it
+comes from `counter + b`. A few rows alone are the same bits as among all. `random_rows` is ours: it
 has the numbers of its rows as an operand, of which a chunk has its part.
 """
 
@@ -16,11 +16,11 @@ PHILOX = (1, 3)
 """The algorithms of TensorFlow that are Philox: by name, and what it chooses by itself."""
 SPLIT = frozenset(
     {
-        "StatelessRandomNormalV2",
-        "StatelessRandomUniformFullIntV2",
-        "StatelessRandomUniformIntV2",
-        "StatelessRandomUniformV2",
-        "StatelessTruncatedNormalV2",
+        "stateless_normal",
+        "stateless_uniform_full_int",
+        "stateless_uniform_int",
+        "stateless_uniform",
+        "stateless_truncated_normal",
     }
 )
 
@@ -48,9 +48,9 @@ def _is_large(node: Node, least: int) -> bool:
 def _by_rows(node: Node, ops: OpSet) -> list[Node]:
     w = Builder(node, ops)
     bounds = [w.const(value, "int64") for value in (0, node.output.dims[0], 1)]
-    rows = w.op("Range", *bounds)
+    rows = w.op("arange", *bounds)
     shape, *rest = node.inputs
     attrs = {**node.attrs, "random": node.op}
     operands = (rows, shape, *rest)
-    made = Node("RandomRows", operands, node.outputs, attrs, name=node.name, source=node.source)
+    made = Node("random_rows", operands, node.outputs, attrs, name=node.name, source=node.source)
     return [*w.nodes, made]

@@ -17,18 +17,18 @@ def place_of(w: Builder, index: Tensor | int, read: Read, rows: Rows) -> Tensor:
         index = w.const(index)
     kind = index.dtype
     if read.wraps:
-        back = w.op("AddV2", index, w.const(rows.size, kind))
-        index = w.op("SelectV2", w.op("GreaterEqual", index, w.const(0, kind)), index, back)
+        back = w.op("add", index, w.const(rows.size, kind))
+        index = w.op("where", w.op("greater_equal", index, w.const(0, kind)), index, back)
     if (rows.first, rows.step) == (0, 1) and rows.size == rows.whole.dims[read.axis]:
         return index
     inside = w.op(
-        "LogicalAnd",
-        w.op("GreaterEqual", index, w.const(0, kind)),
-        w.op("LessEqual", index, w.const(rows.size - 1, kind)),
+        "logical_and",
+        w.op("greater_equal", index, w.const(0, kind)),
+        w.op("less_equal", index, w.const(rows.size - 1, kind)),
     )
-    place = w.op("Mul", index, w.const(rows.step, kind))
-    place = w.op("AddV2", place, w.const(rows.first, kind))
-    return w.op("SelectV2", inside, place, w.const(-1, kind))
+    place = w.op("multiply", index, w.const(rows.step, kind))
+    place = w.op("add", place, w.const(rows.first, kind))
+    return w.op("where", inside, place, w.const(-1, kind))
 
 
 def start_of(w: Builder, place: Tensor, loop: Loop, size: int) -> Tensor:
@@ -36,11 +36,11 @@ def start_of(w: Builder, place: Tensor, loop: Loop, size: int) -> Tensor:
     slot = loop.results[0].slot
     assert slot is not None
     kind = place.dtype
-    block = w.op("FloorDiv", place, w.const(size * slot.block, kind))
-    start = w.op("Mul", block, w.const(size, kind))
-    start = w.op("Minimum", start, w.const(loop.extent - size, kind))
+    block = w.op("floor_divide", place, w.const(size * slot.block, kind))
+    start = w.op("multiply", block, w.const(size, kind))
+    start = w.op("minimum", start, w.const(loop.extent - size, kind))
     # A place out of range stays out of the range of the block, and fails as it did.
-    return w.op("Maximum", start, w.const(0, kind))
+    return w.op("maximum", start, w.const(0, kind))
 
 
 def row_of(
@@ -49,8 +49,8 @@ def row_of(
     """Take a row of a block."""
     slot = loop.results[0].slot
     assert slot is not None
-    first = w.op("Mul", start, w.const(slot.block, place.dtype))
-    return w.op("GatherV2", block, w.op("Sub", place, first), w.const(axis))
+    first = w.op("multiply", start, w.const(slot.block, place.dtype))
+    return w.op("take", block, w.op("subtract", place, first), w.const(axis))
 
 
 def made_block(
@@ -69,8 +69,8 @@ def _slice(w: Builder, source: Tensor, start: Tensor, slot: SplitAxis, size: int
     unit = [slot.block if axis == slot.axis else 0 for axis in range(len(source.dims))]
     shape = list(source.dims)
     shape[slot.axis] = size * slot.block
-    begin = w.op("Mul", start, w.const(unit, start.dtype))
-    return w.op("Slice", source, begin, w.const(shape, start.dtype))
+    begin = w.op("multiply", start, w.const(unit, start.dtype))
+    return w.op("slice", source, begin, w.const(shape, start.dtype))
 
 
 def kept_block(
@@ -86,11 +86,11 @@ def kept_block(
 
     `held`: where that block starts.
     """
-    same = w.op("Equal", start, held)
+    same = w.op("equal", start, held)
     operands = (start, before, *sources)
     old = [tensor.fresh_copy() for tensor in operands]
     new = [tensor.fresh_copy() for tensor in operands]
-    inner = Builder(Node("If", (), (), name=w.name, source=w.source), w.ops)
+    inner = Builder(Node("cond", (), (), name=w.name, source=w.source), w.ops)
     made = made_block(inner, new[0], new[2:], loop, size)
     branches: dict[str, object] = {
         "then_branch": Graph(tuple(old), (), (old[1],)),
@@ -99,5 +99,5 @@ def kept_block(
     }
     block = before.fresh_copy()
     name = f"{w.name}/block"
-    w.nodes.append(Node("If", (same, *operands), (block,), branches, name=name, source=w.source))
+    w.nodes.append(Node("cond", (same, *operands), (block,), branches, name=name, source=w.source))
     return block

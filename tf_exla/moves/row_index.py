@@ -40,13 +40,13 @@ def read_of(node: Node, variable: Tensor, made_by: Mapping[Tensor, Node]) -> Rea
 
 
 def _read_of(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
-    if node.op == "TensorListGetItem":
+    if node.op == "list_get":
         return Read(node, node.inputs[1], 0)
-    if node.op == "GatherV2":
+    if node.op == "take":
         axis = node.inputs[2].value
         plain = node.inputs[1].shape == () and not node.attrs.get("batch_dims")
         return Read(node, node.inputs[1], int(axis)) if plain and axis is not None else None
-    return _strided(node, made_by) if node.op == "StridedSlice" else None
+    return _strided(node, made_by) if node.op == "strided_slice" else None
 
 
 def _strided(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
@@ -66,7 +66,7 @@ def _strided(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
     static = node.inputs[1].value
     if static is not None:
         return Read(node, int(static[axis]), axis, wraps=True)
-    if begin is None or begin.op != "Pack":
+    if begin is None or begin.op != "stack":
         return None
     return Read(node, begin.inputs[axis], axis, wraps=True)
 
@@ -92,12 +92,12 @@ def _span(node: Node, axis: int) -> tuple[int, int] | None:
     if any(a != b for k, (a, b) in enumerate(zip(before, after, strict=True)) if k != axis):
         return None
     values = [tensor.value for tensor in node.inputs[1:]]
-    if node.op == "Slice" and values[0] is not None:
+    if node.op == "slice" and values[0] is not None:
         return int(values[0][axis]), 1
-    if node.op == "ReverseV2" and values[0] is not None:
+    if node.op == "flip" and values[0] is not None:
         turned = [int(one) % len(before) for one in values[0].ravel()]
         return (before[axis] - 1, -1) if turned == [axis] else None
-    if node.op != "StridedSlice" or None in values[::2] or values[2] is None:
+    if node.op != "strided_slice" or None in values[::2] or values[2] is None:
         return None
     mask, begin, steps = _masks(node), values[0], values[2]
     if mask["ellipsis"] or mask["new_axis"] or mask["shrink_axis"] or begin is None:

@@ -80,7 +80,7 @@ def _found_inside(index: DefUse, node: Node, k: int, least: int) -> _Found | Non
     """Return what variable `k` of a While is, where the body reads it row by row alone."""
     tensor = node.inputs[k]
     maker = index.producer.get(tensor)
-    if maker is not None and maker.op == "TensorListFromTensor":
+    if maker is not None and maker.op == "list_from_tensor":
         tensor = maker.inputs[0]
     if tensor not in index.producer or not tensor.is_static or tensor.nbytes <= least:
         return None
@@ -98,7 +98,7 @@ def _found_inside(index: DefUse, node: Node, k: int, least: int) -> _Found | Non
 
 def _found_alone(index: DefUse, node: Node, least: int) -> _Found | None:
     """Return what a node reads a single row of."""
-    if not node.inputs or node.op not in ("GatherV2", "StridedSlice"):
+    if not node.inputs or node.op not in ("take", "strided_slice"):
         return None
     tensor = node.inputs[0]
     if tensor not in index.producer or not tensor.is_static or tensor.nbytes <= least:
@@ -167,7 +167,7 @@ def _single(node: Node, sources: list[Tensor], found: _Found, ops: OpSet) -> lis
     """Return nodes that make the row that a node reads."""
     (read,) = found.reads
     w = Builder(node, ops)
-    index = node.inputs[1] if node.op == "GatherV2" else read.at
+    index = node.inputs[1] if node.op == "take" else read.at
     place = place_of(w, index, read, found.rows)
     start = start_of(w, place, found.loop, 1)
     block = made_block(w, start, sources, found.loop, 1)
@@ -215,7 +215,7 @@ def _with_rows(
             else:
                 like = cut(ops, loop.template, loop.split_axes, size).outputs[0]
                 held = variable(w.const(-1, start.dtype))
-                before = variable(w.op("Fill", w.const(like.dims), w.zeros(like)))
+                before = variable(w.op("full", w.const(like.dims), w.zeros(like)))
                 block = kept_block(at, start, held, before, seen, loop, size)
                 blocks[index] = place, start, block
                 after += start, block

@@ -2,8 +2,8 @@
 
 The gradients of `sort`, `top_k` and of gathers with batch dimensions scatter into a flat [n m], at
 `row m + column`; a graph of neighbours is scattered at `[row, column]`. Where the rows are those of
-the values, in order, the scatter is a `ScatterRows` (or `UpdateRows`): of columns and values row by
-row, so that rows may be split. These two ops are ours: a front end numbers the rows of a chunk.
+the values, in order, the scatter is a `scatter_rows` (or `update_rows`): of columns and values row
+by row, so that rows may be split. These two ops are ours: a front end numbers the rows of a chunk.
 
 An index outside of its row is an error, as it is in the gather whose gradient this is. (Written by
 hand, `row m + column` with a larger column would be an element of the next row.)
@@ -25,14 +25,14 @@ from tf_exla.ir.traverse import producers, with_subgraphs
 
 _UPDATES = frozenset(
     {
-        "TensorScatterAdd",
-        "TensorScatterMax",
-        "TensorScatterMin",
-        "TensorScatterSub",
-        "TensorScatterUpdate",
+        "scatter_add",
+        "scatter_max",
+        "scatter_min",
+        "scatter_subtract",
+        "scatter_update",
     }
 )
-_ARRANGED = frozenset({"ExpandDims", "Reshape", "Squeeze"})
+_ARRANGED = frozenset({"expand_dims", "reshape", "squeeze"})
 
 
 def scatter_rows(graph: Graph, ops: OpSet, least: int) -> Graph:
@@ -51,13 +51,13 @@ def _by_rows(
     node: Node, ops: OpSet, made_by: Mapping[Tensor, Node], least: int
 ) -> list[Node] | None:
     update = node.op in _UPDATES
-    if not update and node.op not in ("ScatterNd", "UnsortedSegmentSum"):
+    if not update and node.op not in ("scatter_nd", "segment_sum"):
         return None
     if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
         return None
     if node.output.nbytes <= least or not node.output.size:
         return None
-    if node.op == "UnsortedSegmentSum":
+    if node.op == "segment_sum":
         values, indices = node.inputs[:2]
         depth = 1
     else:
@@ -81,20 +81,20 @@ def _by_rows(
     result = Tensor(shape, node.output.dtype, node.output.name + "/rows") if flat else node.output
     attrs: dict[str, object] = {"T": result.dtype, "Tindices": columns.dtype}
     if update:
-        operands, kind = (node.inputs[0], columns, values), "UpdateRows"
+        operands, kind = (node.inputs[0], columns, values), "update_rows"
         attrs["scatter"] = node.op
     else:
-        operands, kind = (columns, values, w.const(list(shape))), "ScatterRows"
+        operands, kind = (columns, values, w.const(list(shape))), "scatter_rows"
     made = Node(kind, operands, (result,), attrs, name=node.name, source=node.source)
     w.nodes.append(made)
     if flat:
-        w.op("Reshape", result, w.const(list(node.output.dims)))
+        w.op("reshape", result, w.const(list(node.output.dims)))
         w.nodes[-1] = dataclasses.replace(w.nodes[-1], outputs=node.outputs)
     return w.nodes
 
 
 def _shaped(w: Builder, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return tensor if tensor.dims == shape else w.op("Reshape", tensor, w.const(list(shape)))
+    return tensor if tensor.dims == shape else w.op("reshape", tensor, w.const(list(shape)))
 
 
 _Found = tuple[Tensor, tuple[int, ...], int]  # columns, the rows' axes, elements of a row
@@ -105,7 +105,7 @@ def _flat(indices: Tensor, total: int, made_by: Mapping[Tensor, Node]) -> _Found
     node = made_by.get(indices)
     while node is not None and node.op in _ARRANGED:
         node = made_by.get(node.inputs[0])
-    if node is None or node.op not in ("Add", "AddV2"):
+    if node is None or node.op != "add":
         return None
     for columns, starts in (node.inputs, node.inputs[::-1]):
         rank = len(node.output.dims)
@@ -135,9 +135,9 @@ def _coordinates(
     if node is None or node.output.dims[-1:] != (2,):
         return None
     last = len(node.output.dims) - 1
-    if node.op == "Pack" and node.attrs.get("axis") in (-1, last):
+    if node.op == "stack" and node.attrs.get("axis") in (-1, last):
         numbers, columns = node.inputs
-    elif node.op == "ConcatV2" and len(node.inputs) == 3 and _joins(node, last):
+    elif node.op == "concat" and len(node.inputs) == 3 and _joins(node, last):
         numbers, columns = node.inputs[:2]
     else:
         return None

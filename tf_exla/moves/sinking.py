@@ -19,7 +19,7 @@ from tf_exla.ir.traverse import producers, reads, with_subgraphs, without_dead
 from tf_exla.model.lifetimes import passed_on
 from tf_exla.split.origins import clash, tests_order
 
-CHOICES = frozenset({"Case", "If"})
+CHOICES = frozenset({"switch", "cond"})
 
 LIGHT = 1 / 100
 """The part of the work on large tensors that small ones may add to each iteration."""
@@ -206,7 +206,7 @@ def _producers_of(
         work = ops.flops(node) + sum(tensor.size for tensor in node.outputs)
         if any(is_large(tensor) for tensor in (*node.inputs, *node.outputs)):
             heavy += work
-        elif node.op != "Const":
+        elif node.op != "constant":
             if light + work > LIGHT * heavy:
                 continue
             light += work

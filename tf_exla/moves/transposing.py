@@ -80,7 +80,7 @@ def _chain(tensor: Tensor, made_by: dict[Tensor, Node], ops: OpSet, least: int) 
 
 
 def _can_copy(node: Node, ops: OpSet) -> bool:
-    if node.stateful or node.subgraphs or len(node.outputs) != 1 or node.op == "Const":
+    if node.stateful or node.subgraphs or len(node.outputs) != 1 or node.op == "constant":
         return False
     return isinstance(ops.rule(node), AxisRule)
 

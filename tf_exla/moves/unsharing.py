@@ -70,7 +70,7 @@ def _unshared(graph: Graph, cheap: set[Node]) -> Graph:
 
 
 def _is_cheap(node: Node, ops: OpSet) -> bool:
-    if node.stateful or len(node.outputs) != 1 or node.op == "Const" or not node.inputs:
+    if node.stateful or len(node.outputs) != 1 or node.op == "constant" or not node.inputs:
         return False
     if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
         return False

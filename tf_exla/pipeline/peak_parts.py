@@ -35,7 +35,7 @@ def peak_parts(projector: Projector, graph: Graph) -> tuple[PeakPart, ...]:
 
 def largest_residents(graph: Graph) -> tuple[PeakPart, ...]:
     """Return the largest tensors that exist before the call."""
-    constants = [node.output for node in graph.nodes if node.op == "Const"]
+    constants = [node.output for node in graph.nodes if node.op == "constant"]
     found = [(tensor, tensor.nbytes + tensor.held) for tensor in (*graph.inputs, *constants)]
     ranked = sorted(found, key=lambda one: -one[1])[:LARGEST]
     return tuple(PeakPart(_named(tensor), size) for tensor, size in ranked if size)
@@ -106,7 +106,7 @@ def _alive(
     if isinstance(node, Loop):
         body = _largest_body(projector, node)
         yield from _alive(projector, body, node.sliced(body), node)
-    elif node.subgraphs and node.op != "Compiled":
+    elif node.subgraphs and node.op != "xla_cluster":
         subs = [sub for _, sub in node.subgraphs]
         sub = max(subs, key=lambda one: projector.project(one).working_set)
         yield from _alive(projector, sub, frozenset(), loop)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 # Nodes that are left out first: they hold no data of the user's.
-_PLUMBING = frozenset({"Const", "Identity", "IdentityN", "NoOp", "ReadVariableOp", "Shape"})
+_PLUMBING = frozenset({"constant", "identity", "identity_n", "no_op", "read_variable", "shape"})
 _LOOP_COLOURS = ("#cfe2f3", "#fce5cd", "#d9ead3", "#ead1dc", "#fff2cc", "#d0e0e3")
 _WIDTH, _HEIGHT = 1.5, 0.8  # inches of a node's place
 

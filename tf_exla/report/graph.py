@@ -59,7 +59,7 @@ def graph_nodes(graph: Graph) -> tuple[GraphNode, ...]:
     def visit(nodes: tuple[Node, ...], loop: int | None) -> None:
         nonlocal loops
         for node in nodes:
-            if node.op == "Compiled":  # a run of nodes that XLA compiles: shown one by one
+            if node.op == "xla_cluster":  # a run of nodes that XLA compiles: shown one by one
                 (body,) = (inner for _, inner in node.subgraphs)
                 enter(body, node, loop)
                 continue

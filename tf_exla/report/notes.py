@@ -46,7 +46,7 @@ def _for_speed(plan: Plan) -> list[str]:
 
 def _compiled(graph: Graph, ops: OpSet) -> list[str]:
     """Say what XLA compiles, and which ops of the loops it does not."""
-    clusters = sum(1 for node in walk(graph) if node.op == "Compiled")
+    clusters = sum(1 for node in walk(graph) if node.op == "xla_cluster")
     if not clusters:
         return []
     left = ", ".join(f"{op} ({count})" for op, count in sorted(uncompiled(graph, ops).items()))

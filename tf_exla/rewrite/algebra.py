@@ -16,8 +16,8 @@ from tf_exla.ir.graph import Node, Tensor
 from tf_exla.rewrite.context import CannotMake, RewriteContext
 
 FLOATS = frozenset({"float32", "float64"})
-PRODUCTS = frozenset({"MatMul", "BatchMatMulV2"})
-SUMS = frozenset({"AddV2", "AddN", "Sub"})
+PRODUCTS = frozenset({"matmul", "batch_matmul"})
+SUMS = frozenset({"add", "add_n", "subtract"})
 
 
 def is_float(tensor: Tensor) -> bool:
@@ -75,19 +75,19 @@ def is_usable(number: float, dtype: str) -> bool:
 
 def as_product(site: RewriteContext, tensor: Tensor) -> tuple[Factor, Factor] | None:
     """Return the factors of a real product of matrices."""
-    node = site.maker(tensor, "MatMul", "BatchMatMulV2")
+    node = site.maker(tensor, "matmul", "batch_matmul")
     if node is None or not is_float(tensor) or len(node.inputs) != 2:
         return None
     if not all(is_float(operand) and len(operand.dims) >= 2 for operand in node.inputs):
         return None
-    names = ("transpose_a", "transpose_b") if node.op == "MatMul" else ("adj_x", "adj_y")
+    names = ("transpose_a", "transpose_b") if node.op == "matmul" else ("adj_x", "adj_y")
     left, right = (bool(node.attrs.get(name)) for name in names)
     return Factor(node.inputs[0], left), Factor(node.inputs[1], right)
 
 
 def as_transpose(site: RewriteContext, tensor: Tensor) -> Tensor | None:
     """Return what `tensor` is the transpose of, in its last two axes only."""
-    node = site.maker(tensor, "Transpose")
+    node = site.maker(tensor, "permute_dims")
     order = permutation(node) if node is not None else None
     if order is None or len(order) < 2:
         return None
@@ -106,19 +106,19 @@ def permutation(node: Node) -> list[int] | None:
 
 def as_scaled(site: RewriteContext, tensor: Tensor) -> tuple[Scale, Tensor] | None:
     """Return the scalar and the tensor of `-x`, `s x`, `x s`, `x / s`."""
-    node = site.maker(tensor, "Neg", "Mul", "RealDiv")
+    node = site.maker(tensor, "negative", "multiply", "divide")
     if node is None or not is_float(tensor):
         return None
-    if node.op == "Neg":
+    if node.op == "negative":
         return Scale(-1.0), node.inputs[0]
     left, right = node.inputs
-    pairs = [(right, left)] if node.op == "RealDiv" else [(left, right), (right, left)]
+    pairs = [(right, left)] if node.op == "divide" else [(left, right), (right, left)]
     for scalar, rest in pairs:
         if not scalar.is_static or scalar.size != 1 or rest.shape != tensor.shape:
             continue
-        if rest.size == 1 and node.op == "Mul" and scalar.value is None:
+        if rest.size == 1 and node.op == "multiply" and scalar.value is None:
             continue  # two scalars: neither is the large one
-        scale = _scale(scalar, node.op == "RealDiv")
+        scale = _scale(scalar, node.op == "divide")
         if scale is not None:
             return scale, rest
     return None
@@ -159,7 +159,7 @@ def strip(
 def reshape(site: RewriteContext, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     if tensor.dims == shape:
         return tensor
-    return site.emit("Reshape", tensor, site.axes(shape))
+    return site.emit("reshape", tensor, site.axes(shape))
 
 
 def scaled(site: RewriteContext, tensor: Tensor, scale: Scale) -> Tensor:
@@ -169,26 +169,26 @@ def scaled(site: RewriteContext, tensor: Tensor, scale: Scale) -> Tensor:
     if not is_usable(scale.number, tensor.dtype):
         raise CannotMake(f"the scalars multiply to {scale.number}, zero or far from one")
     if scale.number == -1.0 and not scale.times and not scale.over:
-        return site.emit("Neg", tensor)
+        return site.emit("negative", tensor)
     dtype = tensor.dtype
     factor: Tensor | None = None
     for each in scale.times:
         plain = reshape(site, each, ())
-        factor = plain if factor is None else site.emit("Mul", factor, plain)
+        factor = plain if factor is None else site.emit("multiply", factor, plain)
     for each in scale.over:
         plain = reshape(site, each, ())
         if factor is None and scale.number != 1.0:
             factor = site.const(scale.number, dtype)
             scale = Scale(1.0, scale.times, scale.over)
         if factor is None and len(scale.over) == 1:
-            return site.emit("RealDiv", tensor, plain)
+            return site.emit("divide", tensor, plain)
         one = factor if factor is not None else site.const(1.0, dtype)
-        factor = site.emit("RealDiv", one, plain)
+        factor = site.emit("divide", one, plain)
     if scale.number != 1.0:
         number = site.const(scale.number, dtype)
-        factor = number if factor is None else site.emit("Mul", number, factor)
+        factor = number if factor is None else site.emit("multiply", number, factor)
     assert factor is not None
-    return site.emit("Mul", tensor, factor)
+    return site.emit("multiply", tensor, factor)
 
 
 def transposed(site: RewriteContext, tensor: Tensor) -> Tensor:
@@ -197,7 +197,7 @@ def transposed(site: RewriteContext, tensor: Tensor) -> Tensor:
     if min(tensor.dims[-2:]) == 1:
         *sizes, r, c = tensor.dims
         return reshape(site, tensor, (*sizes, c, r))
-    return site.emit("Transpose", tensor, site.axes((*batch, columns, rows)))
+    return site.emit("permute_dims", tensor, site.axes((*batch, columns, rows)))
 
 
 def dense(site: RewriteContext, factor: Factor) -> Tensor:
@@ -209,14 +209,14 @@ def product(site: RewriteContext, left: Factor, right: Factor) -> Tensor:
     """Return the product of two factors."""
     if len(left.tensor.dims) == 2 == len(right.tensor.dims):
         return site.emit(
-            "MatMul",
+            "matmul",
             left.tensor,
             right.tensor,
             transpose_a=left.transposed,
             transpose_b=right.transposed,
         )
     return site.emit(
-        "BatchMatMulV2",
+        "batch_matmul",
         left.tensor,
         right.tensor,
         adj_x=left.transposed,
@@ -225,7 +225,7 @@ def product(site: RewriteContext, left: Factor, right: Factor) -> Tensor:
 
 
 def reduce_sum(site: RewriteContext, tensor: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
-    return site.emit("Sum", tensor, site.axes(axes), keep_dims=keep)
+    return site.emit("sum", tensor, site.axes(axes), keep_dims=keep)
 
 
 def sum_axes(node: Node) -> tuple[frozenset[int], bool] | None:

@@ -199,7 +199,7 @@ def _smallest(elements: tuple[Element, ...], order: dict[tuple[int, int], Step])
 
 def _pair(site: RewriteContext, left: Element, right: Element) -> Element:
     if isinstance(left, Diagonal) and isinstance(right, Diagonal):
-        return Diagonal(site.emit("Mul", left.tensor, right.tensor))
+        return Diagonal(site.emit("multiply", left.tensor, right.tensor))
     if isinstance(left, Diagonal):
         assert isinstance(right, Factor | Ones)
         return _scale_rows(site, left, right)
@@ -227,7 +227,7 @@ def _scale_rows(site: RewriteContext, left: Diagonal, right: Factor | Ones) -> F
     if isinstance(right, Ones):
         return Factor(reshape(site, left.tensor, _with_one(left.tensor, row=False)))
     vector = reshape(site, left.tensor, _with_one(left.tensor, row=right.transposed))
-    return Factor(site.emit("Mul", vector, right.tensor), right.transposed)
+    return Factor(site.emit("multiply", vector, right.tensor), right.transposed)
 
 
 def _row_sums(site: RewriteContext, factor: Factor) -> Factor:

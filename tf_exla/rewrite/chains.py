@@ -149,6 +149,6 @@ def _in_order(
 
 
 REWRITES = (
-    Rewrite(FAMILY, matrix_chain, PRODUCTS | {"Mul", "RealDiv", "Neg", "Transpose"}),
-    Rewrite(FAMILY, sum_of_product, frozenset({"Sum"})),
+    Rewrite(FAMILY, matrix_chain, PRODUCTS | {"multiply", "divide", "negative", "permute_dims"}),
+    Rewrite(FAMILY, sum_of_product, frozenset({"sum"})),
 )

@@ -20,7 +20,7 @@ from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Propose, Refused, Rewrite
 
 FAMILY = "cleanup"
-_RESHAPES = ("Reshape", "ExpandDims", "Squeeze")
+_RESHAPES = ("reshape", "expand_dims", "squeeze")
 
 
 def mean_is_sum(site: RewriteContext, node: Node) -> Proposals:
@@ -40,11 +40,11 @@ def mean_is_sum(site: RewriteContext, node: Node) -> Proposals:
         yield Refused("the mean of no elements is NaN")
         return
     keep = bool(node.attrs.get("keep_dims"))
-    total = site.emit("Sum", operand, axes, keep_dims=keep)
+    total = site.emit("sum", operand, axes, keep_dims=keep)
     if count == 1:
         yield total
     else:
-        yield site.emit("RealDiv", total, site.const(count, operand.dtype))
+        yield site.emit("divide", total, site.const(count, operand.dtype))
 
 
 def identity_transpose(site: RewriteContext, node: Node) -> Proposals:
@@ -61,13 +61,13 @@ def identity_transpose(site: RewriteContext, node: Node) -> Proposals:
 def transpose_of_transpose(site: RewriteContext, node: Node) -> Proposals:
     """transpose(transpose(x)) = transpose(x)"""
     outer = permutation(node)
-    inner_node = site.maker(node.inputs[0], "Transpose")
+    inner_node = site.maker(node.inputs[0], "permute_dims")
     inner = permutation(inner_node) if inner_node is not None else None
     if outer is None or inner is None or inner_node is None:
         return
     order = [inner[axis] for axis in outer]
     x = inner_node.inputs[0]
-    yield x if order == sorted(order) else site.emit("Transpose", x, site.axes(order))
+    yield x if order == sorted(order) else site.emit("permute_dims", x, site.axes(order))
 
 
 def reshape_of_reshape(site: RewriteContext, node: Node) -> Proposals:
@@ -89,7 +89,7 @@ def neutral_element(site: RewriteContext, node: Node) -> Proposals:
     if not node.output.is_static or len(node.inputs) != 2:
         return
     left, right = node.inputs
-    pairs = [(left, right)] if node.op in ("RealDiv", "Sub") else [(left, right), (right, left)]
+    pairs = [(left, right)] if node.op in ("divide", "subtract") else [(left, right), (right, left)]
     for rest, other in pairs:
         if other.value is None or not other.value.size:
             continue
@@ -98,13 +98,11 @@ def neutral_element(site: RewriteContext, node: Node) -> Proposals:
         values = np.asarray(other.value)
         if values.dtype.kind not in "fiu":
             continue
-        if node.op in ("Mul", "RealDiv"):
+        if node.op in ("multiply", "divide"):
             if bool(np.all(values == 1)):
                 yield rest
         elif bool(np.all(values == 0)):
-            if values.dtype.kind in "iu" or bool(
-                np.all(np.signbit(values) == (node.op == "AddV2"))
-            ):
+            if values.dtype.kind in "iu" or bool(np.all(np.signbit(values) == (node.op == "add"))):
                 yield rest
             else:
                 yield Refused("-0 + 0 is 0: adding a zero is not exact")
@@ -112,7 +110,7 @@ def neutral_element(site: RewriteContext, node: Node) -> Proposals:
 
 def double_negative(site: RewriteContext, node: Node) -> Proposals:
     """-(-x) = x"""
-    inner = site.maker(node.inputs[0], "Neg")
+    inner = site.maker(node.inputs[0], "negative")
     if inner is not None:
         yield inner.inputs[0]
 
@@ -122,7 +120,7 @@ def two_scalars(site: RewriteContext, node: Node) -> Proposals:
     outer = _constant(node)
     if outer is None:
         return
-    inner_node = site.maker(outer[1], "Mul", "Neg")
+    inner_node = site.maker(outer[1], "multiply", "negative")
     inner = _constant(inner_node) if inner_node is not None else None
     if inner is None:
         return
@@ -133,14 +131,14 @@ def two_scalars(site: RewriteContext, node: Node) -> Proposals:
     if number == 1.0:
         yield inner[1]
     else:
-        yield site.emit("Mul", site.const(number, dtype), inner[1])
+        yield site.emit("multiply", site.const(number, dtype), inner[1])
 
 
 def _constant(node: Node) -> tuple[float, Tensor] | None:
     """Return c and x of a node `c x` or `-x`."""
     if not is_float(node.output):
         return None
-    if node.op == "Neg":
+    if node.op == "negative":
         return -1.0, node.inputs[0]
     for constant, rest in (node.inputs, node.inputs[::-1]):
         if constant.value is None or constant.size != 1 or rest.shape != node.output.shape:
@@ -161,7 +159,7 @@ def transposed_operand(site: RewriteContext, node: Node) -> Proposals:
     ]
     if inner == [None, None]:
         return
-    names = ("transpose_a", "transpose_b") if node.op == "MatMul" else ("adj_x", "adj_y")
+    names = ("transpose_a", "transpose_b") if node.op == "matmul" else ("adj_x", "adj_y")
     operands, flags = [], {}
     for name, factor, under in zip(names, factors, inner, strict=True):
         operands.append(factor.tensor if under is None else under)
@@ -178,13 +176,13 @@ def _only_products_read(site: RewriteContext, tensor: Tensor) -> bool:
 
 def reduce_of_reshape(site: RewriteContext, node: Node) -> Proposals:
     """sum(reshape(x)) = sum(x), sum(transpose(x)) = sum(x) over all axes"""
-    inner = site.maker(node.inputs[0], *_RESHAPES, "Transpose")
+    inner = site.maker(node.inputs[0], *_RESHAPES, "permute_dims")
     if inner is None or len(node.inputs) != 2 or node.inputs[1].value is None:
         return
     x = inner.inputs[0]
     if not x.is_static or not x.size or node.output.size != 1:
         return
-    total = site.emit("Sum", x, site.axes(range(len(x.dims))), keep_dims=False)
+    total = site.emit("sum", x, site.axes(range(len(x.dims))), keep_dims=False)
     yield reshape(site, total, node.output.dims)
 
 
@@ -211,7 +209,7 @@ def square_of_power(site: RewriteContext, node: Node) -> Proposals:
     if not is_float(base):
         yield Refused(half_reason(base))
     else:
-        yield base if power == 1.0 else site.emit("Square", base)
+        yield base if power == 1.0 else site.emit("square", base)
 
 
 def _rewrite(propose: Propose, ops: str, normal: bool = True) -> Rewrite:
@@ -219,16 +217,16 @@ def _rewrite(propose: Propose, ops: str, normal: bool = True) -> Rewrite:
 
 
 REWRITES = (
-    _rewrite(reduce_of_one, "All Any Max Mean Min Prod Sum"),
-    _rewrite(mean_is_sum, "Mean"),
-    _rewrite(identity_transpose, "Transpose"),
-    _rewrite(transpose_of_transpose, "Transpose", normal=False),
-    _rewrite(reshape_of_reshape, "Reshape ExpandDims Squeeze"),
-    _rewrite(identity_cast, "Cast"),
-    _rewrite(neutral_element, "Mul RealDiv Sub AddV2"),
-    _rewrite(double_negative, "Neg"),
-    _rewrite(two_scalars, "Mul Neg", normal=False),
-    _rewrite(transposed_operand, "MatMul BatchMatMulV2"),
-    _rewrite(reduce_of_reshape, "Sum"),
-    _rewrite(square_of_power, "Pow"),
+    _rewrite(reduce_of_one, "all any max mean min prod sum"),
+    _rewrite(mean_is_sum, "mean"),
+    _rewrite(identity_transpose, "permute_dims"),
+    _rewrite(transpose_of_transpose, "permute_dims", normal=False),
+    _rewrite(reshape_of_reshape, "reshape expand_dims squeeze"),
+    _rewrite(identity_cast, "astype"),
+    _rewrite(neutral_element, "multiply divide subtract add"),
+    _rewrite(double_negative, "negative"),
+    _rewrite(two_scalars, "multiply negative", normal=False),
+    _rewrite(transposed_operand, "matmul batch_matmul"),
+    _rewrite(reduce_of_reshape, "sum"),
+    _rewrite(square_of_power, "pow"),
 )

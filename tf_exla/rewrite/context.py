@@ -20,7 +20,7 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import consumers, producers, topological
 from tf_exla.model.cost import BYTE, FLOP
 
-COMMUTATIVE = frozenset({"AddV2", "Mul", "Maximum", "Minimum"})
+COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum"})
 
 
 Place = tuple[int, ...]
@@ -112,7 +112,7 @@ class RewriteContext:
     def const(self, value: npt.ArrayLike, dtype: str) -> Tensor:
         """Return a constant."""
         array = np.asarray(value, dtype)
-        return self._add(const(array, f"{self._name()}/Const", dtype))
+        return self._add(const(array, f"{self._name()}/constant", dtype))
 
     def axes(self, values: Iterable[int]) -> Tensor:
         """Return a list of axes, or a shape."""
@@ -265,14 +265,14 @@ class RewriteContext:
             twins.sort(key=self.position.__getitem__)
 
     def flops(self, nodes: Iterable[Node]) -> int:
-        return sum(self.ops.flops(node) for node in nodes if node.op != "Const")
+        return sum(self.ops.flops(node) for node in nodes if node.op != "constant")
 
     def bytes(self, nodes: Iterable[Node]) -> int:
         """Return the bytes that nodes read and write."""
         return sum(
             sum(tensor.nbytes for tensor in (*node.inputs, *node.outputs))
             for node in nodes
-            if node.op != "Const" and not self.ops.aliases(node)
+            if node.op != "constant" and not self.ops.aliases(node)
         )
 
     def seconds(self, nodes: list[Node]) -> float:

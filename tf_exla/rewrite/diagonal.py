@@ -24,13 +24,13 @@ def _is_main(node: Node, operands: int) -> bool:
     """Return whether a diagonal op is about the main diagonal, padded with zeros."""
     if len(node.inputs) != operands or any(t.value is None for t in node.inputs[-1:]):
         return False
-    k = node.inputs[1 if node.op != "MatrixSetDiagV3" else 2]
+    k = node.inputs[1 if node.op != "matrix_set_diag" else 2]
     return k.value is not None and k.value.size == 1 and int(k.value.reshape(())) == 0
 
 
 def as_diagonal(site: RewriteContext, tensor: Tensor) -> Tensor | None:
     """Return d of `tensor` = diag(d), square and of floats."""
-    node = site.maker(tensor, "MatrixDiagV3")
+    node = site.maker(tensor, "matrix_diag")
     if node is None or not is_float(tensor) or not _is_main(node, 5):
         return None
     d, _, _, _, padding = node.inputs
@@ -41,14 +41,14 @@ def as_diagonal(site: RewriteContext, tensor: Tensor) -> Tensor | None:
 
 def scaling_vector(site: RewriteContext, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
     """Return d, A and whether d goes along the rows, of `A * d[:, None]`, `A * d`, `A / d`."""
-    node = site.maker(tensor, "Mul", "RealDiv")
+    node = site.maker(tensor, "multiply", "divide")
     if node is None or not is_float(tensor) or len(tensor.dims) < 2:
         return None
     rows, columns = tensor.dims[-2:]
     if rows == 1 or columns == 1:
         return None
     left, right = node.inputs
-    pairs = [(right, left)] if node.op == "RealDiv" else [(left, right), (right, left)]
+    pairs = [(right, left)] if node.op == "divide" else [(left, right), (right, left)]
     for vector, rest in pairs:
         if rest.shape != tensor.shape or not vector.is_static:
             continue
@@ -70,8 +70,8 @@ def as_scaling(site: RewriteContext, tensor: Tensor) -> tuple[Tensor, Tensor, bo
     vector, rest, on_left = found
     *batch, rows, columns = _padded(vector)
     vector = reshape(site, vector, (*batch, rows if on_left else columns))
-    node = site.maker(tensor, "RealDiv")
-    return vector if node is None else site.emit("Reciprocal", vector), rest, on_left
+    node = site.maker(tensor, "divide")
+    return vector if node is None else site.emit("reciprocal", vector), rest, on_left
 
 
 def diagonal_of_product(site: RewriteContext, node: Node) -> Proposals:
@@ -88,9 +88,9 @@ def diagonal_of_product(site: RewriteContext, node: Node) -> Proposals:
         return
     left, right = pair
     if left.transposed and not right.transposed:  # both are read along the rows
-        terms, axis = site.emit("Mul", left.tensor, right.tensor), -2
+        terms, axis = site.emit("multiply", left.tensor, right.tensor), -2
     else:
-        terms, axis = site.emit("Mul", dense(site, left), dense(site, right.flipped)), -1
+        terms, axis = site.emit("multiply", dense(site, left), dense(site, right.flipped)), -1
     total = reduce_sum(site, terms, (len(terms.dims) + axis,), keep=False)
     yield scaled(site, total, scale)
 
@@ -108,7 +108,7 @@ def plus_diagonal(site: RewriteContext, node: Node) -> Proposals:
     if not is_float(out) or len(node.inputs) != 2:
         return
     left, right = node.inputs
-    pairs = [(left, right)] if node.op == "Sub" else [(left, right), (right, left)]
+    pairs = [(left, right)] if node.op == "subtract" else [(left, right), (right, left)]
     for rest, other in pairs:
         scale, factor = strip(site, other)
         d = as_diagonal(site, factor.tensor)
@@ -118,9 +118,9 @@ def plus_diagonal(site: RewriteContext, node: Node) -> Proposals:
             yield Refused(f"one of {rest} and diag({d}) is broadcast to {out}")
             continue
         zero = site.const(0, "int32")
-        old = site.emit("MatrixDiagPartV3", rest, zero, site.const(0, out.dtype))
-        moved = site.emit("AddV2" if node.op == "AddV2" else "Sub", old, scaled(site, d, scale))
-        yield site.emit("MatrixSetDiagV3", rest, moved, zero)
+        old = site.emit("matrix_diag_part", rest, zero, site.const(0, out.dtype))
+        moved = site.emit("add" if node.op == "add" else "subtract", old, scaled(site, d, scale))
+        yield site.emit("matrix_set_diag", rest, moved, zero)
         return
 
 
@@ -154,20 +154,20 @@ def product_of_diagonals(site: RewriteContext, node: Node) -> Proposals:
         return
     c, d = (as_diagonal(site, factor.tensor) for factor in pair)
     if c is not None and d is not None:
-        yield _diagonal(site, site.emit("Mul", c, d))
+        yield _diagonal(site, site.emit("multiply", c, d))
 
 
 def _diagonal(site: RewriteContext, d: Tensor) -> Tensor:
     whole = site.const(-1, "int32")
     zero = site.const(0, "int32")
-    return site.emit("MatrixDiagV3", d, zero, whole, whole, site.const(0, d.dtype))
+    return site.emit("matrix_diag", d, zero, whole, whole, site.const(0, d.dtype))
 
 
 REWRITES = (
-    Rewrite(FAMILY, diagonal_of_diagonal, frozenset({"MatrixDiagPartV3"})),
-    Rewrite(FAMILY, diagonal_of_product, frozenset({"MatrixDiagPartV3"}), copies=True),
-    Rewrite(FAMILY, plus_diagonal, frozenset({"AddV2", "Sub"})),
-    Rewrite(FAMILY, scaled_diagonal, frozenset({"Mul", "Neg", "RealDiv"})),
-    Rewrite(FAMILY, sum_of_diagonal, frozenset({"Sum"})),
-    Rewrite(FAMILY, product_of_diagonals, frozenset({"MatMul", "BatchMatMulV2"})),
+    Rewrite(FAMILY, diagonal_of_diagonal, frozenset({"matrix_diag_part"})),
+    Rewrite(FAMILY, diagonal_of_product, frozenset({"matrix_diag_part"}), copies=True),
+    Rewrite(FAMILY, plus_diagonal, frozenset({"add", "subtract"})),
+    Rewrite(FAMILY, scaled_diagonal, frozenset({"multiply", "negative", "divide"})),
+    Rewrite(FAMILY, sum_of_diagonal, frozenset({"sum"})),
+    Rewrite(FAMILY, product_of_diagonals, frozenset({"matmul", "batch_matmul"})),
 )

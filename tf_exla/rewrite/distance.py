@@ -97,25 +97,25 @@ def _difference(site: RewriteContext, tensor: Tensor, axis: int) -> _Difference 
         scale = scale * one * one
         if vector is not None:
             (divisors if divides else factors).append(vector)
-    node = site.maker(inner, "Sub", "AddV2")
+    node = site.maker(inner, "subtract", "add")
     if node is None or node.inputs[0] is node.inputs[1]:
         return None
     x, y = node.inputs
-    plus = node.op == "AddV2"
+    plus = node.op == "add"
     return _Difference(x, y, plus, tuple(weights), tuple(factors), tuple(divisors), scale)
 
 
 def _square(site: RewriteContext, tensor: Tensor) -> Tensor | tuple[Tensor, Tensor] | None:
-    """Return what is squared; of a SquaredDifference both operands."""
-    node = site.maker(tensor, "Square", "Mul", "Pow", "SquaredDifference")
+    """Return what is squared; of a squared difference both operands."""
+    node = site.maker(tensor, "square", "multiply", "pow", "squared_difference")
     if node is None:
         return None
-    if node.op == "SquaredDifference":
+    if node.op == "squared_difference":
         return node.inputs[0], node.inputs[1]
-    if node.op == "Square":
+    if node.op == "square":
         return node.inputs[0]
     base, other = node.inputs
-    if node.op == "Mul":
+    if node.op == "multiply":
         return base if base is other else None
     is_two = other.value is not None and other.value.size == 1 and float(other.value) == 2.0
     return base if is_two and base.shape == tensor.shape else None
@@ -128,17 +128,17 @@ def _scaling(
     found = as_scaled(site, tensor)
     if found is not None:
         return found[0], None, False, found[1]
-    node = site.maker(tensor, "Mul", "RealDiv")
+    node = site.maker(tensor, "multiply", "divide")
     if node is None or node.inputs[0] is node.inputs[1]:
         return None
     left, right = node.inputs
-    pairs = [(right, left)] if node.op == "RealDiv" else [(left, right), (right, left)]
+    pairs = [(right, left)] if node.op == "divide" else [(left, right), (right, left)]
     for vector, rest in pairs:
         if rest.shape != tensor.shape or not vector.is_static:
             continue
         sizes = (1,) * (len(tensor.dims) - len(vector.dims)) + vector.dims
         if all(size == 1 or at == axis for at, size in enumerate(sizes)) and vector.size > 1:
-            return Scale(), vector, node.op == "RealDiv", rest
+            return Scale(), vector, node.op == "divide", rest
     return None
 
 
@@ -198,43 +198,45 @@ def _expanded(site: RewriteContext, difference: _Difference, plan: _Layout) -> T
     if plan.swapped:
         x, y = y, x
     if difference.plus:
-        y = site.emit("Neg", y)
+        y = site.emit("negative", y)
     dtype = x.dtype
     a, b = (
         _points(site, tensor, plan, count) for tensor, count in ((x, plan.left), (y, plan.right))
     )
-    for tensors, op in ((difference.factors, "Mul"), (difference.divisors, "RealDiv")):
+    for tensors, op in ((difference.factors, "multiply"), (difference.divisors, "divide")):
         for vector in tensors:
             wide = _wide(site, reshape(site, vector, (plan.depth,)))
             a, b = site.emit(op, a, wide), site.emit(op, b, wide)
     centre = _centre(site, a, plan)
-    a, b = site.emit("Sub", a, centre), site.emit("Sub", b, centre)
+    a, b = site.emit("subtract", a, centre), site.emit("subtract", b, centre)
     weighted = b
     for vector in difference.weights:
-        weighted = site.emit("Mul", weighted, _wide(site, reshape(site, vector, (plan.depth,))))
+        weighted = site.emit(
+            "multiply", weighted, _wide(site, reshape(site, vector, (plan.depth,)))
+        )
     left = a
     for vector in difference.weights:
-        left = site.emit("Mul", left, _wide(site, reshape(site, vector, (plan.depth,))))
+        left = site.emit("multiply", left, _wide(site, reshape(site, vector, (plan.depth,))))
     last = len(plan.batch) + 1
-    rows = reduce_sum(site, site.emit("Mul", left, a), (last,), keep=True)
-    columns = reduce_sum(site, site.emit("Mul", weighted, b), (last,), keep=True)
+    rows = reduce_sum(site, site.emit("multiply", left, a), (last,), keep=True)
+    columns = reduce_sum(site, site.emit("multiply", weighted, b), (last,), keep=True)
     one = site.const(1.0, a.dtype)
     ones = [
-        site.emit("Fill", site.axes((*plan.batch, count, 1)), one)
+        site.emit("full", site.axes((*plan.batch, count, 1)), one)
         for count in (plan.left, plan.right)
     ]
     end = site.const(-1, "int32")
     minus = scaled(site, weighted, Scale(-2.0))
-    wide_a = site.emit("ConcatV2", a, rows, ones[0], end)
-    wide_b = site.emit("ConcatV2", minus, ones[1], columns, end)
+    wide_a = site.emit("concat", a, rows, ones[0], end)
+    wide_b = site.emit("concat", minus, ones[1], columns, end)
     inside = difference.scale.number > 0 and not difference.scale.times + difference.scale.over
     if inside:
         wide_b = scaled(site, wide_b, difference.scale)
     squares = product(site, Factor(wide_a), Factor(wide_b, True))
     if squares.dtype != dtype:
-        squares = site.emit("Cast", squares, DstT=dtype)
+        squares = site.emit("astype", squares, DstT=dtype)
     if not difference.weights:  # weights may be negative
-        squares = site.emit("Maximum", squares, site.const(0.0, dtype))
+        squares = site.emit("maximum", squares, site.const(0.0, dtype))
     return squares if inside else scaled(site, squares, difference.scale)
 
 
@@ -243,23 +245,23 @@ def _points(site: RewriteContext, tensor: Tensor, plan: _Layout, count: int) -> 
     sizes = (1,) * (plan.rank - len(tensor.dims)) + tensor.dims
     if plan.axis != plan.rank - 1:
         order = [*(at for at in range(plan.rank) if at != plan.axis), plan.axis]
-        tensor = site.emit("Transpose", reshape(site, tensor, sizes), site.axes(order))
+        tensor = site.emit("permute_dims", reshape(site, tensor, sizes), site.axes(order))
     return _wide(site, reshape(site, tensor, (*plan.batch, count, plan.depth)))
 
 
 def _wide(site: RewriteContext, tensor: Tensor) -> Tensor:
     if tensor.dtype == "float64":
         return tensor
-    return site.emit("Cast", tensor, DstT="float64")
+    return site.emit("astype", tensor, DstT="float64")
 
 
 def _centre(site: RewriteContext, points: Tensor, plan: _Layout) -> Tensor:
     """Return the mean of the points; where one is not finite, the origin: else all would be."""
     axis = len(plan.batch)
     total = reduce_sum(site, points, (axis,), keep=True)
-    mean = site.emit("RealDiv", total, site.const(np.float64(plan.left), points.dtype))
+    mean = site.emit("divide", total, site.const(np.float64(plan.left), points.dtype))
     origin = site.const(0.0, points.dtype)
-    return site.emit("SelectV2", site.emit("IsFinite", mean), mean, origin)
+    return site.emit("where", site.emit("isfinite", mean), mean, origin)
 
 
-REWRITES = (Rewrite(FAMILY, naive_distance, frozenset({"Sum"})),)
+REWRITES = (Rewrite(FAMILY, naive_distance, frozenset({"sum"})),)

@@ -81,7 +81,7 @@ def _of_one(site: RewriteContext, tensor: Tensor, term: str, out: str) -> Tensor
     left = [letter for letter in term if letter in out]
     if "".join(left) == out:
         return tensor
-    return site.emit("Transpose", tensor, site.axes([left.index(letter) for letter in out]))
+    return site.emit("permute_dims", tensor, site.axes([left.index(letter) for letter in out]))
 
 
 def _of_two(site: RewriteContext, node: Node, left: str, right: str, out: str) -> Tensor | Refused:
@@ -99,7 +99,7 @@ def _of_two(site: RewriteContext, node: Node, left: str, right: str, out: str) -
         wide = [_aligned(site, tensor, term, out) for tensor, term in ((x, left), (y, right))]
         if wide[0] is None or wide[1] is None:
             return Refused("its axes are in another order than those of the result")
-        return site.emit("Mul", wide[0], wide[1])
+        return site.emit("multiply", wide[0], wide[1])
     if out[-1:] in only_left and out[-2:-1] not in only_right:
         row, column = out[-1:], ""  # matrices times vectors
     elif out[-1:] in only_right and out[-2:-1] not in only_left:
@@ -152,4 +152,4 @@ def _matrices(
     return Factor(reshape(site, tensor, shape), transposed)
 
 
-REWRITES = (Rewrite(FAMILY, einsum_is_product, frozenset({"Einsum"}), normal=True),)
+REWRITES = (Rewrite(FAMILY, einsum_is_product, frozenset({"einsum"}), normal=True),)

@@ -87,7 +87,7 @@ def _application(node: Node, made: list[Node], ops: OpSet) -> Application:
 
 def _is_square(node: Node) -> bool:
     """Return whether a node makes or reads a tensor with two equal axes of some size."""
-    if node.stateful or node.subgraphs or node.op == "Const" or len(node.outputs) != 1:
+    if node.stateful or node.subgraphs or node.op == "constant" or len(node.outputs) != 1:
         return False
     if not node.output.is_static:
         return False
@@ -114,5 +114,5 @@ def _reshaped(twin: Tensor, tensor: Tensor, ops: OpSet) -> list[Node] | None:
     if twin.shape == tensor.shape:
         return []
     shape = const(np.asarray(tensor.dims, np.int32), f"{tensor.name}/shape")
-    made = ops.make("Reshape", (twin, shape.output), {}, f"{tensor.name}/mirrored")
+    made = ops.make("reshape", (twin, shape.output), {}, f"{tensor.name}/mirrored")
     return None if made is None else [shape, made]

@@ -100,7 +100,7 @@ def _read_later(site: RewriteContext, matrix: Factor, node: Node) -> bool:
 def _readings(site: RewriteContext, node: Node) -> Iterator[_Reading]:
     if len(node.outputs) != 1 or node.stateful or not is_float(node.output):
         return
-    if node.op == "Sum":
+    if node.op == "sum":
         found = sum_axes(node)
         operand = node.inputs[0]
         if found is None or len(operand.dims) < 2 or not adds_as_product(site, operand, found[0]):
@@ -169,7 +169,7 @@ def _joined(site: RewriteContext, group: list[_Reading]) -> Together:
     for one in sorted(group, key=lambda one: site.position[one.node]):
         if one.columns is None:
             shape = site.axes((*batch, inner, 1))
-            part = parts.get(None) or site.emit("Fill", shape, site.const(1.0, dtype))
+            part = parts.get(None) or site.emit("full", shape, site.const(1.0, dtype))
             parts[None] = part
         else:
             part = dense(site, one.columns)
@@ -177,16 +177,16 @@ def _joined(site: RewriteContext, group: list[_Reading]) -> Together:
             at[part] = width
             width += part.dims[-1]
         starts[one] = at[part]
-    joined = site.emit("ConcatV2", *at, site.const(-1, "int32")) if len(at) > 1 else next(iter(at))
+    joined = site.emit("concat", *at, site.const(-1, "int32")) if len(at) > 1 else next(iter(at))
     results = product(site, matrix, Factor(joined))
     stands: dict[Node, Tensor] = {}
     for one, start in starts.items():
         begin, size = (*[0] * (len(batch) + 1), start), (*batch, rows, one.count)
-        part = site.emit("Slice", results, site.axes(begin), site.axes(size))
+        part = site.emit("slice", results, site.axes(begin), site.axes(size))
         if one.flipped:
             part = transposed(site, part)
         stands[one.node] = reshape(site, part, one.node.output.dims)
     return Together(stands)
 
 
-REWRITES = (Rewrite(FAMILY, one_product, PRODUCTS | {"Sum"}, copies=True),)
+REWRITES = (Rewrite(FAMILY, one_product, PRODUCTS | {"sum"}, copies=True),)

@@ -108,7 +108,7 @@ def _augmented(
     def one(size: int) -> Tensor:
         if size not in ones:
             shape = site.axes((*batch, size, 1))
-            ones[size] = site.emit("Fill", shape, site.const(1.0, dtype))
+            ones[size] = site.emit("full", shape, site.const(1.0, dtype))
         return ones[size]
 
     if columns:
@@ -118,7 +118,7 @@ def _augmented(
         parts_a.append(one(n))
         parts_b.append(_total(site, rows, (*batch, m, 1)))
     last = site.const(-1, "int32")
-    joined = (site.emit("ConcatV2", *parts, last) for parts in (parts_a, parts_b))
+    joined = (site.emit("concat", *parts, last) for parts in (parts_a, parts_b))
     return product(site, Factor(next(joined)), Factor(next(joined), True))
 
 

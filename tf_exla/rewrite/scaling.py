@@ -57,7 +57,7 @@ def _absorbs(site: RewriteContext, reader: Node, tensor: Tensor) -> bool:
     if len(reader.outputs) != 1 or not reader.output.is_static:
         return False
     out = reader.output
-    if reader.op == "Sum":
+    if reader.op == "sum":
         found = sum_axes(reader)
         count = len(tensor.dims)
         return (
@@ -73,12 +73,12 @@ def _absorbs(site: RewriteContext, reader: Node, tensor: Tensor) -> bool:
         return all(SMALL * t.size <= tensor.size for t in reader.inputs if t is not tensor) and (
             reader.inputs[0] is not reader.inputs[1]
         )
-    if reader.op == "Transpose":
+    if reader.op == "permute_dims":
         return as_transpose(site, out) is tensor and absorbed(site, out)
-    if reader.op == "RealDiv" and reader.inputs[0] is not tensor:
+    if reader.op == "divide" and reader.inputs[0] is not tensor:
         return False
     return (
-        reader.op in ("Mul", "Neg", "RealDiv")
+        reader.op in ("multiply", "negative", "divide")
         and out.shape == tensor.shape
         and (absorbed(site, out))
     )
@@ -89,7 +89,7 @@ def scaling_leaves_product(site: RewriteContext, node: Node) -> Proposals:
     if not absorbed(site, node.output):
         return
     left, right = node.inputs
-    pairs = [(left, right)] if node.op == "RealDiv" else [(left, right), (right, left)]
+    pairs = [(left, right)] if node.op == "divide" else [(left, right), (right, left)]
     for tensor, other in pairs:
         if tensor.shape != node.output.shape or other.shape != node.output.shape:
             continue
@@ -99,7 +99,7 @@ def scaling_leaves_product(site: RewriteContext, node: Node) -> Proposals:
         if inner is None:
             continue
         op, rest, by = inner
-        operands = (rest, other) if node.op == "RealDiv" or tensor is left else (other, rest)
+        operands = (rest, other) if node.op == "divide" or tensor is left else (other, rest)
         made = site.emit(node.op, *operands)
         yield site.emit(op, made) if by is None else site.emit(op, made, by)
         return
@@ -107,11 +107,11 @@ def scaling_leaves_product(site: RewriteContext, node: Node) -> Proposals:
 
 def _layer(site: RewriteContext, tensor: Tensor) -> tuple[str, Tensor, Tensor | None] | None:
     """Return the op, the large operand and the small one, of a scaled tensor."""
-    node = site.maker(tensor, "Mul", "RealDiv", "Neg")
+    node = site.maker(tensor, "multiply", "divide", "negative")
     if node is None or not is_float(tensor):
         return None
-    if node.op == "Neg":
-        return "Neg", node.inputs[0], None
+    if node.op == "negative":
+        return "negative", node.inputs[0], None
     found = as_scaled(site, tensor)
     if found is not None:
         rest = found[1]
@@ -147,7 +147,7 @@ def outer_product_is_scaling(site: RewriteContext, node: Node) -> Proposals:
             column_tensor = scaled(site, column_tensor, scale)
         else:
             row_tensor = scaled(site, row_tensor, scale)
-        yield site.emit("Mul", site.emit("Mul", other, row_tensor), column_tensor)
+        yield site.emit("multiply", site.emit("multiply", other, row_tensor), column_tensor)
         return
 
 
@@ -155,7 +155,7 @@ def scaling_leaves_reader(site: RewriteContext, node: Node) -> Proposals:
     """(c a) b = c (a b), sum(c a) = c sum(a), c a scalar or a diagonal, where all readers do so"""
     if not is_float(node.output) or node.output.size == 0:
         return
-    if node.op == "Sum":
+    if node.op == "sum":
         found = sum_axes(node)
         operand = node.inputs[0]
         if found is None or not absorbed(site, operand):
@@ -230,7 +230,7 @@ def two_scalings(site: RewriteContext, node: Node) -> Proposals:
             side = vector[2]
             vectors.append((layer[0], vector[0]))
             rest = vector[1]
-        maker = site.maker(tensor, "Mul", "RealDiv", "Neg")
+        maker = site.maker(tensor, "multiply", "divide", "negative")
         assert maker is not None
         passed.append(maker)
         tensor = rest
@@ -239,27 +239,31 @@ def two_scalings(site: RewriteContext, node: Node) -> Proposals:
     total: Tensor | None = None
     divisor: Tensor | None = None
     for op, vector_tensor in vectors:
-        if op == "Mul":
-            total = vector_tensor if total is None else site.emit("Mul", total, vector_tensor)
+        if op == "multiply":
+            total = vector_tensor if total is None else site.emit("multiply", total, vector_tensor)
         else:
-            divisor = vector_tensor if divisor is None else site.emit("Mul", divisor, vector_tensor)
+            divisor = (
+                vector_tensor if divisor is None else site.emit("multiply", divisor, vector_tensor)
+            )
     if total is None and divisor is None:
         yield scaled(site, tensor, scale)
     elif total is None and divisor is not None:
         if scale.is_one:
-            yield site.emit("RealDiv", tensor, divisor)
+            yield site.emit("divide", tensor, divisor)
         else:
-            yield site.emit("Mul", tensor, scaled(site, site.emit("Reciprocal", divisor), scale))
+            yield site.emit(
+                "multiply", tensor, scaled(site, site.emit("reciprocal", divisor), scale)
+            )
     else:
         assert total is not None
         if divisor is not None:
-            total = site.emit("RealDiv", total, divisor)
-        yield site.emit("Mul", tensor, scaled(site, total, scale))
+            total = site.emit("divide", total, divisor)
+        yield site.emit("multiply", tensor, scaled(site, total, scale))
 
 
 REWRITES = (
-    Rewrite(FAMILY, two_scalings, frozenset({"Mul", "RealDiv", "Neg"})),
-    Rewrite(FAMILY, scaling_leaves_product, frozenset({"Mul", "RealDiv"}), normal=True),
-    Rewrite(FAMILY, outer_product_is_scaling, frozenset({"Mul"}), normal=True),
-    Rewrite(FAMILY, scaling_leaves_reader, PRODUCTS | {"Sum"}, normal=True),
+    Rewrite(FAMILY, two_scalings, frozenset({"multiply", "divide", "negative"})),
+    Rewrite(FAMILY, scaling_leaves_product, frozenset({"multiply", "divide"}), normal=True),
+    Rewrite(FAMILY, outer_product_is_scaling, frozenset({"multiply"}), normal=True),
+    Rewrite(FAMILY, scaling_leaves_reader, PRODUCTS | {"sum"}, normal=True),
 )

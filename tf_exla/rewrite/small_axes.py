@@ -257,7 +257,7 @@ def _moved(ops: OpSet, nodes: object) -> int:
     return sum(
         tensor.nbytes
         for node in nodes
-        if node.op != "Const" and not ops.aliases(node)
+        if node.op != "constant" and not ops.aliases(node)
         for tensor in (*node.inputs, *node.outputs)
     )
 

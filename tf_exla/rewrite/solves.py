@@ -60,7 +60,7 @@ def solve_of_product(site: RewriteContext, node: Node) -> Proposals:
         few[rest] = add(site, few.get(rest), term.scale * scale, dense(site, columns))
     total: Tensor | None = None
     for rest, summed in few.items():
-        solved = site.emit("MatrixTriangularSolve", matrix, summed, **node.attrs)
+        solved = site.emit("solve_triangular", matrix, summed, **node.attrs)
         made = _multiplied(site, (Factor(solved), *rest), right.size)
         if isinstance(made, Refused):
             yield made
@@ -153,6 +153,6 @@ def _multiplied(site: RewriteContext, elements: tuple[Element, ...], most: int) 
 
 
 REWRITES = (
-    Rewrite(FAMILY, solve_of_product, frozenset({"MatrixTriangularSolve"})),
+    Rewrite(FAMILY, solve_of_product, frozenset({"solve_triangular"})),
     Rewrite(FAMILY, product_of_sum, PRODUCTS),
 )

@@ -63,7 +63,7 @@ def terms(site: RewriteContext, tensor: Tensor, shared: bool) -> list[Term]:
             continue
         scale = scale * inner_scale
         for position, operand in reversed(list(enumerate(node.inputs))):
-            negative = node.op == "Sub" and position == 1
+            negative = node.op == "subtract" and position == 1
             part = scale * Scale(-1.0) if negative else scale
             if operand.shape == core.shape:
                 work.append((part, operand))
@@ -165,8 +165,8 @@ def add(site: RewriteContext, total: Tensor | None, scale: Scale, tensor: Tensor
         return scaled(site, tensor, scale)
     if scale.number < 0:
         positive = Scale(-scale.number, scale.times, scale.over)
-        return site.emit("Sub", total, scaled(site, tensor, positive))
-    return site.emit("AddV2", total, scaled(site, tensor, scale))
+        return site.emit("subtract", total, scaled(site, tensor, positive))
+    return site.emit("add", total, scaled(site, tensor, scale))
 
 
 def add_terms(site: RewriteContext, total: Tensor, rest: list[Term]) -> Tensor:

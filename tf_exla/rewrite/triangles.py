@@ -85,12 +85,12 @@ def masked(site: RewriteContext, node: Node) -> Proposals:
     for i, block in enumerate(blocks):
         above = (*batch, edges[i + 1] - edges[i], size - edges[i + 1])
         zeros = site.const(0.0, block.dtype)
-        rest = [site.emit("Fill", site.axes(above), zeros)] if above[-1] else []
+        rest = [site.emit("full", site.axes(above), zeros)] if above[-1] else []
         rows.append(_joined(site, [block, *rest], -1))
     whole = _joined(site, rows, -2)
     if upper:
         whole = transposed(site, whole)
-    yield site.emit("MatrixBandPart", scaled(site, whole, scale), *node.inputs[1:])
+    yield site.emit("band_part", scaled(site, whole, scale), *node.inputs[1:])
 
 
 def _unfit(site: RewriteContext, left: Factor, right: Factor) -> Refused | None:
@@ -130,16 +130,16 @@ def _part(site: RewriteContext, tensor: Tensor, span: tuple[int, int], axis: int
         return tensor
     begin, size = [0] * len(tensor.dims), list(tensor.dims)
     begin[axis], size[axis] = low, high - low
-    return site.emit("Slice", tensor, site.axes(begin), site.axes(size))
+    return site.emit("slice", tensor, site.axes(begin), site.axes(size))
 
 
 def _joined(site: RewriteContext, parts: list[Tensor], axis: int) -> Tensor:
     if len(parts) == 1:
         return parts[0]
-    return site.emit("ConcatV2", *parts, site.const(axis % len(parts[0].dims), "int32"))
+    return site.emit("concat", *parts, site.const(axis % len(parts[0].dims), "int32"))
 
 
 REWRITES = (
     Rewrite(FAMILY, gram, PRODUCTS, normal=True, needs_memory=True),
-    Rewrite(FAMILY, masked, frozenset({"MatrixBandPart"}), normal=True, needs_memory=True),
+    Rewrite(FAMILY, masked, frozenset({"band_part"}), normal=True, needs_memory=True),
 )

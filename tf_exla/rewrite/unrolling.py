@@ -13,7 +13,7 @@ from tf_exla.ir.graph import COMBINING, Loop, Node, SplitAxis, Tensor, const
 from tf_exla.ir.op_set import OpSet
 from tf_exla.rewrite.context import CannotMake
 
-REDUCTIONS = frozenset({"All", "Any", "Max", "Mean", "Min", "Prod", "Sum"})
+REDUCTIONS = frozenset({"all", "any", "max", "mean", "min", "prod", "sum"})
 TRANSPOSED = 1 << 16
 """Bytes from which a tensor is transposed once, so that its slices are contiguous."""
 
@@ -60,7 +60,7 @@ class Unroller:
         for k, result in enumerate(loop.results):
             if result.slot is not None:
                 pieces = [made[k] for made in parts]
-                totals[k] = self._op("ConcatV2", *pieces, self._const(result.slot.axis))
+                totals[k] = self._op("concat", *pieces, self._const(result.slot.axis))
         return self._renamed(dict(zip(totals, loop.outputs, strict=True)))
 
     def _renamed(self, ends: dict[Tensor | None, Tensor]) -> list[Node]:
@@ -79,7 +79,7 @@ class Unroller:
         for inner, outer, slot in zip(loop.template.inputs, loop.inputs, loop.slots, strict=True):
             mirror[inner] = outer if slot is None else self._slice(outer, slot, i)
         for node in loop.template.nodes:
-            if node.op == "Const":  # it stays where it is, outside of the region
+            if node.op == "constant":  # it stays where it is, outside of the region
                 mirror[node.output] = node.output
                 continue
             operands = [mirror[tensor] for tensor in node.inputs]
@@ -102,9 +102,9 @@ class Unroller:
                 part = self._cut(self._moved(tensor, slot), 0, slot.block, i)
                 order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape))]
                 if slot.block == 1:
-                    part = self._op("Reshape", part, self._const(shape))
+                    part = self._op("reshape", part, self._const(shape))
                 else:
-                    part = self._op("Transpose", part, self._const(order))
+                    part = self._op("permute_dims", part, self._const(order))
             else:
                 part = self._cut(tensor, axis, slot.block, i)
             self._slices[key] = part
@@ -116,14 +116,14 @@ class Unroller:
         if key not in self._outermost:
             others = [axis for axis in range(len(tensor.dims)) if axis != slot.axis]
             order = self._const([slot.axis, *others])
-            self._outermost[key] = self._op("Transpose", tensor, order)
+            self._outermost[key] = self._op("permute_dims", tensor, order)
         return self._outermost[key]
 
     def _cut(self, tensor: Tensor, axis: int, block: int, i: int) -> Tensor:
         begin = [0] * len(tensor.dims)
         begin[axis] = i * block
         size = [*tensor.dims[:axis], block, *tensor.dims[axis + 1 :]]
-        return self._op("Slice", tensor, self._const(begin), self._const(size))
+        return self._op("slice", tensor, self._const(begin), self._const(size))
 
     def _op(self, op: str, *inputs: Tensor) -> Tensor:
         made = self.ops.make(op, inputs, {}, f"{self._name}/{op}")
@@ -147,7 +147,7 @@ class Unroller:
         node = dataclasses.replace(node, source=node.source or self._source)
         if node.op in REDUCTIONS and node.inputs[0].size == node.output.size:
             shape = self._const(np.asarray(node.output.dims, np.int32))
-            plain = self.ops.make("Reshape", (node.inputs[0], shape), {}, node.name)
+            plain = self.ops.make("reshape", (node.inputs[0], shape), {}, node.name)
             node = node if plain is None else dataclasses.replace(plain, source=node.source)
         if is_identity(node):
             return node.inputs[: len(node.outputs)]

@@ -38,15 +38,15 @@ _SIGNED = frozenset(
 )
 _MOVES = frozenset(
     {
-        "BroadcastTo", "EnsureShape", "ExpandDims", "Fill", "Identity", "Reshape", "Snapshot",
-        "Squeeze", "StridedSlice", "Tile", "Transpose",
+        "broadcast_to", "ensure_shape", "expand_dims", "full", "identity", "reshape", "snapshot",
+        "squeeze", "strided_slice", "tile", "permute_dims",
     }
 )  # fmt: skip
-_PRODUCTS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "Mul"})
-_SUMS = frozenset({"Add", "AddN", "AddV2"})
-_EVEN = frozenset({"Abs", "Cos", "Cosh"})
-_ODD = frozenset({"Asin", "Asinh", "Atan", "Erf", "Sign", "Sin", "Sinh", "Tan", "Tanh"})
-_COMMUTE = frozenset({"Equal", "LogicalAnd", "LogicalOr", "Maximum", "Minimum", "NotEqual"})
+_PRODUCTS = frozenset({"matmul", "batch_matmul", "einsum", "multiply"})
+_SUMS = frozenset({"add", "add_n"})
+_EVEN = frozenset({"abs", "cos", "cosh"})
+_ODD = frozenset({"asin", "asinh", "atan", "erf", "sign", "sin", "sinh", "tan", "tanh"})
+_COMMUTE = frozenset({"equal", "logical_and", "logical_or", "maximum", "minimum", "not_equal"})
 
 
 class Form(NamedTuple):
@@ -182,11 +182,11 @@ class ElementNumbering:
             return None
         if node.stateful or isinstance(node, Loop) or tensor.dtype.startswith("complex"):
             return None
-        if node.op == "Const" or not all(one.is_static for one in node.inputs):
+        if node.op == "constant" or not all(one.is_static for one in node.inputs):
             return None
-        if node.op == "ConcatV2":
+        if node.op == "concat":
             return self._concat(node, labels)
-        if node.op == "Slice":
+        if node.op == "slice":
             return self._slice(node, labels)
         rule = self.index.rule(node)
         if isinstance(rule, NoRule):
@@ -199,11 +199,11 @@ class ElementNumbering:
     ) -> Form | None:
         op = node.op
         if op in _MOVES:
-            at = 1 if op == "Fill" else 0
+            at = 1 if op == "full" else 0
             inner = _labels(rule.operands[at], names)
             return None if inner is None else self.of(node.inputs[at], inner)
         signed = node.output.dtype in _SIGNED
-        if op == "Sum" and signed:
+        if op == "sum" and signed:
             operands = [self._reduced(node, rule, names, labels, 0)]
         elif op in _PRODUCTS and signed:
             operands = [
@@ -258,18 +258,18 @@ class ElementNumbering:
         op = node.op
         if signed and op in _SUMS:
             return self._sum(forms)
-        if signed and op == "Sub":
+        if signed and op == "subtract":
             return self._sum([forms[0], forms[1].negative])
-        if signed and op == "Neg":
+        if signed and op == "negative":
             return forms[0].negative
-        if signed and op == "Square":
+        if signed and op == "square":
             return self._product([forms[0], forms[0]])
-        if signed and op == "SquaredDifference":
+        if signed and op == "squared_difference":
             difference = self._sum([forms[0], forms[1].negative])
             return self._product([difference, difference])
-        if signed and op == "RealDiv":
+        if signed and op == "divide":
             return self._product([forms[0], self._function("1/", forms[1:])])
-        if signed and op in ("Inv", "Reciprocal"):
+        if signed and op == "reciprocal":
             return self._function("1/", forms)
         if signed and op in _EVEN:
             return self._function(op, [Form(1, forms[0].key)])

@@ -15,31 +15,29 @@ from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Node, Tensor
 
 LINEAR: Mapping[str, tuple[int, ...]] = {
-    "BatchMatMul": (0, 1),
-    "BatchMatMulV2": (0, 1),
-    "BatchMatMulV3": (0, 1),
-    "BroadcastTo": (0,),
-    "Cast": (0,),
-    "Einsum": (0, 1),
-    "ExpandDims": (0,),
-    "Identity": (0,),
-    "MatMul": (0, 1),
-    "Mul": (0, 1),
-    "Neg": (0,),
-    "RealDiv": (0,),
-    "Reshape": (0,),
-    "SelectV2": (1, 2),
-    "Slice": (0,),
-    "Squeeze": (0,),
-    "StopGradient": (0,),
-    "StridedSlice": (0,),
-    "Sum": (0,),
-    "Transpose": (0,),
-    "ZerosLike": (0,),
+    "batch_matmul": (0, 1),
+    "broadcast_to": (0,),
+    "astype": (0,),
+    "einsum": (0, 1),
+    "expand_dims": (0,),
+    "identity": (0,),
+    "matmul": (0, 1),
+    "multiply": (0, 1),
+    "negative": (0,),
+    "divide": (0,),
+    "reshape": (0,),
+    "where": (1, 2),
+    "slice": (0,),
+    "squeeze": (0,),
+    "stop_gradient": (0,),
+    "strided_slice": (0,),
+    "sum": (0,),
+    "permute_dims": (0,),
+    "zeros_like": (0,),
 }
 """Ops that are linear in one of these operands, the others fixed."""
 
-ADDITIVE = frozenset({"Add", "AddN", "AddV2", "SelectV2", "Sub"})
+ADDITIVE = frozenset({"add", "add_n", "where", "subtract"})
 """Ops that are linear in all their data operands together."""
 
 Axes = tuple[int | None, ...]
@@ -121,13 +119,13 @@ def spread(w: Builder, tensor: Tensor, axes: Axes) -> Tensor:
     shape = tuple(1 if axis is None else tensor.dims[axis] for axis in axes)
     if order != sorted(order):
         others = [axis for axis in range(len(tensor.dims)) if axis not in order]
-        tensor = w.op("Transpose", tensor, w.const([*others, *order]))
-    return tensor if tensor.dims == shape else w.op("Reshape", tensor, w.const(shape))
+        tensor = w.op("permute_dims", tensor, w.const([*others, *order]))
+    return tensor if tensor.dims == shape else w.op("reshape", tensor, w.const(shape))
 
 
 def finite(w: Builder, tensor: Tensor) -> Tensor:
     """The shift that a maximum stands for: zero where it is not finite."""
-    return w.op("SelectV2", w.op("IsFinite", tensor), tensor, w.const(0, tensor.dtype))
+    return w.op("where", w.op("isfinite", tensor), tensor, w.const(0, tensor.dtype))
 
 
 def largest_finite(dtype: str) -> float:
@@ -142,12 +140,12 @@ def wide(dtype: str) -> str:
 
 
 def cast(w: Builder, tensor: Tensor, dtype: str) -> Tensor:
-    return tensor if tensor.dtype == dtype else w.op("Cast", tensor, DstT=dtype)
+    return tensor if tensor.dtype == dtype else w.op("astype", tensor, DstT=dtype)
 
 
 def keeps_precision(node: Node) -> bool:
     """Whether a cast loses nothing: a streamed value may be larger than the complete one."""
-    if node.op != "Cast":
+    if node.op != "astype":
         return True
     before, after = node.inputs[0].dtype, node.output.dtype
     return after.startswith("float") and _BITS.get(before, 65) <= _BITS[after]

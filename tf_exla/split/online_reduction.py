@@ -128,8 +128,8 @@ def _with_sums(
             assert isinstance(shift[0], Shift)
             before = Tensor(whole.shape, part.dtype, f"{whole.name}/before")
             s.folds[len(results)] = before
-            faded = s.inner.op("Mul", before, s.fading(shift[0], shift[1], part.dtype))
-            part = s.inner.op("AddV2", faded, part)
+            faded = s.inner.op("multiply", before, s.fading(shift[0], shift[1], part.dtype))
+            part = s.inner.op("add", faded, part)
             results.append(LoopResult("add", accumulates_in_body=True))
         inner.append(part)
         outer.append(total)
@@ -164,8 +164,8 @@ def _finish(
             continue
         largest = cast(w, finite(w, loop.outputs[factor.largest]), dtype)
         shift = cast(w, factor.shift, dtype)
-        gap = w.op("Sub", spread(w, largest, factor.layout), shift)
-        total = w.op("Mul", total, spread(w, w.op("Exp", gap), axes))
+        gap = w.op("subtract", spread(w, largest, factor.layout), shift)
+        total = w.op("multiply", total, spread(w, w.op("exp", gap), axes))
     if dtype != whole.dtype:
         precise[whole] = total
         total = cast(w, total, whole.dtype)

@@ -121,9 +121,9 @@ class OnlineReduction:
         outputs = self.loop.template.outputs
         for position, (tensor, result) in enumerate(zip(outputs, self.loop.results, strict=True)):
             node = self.made.get(tensor)
-            if result.accumulates_in_body and node is not None and node.op == "Maximum":
+            if result.accumulates_in_body and node is not None and node.op == "maximum":
                 node = self.made.get(node.inputs[1])
-            if result.combine != "max" or node is None or node.op != "Max":
+            if result.combine != "max" or node is None or node.op != "max":
                 continue
             if not tensor.dtype.startswith(("float", "bfloat")):
                 continue
@@ -182,7 +182,7 @@ class OnlineReduction:
         if tensor.dtype == dtype:
             return tensor
         known = self._known(tensor)
-        return known or self._stands_for(tensor, self.inner.op("Cast", tensor, DstT=dtype))
+        return known or self._stands_for(tensor, self.inner.op("astype", tensor, DstT=dtype))
 
     def _like(self, tensor: Tensor) -> Tensor:
         """Return the same tensor, or one of wider numbers."""
@@ -204,16 +204,16 @@ class OnlineReduction:
     def _streamed(self, node: Node, values: Sequence[Value], complete: Sequence[bool]) -> Value:
         first = values[0]
         second = values[1] if len(values) == 2 else None
-        if node.op == "Sub" and complete[0] and isinstance(second, Whole):
+        if node.op == "subtract" and complete[0] and isinstance(second, Whole):
             assert isinstance(first, Scaled)
             return self._subtract(node, first.value, second.tensor)
-        if node.op == "Exp" and isinstance(first, Shifted):
+        if node.op == "exp" and isinstance(first, Shifted):
             (made,) = self._copy(node, [Scaled(self._widened(first.value))])
             return Scaled(made, ((first.shift, first.axes),))
-        if node.op in ("Mul", "RealDiv"):
+        if node.op in ("multiply", "divide"):
             if isinstance(first, Scaled) and isinstance(second, Whole):
                 return self._postpone(node, first, second.tensor)
-            if node.op == "Mul" and isinstance(first, Whole) and isinstance(second, Scaled):
+            if node.op == "multiply" and isinstance(first, Whole) and isinstance(second, Scaled):
                 return self._postpone(node, second, first.tensor)
         return self._linear(node, values, complete)
 
@@ -249,7 +249,7 @@ class OnlineReduction:
             return None
         if len(scaled) > 1:
             data = [k for k, axes in enumerate(rule.operands) if axes is not None]
-            wanted = data[1:] if node.op == "SelectV2" else data
+            wanted = data[1:] if node.op == "where" else data
             if node.op not in ADDITIVE or scaled != wanted:
                 return None
         elif scaled[0] not in LINEAR.get(node.op, ()) or not self._others_vanish(node, scaled[0]):
@@ -265,18 +265,18 @@ class OnlineReduction:
             return None
         first = values[0]
         assert isinstance(first, Scaled)
-        if node.op == "Cast" and first.value.dtype == wide(node.output.dtype):
+        if node.op == "astype" and first.value.dtype == wide(node.output.dtype):
             return Scaled(first.value, found.pop())
         (made,) = self._copy(node, values)
         return Scaled(made, found.pop())
 
     def _others_vanish(self, node: Node, position: int) -> bool:
         """Return whether the other branch of a select is zero."""
-        if node.op != "SelectV2":
+        if node.op != "where":
             return True
         other = node.inputs[3 - position]
         maker = self.later_made.get(other)
-        if maker is not None and maker.op == "Fill":
+        if maker is not None and maker.op == "full":
             other = maker.inputs[1]
         return other.value is not None and not np.any(other.value)
 
@@ -292,7 +292,7 @@ class OnlineReduction:
         part = self.loop.template.outputs[position]
         before = Tensor(part.shape, part.dtype, f"{part.name}/before")
         self.folds[position] = before
-        now = self.inner.op("Maximum", before, part)
+        now = self.inner.op("maximum", before, part)
         return now, finite(self.inner, now)
 
     def fading(self, shift: Shift, axes: Axes, dtype: str) -> Tensor:
@@ -302,9 +302,9 @@ class OnlineReduction:
         made = self.fadings.get(key) or self.shared.fadings.get(key)
         if made is None:
             _, after = self.running[shift.largest]
-            below = w.op("LessEqual", before, w.const(largest_finite(before.dtype), before.dtype))
-            start = w.op("SelectV2", below, before, w.const(0, before.dtype))
-            made = w.op("Exp", w.op("Sub", cast(w, start, dtype), cast(w, after, dtype)))
+            below = w.op("less_equal", before, w.const(largest_finite(before.dtype), before.dtype))
+            start = w.op("where", below, before, w.const(0, before.dtype))
+            made = w.op("exp", w.op("subtract", cast(w, start, dtype), cast(w, after, dtype)))
         self.fadings[key] = made
         return spread(w, spread(w, made, shift.layout), axes)
 

@@ -19,19 +19,15 @@ from collections.abc import Mapping, Sequence
 
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Combine, Graph, Loop, Node, Tensor
-from tf_exla.ir.op_set import NoRule, OpSet
+from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import walk, walk_node
 
-EQUALITY = frozenset({"Equal", "NotEqual"})
-ORDER = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual"})
+EQUALITY = frozenset({"equal", "not_equal"})
+ORDER = frozenset({"greater", "greater_equal", "less", "less_equal"})
 EXTREMES: frozenset[Combine | None] = frozenset({"argmax", "argmin", "max", "min", "top_k"})
 
-MEANS = frozenset({"EuclideanNorm", "Mean"})
+MEANS = frozenset({"mean", "vector_norm"})
 """Reductions without a combiner: what they make of what was chosen was not chosen."""
-_CHOOSING = frozenset(
-    {"MaxPool", "MaxPool3D", "MaxPoolV2", "NthElement", "SegmentMax", "SegmentMin"}
-)
-"""Ops that choose without a combiner."""
 
 NUMBER, CHOSEN = 1, 2
 """How a tensor depends on an instance: on its numbers, or on what was chosen from them."""
@@ -61,11 +57,12 @@ def least_level(test: Node) -> int:
     return NUMBER if any(one.op in EQUALITY for one in walk_node(test)) else CHOSEN
 
 
-def level_after(rule: AxisRule | NoRule, node: Node, level: int) -> int:
+def level_after(ops: OpSet, node: Node, level: int) -> int:
     """Return how the results of a node depend on what an operand depends on by `level`."""
     if not level:
         return level
-    if not isinstance(rule, AxisRule) or node.op in _CHOOSING:
+    rule = ops.rule(node)
+    if not isinstance(rule, AxisRule) or ops.chooses(node):
         return CHOSEN
     if any(how in EXTREMES for how in rule.combine.values()):
         return CHOSEN
@@ -115,8 +112,7 @@ class _Instances:
             joined = _joined(joined, operand)
         if not joined:
             return joined
-        rule = self.ops.rule(node)
-        return {one: level_after(rule, node, level) for one, level in joined.items()}
+        return {one: level_after(self.ops, node, level) for one, level in joined.items()}
 
     def _compare(self, node: Node, left: Levels, right: Levels) -> None:
         least = least_level(node)

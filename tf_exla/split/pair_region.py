@@ -81,7 +81,7 @@ def _names(axes: Axes, pair: Pair) -> tuple[str, str]:
 
 def _rule(index: DefUse, node: Node) -> AxisRule:
     rule = index.rule(node)
-    if isinstance(rule, NoRule) or len(node.outputs) != 1 or node.op == "Const":
+    if isinstance(rule, NoRule) or len(node.outputs) != 1 or node.op == "constant":
         raise _Refused
     return rule
 

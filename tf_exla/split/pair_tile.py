@@ -21,7 +21,7 @@ ROW, COLUMN = 1, 2
 
 _OTHER = 10
 _POINTWISE = re.compile(r"\.\.\.(, \.\.\.)* -> \.\.\.")
-_FLIPS = {"MatMul": ("transpose_a", "transpose_b"), "BatchMatMulV2": ("adj_x", "adj_y")}
+_FLIPS = {"matmul": ("transpose_a", "transpose_b"), "batch_matmul": ("adj_x", "adj_y")}
 
 
 class CannotTile(Exception):
@@ -138,7 +138,7 @@ class Tile:
         self, node: Node, rule: AxisRule, letters: dict[str, int], shape: tuple[int, ...]
     ) -> Tensor | None:
         """Add over the axes where they lie."""
-        if node.op != "Sum" or len(node.inputs) != 2 or node.inputs[1].value is None:
+        if node.op != "sum" or len(node.inputs) != 2 or node.inputs[1].value is None:
             return None
         tensor = node.inputs[0]
         labels = self._labels(rule, 0, tensor, letters)
@@ -151,7 +151,7 @@ class Tile:
         moved = np.asarray(sorted(exchange.get(axis, axis) for axis in axes), np.int32)
         keep = bool(node.attrs.get("keep_dims"))
         total = self._emit(
-            "Sum", [made.tensor, self._value(moved, "int32")], {"keep_dims": keep}, node.name
+            "sum", [made.tensor, self._value(moved, "int32")], {"keep_dims": keep}, node.name
         )
         return self._reshaped(total, shape)
 
@@ -167,7 +167,7 @@ class Tile:
             pair = self.region.axes[tensor]
             names = self.region.labels(rule, node)
             letters = {name: _letter(labels[at]) for name, at in zip(names, pair, strict=True)}
-            if node.op == "Transpose":
+            if node.op == "permute_dims":
                 self._tile(node.inputs[0], self._labels(rule, 0, node.inputs[0], letters))
             if key not in self._made:
                 self._made[key] = self._make(node, rule, letters, labels)
@@ -241,7 +241,7 @@ class Tile:
         if key not in self._moved:
             permutation = self._value(np.asarray(order, np.int32), "int32")
             name = f"{made.tensor.name}/transposed"
-            self._moved[key] = self._emit("Transpose", [made.tensor, permutation], {}, name)
+            self._moved[key] = self._emit("permute_dims", [made.tensor, permutation], {}, name)
         return self._moved[key]
 
     # Letters.
@@ -280,7 +280,7 @@ class Tile:
             if hit is not None:
                 at[letter] = hit[0]
         producer = self.index.producer.get(tensor)
-        if not at and producer is not None and producer.op == "Const":
+        if not at and producer is not None and producer.op == "constant":
             value = np.asarray(producer.attrs["value"])
             return self._value(value, tensor.dtype, producer.name)
         source = Source(tensor, at.get(ROW), at.get(COLUMN))
@@ -308,7 +308,7 @@ class Tile:
         if tensor.dims == shape:
             return tensor
         wanted = self._value(np.asarray(shape, np.int32), "int32")
-        return self._emit("Reshape", [tensor, wanted], {}, f"{tensor.name}/reshaped")
+        return self._emit("reshape", [tensor, wanted], {}, f"{tensor.name}/reshaped")
 
     def _emit(
         self, op: str, inputs: Sequence[Tensor], attrs: dict[str, object], name: str

@@ -13,7 +13,7 @@ from __future__ import annotations
 from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.traverse import walk_node
 from tf_exla.split.def_use import DefUse
-from tf_exla.split.origins import CHOSEN, is_test, least_level, level_after
+from tf_exla.split.origins import CHOSEN, NUMBER, is_test, least_level, level_after
 from tf_exla.split.region import Refusal, Region
 from tf_exla.split.stages import Stage, Stages
 
@@ -57,12 +57,11 @@ def _is_chosen(index: DefUse, region: Region, tensor: Tensor) -> bool:
         node = index.producer.get(work.pop())
         if node is None:
             continue
-        level = level_after(index.rule(node), node, 1) if node in region.members else 1
-        rule = index.rule(node)
-        if node in region.members and level == CHOSEN:
-            return True
-        if node in region.members and level_after(rule, node, CHOSEN) < CHOSEN:
-            continue  # a sum of what was chosen was not
+        if node in region.members:
+            if level_after(index.ops, node, NUMBER) == CHOSEN:
+                return True
+            if level_after(index.ops, node, CHOSEN) < CHOSEN:
+                continue  # a sum of what was chosen was not
         work += [one for one in node.inputs if one not in seen]
         seen.update(node.inputs)
     return False

@@ -180,7 +180,7 @@ def replaced(
     position = {tensor: index.position[node] for tensor, node in index.producer.items()}
     priority = dict(place or {})
     for node in nodes:  # what is made short again stands where the graph has it
-        if node.op == "Cast" and node.output in position:
+        if node.op == "astype" and node.output in position:
             position.setdefault(node.inputs[0], position[node.output])
     for node in nodes:
         if node not in priority:
@@ -228,7 +228,7 @@ def _built(index: DefUse, region: Region, stage: Stage, exact: bool) -> Loop:
             slot = region.slot_of(node, position)
             if tensor in made and region.inside(node, position):
                 inputs.append(tensor)
-            elif slot is None and producer is not None and producer.op == "Const":
+            elif slot is None and producer is not None and producer.op == "constant":
                 constants[tensor] = producer
                 inputs.append(tensor)
             else:
@@ -248,7 +248,7 @@ def _built(index: DefUse, region: Region, stage: Stage, exact: bool) -> Loop:
     least = max((_least_chunk(region, node) for node in stage.nodes), default=1)
     seed = index.producer.get(region.seed)
     return Loop(
-        op="Loop",
+        op="loop",
         inputs=tuple(tensor for tensor, _ in operands),
         outputs=outputs,
         name=f"stage{stage.number}_{region.seed.name}",

@@ -135,7 +135,7 @@ def saving(index: DefUse, region: PairRegion, forms: ElementNumbering) -> float:
 def _work(index: DefUse, tile: Tile) -> float:
     """Weigh flops and elements that are written."""
     return sum(
-        index.ops.flops(node) + node.output.size for node in tile.nodes if node.op != "Const"
+        index.ops.flops(node) + node.output.size for node in tile.nodes if node.op != "constant"
     )
 
 
@@ -192,7 +192,7 @@ def _loops(build: _Outer, stage: int, earlier: set[Node]) -> list[Node]:
         sums.append(dataclasses.replace(_add(index, pair[0], pair[1], out.name), outputs=(out,)))
     seed = index.producer[region.seed]
     loop = Loop(
-        op="Loop",
+        op="loop",
         inputs=tuple(tensor for tensor, _ in full.operands),
         outputs=tuple(outputs),
         name=f"pairs{stage}_{region.seed.name}",
@@ -217,9 +217,9 @@ def _loops(build: _Outer, stage: int, earlier: set[Node]) -> list[Node]:
 
 
 def _add(index: DefUse, left: Tensor, right: Tensor, name: str) -> Node:
-    made = index.ops.make("AddV2", (left, right), {}, f"{name}/pairs")
+    made = index.ops.make("add", (left, right), {}, f"{name}/pairs")
     if made is None:
-        raise CannotTile("the op set has no AddV2")
+        raise CannotTile("the op set has no add")
     return made
 
 
@@ -302,7 +302,7 @@ class _Outer:
             operands.append(_stand_in(outer, (source.tensor, source.rows), size))
             slots.append(None if source.columns is None else SplitAxis(source.columns))
         loop = Loop(
-            op="Loop",
+            op="loop",
             inputs=tuple(operands),
             outputs=tuple(outputs),
             name=f"before_{self.region.seed.name}",
@@ -327,7 +327,7 @@ class _Outer:
         ]
         body = tile.graph([part.tensor for part in parts])
         return Loop(
-            op="Loop",
+            op="loop",
             inputs=tuple(operands),
             outputs=tuple(Tensor(t.shape, t.dtype, t.name) for t in body.outputs),
             name=f"diagonal_{self.region.seed.name}",

@@ -27,10 +27,10 @@ from tf_exla.ir.resized import resized_graph
 from tf_exla.ir.traverse import producers, reads
 from tf_exla.split.factors import LINEAR
 
-JOINED = frozenset({"Add", "AddN", "AddV2", "ConcatV2", "Pack", "Sub"})
+JOINED = frozenset({"add", "add_n", "concat", "stack", "subtract"})
 """Ops whose result is a partial sum where all operands are."""
 MOVED: Mapping[str, tuple[int, ...]] = MappingProxyType(
-    {**LINEAR, "Cast": (), "Pad": (0,), "SelectV2": (), "StridedSliceGrad": (4,)}
+    {**LINEAR, "astype": (), "pad": (0,), "where": (), "strided_slice_grad": (4,)}
 )
 """Ops whose result is a partial sum where one of these operands is, and no other one."""
 ADDS = frozenset({"float32", "float64", "complex64", "complex128", "int32", "int64"})
@@ -39,7 +39,9 @@ ADDS = frozenset({"float32", "float64", "complex64", "complex128", "int32", "int
 State = Literal["split", "partial", "lost"]
 """How a tensor depends on the axis: it carries it, is a sum over it, or is not that of a chunk."""
 
-_KEPT_ZERO = frozenset({"BroadcastTo", "ExpandDims", "Fill", "Identity", "Neg", "Reshape", "Tile"})
+_KEPT_ZERO = frozenset(
+    {"broadcast_to", "expand_dims", "full", "identity", "negative", "reshape", "tile"}
+)
 
 
 def is_while(node: Node) -> bool:
@@ -123,11 +125,11 @@ def is_zero(tensor: Tensor, producer: Mapping[Tensor, Node]) -> bool:
     node = producer.get(tensor)
     if node is None:
         return False
-    if node.op == "Const":
+    if node.op == "constant":
         return not np.any(np.asarray(node.attrs["value"]))
-    if node.op == "ZerosLike":
+    if node.op == "zeros_like":
         return not is_list(tensor)
-    return node.op in _KEPT_ZERO and is_zero(node.inputs[node.op == "Fill"], producer)
+    return node.op in _KEPT_ZERO and is_zero(node.inputs[node.op == "full"], producer)
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ def _join(ops: OpSet, node: Node) -> _Joined:
     made = producers(body)
     wanted = reads(body)
     for one in body.nodes:
-        if one.op == "Const":
+        if one.op == "constant":
             if not repeats_one(np.asarray(one.attrs["value"])):
                 whole.update(_places(one.output))
             continue
@@ -248,7 +250,7 @@ class _Walk:
             elif k in partial:
                 states[tensor] = "partial"
         for node in self.one.body.nodes:
-            if node.op == "Const":
+            if node.op == "constant":
                 if self.one.carries(node.output, self.root):
                     states[node.output] = "split"
                 continue

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tf_exla.frontends.tf.control_flow import STRUCTURED
 from tf_exla.frontends.tf.effects import settle
 from tf_exla.frontends.tf.func_graphs import CaptureError
-from tf_exla.frontends.tf.normalization import without_reserve
+from tf_exla.frontends.tf.normalization import normalize
 from tf_exla.frontends.tf.scope import Scope, Walk
 from tf_exla.ir.graph import Graph, Shape
 
@@ -56,9 +56,7 @@ def capture(
     results = scope.inline(source, inputs, outputs, "")
     extra, constants = zip(*walk.constants, strict=True) if walk.constants else ((), ())
     graph = Graph((*inputs, *extra), tuple(scope.nodes), tuple(results))
-    return Captured(
-        without_reserve(settle(graph)), len(inputs), tuple(constants), tuple(walk.functions)
-    )
+    return Captured(normalize(settle(graph)), len(inputs), tuple(constants), tuple(walk.functions))
 
 
 def _variables(source: Any) -> dict[int, str]:

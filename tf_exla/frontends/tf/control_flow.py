@@ -56,7 +56,7 @@ def capture_while(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: st
         "body": body_graph,
         "parallel_iterations": op.get_attr("parallel_iterations"),
     }
-    return _append(scope, "While", op, inputs, variables, attrs, name)
+    return _append(scope, "while", op, inputs, variables, attrs, name)
 
 
 def capture_if(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
@@ -66,7 +66,7 @@ def capture_if(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) 
     if value is not None:
         return scope.call(op, branches[0 if bool(value) else 1], inputs[1:], name)
     keys = ("then_branch", "else_branch")
-    return _choice(scope, "If", op, inputs, dict(zip(keys, branches, strict=True)), name)
+    return _choice(scope, "cond", op, inputs, dict(zip(keys, branches, strict=True)), name)
 
 
 def capture_case(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
@@ -78,7 +78,7 @@ def capture_case(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str
         chosen = branches[index if 0 <= index < len(branches) else -1]
         return scope.call(op, chosen, inputs[1:], name)
     named = {f"branch_{k}": branch for k, branch in enumerate(branches)}
-    return _choice(scope, "Case", op, inputs, named, name)
+    return _choice(scope, "switch", op, inputs, named, name)
 
 
 STRUCTURED: dict[str, Callable[[Scope, tf.Operation, list[Tensor], str], list[Tensor]]] = {

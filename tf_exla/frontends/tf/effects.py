@@ -10,7 +10,7 @@ from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.traverse import without_dead
 
 READS = frozenset(
-    {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
+    {"read_variable", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
 )
 # Stateful by their OpDef only so that TensorFlow neither folds nor merges them.
 _PURE = frozenset({"Empty"})
@@ -47,7 +47,7 @@ class _Writes:
                     self.roots[inner] = self.roots[outer]
             for _, sub in node.subgraphs:
                 self._scan(sub)
-            if node.op in ("Identity", "While", "StatelessWhile"):
+            if node.op in ("identity", "while"):
                 for outer, made in zip(node.inputs, node.outputs, strict=True):
                     if outer in self.roots and made.dtype == "resource":
                         self.roots[made] = self.roots[outer]
@@ -70,7 +70,7 @@ def sub_inputs(node: Node) -> Iterator[tuple[Tensor, Tensor]]:
         yield from zip(sub.inputs, operands, strict=True)
 
 
-CONDITIONALS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
+CONDITIONALS = frozenset({"cond", "switch"})
 
 
 def _settled(graph: Graph, writes: _Writes) -> Graph:
@@ -119,7 +119,7 @@ def _lift_from(node: Node, before: list[Node], renamed: dict[Tensor, Tensor]) ->
             continue
         like = next(read for found in reads for read in found or ())
         value = _copy(like.output, f"{handle.name}/value")
-        before.append(Node("ReadVariableOp", (handle,), (value,), like.attrs, name=value.name))
+        before.append(Node("read_variable", (handle,), (value,), like.attrs, name=value.name))
         inputs[offset + position] = value
         for key, tensor in zip(list(subs), inner, strict=True):
             subs[key] = _with_value(subs[key], tensor, _copy(value, f"{tensor.name}/value"))
@@ -134,7 +134,7 @@ def _lift_from(node: Node, before: list[Node], renamed: dict[Tensor, Tensor]) ->
 def _only_reads(graph: Graph, handle: Tensor) -> list[Node] | None:
     """Return the reads of a handle; None where it has other uses than being passed on."""
     users = [node for node in graph.nodes if handle in node.inputs]
-    if any(node.op != "ReadVariableOp" or node.stateful for node in users):
+    if any(node.op != "read_variable" or node.stateful for node in users):
         return None
     passed = [k for k, tensor in enumerate(graph.outputs) if tensor is handle]
     return users if all(graph.inputs.index(handle) == k for k in passed) else None

@@ -15,6 +15,7 @@ from tensorflow.python.framework import func_graph, ops
 from tensorflow.python.ops import handle_data_util
 
 from tf_exla.frontends.tf.attrs import encode
+from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.ir.graph import Shape
 
 # Attributes of ours, beside those that an op declares.
@@ -47,7 +48,11 @@ def emit(
     control: Iterable[tf.Operation] = (),
     name: str | None = None,
 ) -> tf.Operation:
-    """Add an op to `graph`; shapes are inferred. Raises ValueError where the inputs do not fit."""
+    """Add an op to `graph`, by a node's name or TensorFlow's; shapes are inferred.
+
+    Raises ValueError where the inputs do not fit.
+    """
+    op = tensorflow_name(op)
     device = attrs.get(DEVICE)
     with graph.as_default(), tf.device(device) if device else nullcontext():
         made = graph._create_op_internal(op, list(inputs), name=name, attrs=encode(op, attrs))

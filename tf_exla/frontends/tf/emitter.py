@@ -20,6 +20,7 @@ from tf_exla.frontends.tf.emit import (
     placeholder,
     reference,
 )
+from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.frontends.tf.ops.compiled import has_form
 from tf_exla.frontends.tf.ops.table import record
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
@@ -28,7 +29,7 @@ from tf_exla.model.lifetimes import CHAIN_BYTES
 # A result of constants above it must not be folded by TensorFlow, which would keep it.
 FOLD_BYTES = 1024
 # The operand to hide from constant folding, where it is not the first.
-_DATA_OPERAND = {"Fill": 1, "OneHot": 2}
+_DATA_OPERAND = {"full": 1, "OneHot": 2}
 
 
 class Emitter:
@@ -70,11 +71,11 @@ class Emitter:
         made = None if special is None else special(self, node)
         if made is not None:
             pass
-        elif node.op == "Const":
+        elif node.op == "constant":
             made = [self._const(node)]
-        elif node.op == "While":
+        elif node.op == "while":
             made = self._while(node)
-        elif node.op in ("If", "Case"):
+        elif node.op in ("cond", "switch"):
             made = self._choice(node)
         elif self.compiled and has_form(node, record(node.op)):
             made = [self._form(node)]
@@ -303,14 +304,15 @@ class Emitter:
             "Tout": [tensor.dtype for tensor in node.outputs],
             "output_shapes": [tensor.shape for tensor in node.outputs],
         }
-        if node.op == "If":
+        if node.op == "cond":
             attrs["then_branch"], attrs["else_branch"] = functions
         else:
             attrs["branches"] = functions
         # TensorFlow lowers a choice to switches, and these wait for the predicate only.
         first = {"T": inputs[0].dtype.name}
         inputs[0] = self.op("Identity", inputs[:1], first, large=True, name="chosen").outputs[0]
-        kind = node.op if node.stateful else f"Stateless{node.op}"
+        kind = tensorflow_name(node.op)
+        kind = kind if node.stateful else f"Stateless{kind}"
         made = self.op(kind, inputs, attrs, large=True, stateful=node.stateful, name=node.name)
         self._lower(made)
         self._wait_for(made.outputs)

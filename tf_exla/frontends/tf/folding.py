@@ -10,6 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context, execute, record
 
 from tf_exla.frontends.tf.attrs import attr_types, dtype_enum
+from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.ir.graph import Array, Tensor, item_bytes
 
 # An integer operand of up to so many elements may be a shape, axes or indices.
@@ -36,6 +37,7 @@ def fold(
 
     The op runs eagerly on the CPU.
     """
+    op = tensorflow_name(op)
     if op in _OF_SHAPE:
         return _fold_shape(op, inputs, attrs)
     if op in _NEVER or not inputs or any(tensor.value is None for tensor in inputs):

@@ -226,7 +226,7 @@ def own_saves(program: Program) -> list[Tensor]:
 
 def _value(read: Node, program: Program, position: int, nodes: list[Node]) -> Tensor:
     """Return the whole value of the variable that a node reads; append a read if need be."""
-    if read.op == "ReadVariableOp":
+    if read.op == "read_variable":
         return read.output
     known = variable_type(program.concrete.graph.inputs[position])
     if known is None:
@@ -236,7 +236,7 @@ def _value(read: Node, program: Program, position: int, nodes: list[Node]) -> Te
     dtype, shape = known
     value = Tensor(shape, dtype, f"{read.name}/value")
     nodes.append(
-        Node("ReadVariableOp", read.inputs[:1], (value,), {"dtype": dtype}, name=value.name)
+        Node("read_variable", read.inputs[:1], (value,), {"dtype": dtype}, name=value.name)
     )
     return value
 
@@ -300,7 +300,7 @@ def _positions(
 
 def _read_saved(node: Node, value: Tensor, renamed: dict[Tensor, Tensor]) -> list[Node]:
     """Return nodes that read a saved value as `node` reads the variable."""
-    if node.op == "ReadVariableOp":
+    if node.op == "read_variable":
         renamed[node.output] = value
         return []
     if node.op not in ("ResourceGather", "ResourceGatherNd"):
@@ -315,7 +315,7 @@ def _read_saved(node: Node, value: Tensor, renamed: dict[Tensor, Tensor]) -> lis
     axis = const(np.int32(batch), f"{node.name}/axis")  # type: ignore[arg-type]
     types |= {"Taxis": "int32", "batch_dims": batch}
     inputs = (value, node.inputs[1], axis.output)
-    return [axis, dataclasses.replace(node, op="GatherV2", inputs=inputs, attrs=types)]
+    return [axis, dataclasses.replace(node, op="take", inputs=inputs, attrs=types)]
 
 
 def _check_defined(graph: Graph, inner: Program) -> None:

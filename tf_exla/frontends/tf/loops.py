@@ -231,7 +231,7 @@ class _Chunk:
                 )
             else:
                 kind = COMBINING[result.combine]
-                attrs = {} if kind.startswith("Logical") else {"T": tensor.dtype}
+                attrs = {} if kind.startswith("logical") else {"T": tensor.dtype}
                 operands = [self.results[position], part]
                 made = self.emitter.op(kind, operands, attrs, large=is_large(whole)).outputs[0]
             made.set_shape(whole.shape)

@@ -33,18 +33,18 @@ def make(op: str, inputs: Sequence[Tensor], attrs: Attrs, name: str) -> Node | N
         return None
     known = {key: inputs[position].dtype for key, position in maker.types.items()}
     merged = {**known, **maker.attrs, **attrs}
-    if op in ("AddN", "ConcatV2"):
-        merged["N"] = len(inputs) - (op == "ConcatV2")
-    dtype = str(attrs.get("DstT", inputs[1 if op == "Fill" else 0].dtype))
-    if op in ("Any", "IsFinite", "IsNan") or op in _COMPARISONS:
+    if op in ("add_n", "concat"):
+        merged["N"] = len(inputs) - (op == "concat")
+    dtype = str(attrs.get("DstT", inputs[1 if op == "full" else 0].dtype))
+    if op in ("any", "isfinite", "isnan") or op in _COMPARISONS:
         dtype = "bool"
-    elif op == "SelectV2":
+    elif op == "where":
         dtype = inputs[1].dtype
     output = Tensor(maker.shape(inputs, merged), dtype, name)
     return Node(op, tuple(inputs), (output,), merged, name=name)
 
 
-_COMPARISONS = ("Equal", "GreaterEqual", "LessEqual", "NotEqual")
+_COMPARISONS = ("equal", "greater_equal", "less_equal", "not_equal")
 
 
 def _broadcast(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
@@ -144,53 +144,53 @@ _COMPARE = Maker(_broadcast, {"incompatible_shape_error": True})
 _REDUCE = Maker(_reduced, {"keep_dims": False}, {"T": 0, "Tidx": 1})
 
 MAKERS: Mapping[str, Maker] = {
-    "AddN": Maker(_same),
-    "AddV2": Maker(_broadcast),
-    "Any": Maker(_reduced, {"keep_dims": False}, {"Tidx": 1}),
-    "BatchMatMulV2": Maker(
+    "add_n": Maker(_same),
+    "add": Maker(_broadcast),
+    "any": Maker(_reduced, {"keep_dims": False}, {"Tidx": 1}),
+    "batch_matmul": Maker(
         _product("adj_x", "adj_y"),
         {"adj_x": False, "adj_y": False, "grad_x": False, "grad_y": False},
     ),
-    "BroadcastTo": Maker(_named, types={"T": 0, "Tidx": 1}),
-    "Cast": Maker(_same, {"Truncate": False}, {"SrcT": 0}),
-    "ConcatV2": Maker(_joined, types={"T": 0, "Tidx": -1}),
-    "Equal": _COMPARE,
-    "Exp": Maker(_same),
-    "Fill": Maker(_filled, types={"T": 1, "index_type": 0}),
-    "FloorDiv": Maker(_broadcast),
-    "GatherV2": Maker(_gathered, {"batch_dims": 0}, {"Tparams": 0, "Tindices": 1, "Taxis": 2}),
-    "GreaterEqual": Maker(_broadcast),
-    "IsFinite": Maker(_same),
-    "IsNan": Maker(_same),
-    "LessEqual": Maker(_broadcast),
-    "Log": Maker(_same),
-    "LogicalAnd": Maker(_broadcast, types={}),
-    "LogicalOr": Maker(_broadcast, types={}),
-    "MatMul": Maker(
+    "broadcast_to": Maker(_named, types={"T": 0, "Tidx": 1}),
+    "astype": Maker(_same, {"Truncate": False}, {"SrcT": 0}),
+    "concat": Maker(_joined, types={"T": 0, "Tidx": -1}),
+    "equal": _COMPARE,
+    "exp": Maker(_same),
+    "full": Maker(_filled, types={"T": 1, "index_type": 0}),
+    "floor_divide": Maker(_broadcast),
+    "take": Maker(_gathered, {"batch_dims": 0}, {"Tparams": 0, "Tindices": 1, "Taxis": 2}),
+    "greater_equal": Maker(_broadcast),
+    "isfinite": Maker(_same),
+    "isnan": Maker(_same),
+    "less_equal": Maker(_broadcast),
+    "log": Maker(_same),
+    "logical_and": Maker(_broadcast, types={}),
+    "logical_or": Maker(_broadcast, types={}),
+    "matmul": Maker(
         _product("transpose_a", "transpose_b"),
         {"transpose_a": False, "transpose_b": False, "grad_a": False, "grad_b": False},
     ),
-    "MatrixBandPart": Maker(_same, types={"T": 0, "Tindex": 1}),
-    "MatrixDiagPartV3": Maker(_diagonal, {"align": "RIGHT_LEFT"}),
-    "MatrixDiagV3": Maker(_dense, {"align": "RIGHT_LEFT"}),
-    "MatrixSetDiagV3": Maker(_same, {"align": "RIGHT_LEFT"}),
-    "MatrixTriangularSolve": Maker(_solved, {"lower": True, "adjoint": False}),
-    "Max": _REDUCE,
-    "Maximum": Maker(_broadcast),
-    "Min": _REDUCE,
-    "Minimum": Maker(_broadcast),
-    "Mul": Maker(_broadcast),
-    "Neg": Maker(_same),
-    "NotEqual": _COMPARE,
-    "Range": Maker(_counted, types={"Tidx": 0}),
-    "RealDiv": Maker(_broadcast),
-    "Reciprocal": Maker(_same),
-    "Reshape": Maker(_reshaped, types={"T": 0, "Tshape": 1}),
-    "SelectV2": Maker(_broadcast, types={"T": 1}),
-    "Slice": Maker(_sliced, types={"T": 0, "Index": 1}),
-    "Square": Maker(_same),
-    "Sub": Maker(_broadcast),
-    "Sum": _REDUCE,
-    "TruncateDiv": Maker(_broadcast),
-    "Transpose": Maker(_transposed, types={"T": 0, "Tperm": 1}),
+    "band_part": Maker(_same, types={"T": 0, "Tindex": 1}),
+    "matrix_diag_part": Maker(_diagonal, {"align": "RIGHT_LEFT"}),
+    "matrix_diag": Maker(_dense, {"align": "RIGHT_LEFT"}),
+    "matrix_set_diag": Maker(_same, {"align": "RIGHT_LEFT"}),
+    "solve_triangular": Maker(_solved, {"lower": True, "adjoint": False}),
+    "max": _REDUCE,
+    "maximum": Maker(_broadcast),
+    "min": _REDUCE,
+    "minimum": Maker(_broadcast),
+    "multiply": Maker(_broadcast),
+    "negative": Maker(_same),
+    "not_equal": _COMPARE,
+    "arange": Maker(_counted, types={"Tidx": 0}),
+    "divide": Maker(_broadcast),
+    "reciprocal": Maker(_same),
+    "reshape": Maker(_reshaped, types={"T": 0, "Tshape": 1}),
+    "where": Maker(_broadcast, types={"T": 1}),
+    "slice": Maker(_sliced, types={"T": 0, "Index": 1}),
+    "square": Maker(_same),
+    "subtract": Maker(_broadcast),
+    "sum": _REDUCE,
+    "truncate_divide": Maker(_broadcast),
+    "permute_dims": Maker(_transposed, types={"T": 0, "Tperm": 1}),
 }

@@ -1,22 +1,58 @@
-"""Batch normalization by kernels that need nothing but channels from one pass to the other.
-
-`FusedBatchNormV3` has a sixth result, memory of cuDNN for its gradient, of which no chunk of the
-images or channels has a part. Without it, it is `FusedBatchNormV2`, and can be made for a chunk.
-"""
+"""Ops of which TensorFlow has several versions: the one that passes know, or that can be split."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from tf_exla.ir.graph import Graph, Node, Tensor
+import numpy as np
+
+from tf_exla.ir.graph import Graph, Node, Tensor, const
 from tf_exla.ir.traverse import with_subgraphs
 
+_DIAGONALS = {"MatrixDiag": "matrix_diag", "MatrixDiagPart": "matrix_diag_part",
+              "MatrixSetDiag": "matrix_set_diag"}  # fmt: skip
+"""Ops of the main diagonal only."""
 _MOMENTS = 5
-"""The results of both kinds, and the operands that both gradients have."""
+"""The results of both batch normalizations, and the operands that both gradients have."""
+
+
+def normalize(graph: Graph) -> Graph:
+    """Return the graph with the versions of ops that can be split."""
+    return of_main_diagonals(without_reserve(graph))
+
+
+def of_main_diagonals(graph: Graph) -> Graph:
+    """Replace ops of main diagonals by those of any diagonals."""
+    nodes: list[Node] = []
+    for old in graph.nodes:
+        node = with_subgraphs(old, of_main_diagonals)
+        operands: list[Node] = []
+        if node.op in _DIAGONALS and node.output.dtype != "string":
+            k, dtype = np.int32(0), node.output.dtype
+            operands.append(const(k, f"{node.name}/k"))
+            if node.op == "MatrixDiag":  # the smallest matrix that holds the diagonal
+                operands += [
+                    const(np.int32(-1), f"{node.name}/{axis}") for axis in ("rows", "columns")
+                ]
+            if node.op != "MatrixSetDiag":
+                zero = np.zeros((), "float32" if dtype == "bfloat16" else dtype)
+                operands.append(const(zero, f"{node.name}/padding", dtype))
+            node = dataclasses.replace(
+                node, op=_DIAGONALS[node.op],
+                inputs=(*node.inputs, *(one.output for one in operands)),
+                attrs={**node.attrs, "align": "RIGHT_LEFT"},
+            )  # fmt: skip
+        nodes += [*operands, node]
+    same = len(nodes) == len(graph.nodes) and all(map(lambda a, b: a is b, nodes, graph.nodes))
+    return graph if same else graph.replace(nodes=tuple(nodes))
 
 
 def without_reserve(graph: Graph) -> Graph:
-    """Replace batch normalizations whose sixth result only their gradients read."""
+    """Replace batch normalizations whose sixth result only their gradients read.
+
+    `FusedBatchNormV3` has a sixth result, memory of cuDNN for its gradient, of which no chunk of
+    the images or channels has a part. Without it, it is `FusedBatchNormV2`.
+    """
     graph = graph.replace(
         nodes=tuple(with_subgraphs(node, without_reserve) for node in graph.nodes)
     )

@@ -142,6 +142,10 @@ class TensorFlowOps:
         """Return whether the kernel makes the same numbers of the same operands each time."""
         return not record(node.op).unordered
 
+    def chooses(self, node: Node) -> bool:
+        """Return whether results are some of an operand's numbers, though no combiner says so."""
+        return record(node.op).chooses
+
     def compiles(self, node: Node) -> Compiles:
         """Return how well XLA compiles the node on a CPU."""
         return compiles(node, record(node.op))
@@ -187,7 +191,7 @@ _ALIGNMENT = 64  # bytes; EIGEN_MAX_ALIGN_BYTES is at most that
 
 def _is_view(node: Node) -> bool:
     """Return whether a Slice takes whole, aligned rows: then its kernel copies nothing."""
-    if node.op != "Slice" or not (node.inputs[0].is_static and node.output.is_static):
+    if node.op != "slice" or not (node.inputs[0].is_static and node.output.is_static):
         return False
     whole, part, begin = node.inputs[0].dims, node.output.dims, node.inputs[1].value
     if len(whole) < 2 or whole[1:] != part[1:] or begin is None or begin[1:].any():

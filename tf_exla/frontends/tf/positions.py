@@ -1,6 +1,6 @@
 """Values with their positions: the best of each chunk, merged with those of the chunks before.
 
-`MaxWithPosition` and `MinWithPosition` are ours: Max and ArgMax, Min and ArgMin of one operand.
+`max_with_position` and `min_with_position` are ours: Max and ArgMax, Min and ArgMin of one operand.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def emit_best(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     inputs = emitter.values(node.inputs)
     x, axis = inputs
     values, places = node.outputs
-    largest = node.op == "MaxWithPosition"
+    largest = node.op == "max_with_position"
 
     def op(name: str, operands: list[tf.Tensor], attrs: dict[str, Any]) -> tf.Tensor:
         return emitter.op(name, operands, attrs, large=is_large(*node.inputs)).outputs[0]

@@ -1,4 +1,4 @@
-"""Emit `RandomRows`: some rows of a stateless random tensor, the same bits as among all rows.
+"""Emit `random_rows`: some rows of a stateless random tensor, the same bits as among all rows.
 
 TensorFlow's kernels (core/kernels/random_op_cpu.h, stateless_random_ops_v2.cc) draw four numbers of
 up to 32 bits of one counter, or two of 64 bits. A truncated normal may draw again, and has 64
@@ -44,7 +44,7 @@ def emit_random_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     first = part(rows, emitter.anchor(np.zeros(1, np.int64), "int64"), 1)
     first = op("Mul", [first, number(each)], T="int64")
     counters = op("FloorDiv", [first, number(group)], T="int64")
-    if random == "StatelessTruncatedNormalV2":
+    if random == "stateless_truncated_normal":
         counters = op("Mul", [counters, number(64 * group)], T="int64")
     counter = _later(op, part, number, counter, counters)
     attrs = {key: value for key, value in node.attrs.items() if key != "random"}

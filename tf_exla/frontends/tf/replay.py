@@ -96,7 +96,7 @@ def _keeping_while(node: Node) -> tuple[list[Node], dict[Key, Tensor]]:
         inner.append(empty[-1].output.fresh_copy())
         attrs = {"element_dtype": tensor.dtype}
         pushed = Tensor((), "variant", f"{key[0]}/kept")
-        nodes.append(Node("TensorListPushBack", (inner[-1], tensor), (pushed,), attrs, name=key[0]))
+        nodes.append(Node("list_push", (inner[-1], tensor), (pushed,), attrs, name=key[0]))
         after.append(pushed)
     keys = list(kept)
     if _is_stateful(cond):
@@ -136,7 +136,7 @@ def _empty_list(element: Tensor, name: str) -> list[Node]:
     attrs = {"element_dtype": element.dtype, "shape_type": "int32"}
     made = Tensor((), "variant", f"{name}/list")
     inputs = (shape.output, most.output)
-    return [shape, most, Node("EmptyTensorList", inputs, (made,), attrs, name=made.name)]
+    return [shape, most, Node("list_empty", inputs, (made,), attrs, name=made.name)]
 
 
 def _nothing(like: Tensor, name: str) -> list[Node]:
@@ -150,7 +150,7 @@ def _nothing(like: Tensor, name: str) -> list[Node]:
     made = Tensor(like.shape, like.dtype, f"{name}/nothing")
     attrs = {"T": like.dtype, "index_type": "int32"}
     inputs = (dims.output, zero.output)
-    return [dims, zero, Node("Fill", inputs, (made,), attrs, name=made.name)]
+    return [dims, zero, Node("full", inputs, (made,), attrs, name=made.name)]
 
 
 # The gradient.
@@ -198,7 +198,7 @@ def _replay_while(node: Node, given: Mapping[Key, Tensor]) -> list[Node]:
         item = tensor.fresh_copy()
         attrs = {"element_dtype": tensor.dtype}
         inputs = (inner[-1], counter, shape.output)
-        reads += [shape, Node("TensorListGetItem", inputs, (item,), attrs, name=key[0])]
+        reads += [shape, Node("list_get", inputs, (item,), attrs, name=key[0])]
         inside[key] = item
     firsts, inner = [zero.output, *firsts], [counter, *inner]
     seen = [tensor.fresh_copy() for tensor in inner]  # by the condition
@@ -238,16 +238,16 @@ def _counted(cond: Graph, counter: Tensor, count: Tensor) -> Graph:
         maker = made_by.get(tensor)
         if tensor not in impure:
             yield tensor
-        elif maker is not None and not maker.stateful and maker.op in ("Identity", "LogicalAnd"):
+        elif maker is not None and not maker.stateful and maker.op in ("identity", "logical_and"):
             for operand in maker.inputs:
                 yield from conjuncts(operand)
 
     nodes = [node for node in cond.nodes if not node.stateful and impure.isdisjoint(node.outputs)]
     holds = Tensor((), "bool", "again")
-    nodes.append(Node("Less", (counter, count), (holds,), {"T": "int32"}, name=holds.name))
+    nodes.append(Node("less", (counter, count), (holds,), {"T": "int32"}, name=holds.name))
     for tensor in conjuncts(cond.outputs[0]):
         both = Tensor((), "bool", "both")
-        nodes.append(Node("LogicalAnd", (tensor, holds), (both,), name=both.name))
+        nodes.append(Node("logical_and", (tensor, holds), (both,), name=both.name))
         holds = both
     return Graph(cond.inputs, tuple(nodes), (holds,))
 
@@ -272,7 +272,7 @@ def _counter(name: str) -> tuple[Node, list[Node], Tensor]:
     one = const(np.int32(1), f"{name}/one")
     counter, after = Tensor((), "int32", f"{name}/counter"), Tensor((), "int32", f"{name}/next")
     attrs = {"T": "int32"}
-    return zero, [one, Node("AddV2", (counter, one.output), (after,), attrs, name=name)], counter
+    return zero, [one, Node("add", (counter, one.output), (after,), attrs, name=name)], counter
 
 
 def _with_variables(

@@ -1,4 +1,4 @@
-"""Emit `ScatterRows` and `UpdateRows`: a scatter into the rows of a matrix, or of a chunk of it."""
+"""Emit `scatter_rows` and `update_rows`: a scatter into the rows of a matrix, or of a chunk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_exla.ir.graph import Node
 def emit_scatter_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     """Scatter values [..., k, inner] at columns [..., k] into [..., m, inner]."""
     inputs = emitter.values(node.inputs)
-    update = node.op == "UpdateRows"
+    update = node.op == "update_rows"
     columns, values = inputs[1:] if update else inputs[:2]
     *batch, count = node.inputs[1 if update else 0].dims
     width, *inner = node.output.dims[len(batch) :]

@@ -28,6 +28,7 @@ from tf_exla.frontends.tf.func_graphs import (
     ordered_ops,
 )
 from tf_exla.frontends.tf.list_shapes import ListShape, asked, made_list, read_shapes
+from tf_exla.frontends.tf.names import graph_name
 from tf_exla.frontends.tf.source_line import source_line
 from tf_exla.ir.graph import Array, Node, Shape, Tensor, item_bytes, repeats_one
 
@@ -170,7 +171,10 @@ class Scope:
             lists[outputs[0]] = known
         large = any(not t.is_static or t.nbytes >= _SOURCE_BYTES for t in outputs)
         source = source_line(op) if large or stateful else ""
-        self.nodes.append(Node(kind, tuple(inputs), tuple(outputs), attrs, stateful, name, source))
+        op_name = graph_name(kind, outputs[0].dtype if outputs else "")
+        self.nodes.append(
+            Node(op_name, tuple(inputs), tuple(outputs), attrs, stateful, name, source)
+        )
         return outputs
 
     def outputs(
@@ -198,14 +202,14 @@ class Scope:
         if small or not self.hoist or dtype == "string":
             value = array if small else None
             tensor = Tensor(array.shape, dtype, name, value=value)
-            self.nodes.append(Node("Const", (), (tensor,), {"value": array}, name=name))
+            self.nodes.append(Node("constant", (), (tensor,), {"value": array}, name=name))
             return tensor
         tensor = Tensor(array.shape, dtype, name)
         if repeats_one(array):
             shape = self.constant(np.array(array.shape, np.int32), "int32", f"{name}/shape")
             number = self.constant(array.reshape(-1)[0].reshape(()), dtype, f"{name}/value")
             attrs = {"T": dtype, "index_type": "int32"}
-            self.nodes.append(Node("Fill", (shape, number), (tensor,), attrs, name=name))
+            self.nodes.append(Node("full", (shape, number), (tensor,), attrs, name=name))
             return tensor
         with tf.init_scope():
             self.walk.constants.append((tensor, tf.constant(array, dtype=tf.as_dtype(dtype))))

@@ -99,7 +99,7 @@ def find_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
     sources = [found]
     for node in graph.nodes[order[found] + 1 :]:  # what comes at once
         if _is_source(node, made_by, given) and all(
-            tensor in graph.inputs or made_by[tensor] in ran or made_by[tensor].op == "Const"
+            tensor in graph.inputs or made_by[tensor] in ran or made_by[tensor].op == "constant"
             for tensor in node.inputs
         ):
             ran.append(node)
@@ -186,9 +186,9 @@ def _is_source(node: Node, made_by: Mapping[Tensor, Node], given: Given) -> bool
         return False
     if node.op in _ITERATORS:
         return True
-    if not node.stateful and node.op != "ReadVariableOp":
+    if not node.stateful and node.op != "read_variable":
         return False
-    return all(tensor not in made_by or made_by[tensor].op == "Const" for tensor in node.inputs)
+    return all(tensor not in made_by or made_by[tensor].op == "constant" for tensor in node.inputs)
 
 
 def _ancestors(nodes: Iterable[Node], made_by: Mapping[Tensor, Node]) -> set[Node]:

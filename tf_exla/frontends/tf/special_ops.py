@@ -29,13 +29,13 @@ def _top_k(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
 
 
 SPECIAL: Mapping[str, Special] = {
-    "Compiled": emit_compiled,
-    "Loop": _loop,
-    "MaxWithPosition": emit_best,
-    "MinWithPosition": emit_best,
-    "RandomRows": emit_random_rows,
-    "RunningTopK": emit_running_top_k,
-    "ScatterRows": emit_scatter_rows,
-    "TopKV2": _top_k,
-    "UpdateRows": emit_scatter_rows,
+    "xla_cluster": emit_compiled,
+    "loop": _loop,
+    "max_with_position": emit_best,
+    "min_with_position": emit_best,
+    "random_rows": emit_random_rows,
+    "running_top_k": emit_running_top_k,
+    "scatter_rows": emit_scatter_rows,
+    "top_k": _top_k,
+    "update_rows": emit_scatter_rows,
 }

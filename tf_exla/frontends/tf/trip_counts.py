@@ -22,17 +22,17 @@ def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
         maker = made.get(test)
         if maker is None:
             return None
-        if maker.op == "Identity":
+        if maker.op == "identity":
             return bound(maker.inputs[0])
-        if maker.op == "LogicalAnd":
+        if maker.op == "logical_and":
             found = [one for one in map(bound, maker.inputs) if one is not None]
             return min(found, default=None)
         if maker.op not in _COMPARISONS:
             return None
         left, right = maker.inputs
-        if maker.op.startswith("Greater"):
+        if maker.op.startswith("greater"):
             left, right = right, left
-        return count(left, right, maker.op.endswith("Equal"))
+        return count(left, right, maker.op.endswith("equal"))
 
     def count(counter: Tensor, limit: Tensor, inclusive: bool) -> int | None:
         """Count the steps of a rising counter below a limit, or of a limit that falls to it."""
@@ -58,11 +58,11 @@ def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
 
     def combined(maker: Node | None, most: Mapping[Tensor, int]) -> tuple[int, int] | None:
         """Return the same of a sum or a difference; what is subtracted must be known."""
-        if maker is None or maker.op not in ("Add", "AddV2", "Identity", "Sub"):
+        if maker is None or maker.op not in ("add", "identity", "subtract"):
             return None
-        if maker.op == "Identity":
+        if maker.op == "identity":
             return progress(maker.inputs[0], most)
-        sign = -1 if maker.op == "Sub" else 1
+        sign = -1 if maker.op == "subtract" else 1
         left, right = maker.inputs
         one, two = progress(left, most), progress(right, {} if sign < 0 else most)
         if one is None or two is None:
@@ -89,7 +89,7 @@ def step_of(body: Graph, made: Mapping[Tensor, Node], k: int) -> int | None:
     """Return by how much an iteration changes variable `k`; None where it is not constant."""
 
     def plain(tensor: Tensor) -> Tensor:
-        while tensor in made and made[tensor].op == "Identity":
+        while tensor in made and made[tensor].op == "identity":
             tensor = made[tensor].inputs[0]
         return tensor
 
@@ -97,18 +97,18 @@ def step_of(body: Graph, made: Mapping[Tensor, Node], k: int) -> int | None:
     if after is before:
         return 0
     maker = made.get(after)
-    if maker is None or maker.op not in ("Add", "AddV2", "Sub"):
+    if maker is None or maker.op not in ("add", "subtract"):
         return None
     left, right = map(plain, maker.inputs)
-    if right is before and maker.op != "Sub":
+    if right is before and maker.op != "subtract":
         left, right = right, left
     step = _integer(right)
     if left is not before or step is None:
         return None
-    return -step if maker.op == "Sub" else step
+    return -step if maker.op == "subtract" else step
 
 
-_COMPARISONS = frozenset({"Greater", "GreaterEqual", "Less", "LessEqual"})
+_COMPARISONS = frozenset({"greater", "greater_equal", "less", "less_equal"})
 
 
 def _integer(tensor: Tensor) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from tf_exla.frontends.tf.ops import flops
 from tf_exla.frontends.tf.ops.memory import cpu_products, gpu
@@ -17,13 +18,14 @@ from tf_exla.frontends.tf.ops.rules.images import (
     space_and_batch,
 )
 
+pool = partial(without_scratch, pooling("image", result="pooled"), flops=flops.per_operand,
+    gpu=copy_of_everything)  # fmt: skip
+
 OPS: Mapping[str, Op] = {
     "AdjustContrastv2": Op("... H W c, _ -> ... H W c"),
     **many(Op("... C, _ -> ... C"), "AdjustHue AdjustSaturation"),
-    **many(without_scratch(pooling("image", result="pooled"), flops=flops.per_operand,
-        gpu=copy_of_everything), """
-        AvgPool MaxPool"""),
-    **many(Op(pooling("image", result="pooled")), "AvgPool3D MaxPool3D"),
+    "AvgPool": pool(),
+    "AvgPool3D": Op(pooling("image", result="pooled")),
     "AvgPool3DGrad": Op(pooling("=", "pooled", result="image")),
     "AvgPoolGrad": without_scratch(pooling("=", "pooled", result="image"), gpu=copy_of_everything),
     **many(Op(space_and_batch), "BatchToSpace BatchToSpaceND SpaceToBatch"),
@@ -61,6 +63,8 @@ OPS: Mapping[str, Op] = {
     "ImageProjectiveTransformV3": Op("n H W c, n T, _, _ -> n P Q c"),
     "LRN": Op("n h w C -> n h w C"),
     "LRNGrad": without_scratch("n h w C, n h w C, n h w C -> n h w C"),
+    "MaxPool": pool(chooses=True),
+    "MaxPool3D": Op(pooling("image", result="pooled"), chooses=True),
     "MaxPool3DGrad": Op(pooling("image", "pooled", "pooled", result="image"), unordered=True),
     **many(Op(pooling("image", "pooled", "image", result="pooled")), """
         MaxPool3DGradGrad MaxPoolGradGrad"""),

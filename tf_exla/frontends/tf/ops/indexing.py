@@ -34,9 +34,10 @@ OPS: Mapping[str, Op] = {
     "ResourceGatherNd": Op(resource_gather_nd),
     "ScatterNd": without_scratch(scatter_nd, shape_operand=2, unordered=True),
     **many(Op(tensor_scatter), "ScatterNdNonAliasingAdd TensorScatterMax TensorScatterMin"),
-    "ScatterRows": Op(scatter_rows, cpu=cpu.scatter_rows(0)),
+    "scatter_rows": Op(scatter_rows, cpu=cpu.scatter_rows(0)),
     **many(Op(sorted_segments, bounds=sizes.segments(1)), """
-        SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum"""),
+        SegmentMean SegmentProd SegmentSum"""),
+    **many(Op(sorted_segments, bounds=sizes.segments(1), chooses=True), "SegmentMax SegmentMin"),
     **many(Op(sorted_segments, bounds=sizes.segments(2)), """
         SparseSegmentMean SparseSegmentSqrtN SparseSegmentSum"""),
     **many(Op(sorted_segments), """
@@ -54,5 +55,5 @@ OPS: Mapping[str, Op] = {
         shape_operand=2, unordered=True),
     "UnsortedSegmentSum": Op(segments("add"), flops=flops.per_operand, cpu=cpu.rows_of_segments,
         shape_operand=2, unordered=True),
-    "UpdateRows": Op(update_rows, cpu=cpu.scatter_rows(1)),
+    "update_rows": Op(update_rows, cpu=cpu.scatter_rows(1)),
 }  # fmt: skip

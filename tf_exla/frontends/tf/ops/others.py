@@ -23,7 +23,7 @@ OPS: Mapping[str, Op] = {
     "DynamicPartition": Op(reason=DATA_SIZE, bounds=sizes.partitioned),
     "Empty": moved(flops=1, shape_operand=0),
     "ListDiff": Op(reason=DATA_SIZE, bounds=sizes.rows_of(0)),
-    "Loop": Op(reason="it is split already"),
+    "loop": Op(reason="it is split already"),
     **many(Op(reason=STATEFUL_RANDOM), "Multinomial RandomGamma RandomPoissonV2 RandomShuffle"),
     "NoOp": moved(),
     **many(Op(bounds=sizes.picked), "NonMaxSuppression NonMaxSuppressionV2"),
@@ -36,7 +36,7 @@ OPS: Mapping[str, Op] = {
         PartitionedCall StatefulPartitionedCall"""),
     **many(Op(flops=0), "Placeholder VarHandleOp"),
     "RaggedTensorToTensor": Op(bounds=sizes.padded),
-    "RunningTopK": Op(cpu=cpu.running_top_k),
+    "running_top_k": Op(cpu=cpu.running_top_k),
     **many(Op(bounds=sizes.rows_of_both(0, 3)), """
         SparseAdd SparseSparseMaximum SparseSparseMinimum"""),
     "SparseFillEmptyRows": Op(bounds=sizes.filled_rows),

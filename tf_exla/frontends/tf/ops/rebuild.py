@@ -82,7 +82,7 @@ def rebuild(
 ) -> tuple[Node, ...]:
     """Make `node` again on `inputs`, with results of `shapes`, after the constants it needs."""
     how = how or Rebuild()
-    if node.op == "TopKV2":
+    if node.op == "top_k":
         most = inputs[0].dims[-1]
         k = min(sizes(node.outputs[0])[-1], most)
         shapes = [(*shape[:-1], k) for shape in shapes if shape is not None]

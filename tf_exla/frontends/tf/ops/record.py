@@ -48,6 +48,9 @@ class Op:
     *Time.* `flops`: of a call, or the number for each element of its largest result. `work`: of
     which kind they are. `unordered`: on a GPU it adds in the order in which threads come.
 
+    *Ties.* `chooses`: its results are some of the numbers of an operand, though its rule has no
+    combiner.
+
     *Memory.* `cpu`, `gpu`: upper bounds of what its kernels allocate beside the results; `gpu` is
     that of one thread on a CPU where it is not given. `xla_calls`: of what XLA's code calls for it.
     `view`: whether the first result shares the buffer of the first operand: "always", as a "part"
@@ -84,6 +87,7 @@ class Op:
     shape_operand: int | None = None
     list_effect: ListEffect | Callable[[Node], ListEffect] | None = None
     unordered: bool = False
+    chooses: bool = False
     rebuild: Rebuild | None = None
 
 

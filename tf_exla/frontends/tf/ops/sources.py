@@ -12,7 +12,7 @@ from tf_exla.frontends.tf.ops.rules.builders import made_whole, random_rows, who
 OPS: Mapping[str, Op] = {
     "InvertPermutation": without_scratch(whole, size="not larger"),
     "LinSpace": moved(made_whole, shape_operand=2),
-    "RandomRows": Op(random_rows, cpu=cpu.random_rows),
+    "random_rows": Op(random_rows, cpu=cpu.random_rows),
     "Range": moved(made_whole, bounds=sizes.ranged),
     "Rank": moved(whole),
     "ReadVariableOp": moved(made_whole, view="always"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.frontends.tf.ops import (
     algebra,
     images,
@@ -37,5 +38,5 @@ _UNKNOWN = Op()
 
 
 def record(name: str) -> Op:
-    """Return what is known of an op; nothing of one that is not in the table."""
-    return OPS.get(name, _UNKNOWN)
+    """Return what is known of a node's op; nothing of one that is not in the table."""
+    return OPS.get(tensorflow_name(name), _UNKNOWN)
