@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 
@@ -66,7 +67,7 @@ class CycleError(ValueError):
     """Nodes that wait for each other."""
 
 
-def topological(nodes: Iterable[Node], key: Callable[[Node], float]) -> tuple[Node, ...]:
+def topological(nodes: Iterable[Node], key: Callable[[Node], Any]) -> tuple[Node, ...]:
     """Sort nodes so that producers come before consumers, by least `key` among those ready.
 
     Stateful nodes keep the order in which they are given. Raises CycleError where there is none.

@@ -48,7 +48,9 @@ class RewriteContext:
         self.outputs = Counter(graph.outputs)
         self.producer = producers(graph)
         self.readers = consumers(graph)  # in the order of the nodes
+        self.nodes = list(graph.nodes)  # in order
         self.position: dict[Node, Place] = {node: (i,) for i, node in enumerate(graph.nodes)}
+        self.reordered: tuple[Place, Place] | None = None  # by the last replacement: first, last
         self.known: dict[Hashable, list[Node]] = {}  # in the order of the nodes
         for node in graph.nodes:
             self._know(node)
@@ -86,11 +88,6 @@ class RewriteContext:
         place = self.position[node]
         first = bisect_right(readers, place, key=lambda reading: self.position[reading[0]])
         return (readers[at][0] for at in range(first, len(readers)))
-
-    @property
-    def nodes(self) -> list[Node]:
-        """The nodes in order."""
-        return sorted(self.position, key=self.position.__getitem__)
 
     @property
     def graph(self) -> Graph:
@@ -184,7 +181,7 @@ class RewriteContext:
         """Let tensors stand for the outputs of nodes, without those `gone`; return the new nodes.
 
         What was made comes where the root was. Where that is before something that it reads, or
-        after a reader of another node, all nodes are put in order.
+        after a reader of another node, the nodes between them are put in order.
         """
         root = self.root
         assert root is not None
@@ -217,6 +214,7 @@ class RewriteContext:
 
     def _insert(self, node: Node, place: Place) -> None:
         self.position[node] = place
+        insort(self.nodes, node, key=self.position.__getitem__)
         for position, tensor in enumerate(node.inputs):
             insort(self.readers.setdefault(tensor, []), (node, position), key=self._reading_place)
         self.producer.update(dict.fromkeys(node.outputs, node))
@@ -233,6 +231,7 @@ class RewriteContext:
         key = self.keys[node]
         if key is not None:
             self.known[key].remove(node)
+        del self.nodes[bisect_left(self.nodes, self.position[node], key=self.position.__getitem__)]
         del self.position[node]
 
     def _know(self, node: Node) -> None:
@@ -247,22 +246,32 @@ class RewriteContext:
         return self.position[reading[0]], reading[1]
 
     def _put_in_order(self, new: Iterable[Node]) -> None:
-        """Put nodes after what they read, where a new one reads what came later."""
-        if all(
-            self.position[self.producer[tensor]] < self.position[node]
-            for node in new
-            for tensor in node.inputs
-            if tensor in self.producer
-        ):
+        """Put nodes after what they read, where a new one reads what came later.
+
+        Only those from the first such reader to the last that it reads change places.
+        """
+        place = self.position.__getitem__
+        makers = ((self.producer.get(tensor), node) for node in new for tensor in node.inputs)
+        late = [
+            (place(node), place(maker))
+            for maker, node in makers
+            if maker is not None and place(maker) > place(node)
+        ]
+        self.reordered = None
+        if not late:
             return
-        nodes = self.nodes
-        order = {node: float(at) for at, node in enumerate(nodes)}
-        nodes = list(topological(nodes, order.__getitem__))
-        self.position = {node: (i,) for i, node in enumerate(nodes)}
-        for readers in self.readers.values():
-            readers.sort(key=self._reading_place)
-        for twins in self.known.values():
-            twins.sort(key=self.position.__getitem__)
+        first, last = min(reader for reader, _ in late), max(maker for _, maker in late)
+        start = bisect_left(self.nodes, first, key=place)
+        end = bisect_right(self.nodes, last, key=place)
+        places = list(map(place, self.nodes[start:end]))
+        between = topological(self.nodes[start:end], self.position.__getitem__)
+        self.nodes[start:end] = between
+        self.position.update(zip(between, places, strict=True))
+        for tensor in {tensor for node in between for tensor in node.inputs}:
+            self.readers[tensor].sort(key=self._reading_place)
+        for key in {self.keys[node] for node in between} - {None}:
+            self.known[key].sort(key=place)
+        self.reordered = first, last
 
     def flops(self, nodes: Iterable[Node]) -> int:
         return sum(self.ops.flops(node) for node in nodes if node.op != "constant")

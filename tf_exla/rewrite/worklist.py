@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 
 from tf_exla.ir.graph import Node
@@ -14,24 +14,25 @@ class Worklist:
 
     def __init__(self, site: RewriteContext) -> None:
         self._site = site
-        self._places = site.position
         self._left = [(site.position[node], node) for node in site.nodes]  # in order; some are gone
 
     def next(self) -> Node | None:
         """Return the last node not looked at yet."""
         while self._left:
             _, node = self._left.pop()
-            if node in self._places:
+            if node in self._site.position:
                 return node
         return None
 
     def add(self, nodes: Iterable[Node]) -> None:
         """Note the nodes that a replacement has made."""
         places = self._site.position
-        if places is not self._places:  # all nodes were put in order
-            self._places = places
-            alive = [(places[node], node) for _, node in self._left if node in places]
-            self._left = sorted(alive, key=_place)
+        if self._site.reordered is not None:
+            first, last = self._site.reordered
+            start = bisect_left(self._left, first, key=_place)
+            end = bisect_right(self._left, last, key=_place)
+            alive = [(places[node], node) for _, node in self._left[start:end] if node in places]
+            self._left[start:end] = sorted(alive, key=_place)
         for node in nodes:
             insort(self._left, (places[node], node), key=_place)
 
