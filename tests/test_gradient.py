@@ -292,6 +292,7 @@ def sgpr(n: int = 3000) -> Any:
     )
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("limit", ["1GB", "4MB"])
 def test_gpflow(way: Callable[..., Any], limit: str) -> None:

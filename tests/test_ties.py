@@ -60,6 +60,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("jit", [None, True, False])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", FUNCTIONS)

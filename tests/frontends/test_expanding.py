@@ -67,6 +67,7 @@ def expanded(function: Callable[..., object], x: tf.Tensor) -> tuple[bool, list[
     return changed, [tensor.numpy() for tensor in made]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("fill", FILLS, ids=lambda fill: fill.__name__)
 @pytest.mark.parametrize(("shape", "k"), SHAPES)
 def test_the_kernels_own_result(fill: Fill, shape: tuple[int, ...], k: int) -> None:
@@ -132,6 +133,7 @@ def _in_loops(rows: int, data: int, k: int, fraction: float, compiled: bool | No
     return [int(same), int(measured), report.projected_peak, limit, len(report.loops)]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("compiled", [None, True])
 @pytest.mark.parametrize(
     ("rows", "data", "k", "fraction"),

@@ -410,6 +410,7 @@ def _compiled(batch: int, rows: int, inner: int, cols: int, dtype: str, shared: 
     return [tf_exla.measured_peak(product, x, y), held + bound + 2**20]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("shape", [(16, 200, 430, 258), (8, 18, 459, 459), (16, 6, 151, 926)])
 @pytest.mark.parametrize(("dtype", "shared"), [("float64", False), ("float32", True)])
 def test_compiled_products_of_a_batch_are_begun_at_once(

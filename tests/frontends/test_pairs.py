@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
+from samples import batches
 
 import tf_exla
 from tf_exla.byte_size import parse_bytes
@@ -280,6 +281,7 @@ def uses(s: tf.Tensor, v: tf.Tensor) -> list[tf.Tensor]:
     ]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("chunk", [1, 5, 8, 20, 36])
 @pytest.mark.parametrize("name", ["exp", "naive", "periodic", "both ways", "outer sum"])
 def test_pairs_of_symmetric(name: str, chunk: int) -> None:
@@ -289,6 +291,7 @@ def test_pairs_of_symmetric(name: str, chunk: int) -> None:
     check_pairs(fn, (random(37, 3), random(37, 3, seed=1), random(37, 2)), chunk)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["exp", "difference", "select", "one side scaled", "by place"])
 def test_pairs_of_asymmetric(name: str, dtype: str) -> None:
@@ -341,6 +344,9 @@ def test_two_stages() -> None:
     assert [node.stage for node in made.nodes if isinstance(node, Loop)] == [0, 1]
 
 
+PROGRAMS = int(os.environ.get("TF_EXLA_RANDOM_PAIRS", "30"))
+
+
 def random_program(seed: int) -> tuple[Function, tuple[Any, ...]]:
     """A random matrix, and what it is contracted to, or the gradients of that."""
     shapes = [(13, 3), (13, 3), (13, 2)]
@@ -362,16 +368,17 @@ def random_program(seed: int) -> tuple[Function, tuple[Any, ...]]:
     return (gradients if seed % 2 else value), args
 
 
-def test_random_programs() -> None:
+@pytest.mark.parametrize("seeds", batches(range(0, 30, 3), PROGRAMS, 10))
+def test_random_programs(seeds: list[int]) -> None:
     split = 0
-    for seed in range(int(os.environ.get("TF_EXLA_RANDOM_PAIRS", "30"))):
+    for seed in seeds:
         fn, args = random_program(seed)
         graph, *_ = graph_of(fn, *args, rewrite=True)
         if pair_region(graph) is None:
             continue
         split += 1
         check_pairs(fn, args, 1 + seed % 7, tolerance=1e-9)
-    assert split > 10
+    assert split > len(seeds) // 3
 
 
 KERNELS: dict[str, Callable[[], Any]] = {
@@ -441,6 +448,7 @@ def kernel_product(n: int, limit: str, symmetry: bool, jit_compile: bool) -> dic
     }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("limit", ["8MB", "40MB"])
 def test_memory(limit: str, jit_compile: bool) -> None:

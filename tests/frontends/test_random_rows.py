@@ -52,6 +52,7 @@ def program(op: str, dtype: str, rest: tuple[int, ...], counter: Any, alg: int =
     return random_rows(captured.graph, OPS, 0)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("rest", [(8,), (7,), (5, 1)], ids=str)
 @pytest.mark.parametrize(("op", "dtype"), KINDS)
 def test_law(op: str, dtype: str, rest: tuple[int, ...]) -> None:

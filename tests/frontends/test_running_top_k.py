@@ -119,6 +119,7 @@ def best(k: int, index: tf.DType = tf.int32) -> Function:
     return function
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("fill", FILLS, ids=lambda fill: fill.__name__)
 @pytest.mark.parametrize("k", [5, 30])
 def test_the_kernels_own_result(fill: Callable[..., Array], k: int) -> None:
@@ -152,6 +153,7 @@ def test_dtypes(dtype: str) -> None:
         same(restore(graph)(inputs), best(7, index)(*inputs))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("where", [[5], [29_999], range(0, 30_000, 501), range(30_000)])
 @pytest.mark.parametrize("what", [np.nan, np.inf, -np.inf])
 def test_what_is_no_number_or_infinite(what: float, where: list[int]) -> None:
@@ -163,6 +165,7 @@ def test_what_is_no_number_or_infinite(what: float, where: list[int]) -> None:
     same(restore(graph)(inputs), best(5)(*inputs))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("chunk", [1000, 1021, 1250])
 @pytest.mark.parametrize("rest", [0, 3, 7, 997])
 def test_remainders(chunk: int, rest: int) -> None:
@@ -268,6 +271,7 @@ def _memory(order: str, rows: int, data: int, k: int, fraction: float) -> list[i
     return [int(equal), int(running), int(measured), report.projected_peak, limit]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("order", ["random", "nearest last"])
 @pytest.mark.parametrize(
     ("rows", "data", "k", "fraction"), [(1000, 40_000, 10, 0.05), (300, 60_011, 30, 0.1)]

@@ -216,6 +216,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("dtype", "jit"), [("bfloat16", None), ("float16", True)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str, dtype: str, jit: bool | None) -> None:

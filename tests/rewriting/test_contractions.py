@@ -137,6 +137,7 @@ def _limited(k: int, compiled: bool | None, limit: str) -> list[float]:
     return [worst, measured, report.projected_peak, report.limit, len(report.loops), contracted]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("compiled", [None, True, False])
 @pytest.mark.parametrize(("k", "limit"), [(0, "8MB"), (5, "8MB"), (5, "40MB")])
 def test_limits_hold(k: int, limit: str, compiled: bool | None) -> None:

@@ -195,6 +195,7 @@ def _limited(name: str, compiled: bool | None, fraction: float) -> list[float]:
     return [worst, measured, report.projected_peak, limit, len(report.loops), unrolled]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("compiled", [None, True])
 @pytest.mark.parametrize("name", ["gradients of a matvec", "gradients of Chebyshev", "all axes"])
 def test_limits_hold(name: str, compiled: bool | None) -> None:
