@@ -8,7 +8,7 @@ any.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -21,6 +21,13 @@ def batches(sample: Sequence[int], count: int, size: int) -> list[Any]:
         pytest.param(seeds[k : k + size], id=f"{seeds[k]} and others", marks=marks)
         for seeds, marks in ((sorted(sample), ()), (rest, pytest.mark.thorough))
         for k in range(0, len(seeds), size)
+    ]
+
+
+def but(thorough: Iterable[str], names: Iterable[str]) -> list[Any]:
+    """Return names as parameters, some of them for `-m thorough`."""
+    return [
+        pytest.param(name, marks=pytest.mark.thorough if name in thorough else ()) for name in names
     ]
 
 
