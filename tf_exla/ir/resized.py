@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -45,11 +44,11 @@ def _constant(node: Node, shape: Shape | None) -> Node:
     """Copy a Const, so that each graph defines its own tensors; of one number, for any shape."""
     old = node.output
     if shape is None or shape == old.shape:
-        return dataclasses.replace(node, outputs=(old.fresh_copy(),))
+        return node.replace(outputs=(old.fresh_copy(),))
     value = np.asarray(node.attrs["value"])
     part = np.full([size or 0 for size in shape], value.flat[0], value.dtype)
     outputs = (old.with_axes(shape, old.name),)
-    return dataclasses.replace(node, outputs=outputs, attrs={**node.attrs, "value": part})
+    return node.replace(outputs=outputs, attrs={**node.attrs, "value": part})
 
 
 def _as_it_is(
@@ -66,4 +65,4 @@ def _as_it_is(
 
     again = with_subgraphs(node, copied)
     outputs = tuple(tensor.fresh_copy() for tensor in node.outputs)
-    return dataclasses.replace(again, inputs=tuple(operands), outputs=outputs)
+    return again.replace(inputs=tuple(operands), outputs=outputs)

@@ -55,6 +55,8 @@ def without_dead(graph: Graph) -> Graph:
 
 def with_subgraphs(node: Node, change: Callable[[Graph], Graph]) -> Node:
     """Map the sub-graphs of a node, a loop's too; the same node where none changed."""
+    if not node.subgraphs:
+        return node
     subs = {key: change(sub) for key, sub in node.subgraphs}
     if all(subs[key] is sub for key, sub in node.subgraphs):
         return node

@@ -76,20 +76,15 @@ class Sizes:
         """Return whether all sizes of a graph are known, of its sub-graphs too: nothing follows."""
         known = self._static.get(graph)
         if known is None:
-            inputs = not any(
-                is_of_unknown_size(tensor) or is_list(tensor) for tensor in graph.inputs
-            )
-            known = self._static[graph] = inputs and all(map(self.is_static, graph.nodes))
+            known = not any(map(_is_open, graph.inputs)) and all(map(self.is_static, graph.nodes))
+            self._static[graph] = known
         return known
 
     def is_static(self, node: Node) -> bool:
         """Return whether all sizes of a node's tensors are known, and those in its sub-graphs."""
-        if any(
-            is_of_unknown_size(tensor) or is_list(tensor)
-            for tensor in (*node.inputs, *node.outputs)
-        ):
+        if any(map(_is_open, node.inputs)) or any(map(_is_open, node.outputs)):
             return False
-        return all(self.are_static(sub) for _, sub in node.subgraphs)
+        return not node.subgraphs or all(self.are_static(sub) for _, sub in node.subgraphs)
 
     def cause(self, tensor: Tensor) -> Node | None:
         """Return the first node on the way of a tensor that says nothing of its result's size."""
@@ -399,6 +394,11 @@ class Sizes:
 def is_of_unknown_size(tensor: Tensor) -> bool:
     """Return whether only the run tells the size of a tensor."""
     return not tensor.is_static and tensor.dtype not in HANDLES
+
+
+def _is_open(tensor: Tensor) -> bool:
+    """Return whether the walk has to follow a tensor: one of unknown size, or a list."""
+    return is_list(tensor) if tensor.is_static else tensor.dtype != "resource"
 
 
 def _may_be_a_size(tensor: Tensor) -> bool:

@@ -246,6 +246,7 @@ def _forms(
         made = move(form[0], projector.ops, least)
         return form if made is form[0] else again(made)
 
+    @cache
     def apart(form: _Form) -> _Form:
         return unshare(form[0], projector.ops, least), form[1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,6 +50,27 @@ class Large:
 
     def __call__(self, tensor: Tensor) -> bool:
         return tensor is self.seed or tensor.nbytes > self.small or is_list(tensor)
+
+
+@dataclass
+class _Asked:
+    """Asks whether tensors are large, and notes for which bounds all answers are the same."""
+
+    is_large: Large
+    least: int = 0
+    below: float = math.inf
+
+    def __call__(self, tensor: Tensor) -> bool:
+        large = self.is_large(tensor)
+        if not large:
+            self.least = max(self.least, tensor.nbytes)
+        elif not dataclasses.replace(self.is_large, small=tensor.nbytes)(tensor):
+            self.below = min(self.below, tensor.nbytes)  # it is large for its bytes alone
+        return large
+
+    def answers_for(self, small: int) -> bool:
+        """Return whether the bound `small` has the same answers."""
+        return self.least <= small < self.below
 
 
 class Tile(Protocol):
@@ -131,9 +153,13 @@ def _untiled(
         for axis, size in enumerate(seed.axes or ()):
             if size is None or size <= 1:
                 continue
+            grown: list[_Asked] = []
             for small in smalls:
+                if any(asked.answers_for(small) for asked in grown):  # the same region
+                    continue
                 is_large = Large(small, seed)
-                region = grow(index, seed, axis, is_large, remake=True)
+                grown.append(_Asked(is_large))
+                region = grow(index, seed, axis, grown[-1], remake=True)
                 if region is None or (region.key, region.extent) in tried:
                     continue
                 tried.add((region.key, region.extent))

@@ -172,7 +172,7 @@ class OnlineReduction:
                 for key, value in attrs.items()
             }
             outputs = tuple(map(self._like, outputs))
-        copied = dataclasses.replace(node, inputs=tuple(inputs), outputs=outputs, attrs=attrs)
+        copied = node.replace(inputs=tuple(inputs), outputs=outputs, attrs=attrs)
         self.new.update(dict.fromkeys(outputs, copied))
         return outputs
 

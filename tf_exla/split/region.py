@@ -31,11 +31,16 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """How a node takes part in a region: the label of its rule, `unit` elements per index."""
+    """How a node takes part in a region: the label of its rule, `unit` elements per index.
+
+    `operands`, `results`: where they carry the axis; None: they are whole, or reduce it.
+    """
 
     rule: AxisRule
     label: str
     unit: int
+    operands: tuple[SplitAxis | None, ...]
+    results: tuple[SplitAxis | None, ...]
 
 
 @dataclass
@@ -56,28 +61,19 @@ class Region:
     refusals: list[Refusal] = field(default_factory=list)
     remade: set[Node] = field(default_factory=set)
     loops: dict[Hashable, Loop] = field(default_factory=dict)
-    _operand_slots: dict[Node, tuple[SplitAxis | None, ...]] = field(default_factory=dict)
 
     def slot_of(self, node: Node, position: int) -> SplitAxis | None:
         """Return where operand `position` of a member carries the axis; None: it is whole."""
-        known = self._operand_slots.get(node)
-        if known is None:
-            member = self.members[node]
-            found = [member.rule.operand_axis(k, member.label) for k in range(len(node.inputs))]
-            known = tuple(one and SplitAxis(one[0], one[1].block * member.unit) for one in found)
-            self._operand_slots[node] = known
-        return known[position]
+        return self.members[node].operands[position]
 
     def result_slot(self, node: Node, position: int) -> SplitAxis | None:
         """Return where result `position` of a member carries the axis; None: it is reduced."""
-        member = self.members[node]
-        found = member.rule.result_axis(position, member.label)
-        return None if found is None else SplitAxis(found[0], found[1].block * member.unit)
+        return self.members[node].results[position]
 
     def combiner(self, node: Node) -> Combine | None:
         """Return how the partial results of a member are combined; None: they are not reduced."""
         member = self.members[node]
-        if any(member.rule.result_axis(k, member.label) for k in range(len(node.outputs))):
+        if any(member.results):
             return None
         return member.rule.combine[member.label]
 
@@ -243,26 +239,21 @@ class _Growth:
             return self._refuse(tensor, axis, node, "it is reached along two of its axes")
         if rule.sizes[label] != region.extent * unit:
             return self._refuse(tensor, axis, node, "the axis changes its extent there")
-        member = Member(rule, label, unit)
-        for position, made in enumerate(node.outputs):
-            found = rule.result_axis(position, label)
-            if found is None or made not in region.slots:
-                continue
-            if region.slots[made] != SplitAxis(found[0], found[1].block * unit):
+        member = Member(rule, label, unit, *rule.slots(label, unit))
+        for made, slot in zip(node.outputs, member.results, strict=True):
+            if slot is not None and region.slots.get(made, slot) != slot:
                 return self._refuse(tensor, axis, node, "its result carries another axis")
         if any(self._is_lost(rule, label, k, made) for k, made in enumerate(node.outputs)):
             return self._refuse(tensor, axis, node, "chunks do not make its other results")
         region.members[node] = member
         if self.remake and self._is_remade(node):
             region.remade.add(node)
-        for position, made in enumerate(node.outputs):
-            slot = region.result_slot(node, position)
+        for made, slot in zip(node.outputs, member.results, strict=True):
             if slot is not None:
                 region.slots[made] = slot
                 if self.is_large(made) and node not in region.remade:
                     self.work.append(made)
-        for position, operand in enumerate(node.inputs):
-            slot = region.slot_of(node, position)
+        for operand, slot in zip(node.inputs, member.operands, strict=True):
             if slot is None or operand in region.slots or not self.is_large(operand):
                 continue
             if operand in self.index.producer:

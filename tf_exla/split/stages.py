@@ -8,7 +8,6 @@ it recomputes from the sources, reads from kept tensors, or slices from small co
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -236,7 +235,7 @@ def _built(index: DefUse, region: Region, stage: Stage, exact: bool) -> Loop:
         attrs = node.attrs
         if region.combiner(node) == "top_k" and index.ops.picks_rows():
             attrs = {**attrs, CHUNKED: True}
-        renamed.append(dataclasses.replace(node, inputs=tuple(inputs), attrs=attrs))
+        renamed.append(node.replace(inputs=tuple(inputs), attrs=attrs))
     carried = {tensor: slot for tensor, slot in region.slots.items() if tensor in made}
     carried.update({stand_in: slot for (_, slot), stand_in in operands.items() if slot})
     results = {tensor: _result(index, region, tensor) for tensor in stage.results}

@@ -6,7 +6,6 @@ holds the result's shape (`=` in the axis rule), in an attribute, in a count of 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -107,8 +106,7 @@ def rebuild(
     attrs = {key: value for key, value in node.attrs.items() if key != "_output_shapes"}
     if how.attrs is not None:
         attrs |= how.attrs(node, shapes)
-    again = dataclasses.replace(
-        node,
+    again = node.replace(
         inputs=tuple(operands),
         outputs=outputs,
         attrs=attrs,
