@@ -41,6 +41,7 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
     renamed: dict[Tensor, Tensor] = {}
     nodes: list[Node] = []
     tested = tests_order(graph)
+    made_by = producers(graph)
 
     def is_large(tensor: Tensor) -> bool:
         return tensor.nbytes > least
@@ -56,7 +57,7 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
 
     for old in graph.nodes:
         node = old.substitute(renamed)
-        for positions in _choices(_candidates(node, graph, is_large)):
+        for positions in _choices(_candidates(node, made_by, is_large)):
             made, names = _sunk(node, positions, graph, ops, renamed, is_large)
             if made is not node and legal(made, names):
                 node = made
@@ -70,9 +71,10 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
     return without_dead(graph.replace(nodes=tuple(nodes), outputs=outputs))
 
 
-def _candidates(node: Node, graph: Graph, is_large: Callable[[Tensor], bool]) -> list[int]:
+def _candidates(
+    node: Node, made_by: Mapping[Tensor, Node], is_large: Callable[[Tensor], bool]
+) -> list[int]:
     """Return the large operands that the sub-graphs of a node could make themselves."""
-    made_by = producers(graph)
     if isinstance(node.attrs.get("body"), Graph):
         cond = node.attrs["cond"]
         assert isinstance(cond, Graph)

@@ -27,10 +27,10 @@ def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
     """
     budget = (MOST_WORK - 1) * sum(map(ops.flops, graph.nodes))
     tested = tests_order(graph)
+    made_by = producers(graph)
     for node in graph.nodes:
         if not _transposes(node, ops, least):
             continue
-        made_by = producers(graph)
         now = made_by.get(node.output)  # what it reads may have been copied for one before
         if now is None:  # copies took its place
             continue
@@ -45,6 +45,7 @@ def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
         if tested and clash(made, ops) is not None:
             continue
         graph, budget = made, budget - work
+        made_by = producers(graph)
     return graph
 
 
