@@ -27,13 +27,12 @@ from tf_exla.fuzz.values import ALL, Pool, Step, Value
 from tf_exla.fuzz.write_test import write_test
 
 SAMPLE = (
-    3, 4, 5, 10, 18, 19, 21, 27, 31, 33, 35, 39, 42, 43, 44, 45, 46, 48, 49, 51, 52, 53, 54, 56, 57,
-    59, 60, 62, 64, 65, 70, 71, 80, 82, 83, 86, 87, 88, 100, 129, 135, 147, 161, 162, 168, 172, 178,
-    179,
+    3, 4, 5, 18, 19, 27, 31, 35, 39, 48, 49, 51, 52, 53, 57, 59, 60, 62, 64, 65, 70, 86, 100, 135,
+    147, 168, 178, 179,
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("seeds", batches(SAMPLE, 200, 16))
+@pytest.mark.parametrize("seeds", batches(SAMPLE, 200, 14))
 def test_programs_hold(seeds: list[int], tmp_path: Path) -> None:
     verdicts = fuzz(seeds, 1, 120.0, tmp_path)
     failed = [one for one in map(json.loads, (tmp_path / "log.jsonl").open()) if one["failure"]]
