@@ -9,6 +9,7 @@ saves memory, the projection of the result tells.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
@@ -294,8 +295,8 @@ class _Growth:
             if self.region.slot_of(node, position) is not None and operand not in self.region.slots
         }
         between: list[Node] = []
-        for node in reversed(self.index.graph.nodes):
-            if node in forward and any(tensor in wanted for tensor in node.outputs):
+        for node in reversed(forward):
+            if any(tensor in wanted for tensor in node.outputs):
                 between.append(node)
                 wanted.update(node.inputs)
         joined = False
@@ -307,13 +308,24 @@ class _Growth:
         return joined
 
     def _small_forward(self) -> Iterator[tuple[Node, tuple[Tensor, SplitAxis, int]]]:
-        """Yield the nodes that small tensors of the region reach, with the operand's slot."""
+        """Yield the nodes that small tensors of the region reach, in order; the operand's slot."""
+        index = self.index
         slots = {t: slot for t, slot in self.region.slots.items() if not self.is_large(t)}
-        if not slots:
-            return
-        for node in self.index.graph.nodes:
-            if node in self.region.members:
+        waiting: list[int] = []  # positions of readers, a heap
+
+        def follow(tensor: Tensor) -> None:
+            for reader, _ in index.readers.get(tensor, ()):
+                heapq.heappush(waiting, index.position[reader])
+
+        for tensor in slots:
+            follow(tensor)
+        last = -1
+        while waiting:
+            at = heapq.heappop(waiting)
+            node = index.graph.nodes[at]
+            if at == last or node in self.region.members:
                 continue
+            last = at
             for position, tensor in enumerate(node.inputs):
                 slot = slots.get(tensor)
                 if slot is None:
@@ -326,13 +338,13 @@ class _Growth:
                 if axis is None or not axis.splittable or slot.block % axis.block:
                     continue
                 unit = slot.block // axis.block
-                found = [(p, rule.result_axis(p, axis.label)) for p in range(len(node.outputs))]
-                if any(hit is None for _, hit in found):
+                found = rule.slots(axis.label, unit)[1]
+                if None in found:
                     break  # reduced here: a completed result
-                for p, hit in found:
-                    assert hit is not None
-                    made = node.outputs[p]
-                    if not self.is_large(made):
-                        slots.setdefault(made, SplitAxis(hit[0], hit[1].block * unit))
+                for made, carried in zip(node.outputs, found, strict=True):
+                    assert carried is not None
+                    if not self.is_large(made) and made not in slots:
+                        slots[made] = carried
+                        follow(made)
                 yield node, (tensor, slot, position)
                 break
