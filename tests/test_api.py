@@ -365,3 +365,23 @@ def test_200_calls_do_not_grow() -> None:
 def _resident() -> int:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096
+
+
+def test_a_trace_tells_what_each_step_was_chosen_from() -> None:
+    arguments = tf.ones((1500, 3), tf.float64), tf.ones((1500, 1), tf.float64)
+
+    def matvec(x: Any, v: Any) -> Any:
+        return tf.exp(-tf.matmul(x, x, transpose_b=True)) @ v
+
+    plain = tf_exla.explain(matvec, *arguments, limit="5MB")
+    traced = tf_exla.explain(matvec, *arguments, limit="5MB", trace=True)
+    assert [one.move for one in plain.steps] == [one.move for one in traced.steps]
+    assert not any(one.alternatives for one in plain.steps)
+    splits = [one for one in traced.steps if one.alternatives]
+    for one in splits:
+        (chosen,) = (other for other in one.alternatives if not other.reason)
+        assert (chosen.move, chosen.working_set) == (one.move, one.working_set)
+        assert one.working_set < one.working_set_before
+    assert splits
+    assert splits[0].move in str(plain)
+    assert all(other.reason in str(traced).replace("\n", " ") for other in splits[0].alternatives)

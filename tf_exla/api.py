@@ -86,15 +86,22 @@ def optimize(
 
 
 def explain(
-    fn: Callable[..., Any], *args: Any, limit: Limit | None = None, **kwargs: Any
+    fn: Callable[..., Any],
+    *args: Any,
+    limit: Limit | None = None,
+    trace: bool = False,
+    **kwargs: Any,
 ) -> MemoryReport:
     """Return what `optimize(fn, limit)` would do for these arguments, without running `fn`.
 
     `limit` defaults to that of `fn` where it is optimized already, else to "auto". Arguments may be
-    `tf.TensorSpec`s. Raises `MemoryLimitError` where no plan holds the limit.
+    `tf.TensorSpec`s. `trace`: the report also has what each step of the plan was chosen from, and
+    why the others lost. Raises `MemoryLimitError` where no plan holds the limit.
     """
     if not isinstance(fn, OptimizedFunction):
         fn = optimize(fn, "auto" if limit is None else limit)
     elif limit is not None:
         fn = fn.with_limit(limit)
+    if trace:
+        fn = fn.with_trace()
     return fn.report(*args, **kwargs)

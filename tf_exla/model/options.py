@@ -28,6 +28,7 @@ class Options:
     `allocator`: what is taken of the device for what a call asks for.
     `unbounded`: "raise" where nothing bounds a result's size, or "warn" and do not count it.
     `awaited`: names of nodes whose results count once they came: a later plan has them as inputs.
+    `trace`: keep what each step of the search was chosen from.
     `cores`: cores that run ops; iterations of a loop run side by side where there is more than one.
     """
 
@@ -42,6 +43,7 @@ class Options:
     allocator: Allocator = EXACT
     unbounded: Unbounded = "raise"
     awaited: frozenset[str] = frozenset()
+    trace: bool = False
 
     @property
     def cache_bytes(self) -> int:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 
 from tf_exla.errors import (
     MemoryLimitError,
@@ -20,40 +19,26 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import walk
 from tf_exla.late.finishing import finish
 from tf_exla.late.in_cache import split_in_cache
+from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.model.unbounded import unbounded
 from tf_exla.moves.contracting_ops import ContractingOps
 from tf_exla.moves.loop_variables import part_loop_variables
-from tf_exla.moves.lowering import lower
 from tf_exla.moves.messages import lighten
-from tf_exla.moves.moving import move
 from tf_exla.moves.random_rows import random_rows
-from tf_exla.moves.row_reads import read_rows
 from tf_exla.moves.scattering import scatter_rows
-from tf_exla.moves.sinking import sink
-from tf_exla.moves.transposing import transpose_apart
-from tf_exla.moves.unsharing import unshare
 from tf_exla.pipeline.collecting import rare_collections
+from tf_exla.pipeline.forms import Form, Forms, least_bytes
 from tf_exla.pipeline.patience import Patience
 from tf_exla.pipeline.peak_parts import blocker, largest_residents, peak_parts
 from tf_exla.pipeline.plan import Plan
-from tf_exla.rewrite import (
-    Application,
-    GraphRewrite,
-    Rewrite,
-    Rewritten,
-    chosen,
-    rewrite_graph,
-)
+from tf_exla.rewrite import Application, chosen, rewrite_graph
 from tf_exla.rewrite.families import IN_CACHE, SYMMETRY
 from tf_exla.rewrite.mirroring import mirror
 from tf_exla.split.chunks import fit_loops
 from tf_exla.split.search import Splitting, split
-
-LEAST = 1 << 16
-FRACTION = 50
-"""Tensors above this fraction of the working set, and above LEAST bytes, are worth more passes."""
+from tf_exla.split.trace import Alternative, Step, Trace
 
 
 @rare_collections()
@@ -88,7 +73,7 @@ def optimize_graph(
     taken, room = options.allocator.taken, options.allocator.room
     held = resident_bytes(cleaned) if resident is None else resident
     if projector.working_set(cleaned) > room(limit - held):
-        least = _least(projector, cleaned)
+        least = least_bytes(projector, cleaned)
         cleaned = _checked("lighten", lighten(cleaned, ops, least), graph)
         by_rows = scatter_rows(random_rows(cleaned, ops, least), ops, least)
         by_rows = part_loop_variables(by_rows, ops)
@@ -97,7 +82,7 @@ def optimize_graph(
     _checked("rewrite", rewritten.graph, graph)
     held = resident_bytes(rewritten.graph) if resident is None else resident
     budget = room(limit - held)
-    forms = _forms(projector, cleaned, rewritten, rules, budget, options)
+    forms = Forms(projector, cleaned, rewritten, rules, budget, options)
     within = _within(projector, forms, budget, options)
     split_graph = _checked("split", within.graph, graph)
     finished = finish(projector, split_graph, budget, options)
@@ -131,8 +116,9 @@ def optimize_graph(
         projection_before=projector.project(graph),
         refusals=(in_cache or within.splitting).refusals,
         seconds=time.perf_counter() - started,
-        applications=(*mirrored, *within.applications),
+        applications=(*mirrored, *within.form.applications),
         for_speed=in_cache is not None,
+        steps=_steps(projector, cleaned, within, final, in_cache),
     )
 
 
@@ -161,115 +147,57 @@ def _checked(name: str, graph: Graph, original: Graph) -> Graph:
     return graph
 
 
-_Form = tuple[Graph, tuple[Application, ...]]
-
-
 @dataclass(frozen=True)
 class _Found:
-    """A split program, the search it came from, and the rewrites of the form that was split."""
+    """A split program, the search it came from, and the form that was split.
+
+    `others`: forms that were tried before.
+    """
 
     graph: Graph
     splitting: Splitting
-    applications: tuple[Application, ...]
+    form: Form
+    others: tuple[_Found, ...] = ()
 
 
-def _within(projector: Projector, forms: Iterator[_Form], budget: int, options: Options) -> _Found:
+def _within(projector: Projector, forms: Iterable[Form], budget: int, options: Options) -> _Found:
     """Return the first form of the program whose split holds the budget; else the smallest.
 
     With the split graph comes the smallest plan of that form: the one that no limit can improve.
     """
     found: list[_Found] = []
-    for form, applied in forms:
-        smallest = split(projector, form, 0, options) if found or budget <= 0 else None
+    for form in forms:
+        smallest = split(projector, form.graph, 0, options) if found or budget <= 0 else None
         # A search for a budget that the smallest plan does not hold is time lost.
         if smallest is None or projector.working_set(smallest.graph) <= budget:
-            splitting = split(projector, form, budget, options)
+            splitting = split(projector, form.graph, budget, options)
             if projector.working_set(splitting.graph) <= budget:
-                return _Found(splitting.graph, splitting, applied)
-        smallest = smallest or split(projector, form, 0, options)
+                return _Found(splitting.graph, splitting, form, tuple(found))
+        smallest = smallest or split(projector, form.graph, 0, options)
         fitted = fit_loops(projector, smallest.graph, budget, options)
         if projector.working_set(fitted) <= budget:
-            return _Found(fitted, smallest, applied)
-        found.append(_Found(smallest.graph, smallest, applied))
+            return _Found(fitted, smallest, form, tuple(found))
+        found.append(_Found(smallest.graph, smallest, form))
     return min(found, key=lambda one: projector.working_set(one.graph))
 
 
-def _least(projector: Projector, graph: Graph) -> int:
-    """Return the bytes above which a tensor is worth more passes."""
-    return max(projector.working_set(graph) // FRACTION, LEAST)
-
-
-def _forms(
-    projector: Projector,
-    cleaned: Graph,
-    rewritten: Rewritten,
-    rules: Sequence[Rewrite | GraphRewrite],
-    budget: int,
-    options: Options,
-) -> Iterator[_Form]:
-    """Yield forms of the program, each once, with its rewrites; the cheapest to run first.
-
-    Some rewrites need room. A rewrite can tie two axes together (G + transposed G); sinking and
-    lowering cost more work, and make new chances: what is sunk meets the readers in the body, a
-    lowered softmax has a divisor. Last, what is shared along two axes is made twice, first what is
-    cheap, then all that is read transposed.
-    """
-    tight = [rule for rule in rules if not (isinstance(rule, Rewrite) and rule.needs_memory)]
-    needs_memory = {rule.family for rule in rules if rule not in tight}
-    slim = rewritten
-    least = _least(projector, cleaned)
-    seen: set[Graph] = set()
-
-    def without_roomy() -> _Form:
-        nonlocal slim
-        if any(one.family in needs_memory for one in rewritten.applications):
-            slim = rewrite_graph(cleaned, projector.ops, tight, budget)
-        return slim.graph, slim.applications
-
-    def again(graph: Graph) -> _Form:
-        if graph is slim.graph:
-            return graph, slim.applications
-        made = rewrite_graph(graph, projector.ops, tight)
-        return made.graph, (*slim.applications, *made.applications)
-
-    def sunk(graph: Graph, room: int) -> Graph:
-        room -= projector.overhead(graph)
-        rows = read_rows(graph, projector, least, room, options.largest_chunk)
-        inside = sink(rows, projector.ops, least)
-        return read_rows(inside, projector, least, room, options.largest_chunk)
-
-    @cache
-    def lowered(room: int) -> _Form:
-        return again(lower(sunk(slim.graph, room), projector.ops, least))
-
-    def moved(form: _Form) -> _Form:
-        made = move(form[0], projector.ops, least)
-        return form if made is form[0] else again(made)
-
-    @cache
-    def apart(form: _Form) -> _Form:
-        return unshare(form[0], projector.ops, least), form[1]
-
-    def transposed(form: _Form) -> _Form:
-        return transpose_apart(form[0], projector.ops, least), form[1]
-
-    def inside(room: int) -> Iterator[_Form]:
-        yield again(sunk(slim.graph, room))
-        yield lowered(room)
-        yield lower(sunk(cleaned, room), projector.ops, least), ()
-        yield apart(lowered(room))
-        yield moved(lowered(room))
-        yield apart(transposed(lowered(room)))
-
-    def forms() -> Iterator[_Form]:
-        yield rewritten.graph, rewritten.applications
-        yield without_roomy()
-        yield cleaned, ()
-        yield from inside(budget)
-        if read_rows(cleaned, projector, least, 0, 0) is not cleaned:
-            yield from inside(0)  # one row at a time takes the least
-
-    for form in forms():
-        if form[0] not in seen:
-            seen.add(form[0])
-            yield form
+def _steps(
+    projector: Projector, cleaned: Graph, within: _Found, final: Graph, speed: Splitting | None
+) -> tuple[Step, ...]:
+    """Return the steps from the program to the plan; `speed`: of a split for the cache."""
+    form, late = Trace(projector), Trace(projector)
+    if within.form.graph is not cleaned:
+        failed = [
+            Alternative(
+                one.form.name,
+                projector.working_set(one.graph),
+                graph_seconds(projector.ops, one.graph),
+                "its smallest split does not hold the limit",
+            )
+            for one in within.others
+        ]
+        form.take(within.form.name, cleaned, within.form.graph, failed)
+    if speed is None and final is not within.graph:
+        late.take("late passes", within.graph, final)
+    searched = within.splitting.steps if speed is None else speed.steps
+    return (*form.steps(), *searched, *late.steps())

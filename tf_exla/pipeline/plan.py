@@ -8,6 +8,7 @@ from tf_exla.ir.graph import Graph
 from tf_exla.model.projection import Projection
 from tf_exla.rewrite import Application
 from tf_exla.split.region import Refusal
+from tf_exla.split.trace import Step
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,7 @@ class Plan:
     """Sizes in bytes; `*_before` is the program in its original order, unsplit.
 
     `resident`: bytes that exist before a call; `working_set`: what the call allocates.
+    `steps`: the form of the program, its splits and late passes, with what each saved and cost.
     `for_speed`: the limit asks for fewer loops, which would be slower. `failure`: why the graph is
     the original, and nothing was projected; empty where a plan was made.
     """
@@ -31,6 +33,7 @@ class Plan:
     seconds: float
     applications: tuple[Application, ...] = ()
     for_speed: bool = False
+    steps: tuple[Step, ...] = ()
     failure: str = ""
 
     @property

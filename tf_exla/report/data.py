@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tf_exla.report.graph import GraphNode
+from tf_exla.split.trace import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +138,4 @@ class ReportData:
     costly: tuple[CostlyOp, ...] = ()
     graph_before: tuple[GraphNode, ...] = ()
     graph: tuple[GraphNode, ...] = ()
+    steps: tuple[Step, ...] = ()

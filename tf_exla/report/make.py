@@ -48,6 +48,7 @@ def make_report(
         flops=graph_flops(ops, plan.graph),
         largest=_largest(plan),
         loops=tuple(_loops(plan, ops)),
+        steps=plan.steps,
         refusals=_refusals(plan.refusals, plan.graph),
         notes=(*notes, *plan_notes(plan, ops)),
         timeline_before=_timeline(plan, before=True),

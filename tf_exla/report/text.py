@@ -31,6 +31,7 @@ def format_report(report: ReportData) -> str:
         console.print(f"Nodes of at least 1 % of the flops each: {counts}")
     console.print(_largest(report))
     _rewrites(console, report)
+    _steps(console, report)
     _loops(console, report)
     _refusals(console, report)
     for note in report.notes:
@@ -97,6 +98,27 @@ def _rewrites(console: Console, report: ReportData) -> None:
         )
     if cleanups:
         console.print(f"  and {cleanups} clean-ups")
+    console.print()
+
+
+def _steps(console: Console, report: ReportData) -> None:
+    """Print what each step saved and cost; below it, what it was chosen from."""
+    if not report.steps:
+        return
+    console.print("Steps (working set, estimated time):")
+    for step in report.steps:
+        console.print(
+            f"  {escape(step.move)}\n    {format_bytes(step.working_set_before)} -> "
+            f"{format_bytes(step.working_set)}, {step.seconds_before:.3g} -> {step.seconds:.3g} s",
+            soft_wrap=True,
+        )
+        for one in step.alternatives:
+            if one.reason:
+                console.print(
+                    f"      or {escape(one.move)}: {format_bytes(one.working_set)}, "
+                    f"{one.seconds:.3g} s: {one.reason}",
+                    soft_wrap=True,
+                )
     console.print()
 
 

@@ -29,6 +29,7 @@ from tf_exla.split.progress import most_steps, peak_of
 from tf_exla.split.region import Refusal
 from tf_exla.split.saving import keep
 from tf_exla.split.tiles import Split, tile_at, tile_for_speed
+from tf_exla.split.trace import Step, Trace, compare
 
 AHEAD = 0.9
 """Of the time that is estimated: a step that does not hold the budget must promise that much."""
@@ -36,10 +37,11 @@ AHEAD = 0.9
 
 @dataclass(frozen=True)
 class Splitting:
-    """The result of a search: the graph, and why what was not split was not."""
+    """The result of a search: the graph, why what was not split was not, and the steps."""
 
     graph: Graph
     refusals: tuple[Refusal, ...]
+    steps: tuple[Step, ...] = ()
 
 
 def split(
@@ -61,6 +63,7 @@ def split(
     tile = _tile(projector, budget, options, depth)
     smallest = graph
     best: Candidate | None = None
+    trace = Trace(projector, enabled=not depth)
     for _ in range(most_steps(graph)):
         graph = fit_loops(projector, graph, budget, options)
         peak = projector.working_set(graph)
@@ -78,14 +81,21 @@ def split(
                 and best.peak > budget
                 and _is_progress(projector, best.graph, graph)
             ):
+                trace.again(best.graph)
                 graph = keep(projector, best, budget, options).graph
                 continue
         found = list(candidates(projector, graph, budget, options, over, refusals, tile))
         best = _choose(projector, graph, found, budget, bool(over))
         if best is not None:
+            traced = options.trace and not depth
+            others = compare(projector, found, best, budget) if traced else ()
+            trace.split(best, graph, others)
             graph = keep(projector, best, budget, options).graph
             if ahead and not depth and best.peak <= budget:
-                graph = _ahead(projector, graph, found, budget, options)
+                further = _ahead(projector, graph, found, budget, options)
+                if further is not graph:
+                    trace.take("split once more, for speed", graph, further)
+                graph = further
             continue
         inner = tile(graph)
         if inner is None:
@@ -95,9 +105,10 @@ def split(
         inner = fit_loops(projector, inner, budget, options)
         if not _is_progress(projector, inner, graph):  # in other chunks it needs as much again
             break
+        trace.take("split inside of a loop or a choice", graph, inner)
         graph = inner
     holds = projector.working_set(graph) <= max(budget, projector.working_set(smallest))
-    return Splitting(graph if holds else smallest, tuple(refusals.values()))
+    return Splitting(graph if holds else smallest, tuple(refusals.values()), trace.steps())
 
 
 def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Options) -> Splitting:
@@ -105,6 +116,7 @@ def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Op
     refusals: Refusals = {}
     tile = _tile(projector, budget, options, depth=0)
     whole = graph
+    trace = Trace(projector)
     for _ in range(most_steps(graph)):
         slow = [node.outputs[0] for _, node in slow_nodes(projector, graph, options)]
         if not slow:
@@ -119,11 +131,13 @@ def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Op
         if not faster:
             break
         best = min(faster, key=lambda one: one.seconds)
+        others = compare(projector, faster, best, budget) if options.trace else ()
+        trace.split(best, graph, others)
         graph = keep(projector, best, budget, options).graph
     if graph is not whole:
         split_body = _body_split(projector, options, depth=0)
         graph = tile_for_speed(projector, graph, budget, options, 0, split_body)
-    return Splitting(graph, tuple(refusals.values()))
+    return Splitting(graph, tuple(refusals.values()), trace.steps())
 
 
 def _has_user_loops(one: Candidate) -> bool:

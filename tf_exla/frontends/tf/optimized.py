@@ -118,6 +118,10 @@ class OptimizedFunction(Saveable):
         """Return the same function with another limit."""
         return OptimizedFunction(self._function, self._request.with_limit(limit))
 
+    def with_trace(self) -> OptimizedFunction:
+        """Return the same function, whose reports tell what each step was chosen from."""
+        return OptimizedFunction(self._function, self._request.with_trace())
+
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> OptimizedConcreteFunction:
         """Return the function for one signature, as `tf.function` does."""
         concrete = self._trace(args, kwargs)

@@ -39,6 +39,7 @@ class Request:
     rewrites: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     unbounded: Unbounded = "raise"
     strict: bool = False
+    trace: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mappingproxy cannot be pickled.
@@ -71,6 +72,10 @@ class Request:
         """Return the same request for another limit."""
         return dataclasses.replace(self, limit=_limit(limit))
 
+    def with_trace(self) -> Request:
+        """Return the same request, whose plans tell what each step was chosen from."""
+        return dataclasses.replace(self, trace=True)
+
     def bytes(self) -> int:
         """Return the limit in bytes, now."""
         return auto_limit() if self.limit is None else self.limit
@@ -83,6 +88,7 @@ class Request:
             tensor_size_threshold=self.tensor_size_threshold,
             tensor_split_size=self.tensor_split_size,
             unbounded=self.unbounded,
+            trace=self.trace,
         )
         if device() == "GPU":
             made = dataclasses.replace(

@@ -1,0 +1,117 @@
+"""Forms of a program: some can be split where others cannot, and cost more work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from tf_exla.ir.graph import Graph
+from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector
+from tf_exla.moves.lowering import lower
+from tf_exla.moves.moving import move
+from tf_exla.moves.row_reads import read_rows
+from tf_exla.moves.sinking import sink
+from tf_exla.moves.transposing import transpose_apart
+from tf_exla.moves.unsharing import unshare
+from tf_exla.rewrite import Application, GraphRewrite, Rewrite, Rewritten, rewrite_graph
+
+LEAST = 1 << 16
+FRACTION = 50
+"""Tensors above this fraction of the working set, and above LEAST bytes, are worth more passes."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of the program, its name for reports, and the rewrites that made it."""
+
+    name: str
+    graph: Graph
+    applications: tuple[Application, ...] = ()
+
+
+def least_bytes(projector: Projector, graph: Graph) -> int:
+    """Return the bytes above which a tensor is worth more passes."""
+    return max(projector.working_set(graph) // FRACTION, LEAST)
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The forms of one program, each once, the cheapest to run first.
+
+    `rewritten`: `cleaned`, rewritten by `rules`. Some rewrites need memory. A rewrite can tie two
+    axes together (G + transposed G). Sinking and lowering cost more work, and make new chances:
+    what is sunk meets the readers in the body, a lowered softmax has a divisor. Last, what is
+    shared along two axes is made twice: first what is cheap, then all that is read transposed.
+    """
+
+    projector: Projector
+    cleaned: Graph
+    rewritten: Rewritten
+    rules: Sequence[Rewrite | GraphRewrite]
+    budget: int
+    options: Options
+
+    def __iter__(self) -> Iterator[Form]:
+        seen: set[Graph] = set()
+        for form in self._all():
+            if form.graph not in seen:
+                seen.add(form.graph)
+                yield form
+
+    def _all(self) -> Iterator[Form]:
+        yield Form("rewritten", self.rewritten.graph, self.rewritten.applications)
+        slim = self._slim()
+        yield slim
+        yield Form("as captured", self.cleaned)
+        yield from self._moved(slim, self.budget)
+        least = least_bytes(self.projector, self.cleaned)
+        if read_rows(self.cleaned, self.projector, least, 0, 0) is not self.cleaned:
+            for form in self._moved(slim, 0):  # one row at a time takes the least
+                yield replace(form, name=f"{form.name}, row by row")
+
+    def _slim(self) -> Form:
+        """Return the program without the rewrites that need memory."""
+        tight = self._tight()
+        needs_memory = {rule.family for rule in self.rules if rule not in tight}
+        made = self.rewritten
+        if any(one.family in needs_memory for one in made.applications):
+            made = rewrite_graph(self.cleaned, self.projector.ops, tight, self.budget)
+        return Form("rewritten in little memory", made.graph, made.applications)
+
+    def _tight(self) -> list[Rewrite | GraphRewrite]:
+        return [one for one in self.rules if not (isinstance(one, Rewrite) and one.needs_memory)]
+
+    def _moved(self, slim: Form, room: int) -> Iterator[Form]:
+        """Yield the forms that moves make; `room`: bytes for rows that a loop reads at once."""
+        ops, least = self.projector.ops, least_bytes(self.projector, self.cleaned)
+
+        def again(name: str, graph: Graph) -> Form:
+            if graph is slim.graph:
+                return replace(slim, name=name)
+            made = rewrite_graph(graph, ops, self._tight())
+            return Form(name, made.graph, (*slim.applications, *made.applications))
+
+        @cache
+        def lowered() -> Form:
+            return again("lowered", lower(self._sunk(slim.graph, room), ops, least))
+
+        def unshared(name: str, form: Form) -> Form:
+            return replace(form, name=name, graph=unshare(form.graph, ops, least))
+
+        yield again("sunk into loops", self._sunk(slim.graph, room))
+        yield lowered()
+        yield Form("lowered, not rewritten", lower(self._sunk(self.cleaned, room), ops, least))
+        yield unshared("lowered, unshared", lowered())
+        moved = move(lowered().graph, ops, least)
+        yield lowered() if moved is lowered().graph else again("lowered, by index", moved)
+        apart = replace(lowered(), graph=transpose_apart(lowered().graph, ops, least))
+        yield unshared("lowered, transposed apart", apart)
+
+    def _sunk(self, graph: Graph, room: int) -> Graph:
+        projector, least = self.projector, least_bytes(self.projector, self.cleaned)
+        room -= projector.overhead(graph)
+        chunk = self.options.largest_chunk
+        rows = read_rows(graph, projector, least, room, chunk)
+        return read_rows(sink(rows, projector.ops, least), projector, least, room, chunk)
