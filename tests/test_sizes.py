@@ -221,3 +221,31 @@ def test_what_reads_a_tensor_bounds_it(function: Callable[..., Any]) -> None:
 def test_strings_are_said_to_be_counted_without_their_characters() -> None:
     report = tf_exla.explain(lambda x: tf.strings.length(tf.as_string(x)), SMALL, limit=10**8)
     assert [one for one in report.notes if one.startswith("strings are counted as 24 bytes each")]
+
+
+def _rows(x: tf.Tensor) -> tf.Tensor:
+    """At most 65,536: times 65,536 they are more than an int32 holds."""
+    return tf.shape(tf.boolean_mask(x, x > 0.5))[0]
+
+
+def multiplied(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.exp(tf.zeros([_rows(x) * 65536], x.dtype) + x[0]))
+
+
+def multiplied_as_long(x: tf.Tensor) -> tf.Tensor:
+    count = tf.cast(tf.cast(_rows(x), tf.int64) * 65536, tf.int32)
+    return tf.reduce_sum(tf.exp(tf.zeros([count], x.dtype) + x[0]))
+
+
+def multiplied_with_a_bound(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.exp(tf.zeros([tf.minimum(_rows(x), 9) * 65536], x.dtype) + x[0]))
+
+
+@pytest.mark.parametrize(
+    ("function", "most"),
+    [(multiplied, 2**31 - 1), (multiplied_as_long, 2**31 - 1), (multiplied_with_a_bound, 9 << 16)],
+)
+def test_the_bound_of_a_product_does_not_overflow(function: Callable[..., Any], most: int) -> None:
+    x = tf.zeros([1 << 16], tf.float64)
+    projected = tf_exla.explain(function, x, limit=10**12).projected_peak
+    assert 8 * most <= projected <= 3 * 8 * most + (1 << 22)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tf_exla.frontends.numpy.kernels import KERNELS
 from tf_exla.ir.bounds import Most, highest
 from tf_exla.ir.graph import Array, Node, Tensor, item_bytes
 
@@ -93,8 +94,13 @@ def running(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def cast(node: Node, operands: Sequence[Most]) -> Bounds:
-    """A truth value is at most one."""
-    return [(1,)] if node.inputs[0].dtype == "bool" else of_operand(node, operands)
+    """A truth value is at most one; a shorter integer is at most the largest of its dtype."""
+    if node.inputs[0].dtype == "bool":
+        return [(1,)]
+    known, dtype = operands[0].value, node.output.dtype
+    if known is None or "int" not in dtype:
+        return [known]
+    return [tuple(min(value, int(np.iinfo(dtype).max)) for value in known)]
 
 
 def of_operand(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -141,8 +147,16 @@ def _all(top: int | None) -> tuple[int, ...] | None:
     return None if top is None else (top,)
 
 
+_ARITHMETIC = frozenset({"add", "add_n", "cumprod", "cumsum", "multiply", "prod", "sum"})
+"""Ops whose results may be larger than their dtype holds."""
+
+
 def _folded(node: Node, operands: Sequence[Most]) -> tuple[int, ...] | None:
-    """Compute the result of the largest operands."""
+    """Compute the result of the largest operands.
+
+    The largest operands may overflow where those of a call do not: arithmetic is done in Python's
+    integers, and no result of a call is larger than its dtype holds.
+    """
     if len(node.outputs) != 1 or not node.output.is_static:
         return None
     inputs = []
@@ -151,12 +165,17 @@ def _folded(node: Node, operands: Sequence[Most]) -> tuple[int, ...] | None:
         if value is None or value.size * item_bytes(tensor.dtype) > _FOLDED_BYTES:
             return None
         inputs.append(Tensor(value.shape, tensor.dtype, tensor.name, value))
-    from tf_exla.frontends.tf.folding import fold  # TensorFlow computes it
+    if node.op in _ARITHMETIC:
+        exact = [np.asarray(one.value, object) for one in inputs]
+        found: list[Array] | None = [np.asarray(KERNELS[node.op](node, *exact), object)]
+    else:
+        from tf_exla.frontends.tf.folding import fold  # TensorFlow computes it
 
-    found = fold(node.op, inputs, node.attrs, 1)
-    if found is None or found[0].dtype.kind not in "iu" or bool(np.any(np.less(found[0], 0))):
+        found = fold(node.op, inputs, node.attrs, 1)
+    if found is None or found[0].dtype.kind not in "iuO" or bool(np.any(np.less(found[0], 0))):
         return None
-    return tuple(int(one) for one in found[0].ravel())
+    ceiling = int(np.iinfo(node.output.dtype).max)
+    return tuple(min(int(one), ceiling) for one in found[0].ravel())
 
 
 _FOLDED_BYTES = 1024
