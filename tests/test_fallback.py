@@ -18,7 +18,7 @@ from tf_exla.frontends.tf import capture, gradient, program, restore
 from tf_exla.pipeline import optimize as pipeline
 
 # The functions that a call goes through, from the traced function to the restored graph.
-CAPTURE = ((program, "capture"), (capture, "settle"), (capture, "without_reserve"))
+CAPTURE = ((program, "capture"), (capture, "settle"), (capture, "normalize"))
 PASSES = tuple(
     (pipeline, name)
     for name in (
@@ -29,6 +29,8 @@ PASSES = tuple(
         "split",
         "finish",
         "split_in_cache",
+        "Forms",
+        "_steps",
         "Plan",
     )
 )

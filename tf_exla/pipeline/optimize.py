@@ -62,54 +62,32 @@ def optimize_graph(
     ops = ContractingOps(ops)
     projector = Projector(ops, tick=Patience(function, sum(1 for _ in walk(graph))))
     check_graph(graph)
-    cleaned = _checked("clean", clean(graph, ops), graph)
+    run = _Run(projector, graph, options, limit, resident)
+    cleaned = run.checked("clean", clean(graph, ops))
     _check_bounded(projector, cleaned, function, options)
-    mirrored: tuple[Application, ...] = ()
-    if options.uses(SYMMETRY):
-        merged = mirror(cleaned, ops)
-        mirrored = merged.applications
-        cleaned = _checked("mirror", clean(merged.graph, ops), graph)
+    cleaned, mirrored = _mirrored(run, cleaned)
+    cleaned = _by_rows(run, cleaned)
     rules = chosen(options.rewrites)
-    taken, room = options.allocator.taken, options.allocator.room
-    held = resident_bytes(cleaned) if resident is None else resident
-    if projector.working_set(cleaned) > room(limit - held):
-        least = least_bytes(projector, cleaned)
-        cleaned = _checked("lighten", lighten(cleaned, ops, least), graph)
-        by_rows = scatter_rows(random_rows(cleaned, ops, least), ops, least)
-        by_rows = part_loop_variables(by_rows, ops)
-        cleaned = _checked("rows", clean(by_rows, ops), graph)
-    rewritten = rewrite_graph(cleaned, ops, rules, room(limit - held))
-    _checked("rewrite", rewritten.graph, graph)
-    held = resident_bytes(rewritten.graph) if resident is None else resident
-    budget = room(limit - held)
+    rewritten = rewrite_graph(cleaned, ops, rules, run.budget(cleaned))
+    run.checked("rewrite", rewritten.graph)
+    budget = run.budget(rewritten.graph)
     forms = Forms(projector, cleaned, rewritten, rules, budget, options)
     within = _within(projector, forms, budget, options)
-    split_graph = _checked("split", within.graph, graph)
-    finished = finish(projector, split_graph, budget, options)
-    final = _checked("finish", finished, graph)
+    split_graph = run.checked("split", within.graph)
+    final = run.checked("finish", finish(projector, split_graph, budget, options))
     in_cache = None
     if options.cached and options.uses(IN_CACHE):
         in_cache = split_in_cache(projector, split_graph, final, budget, options)
     if in_cache is not None:
-        final = _checked("in-cache", in_cache.graph, graph)
-    working_set = taken(projector.working_set(final))
-    if held + working_set > limit:
-        smallest = within.splitting
-        raise MemoryLimitError(
-            function,
-            limit=limit,
-            resident=held,
-            projected_peak=held + taken(projector.working_set(rewritten.graph)),
-            smallest_limit=held + taken(projector.working_set(smallest.graph)),
-            blocker=blocker(projector, smallest.graph, smallest.refusals),
-            residents=largest_residents(smallest.graph),
-            parts=peak_parts(projector, smallest.graph),
-        )
+        final = run.checked("in-cache", in_cache.graph)
+    held, taken = run.held(rewritten.graph), options.allocator.taken
+    if held + taken(projector.working_set(final)) > limit:
+        raise _too_large(run, function, rewritten.graph, within.splitting)
     return Plan(
         graph=final,
         limit=limit,
         resident=held,
-        working_set=working_set,
+        working_set=taken(projector.working_set(final)),
         working_set_before=taken(projector.working_set(graph)),
         original=graph,
         projection=projector.project(final),
@@ -119,6 +97,71 @@ def optimize_graph(
         applications=(*mirrored, *within.form.applications),
         for_speed=in_cache is not None,
         steps=_steps(projector, cleaned, within, final, in_cache),
+    )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One optimization: the original program, and what it may use.
+
+    `resident`: bytes that exist before a call; None: the program's inputs and constants.
+    """
+
+    projector: Projector
+    original: Graph
+    options: Options
+    limit: int
+    resident: int | None
+
+    def held(self, graph: Graph) -> int:
+        """Return the bytes that exist before a call."""
+        return resident_bytes(graph) if self.resident is None else self.resident
+
+    def budget(self, graph: Graph) -> int:
+        """Return the bytes that a call may ask for."""
+        return self.options.allocator.room(self.limit - self.held(graph))
+
+    def checked(self, name: str, graph: Graph) -> Graph:
+        """Return the result of pass `name`. Raises `GraphError` where it is no valid program."""
+        try:
+            check_graph(graph, self.original)
+        except GraphError as error:
+            raise GraphError(f"pass {name!r}: {error}") from error
+        return graph
+
+
+def _mirrored(run: _Run, graph: Graph) -> tuple[Graph, tuple[Application, ...]]:
+    """Merge what a symmetric tensor gives in two ways."""
+    if not run.options.uses(SYMMETRY):
+        return graph, ()
+    ops = run.projector.ops
+    merged = mirror(graph, ops)
+    return run.checked("mirror", clean(merged.graph, ops)), merged.applications
+
+
+def _by_rows(run: _Run, graph: Graph) -> Graph:
+    """Make messages, scatters, random tensors and loops splittable, if the limit asks for it."""
+    projector, ops = run.projector, run.projector.ops
+    if projector.working_set(graph) <= run.budget(graph):
+        return graph
+    least = least_bytes(projector, graph)
+    graph = run.checked("lighten", lighten(graph, ops, least))
+    made = scatter_rows(random_rows(graph, ops, least), ops, least)
+    return run.checked("rows", clean(part_loop_variables(made, ops), ops))
+
+
+def _too_large(run: _Run, function: str, graph: Graph, smallest: Splitting) -> MemoryLimitError:
+    """Return the error that tells the smallest limit; `graph`: rewritten, not split."""
+    projector, held, taken = run.projector, run.held(graph), run.options.allocator.taken
+    return MemoryLimitError(
+        function,
+        limit=run.limit,
+        resident=held,
+        projected_peak=held + taken(projector.working_set(graph)),
+        smallest_limit=held + taken(projector.working_set(smallest.graph)),
+        blocker=blocker(projector, smallest.graph, smallest.refusals),
+        residents=largest_residents(smallest.graph),
+        parts=peak_parts(projector, smallest.graph),
     )
 
 
@@ -137,14 +180,6 @@ def _check_bounded(projector: Projector, graph: Graph, function: str, options: O
         if options.unbounded == "raise" and not found.outside:
             raise error
         warnings.warn(f"{error} It is not counted.", UnboundedMemoryWarning, stacklevel=2)
-
-
-def _checked(name: str, graph: Graph, original: Graph) -> Graph:
-    try:
-        check_graph(graph, original)
-    except GraphError as error:
-        raise GraphError(f"pass {name!r}: {error}") from error
-    return graph
 
 
 @dataclass(frozen=True)
