@@ -10,10 +10,10 @@ import numpy as np
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traits import IDENTITIES, RESHAPES
 from tf_exla.ir.traverse import with_subgraphs
 
-_IDENTITIES = frozenset({"identity", "identity_n", "stop_gradient", "prevent_gradient", "snapshot"})
-_SHAPE_IDENTITIES = frozenset({"reshape", "broadcast_to", "expand_dims", "squeeze"})
+_SHAPE_IDENTITIES = RESHAPES | {"broadcast_to"}
 
 
 def clean(graph: Graph, ops: OpSet) -> Graph:
@@ -65,7 +65,7 @@ def _merge(graph: Graph) -> Graph:
 def is_identity(node: Node) -> bool:
     if node.stateful or not node.outputs:
         return False
-    if node.op in _IDENTITIES:
+    if node.op in IDENTITIES:
         return True
     if node.op in _SHAPE_IDENTITIES:
         before, after = node.inputs[0], node.outputs[0]

@@ -21,6 +21,7 @@ from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.static_integers import static_integers
+from tf_exla.ir.traits import RESHAPES
 from tf_exla.ir.traverse import producers, with_subgraphs
 
 _UPDATES = frozenset(
@@ -32,7 +33,6 @@ _UPDATES = frozenset(
         "scatter_update",
     }
 )
-_ARRANGED = frozenset({"expand_dims", "reshape", "squeeze"})
 
 
 def scatter_rows(graph: Graph, ops: OpSet, least: int) -> Graph:
@@ -103,7 +103,7 @@ _Found = tuple[Tensor, tuple[int, ...], int]  # columns, the rows' axes, element
 def _flat(indices: Tensor, total: int, made_by: Mapping[Tensor, Node]) -> _Found | None:
     """Match `row m + column`, of any shape by now."""
     node = made_by.get(indices)
-    while node is not None and node.op in _ARRANGED:
+    while node is not None and node.op in RESHAPES:
         node = made_by.get(node.inputs[0])
     if node is None or node.op != "add":
         return None
@@ -130,7 +130,7 @@ def _coordinates(
 ) -> _Found | None:
     """Match `[row, column]`, stacked or joined along the last axis."""
     node = made_by.get(indices)
-    while node is not None and node.op in _ARRANGED and node.inputs[0].dims[-1:] == (2,):
+    while node is not None and node.op in RESHAPES and node.inputs[0].dims[-1:] == (2,):
         node = made_by.get(node.inputs[0])
     if node is None or node.output.dims[-1:] != (2,):
         return None

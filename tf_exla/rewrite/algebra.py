@@ -16,7 +16,6 @@ from tf_exla.ir.graph import Node, Tensor
 from tf_exla.rewrite.context import CannotMake, RewriteContext
 
 FLOATS = frozenset({"float32", "float64"})
-PRODUCTS = frozenset({"matmul", "batch_matmul"})
 SUMS = frozenset({"add", "add_n", "subtract"})
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tf_exla.ir.graph import Node, Tensor, item_bytes
+from tf_exla.ir.traits import MATRIX_PRODUCTS
 from tf_exla.rewrite.algebra import (
-    PRODUCTS,
     Factor,
     Scale,
     as_product,
@@ -76,7 +76,7 @@ def matrix_chain(site: RewriteContext, node: Node) -> Proposals:
         site.begin(node)
         scale, elements, most = elements_of(site, Factor(node.output), shared)
         matrices = sum(isinstance(element, Factor) for element in elements)
-        if elements in tried or (matrices < 2 and node.op not in PRODUCTS):
+        if elements in tried or (matrices < 2 and node.op not in MATRIX_PRODUCTS):
             continue
         tried.add(elements)
         yield _in_order(site, node, scale, elements, most, node.output.dims)
@@ -88,7 +88,7 @@ def _is_inner(site: RewriteContext, node: Node) -> bool:
     if node.output in site.outputs or len(readers) != 1:
         return False
     reader = readers[0][0]
-    return reader.op in PRODUCTS and as_product(site, reader.output) is not None
+    return reader.op in MATRIX_PRODUCTS and as_product(site, reader.output) is not None
 
 
 def sum_of_product(site: RewriteContext, node: Node) -> Proposals:
@@ -149,6 +149,8 @@ def _in_order(
 
 
 REWRITES = (
-    Rewrite(FAMILY, matrix_chain, PRODUCTS | {"multiply", "divide", "negative", "permute_dims"}),
+    Rewrite(
+        FAMILY, matrix_chain, MATRIX_PRODUCTS | {"multiply", "divide", "negative", "permute_dims"}
+    ),
     Rewrite(FAMILY, sum_of_product, frozenset({"sum"})),
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.traits import MATRIX_PRODUCTS, RESHAPES
 from tf_exla.rewrite.algebra import (
     FLOATS,
-    PRODUCTS,
     as_product,
     as_transpose,
     half_reason,
@@ -20,7 +20,6 @@ from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Propose, Refused, Rewrite
 
 FAMILY = "cleanup"
-_RESHAPES = ("reshape", "expand_dims", "squeeze")
 
 
 def mean_is_sum(site: RewriteContext, node: Node) -> Proposals:
@@ -72,7 +71,7 @@ def transpose_of_transpose(site: RewriteContext, node: Node) -> Proposals:
 
 def reshape_of_reshape(site: RewriteContext, node: Node) -> Proposals:
     """reshape(reshape(x)) = reshape(x), expand_dims and squeeze included"""
-    inner = site.maker(node.inputs[0], *_RESHAPES)
+    inner = site.maker(node.inputs[0], *RESHAPES)
     if inner is None or not (inner.inputs[0].is_static and node.output.is_static):
         return
     yield reshape(site, inner.inputs[0], node.output.dims)
@@ -170,13 +169,13 @@ def transposed_operand(site: RewriteContext, node: Node) -> Proposals:
 def _only_products_read(site: RewriteContext, tensor: Tensor) -> bool:
     """Return whether a transpose goes once its readers have absorbed it."""
     return tensor not in site.outputs and all(
-        reader.op in PRODUCTS for reader, _ in site.readers.get(tensor, ())
+        reader.op in MATRIX_PRODUCTS for reader, _ in site.readers.get(tensor, ())
     )
 
 
 def reduce_of_reshape(site: RewriteContext, node: Node) -> Proposals:
     """sum(reshape(x)) = sum(x), sum(transpose(x)) = sum(x) over all axes"""
-    inner = site.maker(node.inputs[0], *_RESHAPES, "permute_dims")
+    inner = site.maker(node.inputs[0], *RESHAPES, "permute_dims")
     if inner is None or len(node.inputs) != 2 or node.inputs[1].value is None:
         return
     x = inner.inputs[0]

@@ -17,11 +17,9 @@ import numpy.typing as npt
 from tf_exla.ir.clean import node_key
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, const
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traits import COMMUTATIVE
 from tf_exla.ir.traverse import consumers, producers, topological
 from tf_exla.model.cost import BYTE, FLOP
-
-COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum"})
-
 
 Place = tuple[int, ...]
 """Where a node is in the order. What replaces a node at `p` is at `(*p, 0)`, `(*p, 1)`, ..."""

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.traits import MATRIX_PRODUCTS
 from tf_exla.model.cost import BYTE, LAUNCH
 from tf_exla.rewrite.algebra import (
-    PRODUCTS,
     Factor,
     adds_as_product,
     as_product,
@@ -109,7 +109,7 @@ def _readings(site: RewriteContext, node: Node) -> Iterator[_Reading]:
             if found[0] == {len(operand.dims) + axis}:
                 yield _Reading(node, Factor(operand, flipped), None)
         return
-    pair = as_product(site, node.output) if node.op in PRODUCTS else None
+    pair = as_product(site, node.output) if node.op in MATRIX_PRODUCTS else None
     if pair is None or pair[0].tensor is pair[1].tensor:
         return
     left, right = pair
@@ -189,4 +189,4 @@ def _joined(site: RewriteContext, group: list[_Reading]) -> Together:
     return Together(stands)
 
 
-REWRITES = (Rewrite(FAMILY, one_product, PRODUCTS | {"sum"}, copies=True),)
+REWRITES = (Rewrite(FAMILY, one_product, MATRIX_PRODUCTS | {"sum"}, copies=True),)

@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.traits import MATRIX_PRODUCTS
 from tf_exla.rewrite.algebra import (
-    PRODUCTS,
     Factor,
     Scale,
     adds_as_product,
@@ -67,7 +67,7 @@ def _absorbs(site: RewriteContext, reader: Node, tensor: Tensor) -> bool:
             and SMALL * out.size <= tensor.size
             and adds_as_product(site, tensor, found[0])
         )
-    if reader.op in PRODUCTS:
+    if reader.op in MATRIX_PRODUCTS:
         if as_product(site, out) is None or SMALL * out.size > tensor.size:
             return False
         return all(SMALL * t.size <= tensor.size for t in reader.inputs if t is not tensor) and (
@@ -265,5 +265,5 @@ REWRITES = (
     Rewrite(FAMILY, two_scalings, frozenset({"multiply", "divide", "negative"})),
     Rewrite(FAMILY, scaling_leaves_product, frozenset({"multiply", "divide"}), normal=True),
     Rewrite(FAMILY, outer_product_is_scaling, frozenset({"multiply"}), normal=True),
-    Rewrite(FAMILY, scaling_leaves_reader, PRODUCTS | {"sum"}, normal=True),
+    Rewrite(FAMILY, scaling_leaves_reader, MATRIX_PRODUCTS | {"sum"}, normal=True),
 )

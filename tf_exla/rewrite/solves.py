@@ -12,8 +12,8 @@ sum, and their rounding is not small beside it (docs/accuracy.md).
 from __future__ import annotations
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.traits import MATRIX_PRODUCTS
 from tf_exla.rewrite.algebra import (
-    PRODUCTS,
     Factor,
     Scale,
     as_product,
@@ -133,7 +133,7 @@ def _with_known(
         return chain
     assert site.root is not None
     for reader, _ in site.readers.get(left.tensor, ()):
-        pair = as_product(site, reader.output) if reader.op in PRODUCTS else None
+        pair = as_product(site, reader.output) if reader.op in MATRIX_PRODUCTS else None
         if pair is None or site.position[reader] >= site.position[site.root]:
             continue
         if pair == (left, right) or pair == (right.flipped, left.flipped):
@@ -154,5 +154,5 @@ def _multiplied(site: RewriteContext, elements: tuple[Element, ...], most: int) 
 
 REWRITES = (
     Rewrite(FAMILY, solve_of_product, frozenset({"solve_triangular"})),
-    Rewrite(FAMILY, product_of_sum, PRODUCTS),
+    Rewrite(FAMILY, product_of_sum, MATRIX_PRODUCTS),
 )

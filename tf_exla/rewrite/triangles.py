@@ -15,8 +15,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.traits import MATRIX_PRODUCTS
 from tf_exla.rewrite.algebra import (
-    PRODUCTS,
     Factor,
     as_product,
     product,
@@ -140,6 +140,6 @@ def _joined(site: RewriteContext, parts: list[Tensor], axis: int) -> Tensor:
 
 
 REWRITES = (
-    Rewrite(FAMILY, gram, PRODUCTS, normal=True, needs_memory=True),
+    Rewrite(FAMILY, gram, MATRIX_PRODUCTS, normal=True, needs_memory=True),
     Rewrite(FAMILY, masked, frozenset({"band_part"}), normal=True, needs_memory=True),
 )

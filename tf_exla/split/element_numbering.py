@@ -18,6 +18,7 @@ import numpy as np
 from tf_exla.ir.axis_rule import Axes, AxisRule
 from tf_exla.ir.graph import Array, Loop, Node, Tensor
 from tf_exla.ir.op_set import NoRule
+from tf_exla.ir.traits import COMMUTATIVE, EVEN, MATRIX_PRODUCTS, ODD
 from tf_exla.split.def_use import DefUse
 
 Labels = tuple[int | None, ...]
@@ -42,11 +43,8 @@ _MOVES = frozenset(
         "squeeze", "strided_slice", "tile", "permute_dims",
     }
 )  # fmt: skip
-_PRODUCTS = frozenset({"matmul", "batch_matmul", "einsum", "multiply"})
+_PRODUCTS = MATRIX_PRODUCTS | {"einsum", "multiply"}
 _SUMS = frozenset({"add", "add_n"})
-_EVEN = frozenset({"abs", "cos", "cosh"})
-_ODD = frozenset({"asin", "asinh", "atan", "erf", "sign", "sin", "sinh", "tan", "tanh"})
-_COMMUTE = frozenset({"equal", "logical_and", "logical_or", "maximum", "minimum", "not_equal"})
 
 
 class Form(NamedTuple):
@@ -271,12 +269,12 @@ class ElementNumbering:
             return self._product([forms[0], self._function("1/", forms[1:])])
         if signed and op == "reciprocal":
             return self._function("1/", forms)
-        if signed and op in _EVEN:
+        if signed and op in EVEN:
             return self._function(op, [Form(1, forms[0].key)])
-        if signed and op in _ODD:
+        if signed and op in ODD:
             made = self._function(op, [Form(1, forms[0].key)])
             return made if forms[0].sign > 0 else made.negative
-        if op in _COMMUTE:
+        if op in COMMUTATIVE:
             return self._function((op, _attrs(node)), sorted(forms))
         return self._function((op, _attrs(node)), forms)
 

@@ -5,7 +5,6 @@ Ops that are linear in an operand pass its factors on, by their axis rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,32 +12,6 @@ import numpy as np
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Node, Tensor
-
-LINEAR: Mapping[str, tuple[int, ...]] = {
-    "batch_matmul": (0, 1),
-    "broadcast_to": (0,),
-    "astype": (0,),
-    "einsum": (0, 1),
-    "expand_dims": (0,),
-    "identity": (0,),
-    "matmul": (0, 1),
-    "multiply": (0, 1),
-    "negative": (0,),
-    "divide": (0,),
-    "reshape": (0,),
-    "where": (1, 2),
-    "slice": (0,),
-    "squeeze": (0,),
-    "stop_gradient": (0,),
-    "strided_slice": (0,),
-    "sum": (0,),
-    "permute_dims": (0,),
-    "zeros_like": (0,),
-}
-"""Ops that are linear in one of these operands, the others fixed."""
-
-ADDITIVE = frozenset({"add", "add_n", "where", "subtract"})
-"""Ops that are linear in all their data operands together."""
 
 Axes = tuple[int | None, ...]
 """For each axis of a tensor the axis of a factor that runs along it."""

@@ -12,9 +12,8 @@ from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Loop, Node, SplitAxis, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traits import ADDITIVE, LINEAR
 from tf_exla.split.factors import (
-    ADDITIVE,
-    LINEAR,
     Axes,
     Factor,
     Scaled,

@@ -20,10 +20,9 @@ from collections.abc import Mapping, Sequence
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Combine, Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traits import EQUALITY, ORDER
 from tf_exla.ir.traverse import walk, walk_node
 
-EQUALITY = frozenset({"equal", "not_equal"})
-ORDER = frozenset({"greater", "greater_equal", "less", "less_equal"})
 EXTREMES: frozenset[Combine | None] = frozenset({"argmax", "argmin", "max", "min", "top_k"})
 
 MEANS = frozenset({"mean", "vector_norm"})

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from tf_exla.ir.axis_rule import Axes, AxisRule
 from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.op_set import NoRule
+from tf_exla.ir.traits import EQUALITY
 from tf_exla.split.def_use import DefUse
-from tf_exla.split.origins import EQUALITY
 
 Pair = tuple[int, int]
 """Two axes of a tensor, in ascending order."""

@@ -1,12 +1,9 @@
-"""Pairs of chunks: a symmetric [n, n] tensor is computed on and below its diagonal only.
+"""Symmetric tiles: a symmetric [n, n] tensor is computed on and below its diagonal only.
 
-The tile of the rows i and the columns j is, transposed, the tile of the rows j and the columns i.
-So a loop over i, with a loop over the j before it inside, computes each tile once and contracts it
-twice: into the rows i, and transposed into the rows j.
-
-Symmetry is no condition: at each tile the two results are written down for (i, j) and for (j, i),
-and what has the same form (`forms`) is computed once. So `(a bᵀ) ∘ K` of a symmetric K, as in
-gradients, shares K. Where nothing is shared there is nothing to gain, and `pair_graph` says so.
+The tile of rows i and columns j, transposed, is the tile of rows j and columns i. A loop over i
+with a loop over j < i inside computes each tile once and contracts it twice, into the rows i and,
+transposed, into the rows j. What is not symmetric, as the factor of `(a bᵀ) ∘ K`, is computed for
+both tiles; expressions with equal element numbers are computed once.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor, repeats_one
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import NoRule, OpSet
 from tf_exla.ir.resized import resized_graph
+from tf_exla.ir.traits import LINEAR
 from tf_exla.ir.traverse import producers, reads
-from tf_exla.split.factors import LINEAR
 
 JOINED = frozenset({"add", "add_n", "concat", "stack", "subtract"})
 """Ops whose result is a partial sum where all operands are."""

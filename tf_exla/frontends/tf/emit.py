@@ -16,7 +16,8 @@ from tensorflow.python.ops import handle_data_util
 
 from tf_exla.frontends.tf.attrs import encode
 from tf_exla.frontends.tf.names import tensorflow_name
-from tf_exla.ir.graph import Shape
+from tf_exla.ir.graph import Shape, Tensor
+from tf_exla.model.lifetimes import CHAIN_BYTES
 
 # Attributes of ours, beside those that an op declares.
 DEVICE = "_device"
@@ -92,3 +93,19 @@ def define(
 def reference(function: atomic_function.AtomicFunction) -> attr_value_pb2.NameAttrList:
     """Return the attribute value that names a function."""
     return attr_value_pb2.NameAttrList(name=function.name.decode())
+
+
+def is_large(*tensors: Tensor) -> bool:
+    """Return whether a node that touches these tensors is chained; unknown sizes count."""
+    return any(
+        tensor.nbytes >= CHAIN_BYTES
+        or (not tensor.is_static and tensor.dtype not in ("resource", "variant"))
+        for tensor in tensors
+    )
+
+
+def scope_name(name: str, kind: str) -> str:
+    """Return a valid op name; TensorFlow makes it unique."""
+    plain = "".join(char if char.isalnum() or char in "_.\\-/" else "_" for char in name)
+    plain = plain.strip("/")
+    return plain if plain and plain[0].isalnum() else kind

@@ -16,15 +16,16 @@ from tf_exla.frontends.tf.emit import (
     define,
     emit,
     emit_const,
+    is_large,
     new_graph,
     placeholder,
     reference,
+    scope_name,
 )
 from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.frontends.tf.ops.compiled import has_form
 from tf_exla.frontends.tf.ops.table import record
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
-from tf_exla.model.lifetimes import CHAIN_BYTES
 
 # A result of constants above it must not be folded by TensorFlow, which would keep it.
 FOLD_BYTES = 1024
@@ -149,7 +150,7 @@ class Emitter:
             control.append(self._last_large)
         if stateful and self.effects:
             control.append(self.effects[-1])
-        made = emit(self.graph, kind, inputs, attrs, control=control, name=_scope_name(name, kind))
+        made = emit(self.graph, kind, inputs, attrs, control=control, name=scope_name(name, kind))
         if large:
             self._last_large = made
         if stateful:
@@ -344,19 +345,3 @@ class Emitter:
 
 
 Special = Callable[[Emitter, Node], list[tf.Tensor] | None]
-
-
-def is_large(*tensors: Tensor) -> bool:
-    """Return whether a node that touches these tensors is chained; unknown sizes count."""
-    return any(
-        tensor.nbytes >= CHAIN_BYTES
-        or (not tensor.is_static and tensor.dtype not in ("resource", "variant"))
-        for tensor in tensors
-    )
-
-
-def _scope_name(name: str, kind: str) -> str:
-    """Return a valid op name; TensorFlow makes it unique."""
-    plain = "".join(char if char.isalnum() or char in "_.\\-/" else "_" for char in name)
-    plain = plain.strip("/")
-    return plain if plain and plain[0].isalnum() else kind

@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from tf_exla.frontends.tf.chunk_start import Start, on_host
-from tf_exla.frontends.tf.emit import emit_const, placeholder
-from tf_exla.frontends.tf.emitter import Emitter, is_large
+from tf_exla.frontends.tf.emit import emit_const, is_large, placeholder
+from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.frontends.tf.positions import merge_best, merge_top_k
 from tf_exla.frontends.tf.writing import write_part
 from tf_exla.ir.graph import ARG_REDUCERS, COMBINING, Array, Combine, Graph, Loop, SplitAxis, Tensor

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_exla.frontends.tf.emit import emit_const
-from tf_exla.frontends.tf.emitter import Emitter, is_large
+from tf_exla.frontends.tf.emit import emit_const, is_large
+from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.ir.graph import Node, Tensor
 
 
