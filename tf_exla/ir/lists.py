@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from tf_exla.ir.bounds import Most, highest
 from tf_exla.ir.graph import Node, Tensor, item_bytes
 
+UNKNOWN_ITERATIONS = 1000
+"""Iterations counted for a loop whose number is not known; `unbounded` finds large ones."""
 ITEM_BYTES = 192
 """What a list keeps for each tensor beside its elements."""
 
@@ -181,3 +183,41 @@ def stacked(held: Held, tensor: Tensor) -> Most:
         return Most()  # zeros, as large as another list says
     count = held.most if held.length is None else held.length
     return Most() if count is None else Most(None, max(size, count * item))
+
+
+def after_loop(old: Held, kept: Held, iterations: int | None) -> Held:
+    """Return what a list holds after a While; a list that each iteration makes anew, twice.
+
+    `old`: what it held before; `kept`: what an iteration makes of it.
+    """
+    times = [one for one in (iterations, kept.most) if one is not None]
+    growth = kept.added * min(times, default=UNKNOWN_ITERATIONS)
+    base = old.total if not kept.total else max(old.total, kept.total - kept.added)
+    if not kept.derived:
+        growth += 2 * kept.total
+    return Held(
+        growth=growth + max(0, base - old.total),
+        total=base + growth,
+        added=old.added + growth,
+        derived=old.derived,
+        most=kept.most if kept is not EMPTY else old.most,
+        reserved=old.reserved or kept.reserved,
+        item=max(old.item, kept.item),
+        length=old.length if kept is EMPTY else kept.length,
+        top=old.top if kept is EMPTY else kept.top,
+    )
+
+
+def either(branches: Sequence[Held], before: int) -> Held:
+    """Return what the list of one of several branches holds; `before`: bytes of their operands."""
+    total = max(one.total for one in branches)
+    return Held(
+        growth=total,
+        total=before + total,
+        added=max(one.added for one in branches),
+        derived=any(one.derived for one in branches),
+        reserved=any(one.reserved for one in branches),
+        item=max(one.item for one in branches),
+        length=highest([one.length for one in branches]),
+        top=highest([one.top for one in branches]),
+    )

@@ -12,13 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
-from tf_exla.ir.bounds import HANDLES, Most, highest
+from tf_exla.ir.bounds import HANDLES, Most
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
-from tf_exla.ir.lists import EMPTY, Held, is_list, made, read
+from tf_exla.ir.lists import EMPTY, Held, after_loop, either, is_list, made, read
 from tf_exla.ir.op_set import OpSet
-
-UNKNOWN_ITERATIONS = 1000
-"""Iterations counted for a loop whose number is not known; `unbounded` finds large ones."""
 
 FOLLOWED = 100
 """Iterations that are followed one by one, where each may enlarge a variable.
@@ -249,17 +246,7 @@ class Sizes:
             results = [sub.outputs[k] for _, sub in node.subgraphs]
             if is_list(tensor):
                 inner = [self._held.get(one, EMPTY) for one in results]
-                total = max(one.total for one in inner)
-                self._held[tensor] = Held(
-                    growth=total,
-                    total=before + total,
-                    added=max(one.added for one in inner),
-                    derived=any(one.derived for one in inner),
-                    reserved=any(one.reserved for one in inner),
-                    item=max(one.item for one in inner),
-                    length=highest([one.length for one in inner]),
-                    top=highest([one.top for one in inner]),
-                )
+                self._held[tensor] = either(inner, before)
             if is_of_unknown_size(tensor) or _may_be_a_size(tensor):
                 most = self.most(results[0])
                 for one in results[1:]:
@@ -285,7 +272,8 @@ class Sizes:
         kept = dict(self.kept(node))
         for k, tensor in enumerate(node.outputs):
             if is_list(tensor):
-                self._held[tensor] = self._looped(node, k, kept.get(k, EMPTY), times)
+                old = self._held.get(node.inputs[k], EMPTY)
+                self._held[tensor] = after_loop(old, kept.get(k, EMPTY), times)
         final = []
         for tensor, (most, _, cause, is_open) in zip(node.outputs, variables, strict=True):
             one = self._held.get(tensor, EMPTY)
@@ -362,26 +350,6 @@ class Sizes:
         for k, tensor in enumerate(body.outputs[: len(body.inputs)]):
             if is_list(tensor) and tensor is not body.inputs[k]:
                 yield k, self._held.get(tensor, EMPTY)
-
-    def _looped(self, node: Node, k: int, kept: Held, count: int | None) -> Held:
-        """Return what a list holds after a While; a list that each iteration makes anew, twice."""
-        old = self._held.get(node.inputs[k], EMPTY)
-        times = [one for one in (count, kept.most) if one is not None]
-        growth = kept.added * min(times, default=UNKNOWN_ITERATIONS)
-        base = old.total if not kept.total else max(old.total, kept.total - kept.added)
-        if not kept.derived:
-            growth += 2 * kept.total
-        return Held(
-            growth=growth + max(0, base - old.total),
-            total=base + growth,
-            added=old.added + growth,
-            derived=old.derived,
-            most=kept.most if kept is not EMPTY else old.most,
-            reserved=old.reserved or kept.reserved,
-            item=max(old.item, kept.item),
-            length=old.length if kept is EMPTY else kept.length,
-            top=old.top if kept is EMPTY else kept.top,
-        )
 
     def _set(self, tensor: Tensor, most: Most, sources: Sequence[Tensor]) -> None:
         self._most[tensor] = most.within(tensor.shape)
