@@ -7,6 +7,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.op_set import OpSet
@@ -91,7 +92,7 @@ def drop_dead(graph: Graph) -> Graph:
     kept: list[Node] = []
     for node in reversed(graph.nodes):
         if node.stateful or any(tensor in wanted for tensor in node.outputs):
-            if "body" in node.attrs:
+            if is_while(node):
                 node = without_idle_variables(node, wanted)
             kept.append(node)
             wanted.update(node.inputs)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Set
 
+from tf_exla.ir.control_flow import body_of, cond_of
 from tf_exla.ir.graph import Graph, Node, Tensor
 
 
 def without_idle_variables(node: Node, wanted: Set[Tensor]) -> Node:
     """Return a While without the variables that `wanted`, the condition and others do not need."""
-    cond, body = node.attrs["cond"], node.attrs["body"]
-    assert isinstance(cond, Graph)
-    assert isinstance(body, Graph)
+    cond, body = cond_of(node), body_of(node)
     count = len(body.inputs)
     live = {k for k, tensor in enumerate(node.outputs) if tensor in wanted}
     live |= {k for k, tensor in enumerate(cond.inputs) if tensor in _needed(cond, cond.outputs)}

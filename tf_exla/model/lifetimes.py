@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tf_exla.ir.control_flow import body_of, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
@@ -47,9 +48,9 @@ def lifetimes(graph: Graph, ops: OpSet, sizes: Sizes, sliced: frozenset[Tensor])
 
 def passed_on(node: Node) -> frozenset[int]:
     """Return the variables of a While that no iteration changes: they keep their buffers."""
-    body = node.attrs.get("body")
-    if not isinstance(body, Graph):
+    if not is_while(node):
         return frozenset()
+    body = body_of(node)
     pairs = zip(body.inputs, body.outputs[: len(body.inputs)], strict=True)
     return frozenset(k for k, (before, after) in enumerate(pairs) if before is after)
 
@@ -142,7 +143,7 @@ class _Walk:
 
     def _extend(self, node: Node, position: int, tensor: Tensor) -> None:
         """A list with more in it: it keeps what was in it before."""
-        source = position if node.subgraphs and "body" in node.attrs else 0
+        source = position if is_while(node) else 0
         before = node.inputs[source] if source < len(node.inputs) else None
         parent = self.buffers[before] if before is not None and is_list(before) else None
         growth = self.lists[tensor].growth

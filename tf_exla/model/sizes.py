@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
 from tf_exla.ir.bounds import HANDLES, Most
+from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.lists import EMPTY, Held, after_loop, either, is_list, made, read
 from tf_exla.ir.op_set import OpSet
@@ -136,7 +137,7 @@ class Sizes:
         for node in graph.nodes:
             if isinstance(node, Loop):
                 self._split(node)
-            elif "body" in node.attrs:
+            elif is_while(node):
                 self._while(node)
             elif node.subgraphs:
                 self._choice(node)
@@ -254,9 +255,7 @@ class Sizes:
                 self._set(tensor, most, results)
 
     def _while(self, node: Node) -> None:
-        body, cond = node.attrs["body"], node.attrs["cond"]
-        assert isinstance(body, Graph)
-        assert isinstance(cond, Graph)
+        body, cond = body_of(node), cond_of(node)
         passed = [a is b for a, b in zip(body.inputs, body.outputs, strict=False)]
         times = self.iterations(node)
         last = {} if times is None else self.ops.counted(node, times)
@@ -345,8 +344,7 @@ class Sizes:
 
     def kept(self, node: Node) -> Iterator[tuple[int, Held]]:
         """Yield the variables of a While that are lists, and what an iteration makes of each."""
-        body = node.attrs["body"]
-        assert isinstance(body, Graph)
+        body = body_of(node)
         for k, tensor in enumerate(body.outputs[: len(body.inputs)]):
             if is_list(tensor) and tensor is not body.inputs[k]:
                 yield k, self._held.get(tensor, EMPTY)

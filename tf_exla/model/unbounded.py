@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Loop, Node
 from tf_exla.model.sizes import Sizes, is_of_unknown_size
 
@@ -48,7 +49,7 @@ def _unbounded(sizes: Sizes, graph: Graph, inputs: bool) -> Iterator[Unbounded]:
             cause = sizes.cause(tensor) or (None if inputs else node)
             if cause is not None:
                 yield Unbounded(cause, outside=inputs or _from_outside(cause))
-        if "body" in node.attrs and sizes.iterations(node) is None:
+        if is_while(node) and sizes.iterations(node) is None:
             kept = sum(one.added for _, one in sizes.kept(node) if one.most is None)
             if kept > SMALL_BYTES:
                 yield Unbounded(node, kept)

@@ -9,13 +9,14 @@ from tf_exla.ir import contraction
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.bounds import Most
 from tf_exla.ir.contraction import contraction_of
+from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect
 from tf_exla.ir.op_set import Compiles, NoRule, OpSet, Work
 from tf_exla.ir.traverse import walk
 from tf_exla.model.projection import NODE_BYTES, Projector
 from tf_exla.moves.blocking import written_out
-from tf_exla.split.while_axes import is_while, resized_while
+from tf_exla.split.while_axes import resized_while
 
 LOOPS = 4
 """How often a node in two loops counts for what the executor keeps: each may have a remainder."""

@@ -15,12 +15,13 @@ import dataclasses
 import math
 from collections.abc import Iterator, Set
 
+from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, reads, with_subgraphs
-from tf_exla.split.while_axes import body_of, is_while, resized_while
+from tf_exla.split.while_axes import resized_while
 
 NUMBERS = 8
 """Elements of what counts as a counter: the begin of a slice has as many as there are axes."""
@@ -91,8 +92,7 @@ def _without_repeats(node: Node, repeated: dict[Tensor, Tensor], wanted: frozens
 
     Nothing else may read what is left of the list: it stays as it is.
     """
-    body, cond = body_of(node), node.attrs["cond"]
-    assert isinstance(cond, Graph)
+    body, cond = body_of(node), cond_of(node)
     tested = reads(cond)
     for k, given in enumerate(node.inputs):
         pops = [one for one in body.nodes if body.inputs[k] in one.inputs]
@@ -155,8 +155,7 @@ def _counting(
 
     None where the While counts nothing that is wanted, or does nothing else.
     """
-    body, cond = body_of(node), node.attrs["cond"]
-    assert isinstance(cond, Graph)
+    body, cond = body_of(node), cond_of(node)
     if node.stateful:
         return None
     numbers = {tensor for tensor in body.inputs if _is_number(tensor)}

@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection
 import numpy as np
 
 from tf_exla.ir.builder import Builder
+from tf_exla.ir.control_flow import CHOICES
 from tf_exla.ir.excerpts import beginning, corners
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import with_subgraphs
-from tf_exla.moves.sinking import CHOICES
 
 
 def lighten(graph: Graph, ops: OpSet, least: int) -> Graph:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tf_exla.ir.builder import Builder
+from tf_exla.ir.control_flow import body_of, cond_of
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, with_subgraphs, without_dead
@@ -84,9 +85,7 @@ def _found_inside(index: DefUse, node: Node, k: int, least: int) -> _Found | Non
         tensor = maker.inputs[0]
     if tensor not in index.producer or not tensor.is_static or tensor.nbytes <= least:
         return None
-    cond, body = node.attrs["cond"], node.attrs["body"]
-    assert isinstance(cond, Graph)
-    assert isinstance(body, Graph)
+    cond, body = cond_of(node), body_of(node)
     if any(cond.inputs[k] in one.inputs for one in cond.nodes) or cond.inputs[k] in cond.outputs:
         return None
     reads = list(_reads(body, k))
@@ -179,9 +178,7 @@ def _with_rows(
     node: Node, k: int, sources: list[Tensor], found: _Found, size: int, ops: OpSet
 ) -> list[Node]:
     """Return a While that makes the rows of variable `k`, after the constants that it needs."""
-    cond, body = node.attrs["cond"], node.attrs["body"]
-    assert isinstance(cond, Graph)
-    assert isinstance(body, Graph)
+    cond, body = cond_of(node), body_of(node)
     loop = found.loop
     w = Builder(node, ops)
     firsts: list[Tensor] = []

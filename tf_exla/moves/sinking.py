@@ -13,13 +13,12 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 
+from tf_exla.ir.control_flow import CHOICES, body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, reads, with_subgraphs, without_dead
 from tf_exla.model.lifetimes import passed_on
 from tf_exla.split.origins import clash, tests_order
-
-CHOICES = frozenset({"switch", "cond"})
 
 LIGHT = 1 / 100
 """The part of the work on large tensors that small ones may add to each iteration."""
@@ -75,9 +74,8 @@ def _candidates(
     node: Node, made_by: Mapping[Tensor, Node], is_large: Callable[[Tensor], bool]
 ) -> list[int]:
     """Return the large operands that the sub-graphs of a node could make themselves."""
-    if isinstance(node.attrs.get("body"), Graph):
-        cond = node.attrs["cond"]
-        assert isinstance(cond, Graph)
+    if is_while(node):
+        cond = cond_of(node)
         read = reads(cond)
         positions = [k for k in sorted(passed_on(node)) if cond.inputs[k] not in read]
     elif node.op in CHOICES:
@@ -128,9 +126,7 @@ def _sunk_into_loop(
     sources: list[Tensor],
     renamed: Mapping[Tensor, Tensor],
 ) -> Node:
-    cond, body = node.attrs["cond"], node.attrs["body"]
-    assert isinstance(cond, Graph)
-    assert isinstance(body, Graph)
+    cond, body = cond_of(node), body_of(node)
     kept = [k for k in range(len(node.inputs)) if k not in sunk]
     nodes, inside = _copies(moved, sources)
     computed = {body.inputs[k]: inside[node.inputs[k]] for k in sunk}

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import NoRule, OpSet
 from tf_exla.ir.traverse import consumers, producers
-from tf_exla.split.while_axes import is_while, while_rule
+from tf_exla.split.while_axes import while_rule
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.cost import graph_seconds, node_seconds
@@ -142,7 +143,7 @@ def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Op
 
 def _has_user_loops(one: Candidate) -> bool:
     """Return whether a While is split: for speed its iterations are too many, and not counted."""
-    return any("body" in node.attrs for loop in one.own_loops() for node in loop.template.nodes)
+    return any(is_while(node) for loop in one.own_loops() for node in loop.template.nodes)
 
 
 def slow_nodes(projector: Projector, graph: Graph, options: Options) -> list[tuple[float, Node]]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from tf_exla.ir.axis_classes import AxisClasses, Place
 from tf_exla.ir.axis_rule import Axis, AxisRule
+from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor, repeats_one
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import NoRule, OpSet
@@ -42,17 +43,6 @@ State = Literal["split", "partial", "lost"]
 _KEPT_ZERO = frozenset(
     {"broadcast_to", "expand_dims", "full", "identity", "negative", "reshape", "tile"}
 )
-
-
-def is_while(node: Node) -> bool:
-    return "body" in node.attrs and not isinstance(node, Loop)
-
-
-def body_of(node: Node) -> Graph:
-    """Return the body of a While."""
-    body = node.attrs["body"]
-    assert isinstance(body, Graph)
-    return body
 
 
 def while_rule(
@@ -162,8 +152,7 @@ def _joined(ops: OpSet, node: Node) -> _Joined:
 
 
 def _join(ops: OpSet, node: Node) -> _Joined:
-    body, cond = body_of(node), node.attrs["cond"]
-    assert isinstance(cond, Graph)
+    body, cond = body_of(node), cond_of(node)
     classes = AxisClasses()
     whole: set[Place] = set()
     rules: dict[Node, AxisRule | NoRule] = {}

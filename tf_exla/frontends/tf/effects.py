@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tf_exla.ir.control_flow import CHOICES
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.traverse import without_dead
 
@@ -65,12 +66,9 @@ class _Writes:
 
 def sub_inputs(node: Node) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (input of a sub-graph, the node's operand that it stands for)."""
-    operands = node.inputs[1:] if node.op in CONDITIONALS else node.inputs
+    operands = node.inputs[1:] if node.op in CHOICES else node.inputs
     for _, sub in node.subgraphs:
         yield from zip(sub.inputs, operands, strict=True)
-
-
-CONDITIONALS = frozenset({"cond", "switch"})
 
 
 def _settled(graph: Graph, writes: _Writes) -> Graph:

@@ -25,6 +25,7 @@ from tf_exla.frontends.tf.emit import (
 from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.frontends.tf.ops.compiled import has_form
 from tf_exla.frontends.tf.ops.table import record
+from tf_exla.ir.control_flow import body_of, cond_of
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
 
 # A result of constants above it must not be folded by TensorFlow, which would keep it.
@@ -270,9 +271,7 @@ class Emitter:
         return list(made.outputs)
 
     def _while(self, node: Node) -> list[tf.Tensor]:
-        cond, body = node.attrs["cond"], node.attrs["body"]
-        assert isinstance(cond, Graph)
-        assert isinstance(body, Graph)
+        cond, body = cond_of(node), body_of(node)
         inputs = self.values(node.inputs)
         made = self.while_loop(
             inputs,

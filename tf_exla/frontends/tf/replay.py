@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Node, Tensor, const
 from tf_exla.ir.traverse import producers, reads
 
@@ -65,7 +66,7 @@ def stateful_inside(node: Node) -> Iterator[Node]:
 
 def keeping(node: Node) -> tuple[list[Node], dict[Key, Tensor]]:
     """Return nodes that do what a While, If or Case does, and return what it gives inside."""
-    return _keeping_while(node) if "body" in node.attrs else _keeping_choice(node)
+    return _keeping_while(node) if is_while(node) else _keeping_choice(node)
 
 
 def _keeping_inside(graph: Graph) -> tuple[Graph, dict[Key, Tensor]]:
@@ -161,7 +162,7 @@ def replay(node: Node, given: Mapping[Key, Tensor]) -> list[Node]:
 
     `given`: what the forward call saved, as the graph around `node` sees it.
     """
-    return _replay_while(node, given) if "body" in node.attrs else [_replay_choice(node, given)]
+    return _replay_while(node, given) if is_while(node) else [_replay_choice(node, given)]
 
 
 def without_effects(graph: Graph, given: Mapping[Key, Tensor]) -> Graph:
@@ -256,9 +257,7 @@ def _counted(cond: Graph, counter: Tensor, count: Tensor) -> Graph:
 
 
 def _parts(node: Node) -> tuple[Graph, Graph]:
-    cond, body = node.attrs["cond"], node.attrs["body"]
-    assert isinstance(cond, Graph)
-    assert isinstance(body, Graph)
+    cond, body = cond_of(node), body_of(node)
     return cond, body
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tf_exla.ir.control_flow import body_of, cond_of
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.traverse import producers
 
@@ -13,9 +14,7 @@ def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
 
     `bounds`: upper bounds of tensors, as of the number of iterations that another loop counted.
     """
-    cond, body = node.attrs["cond"], node.attrs["body"]
-    assert isinstance(cond, Graph)
-    assert isinstance(body, Graph)
+    cond, body = cond_of(node), body_of(node)
     made, stepped = producers(cond), producers(body)
 
     def bound(test: Tensor) -> int | None:
@@ -74,8 +73,7 @@ def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
 
 def counted(node: Node, times: int) -> dict[Tensor, int]:
     """Return upper bounds of what a While that runs so often has counted."""
-    body = node.attrs["body"]
-    assert isinstance(body, Graph)
+    body = body_of(node)
     stepped = producers(body)
     found = {}
     for k, tensor in enumerate(node.outputs):
