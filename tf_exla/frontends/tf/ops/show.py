@@ -8,10 +8,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tf_exla.frontends.tf.names import graph_name
 from tf_exla.frontends.tf.ops.record import Op
 from tf_exla.frontends.tf.ops.table import KINDS
 
-COLUMNS = ("op", "kind", "axis rule", "flops", "scratch", "result", "XLA", "sizes")
+COLUMNS = ("op", "in graphs", "kind", "axis rule", "flops", "scratch", "result", "XLA", "sizes")
 
 
 def row(name: str, kind: str, op: Op) -> Sequence[str]:
@@ -21,7 +22,18 @@ def row(name: str, kind: str, op: Op) -> Sequence[str]:
         buffer = "reuses " + ", ".join(map(str, op.reuses[:3])) + ("…" if op.reuses[3:] else "")
     rule = _text(op.rule) if op.rule is not None else f"none: {op.reason or 'never split'}"
     sizes = _text(op.bounds) if op.bounds is not None else op.size
-    return name, kind, rule, _text(op.flops), _text(op.cpu), buffer, _text(op.xla), sizes
+    here = graph_name(name, "")
+    return (
+        name,
+        here if here != name else "",
+        kind,
+        rule,
+        _text(op.flops),
+        _text(op.cpu),
+        buffer,
+        _text(op.xla),
+        sizes,
+    )
 
 
 def _text(value: Any) -> str:
@@ -35,6 +47,8 @@ def show(names: Sequence[str]) -> None:
     table = Table(*COLUMNS)
     for kind, ops in KINDS.items():
         for name, op in ops.items():
-            if not names or any(part.lower() in name.lower() for part in names):
+            if not names or any(
+                part.lower() in f"{name} {graph_name(name, '')}".lower() for part in names
+            ):
                 table.add_row(*row(name, kind, op))
     Console(width=None if Console().is_terminal else 200).print(table)
