@@ -106,8 +106,9 @@ class Forms:
         yield unshared("lowered, unshared", lowered())
         moved = move(lowered().graph, ops, least)
         yield lowered() if moved is lowered().graph else again("lowered, by index", moved)
-        apart = replace(lowered(), graph=transpose_apart(lowered().graph, ops, least))
-        yield unshared("lowered, transposed apart", apart)
+        apart = transpose_apart(lowered().graph, ops, least)
+        if apart is not lowered().graph:
+            yield unshared("lowered, transposed apart", replace(lowered(), graph=apart))
 
     def _sunk(self, graph: Graph, room: int) -> Graph:
         projector, least = self.projector, least_bytes(self.projector, self.cleaned)
