@@ -11,7 +11,7 @@ from tf_exla.frontends.tf.names import graph_name, tensorflow_name
 from tf_exla.frontends.tf.ops.table import OPS
 
 PACKAGE = Path(tf_exla.ir.__file__).parents[1]
-CORE = ("ir", "late", "model", "moves", "pipeline", "report", "rewrite", "split")
+CORE = ("ir", "late", "model", "moves", "pipeline", "report", "rewrite", "split", "vocabulary")
 TEXT = frozenset({"Size"})  # a heading of the report
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import op_def_registry
 
-from tf_exla.frontends.tf.attrs import decode
+from tf_exla.frontends.tf.attrs import attr_types, decode, tensorflow_attrs
 from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.ir.graph import Array, Graph, Loop, Node, Tensor
@@ -18,27 +18,12 @@ from tf_exla.split.resize import resize_loop
 
 
 def complete_attrs(op: str, dtypes: Sequence[str], attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Add defaults, and what follows from the operands (`T`, `N`), as a captured node has them."""
+    """Add defaults, as a captured node has them."""
     definition = op_def_registry.get(op)
     if definition is None:
         raise ValueError(f"TensorFlow has no op {op!r}")
     defaults = {a.name: a.default_value for a in definition.attr if a.HasField("default_value")}
-    given = {arg.type_attr or arg.type_list_attr for arg in definition.input_arg}
-    given |= {arg.number_attr for arg in definition.input_arg}
-    full = {k: v for k, v in decode(op, defaults).items() if k not in given} | dict(attrs)
-    lists = [arg for arg in definition.input_arg if arg.number_attr or arg.type_list_attr]
-    spare = len(dtypes) - (len(definition.input_arg) - len(lists))
-    at = 0
-    for arg in definition.input_arg:
-        count = spare // len(lists) if arg.number_attr or arg.type_list_attr else 1
-        if arg.type_attr:
-            full.setdefault(arg.type_attr, dtypes[at])
-        if arg.number_attr:
-            full.setdefault(arg.number_attr, count)
-        if arg.type_list_attr:
-            full.setdefault(arg.type_list_attr, list(dtypes[at : at + count]))
-        at += count
-    return full
+    return {**decode(op, defaults, dtypes), **attrs}
 
 
 def count_results(op: str, attrs: Mapping[str, Any]) -> int:
@@ -63,10 +48,12 @@ def run_op(op: str, inputs: Sequence[Array], attrs: Mapping[str, Any]) -> list[A
 def eager_op(op: str, inputs: Sequence[tf.Tensor], attrs: Mapping[str, Any]) -> list[tf.Tensor]:
     """Run an op by its name on tensors."""
     op = tensorflow_name(op)
-    types = {attr.name: attr.type for attr in op_def_registry.get(op).attr}
+    types = attr_types(op)
+    attrs = tensorflow_attrs(op, attrs, [tensor.dtype.name for tensor in inputs])
     flat: list[Any] = []
     for name, value in attrs.items():
-        flat += [name, _eager_attr(value, types[name])]
+        if name in types:
+            flat += [name, _eager_attr(value, types[name])]
     made: list[tf.Tensor] = execute.execute(
         op.encode(),
         count_results(op, attrs),

@@ -39,7 +39,7 @@ class Builder:
         return self.op("reshape", self.op("arange", *bounds), self.const(shape))
 
     def cast(self, tensor: Tensor, dtype: str) -> Tensor:
-        return tensor if tensor.dtype == dtype else self.op("astype", tensor, DstT=dtype)
+        return tensor if tensor.dtype == dtype else self.op("astype", tensor, dtype=dtype)
 
     def zeros(self, like: Tensor) -> Tensor:
         return self.const(0, like.dtype)

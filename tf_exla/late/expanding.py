@@ -138,7 +138,7 @@ def _among(
     group = w.op("take", chosen, position, axis, batch_dims=rank)
     index = w.op("add", places, w.op("multiply", w.op("subtract", group, position), size))
     dtype = node.outputs[1].dtype
-    return values, index if dtype == "int32" else w.op("astype", index, DstT=dtype)
+    return values, index if dtype == "int32" else w.op("astype", index, dtype=dtype)
 
 
 def _top_k(w: Builder, node: Node, x: Tensor, k: int, ordered: bool) -> tuple[Tensor, Tensor]:
@@ -146,7 +146,7 @@ def _top_k(w: Builder, node: Node, x: Tensor, k: int, ordered: bool) -> tuple[Te
     name = f"{w.name}/top"
     values = Tensor((*batch, k), x.dtype, f"{name}/values")
     places = Tensor((*batch, k), "int32", f"{name}/places")
-    attrs = {"T": x.dtype, "Tk": "int32", "index_type": "int32", "sorted": ordered}
+    attrs = {"index_type": "int32", "sorted": ordered}
     operands = (x, w.const(k))
     w.nodes.append(Node("top_k", operands, (values, places), attrs, name=name, source=w.source))
     return values, places

@@ -79,7 +79,7 @@ def _by_rows(
     shape = (*batch, width, *inner)
     flat = shape != node.output.dims
     result = Tensor(shape, node.output.dtype, node.output.name + "/rows") if flat else node.output
-    attrs: dict[str, object] = {"T": result.dtype, "Tindices": columns.dtype}
+    attrs: dict[str, object] = {}
     if update:
         operands, kind = (node.inputs[0], columns, values), "update_rows"
         attrs["scatter"] = node.op

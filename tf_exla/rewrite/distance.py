@@ -234,7 +234,7 @@ def _expanded(site: RewriteContext, difference: _Difference, plan: _Layout) -> T
         wide_b = scaled(site, wide_b, difference.scale)
     squares = product(site, Factor(wide_a), Factor(wide_b, True))
     if squares.dtype != dtype:
-        squares = site.emit("astype", squares, DstT=dtype)
+        squares = site.emit("astype", squares, dtype=dtype)
     if not difference.weights:  # weights may be negative
         squares = site.emit("maximum", squares, site.const(0.0, dtype))
     return squares if inside else scaled(site, squares, difference.scale)
@@ -252,7 +252,7 @@ def _points(site: RewriteContext, tensor: Tensor, plan: _Layout, count: int) -> 
 def _wide(site: RewriteContext, tensor: Tensor) -> Tensor:
     if tensor.dtype == "float64":
         return tensor
-    return site.emit("astype", tensor, DstT="float64")
+    return site.emit("astype", tensor, dtype="float64")
 
 
 def _centre(site: RewriteContext, points: Tensor, plan: _Layout) -> Tensor:

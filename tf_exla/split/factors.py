@@ -113,7 +113,7 @@ def wide(dtype: str) -> str:
 
 
 def cast(w: Builder, tensor: Tensor, dtype: str) -> Tensor:
-    return tensor if tensor.dtype == dtype else w.op("astype", tensor, DstT=dtype)
+    return tensor if tensor.dtype == dtype else w.op("astype", tensor, dtype=dtype)
 
 
 def keeps_precision(node: Node) -> bool:

@@ -181,7 +181,7 @@ class OnlineReduction:
         if tensor.dtype == dtype:
             return tensor
         known = self._known(tensor)
-        return known or self._stands_for(tensor, self.inner.op("astype", tensor, DstT=dtype))
+        return known or self._stands_for(tensor, self.inner.op("astype", tensor, dtype=dtype))
 
     def _like(self, tensor: Tensor) -> Tensor:
         """Return the same tensor, or one of wider numbers."""

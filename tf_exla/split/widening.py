@@ -110,6 +110,6 @@ def shortened(ops: OpSet, loop: Loop, results: Sequence[Tensor]) -> list[Node]:
 
 
 def _cast(ops: OpSet, tensor: Tensor, dtype: str) -> Node:
-    made = ops.make("astype", (tensor,), {"DstT": dtype}, f"{tensor.name}/{dtype}")
+    made = ops.make("astype", (tensor,), {"dtype": dtype}, f"{tensor.name}/{dtype}")
     assert made is not None
     return made

@@ -3,11 +3,13 @@
 A dtype is its name ("float64"), a shape a tuple with None for an unknown size (None as a whole for
 an unknown rank), a string is `str` where it is text and `bytes` elsewhere. Functions and tensors
 stay protos.
+
+What operands and results say is no attribute of a node: their dtypes, how many a list has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -24,13 +26,63 @@ def attr_types(op: str) -> Mapping[str, str]:
     return {attr.name: attr.type for attr in op_def_registry.get(op).attr}
 
 
-def decode(op: str, protos: Mapping[str, attr_value_pb2.AttrValue]) -> dict[str, Any]:
-    """Return the declared attributes of a node of type `op` as Python values."""
-    return {
-        name: _decode(protos[name], type_)
+# Settings of kernels that do not change what an op computes, where they are as usual.
+_USUAL = {
+    "Truncate": False,
+    "grad_a": False,
+    "grad_b": False,
+    "grad_x": False,
+    "grad_y": False,
+    "incompatible_shape_error": True,
+}
+
+
+# What graphs call an attribute of an op.
+_RENAMED = {"Cast": {"DstT": "dtype"}}
+
+
+def tensorflow_attrs(op: str, attrs: Mapping[str, Any], dtypes: Sequence[str]) -> Mapping[str, Any]:
+    """Return all attributes of an op of TensorFlow: a node's, and what operands of `dtypes` say."""
+    named = {there: attrs[here] for there, here in _RENAMED.get(op, {}).items() if here in attrs}
+    return {**_operand_attrs(op, dtypes), **named, **attrs}
+
+
+def _operand_attrs(op: str, dtypes: Sequence[str]) -> dict[str, Any]:
+    """Return the attributes that follow from operands of `dtypes`.
+
+    Of several lists of operands nothing tells how long each is: their attributes are left out.
+    """
+    args = op_def_registry.get(op).input_arg
+    lists = [arg for arg in args if arg.number_attr or arg.type_list_attr]
+    if len({arg.number_attr or arg.type_list_attr for arg in lists}) > 1:
+        return {}
+    each = (len(dtypes) - (len(args) - len(lists))) // max(len(lists), 1)
+    found: dict[str, Any] = {}
+    rest = list(dtypes)
+    for arg in args:
+        count = each if arg.number_attr or arg.type_list_attr else 1
+        taken, rest = rest[:count], rest[count:]
+        if arg.type_list_attr:
+            found[arg.type_list_attr] = taken
+        if arg.number_attr:
+            found[arg.number_attr] = count
+        if arg.type_attr and taken:
+            found[arg.type_attr] = taken[0]
+    return found
+
+
+def decode(
+    op: str, protos: Mapping[str, attr_value_pb2.AttrValue], dtypes: Sequence[str]
+) -> dict[str, Any]:
+    """Return the attributes of a node of type `op`, with operands of `dtypes`, as Python values."""
+    followed = _operand_attrs(op, dtypes)
+    renamed = _RENAMED.get(op, {})
+    found = {
+        renamed.get(name, name): _decode(protos[name], type_)
         for name, type_ in attr_types(op).items()
-        if name in protos
+        if name in protos and name not in followed
     }
+    return {name: value for name, value in found.items() if _USUAL.get(name) is not value}
 
 
 def encode(op: str, values: Mapping[str, Any]) -> dict[str, attr_value_pb2.AttrValue]:

@@ -41,10 +41,9 @@ class Start:
             return emit_const(graph, self.fixed * block, dtype)
         counter = self.counter
         if self.index != dtype:
-            attrs = {"SrcT": self.index, "DstT": dtype, "Truncate": False}
-            counter = self.emitter.op("Cast", [counter], attrs).outputs[0]
+            counter = self.emitter.op("Cast", [counter], {"dtype": dtype}).outputs[0]
         step = emit_const(graph, self.step * block if step is None else step, dtype)
-        return self.emitter.op("Mul", [counter, step], {"T": dtype}).outputs[0]
+        return self.emitter.op("Mul", [counter, step], {}).outputs[0]
 
     def rows(self, offsets: npt.NDArray[np.int32], block: int, unit: int) -> tf.Tensor:
         """Return the numbers of the chunk's rows, of `unit` elements; `offsets`: of the first."""
@@ -53,11 +52,9 @@ class Start:
             return emit_const(graph, offsets + np.int32(self.fixed * block // unit), "int32")
         first = self.scalar("int32", 1, self.step * block // unit)
         numbers = emit_const(graph, offsets, "int32")
-        return self.emitter.op("AddV2", [numbers, first], {"T": "int32"}).outputs[0]
+        return self.emitter.op("AddV2", [numbers, first], {}).outputs[0]
 
 
 def on_host(index: str) -> dict[str, Any]:
-    attrs: dict[str, Any] = {"T": index}
-    if index == "int64":
-        attrs[DEVICE] = "/device:CPU:0"
-    return attrs
+    """Return attributes of an op on shapes of dtype `index`, which stay on the host."""
+    return {DEVICE: "/device:CPU:0"} if index == "int64" else {}

@@ -14,7 +14,7 @@ from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.framework import func_graph, ops
 from tensorflow.python.ops import handle_data_util
 
-from tf_exla.frontends.tf.attrs import encode
+from tf_exla.frontends.tf.attrs import encode, tensorflow_attrs
 from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.ir.graph import Shape, Tensor
 from tf_exla.model.lifetimes import CHAIN_BYTES
@@ -55,6 +55,8 @@ def emit(
     """
     op = tensorflow_name(op)
     device = attrs.get(DEVICE)
+    dtypes = [tensor.dtype.name for tensor in inputs]
+    attrs = tensorflow_attrs(op, attrs, dtypes)
     with graph.as_default(), tf.device(device) if device else nullcontext():
         made = graph._create_op_internal(op, list(inputs), name=name, attrs=encode(op, attrs))
     control = list(control)

@@ -104,7 +104,6 @@ class Emitter:
                 value, like = operands
                 with self.graph.as_default():
                     return tf.constant(value, like.dtype)
-            attrs = {"T": operands[-1].dtype.name, **attrs}
             made = self.op(kind, operands, attrs, name=f"{node.name or node.op}/{kind}")
             return made.outputs[0]
 
@@ -259,7 +258,6 @@ class Emitter:
                 other[1].append(passed)
                 body[2].append(anchor if child is body else passed)
         attrs = {
-            "T": [tensor.dtype.name for tensor in inputs],
             "cond": self.function("cond", *cond),
             "body": self.function("body", *body),
             "output_shapes": shapes,
@@ -299,8 +297,6 @@ class Emitter:
                     )
         functions = [self.function(node.op, *branch) for branch in branches]
         attrs: dict[str, Any] = {
-            "Tcond": inputs[0].dtype.name,
-            "Tin": [tensor.dtype.name for tensor in inputs[1:]],
             "Tout": [tensor.dtype for tensor in node.outputs],
             "output_shapes": [tensor.shape for tensor in node.outputs],
         }
@@ -309,8 +305,7 @@ class Emitter:
         else:
             attrs["branches"] = functions
         # TensorFlow lowers a choice to switches, and these wait for the predicate only.
-        first = {"T": inputs[0].dtype.name}
-        inputs[0] = self.op("Identity", inputs[:1], first, large=True, name="chosen").outputs[0]
+        inputs[0] = self.op("Identity", inputs[:1], {}, large=True, name="chosen").outputs[0]
         kind = tensorflow_name(node.op)
         kind = kind if node.stateful else f"Stateless{kind}"
         made = self.op(kind, inputs, attrs, large=True, stateful=node.stateful, name=node.name)
@@ -321,7 +316,7 @@ class Emitter:
     def _wait_for(self, outputs: Sequence[tf.Tensor]) -> None:
         """Let large ops that follow wait for results: a control edge waits for the choice only."""
         read = [
-            self.op("Identity", [output], {"T": output.dtype.name}, name="done")
+            self.op("Identity", [output], {}, name="done")
             for output in outputs
             if output.dtype not in (tf.resource, tf.variant)
         ]

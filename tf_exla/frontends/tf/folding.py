@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context, execute, record
 
-from tf_exla.frontends.tf.attrs import attr_types, dtype_enum
+from tf_exla.frontends.tf.attrs import attr_types, dtype_enum, tensorflow_attrs
 from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.ir.graph import Array, Tensor, item_bytes
 
@@ -42,6 +42,7 @@ def fold(
         return _fold_shape(op, inputs, attrs)
     if op in _NEVER or not inputs or any(tensor.value is None for tensor in inputs):
         return None
+    attrs = tensorflow_attrs(op, attrs, [tensor.dtype for tensor in inputs])
     types = {name: type_ for name, type_ in attr_types(op).items() if name in attrs}
     if any("func" in type_ or "tensor" in type_ for type_ in types.values()):
         return None

@@ -305,17 +305,13 @@ def _read_saved(node: Node, value: Tensor, renamed: dict[Tensor, Tensor]) -> lis
         return []
     if node.op not in ("ResourceGather", "ResourceGatherNd"):
         return [node]
-    attrs = node.attrs
-    types = {"Tparams": attrs["dtype"], "Tindices": attrs["Tindices"]}
     if node.op == "ResourceGatherNd":
-        return [
-            dataclasses.replace(node, op="GatherNd", inputs=(value, node.inputs[1]), attrs=types)
-        ]
-    batch = attrs.get("batch_dims", 0)
+        return [dataclasses.replace(node, op="GatherNd", inputs=(value, node.inputs[1]), attrs={})]
+    batch = node.attrs.get("batch_dims", 0)
     axis = const(np.int32(batch), f"{node.name}/axis")  # type: ignore[arg-type]
-    types |= {"Taxis": "int32", "batch_dims": batch}
+    attrs = {"batch_dims": batch}
     inputs = (value, node.inputs[1], axis.output)
-    return [axis, dataclasses.replace(node, op="take", inputs=inputs, attrs=types)]
+    return [axis, dataclasses.replace(node, op="take", inputs=inputs, attrs=attrs)]
 
 
 def _check_defined(graph: Graph, inner: Program) -> None:

@@ -82,7 +82,7 @@ def _emit_while(
         for child in (cond, body)
     ]
     limit = variables[0][-1] if passed else emit_const(cond.graph, last, index)
-    more = cond.op("Less", [variables[0][0], limit], {"T": index}).outputs[0]
+    more = cond.op("Less", [variables[0][0], limit], {}).outputs[0]
     i, rest = variables[1][0], variables[1][1:]
     count = len(accumulators)
     start = Start(body, index, counter=i, step=loop.chunk)
@@ -117,8 +117,7 @@ def _accumulator(emitter: Emitter, tensor: Tensor, combine: Combine) -> tf.Tenso
         attrs: dict[str, Any] = {"dtype": tensor.dtype, "init": False}
         return emitter.op("Empty", [shape], attrs, large=large).outputs[0]
     value = emitter.anchor(_neutral(combine, tensor.dtype), tensor.dtype)
-    attrs = {"T": tensor.dtype, "index_type": "int32"}
-    made = emitter.op("Fill", [shape, value], attrs, large=large).outputs[0]
+    made = emitter.op("Fill", [shape, value], {}, large=large).outputs[0]
     made.set_shape(tensor.shape)
     return made
 
@@ -205,9 +204,8 @@ class _Chunk:
                 value, slot = self.sliced.pop(tensor)
                 begin = self.start.at(len(tensor.dims), slot)
                 size = emit_const(self.emitter.graph, np.array(tensor.dims, self.start.index))
-                attrs = {"T": tensor.dtype, "Index": self.start.index}
                 (part,) = self.emitter.op(
-                    "Slice", [value, begin, size], attrs, large=True, name="chunk"
+                    "Slice", [value, begin, size], {}, large=True, name="chunk"
                 ).outputs
                 part.set_shape(tensor.shape)
                 self.emitter.set(tensor, part)
@@ -231,9 +229,8 @@ class _Chunk:
                 )
             else:
                 kind = COMBINING[result.combine]
-                attrs = {} if kind.startswith("logical") else {"T": tensor.dtype}
                 operands = [self.results[position], part]
-                made = self.emitter.op(kind, operands, attrs, large=is_large(whole)).outputs[0]
+                made = self.emitter.op(kind, operands, {}, large=is_large(whole)).outputs[0]
             made.set_shape(whole.shape)
             self.results[position] = made
 

@@ -8,14 +8,10 @@ from functools import lru_cache
 from typing import cast
 from weakref import WeakKeyDictionary
 
-from tf_exla.frontends.tf import trip_counts
 from tf_exla.frontends.tf.device import Device, rounds_factors
 from tf_exla.frontends.tf.device import device as visible_device
-from tf_exla.frontends.tf.make import make
 from tf_exla.frontends.tf.ops.compiled import compiles
 from tf_exla.frontends.tf.ops.memory.call import TensorLike
-from tf_exla.frontends.tf.ops.rebuild import rebuild
-from tf_exla.frontends.tf.ops.rules.builders import Unruled, words
 from tf_exla.frontends.tf.ops.scratch import gpu_scratch_bytes, scratch_bytes
 from tf_exla.frontends.tf.ops.size_bounds import size_bounds
 from tf_exla.frontends.tf.ops.table import record
@@ -24,6 +20,10 @@ from tf_exla.ir.bounds import Most
 from tf_exla.ir.graph import Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect, is_list
 from tf_exla.ir.op_set import Compiles, NoRule, Work
+from tf_exla.vocabulary import trip_counts
+from tf_exla.vocabulary.make import make
+from tf_exla.vocabulary.rebuild import rebuild
+from tf_exla.vocabulary.rules.builders import Unruled, words
 
 _bind = lru_cache(maxsize=16384)(bind)
 

@@ -29,23 +29,19 @@ def merge_top_k(
     equal values TopKV2 takes those that come first: the chunks before this one.
     """
     values, places = part
-    kind, index = (tensor.dtype for tensor in tops)
     rank, large = len(tops[0].dims), is_large(*tops)
 
-    def op(name: str, operands: list[tf.Tensor], attrs: dict[str, Any]) -> list[tf.Tensor]:
+    def op(name: str, operands: list[tf.Tensor], **attrs: Any) -> list[tf.Tensor]:
         return list(emitter.op(name, operands, attrs, large=large).outputs)
 
-    (places,) = op("AddV2", [places, offset], {"T": index})
+    (places,) = op("AddV2", [places, offset])
     if before[0] is not None:
         axis = emit_const(emitter.graph, np.asarray(rank - 1, np.int32))
-        attrs: dict[str, Any] = {"N": 2, "Tidx": "int32"}
-        (values,) = op("ConcatV2", [before[0], values, axis], {**attrs, "T": kind})
-        (places,) = op("ConcatV2", [before[1], places, axis], {**attrs, "T": index})
+        (values,) = op("ConcatV2", [before[0], values, axis])
+        (places,) = op("ConcatV2", [before[1], places, axis])
         k = emit_const(emitter.graph, np.asarray(tops[0].dims[-1], np.int32))
-        attrs = {"sorted": True, "T": kind, "Tk": "int32", "index_type": "int32"}
-        values, chosen = op("TopKV2", [values, k], attrs)
-        attrs = {"batch_dims": rank - 1, "Tparams": index, "Tindices": "int32", "Taxis": "int32"}
-        (places,) = op("GatherV2", [places, chosen, axis], attrs)
+        values, chosen = op("TopKV2", [values, k], sorted=True, index_type="int32")
+        (places,) = op("GatherV2", [places, chosen, axis], batch_dims=rank - 1)
     for made, whole in zip((values, places), tops, strict=True):
         made.set_shape(whole.shape)
     return [values, places]
@@ -63,14 +59,13 @@ def merge_best(
 
     A chunk wins only with a better value: of equal ones the first stays.
     """
-    kind, index = (tensor.dtype for tensor in tops)
     large = is_large(*tops)
-    places = emitter.op("AddV2", [part[1], offset], {"T": index}, large=large).outputs[0]
+    places = emitter.op("AddV2", [part[1], offset], {}, large=large).outputs[0]
     compare = "Greater" if largest else "Less"
-    better = emitter.op(compare, [part[0], before[0]], {"T": kind}, large=large).outputs[0]
+    better = emitter.op(compare, [part[0], before[0]], {}, large=large).outputs[0]
     made = []
-    for new, old, dtype in ((part[0], before[0], kind), (places, before[1], index)):
-        made += emitter.op("SelectV2", [better, new, old], {"T": dtype}, large=large).outputs
+    for new, old in ((part[0], before[0]), (places, before[1])):
+        made += emitter.op("SelectV2", [better, new, old], {}, large=large).outputs
     for tensor, whole in zip(made, tops, strict=True):
         tensor.set_shape(whole.shape)
     return made
@@ -86,18 +81,12 @@ def emit_best(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     values, places = node.outputs
     largest = node.op == "max_with_position"
 
-    def op(name: str, operands: list[tf.Tensor], attrs: dict[str, Any]) -> tf.Tensor:
+    def op(name: str, operands: list[tf.Tensor], **attrs: Any) -> tf.Tensor:
         return emitter.op(name, operands, attrs, large=is_large(*node.inputs)).outputs[0]
 
-    attrs: dict[str, Any] = {"T": values.dtype, "Tidx": "int32", "output_type": places.dtype}
-    position = op("ArgMax" if largest else "ArgMin", [x, axis], attrs)
+    position = op("ArgMax" if largest else "ArgMin", [x, axis], output_type=places.dtype)
     if tf.as_dtype(values.dtype).is_floating:
         worst = np.asarray(-np.inf if largest else np.inf)
-        other = op("NotEqual", [x, x], {"T": values.dtype, "incompatible_shape_error": True})
-        x = op(
-            "SelectV2",
-            [other, emit_const(emitter.graph, worst, values.dtype), x],
-            {"T": values.dtype},
-        )
-    attrs = {"T": values.dtype, "Tidx": "int32", "keep_dims": False}
-    return [op("Max" if largest else "Min", [x, axis], attrs), position]
+        other = op("NotEqual", [x, x])
+        x = op("SelectV2", [other, emit_const(emitter.graph, worst, values.dtype), x])
+    return [op("Max" if largest else "Min", [x, axis]), position]

@@ -37,35 +37,33 @@ def emit_random_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
         return emit_const(emitter.graph, np.asarray(value, dtype))
 
     def part(value: tf.Tensor, begin: tf.Tensor, count: int, large: bool = False) -> tf.Tensor:
-        kind = value.dtype.name
-        return op("Slice", [value, begin, number([count])], large, T=kind, Index="int64")
+        return op("Slice", [value, begin, number([count])], large)
 
     # An anchor: TensorFlow would keep what it can draw before the program runs.
     first = part(rows, emitter.anchor(np.zeros(1, np.int64), "int64"), 1)
-    first = op("Mul", [first, number(each)], T="int64")
-    counters = op("FloorDiv", [first, number(group)], T="int64")
+    first = op("Mul", [first, number(each)])
+    counters = op("FloorDiv", [first, number(group)])
     if random == "stateless_truncated_normal":
-        counters = op("Mul", [counters, number(64 * group)], T="int64")
+        counters = op("Mul", [counters, number(64 * group)])
     counter = _later(op, part, number, counter, counters)
     attrs = {key: value for key, value in node.attrs.items() if key != "random"}
-    attrs["Tshape"] = "int64"
     if each % group == 0:
         shape = number(dims)
         return [op(random, [shape, key, counter, *rest], True, **attrs)]
     # It begins inside of what one counter gives.
     count = math.prod(dims)
     more = op(random, [number([count + group - 1]), key, counter, *rest], True, **attrs)
-    begin = op("FloorMod", [first, number(group)], T="int64")
+    begin = op("FloorMod", [first, number(group)])
     drawn = part(more, begin, count, True)
-    return [op("Reshape", [drawn, number(dims)], True, T=node.output.dtype, Tshape="int64")]
+    return [op("Reshape", [drawn, number(dims)], True)]
 
 
 def _later(op: Any, part: Any, number: Any, counter: tf.Tensor, by: tf.Tensor) -> tf.Tensor:
     """Add to a counter of two words, the lower first."""
-    by = op("Cast", [by], SrcT="int64", DstT="uint64", Truncate=False)
+    by = op("Cast", [by], dtype="uint64")
     low, high = (part(counter, number([at]), 1) for at in (0, 1))
-    after = op("AddV2", [low, by], T="uint64")
-    carry = op("Less", [after, low], T="uint64")
-    carry = op("Cast", [carry], SrcT="bool", DstT="uint64", Truncate=False)
-    high = op("AddV2", [high, carry], T="uint64")
-    return op("ConcatV2", [after, high, number(0, "int32")], T="uint64", N=2, Tidx="int32")
+    after = op("AddV2", [low, by])
+    carry = op("Less", [after, low])
+    carry = op("Cast", [carry], dtype="uint64")
+    high = op("AddV2", [high, carry])
+    return op("ConcatV2", [after, high, number(0, "int32")])

@@ -149,9 +149,8 @@ def _nothing(like: Tensor, name: str) -> list[Node]:
     zero = const("" if kind == tf.string else np.zeros((), kind.as_numpy_dtype), dtype=like.dtype)
     dims = const(np.asarray(sizes, np.int32), f"{name}/dims")
     made = Tensor(like.shape, like.dtype, f"{name}/nothing")
-    attrs = {"T": like.dtype, "index_type": "int32"}
     inputs = (dims.output, zero.output)
-    return [dims, zero, Node("full", inputs, (made,), attrs, name=made.name)]
+    return [dims, zero, Node("full", inputs, (made,), name=made.name)]
 
 
 # The gradient.
@@ -245,7 +244,7 @@ def _counted(cond: Graph, counter: Tensor, count: Tensor) -> Graph:
 
     nodes = [node for node in cond.nodes if not node.stateful and impure.isdisjoint(node.outputs)]
     holds = Tensor((), "bool", "again")
-    nodes.append(Node("less", (counter, count), (holds,), {"T": "int32"}, name=holds.name))
+    nodes.append(Node("less", (counter, count), (holds,), name=holds.name))
     for tensor in conjuncts(cond.outputs[0]):
         both = Tensor((), "bool", "both")
         nodes.append(Node("logical_and", (tensor, holds), (both,), name=both.name))
@@ -270,8 +269,7 @@ def _counter(name: str) -> tuple[Node, list[Node], Tensor]:
     zero = const(np.int32(0), f"{name}/first")
     one = const(np.int32(1), f"{name}/one")
     counter, after = Tensor((), "int32", f"{name}/counter"), Tensor((), "int32", f"{name}/next")
-    attrs = {"T": "int32"}
-    return zero, [one, Node("add", (counter, one.output), (after,), attrs, name=name)], counter
+    return zero, [one, Node("add", (counter, one.output), (after,), name=name)], counter
 
 
 def _with_variables(

@@ -20,7 +20,7 @@ def emit_scatter_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     columns, values = inputs[1:] if update else inputs[:2]
     *batch, count = node.inputs[1 if update else 0].dims
     width, *inner = node.output.dims[len(batch) :]
-    rows, index, dtype = math.prod(batch), columns.dtype.name, node.output.dtype
+    rows, index = math.prod(batch), columns.dtype.name
 
     def op(kind: str, operands: list[tf.Tensor], **attrs: Any) -> tf.Tensor:
         return emitter.op(kind, operands, attrs, large=True).outputs[0]
@@ -30,19 +30,18 @@ def emit_scatter_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
 
     def shaped(value: tf.Tensor, *shape: int) -> tf.Tensor:
         dims = number(shape, "int64")
-        return op("Reshape", [value, dims], T=value.dtype.name, Tshape="int64")
+        return op("Reshape", [value, dims])
 
     # Of an anchor: TensorFlow would keep the numbers of rows as a constant.
     first = emitter.anchor(np.asarray(0, index), index)
-    numbers = shaped(op("Range", [first, number(rows), number(1)], Tidx=index), rows, 1)
+    numbers = shaped(op("Range", [first, number(rows), number(1)]), rows, 1)
     dims = number([rows, count], "int64")
-    numbers = op("BroadcastTo", [numbers, dims], T=index, Tidx="int64")
-    places = op("Pack", [numbers, shaped(columns, rows, count)], T=index, N=2, axis=2)
+    numbers = op("BroadcastTo", [numbers, dims])
+    places = op("Pack", [numbers, shaped(columns, rows, count)], axis=2)
     values = shaped(values, rows, count, *inner)
-    attrs = {"T": dtype, "Tindices": index}
     if update:
         base = shaped(inputs[0], rows, width, *inner)
-        made = op(str(node.attrs["scatter"]), [base, places, values], **attrs)
+        made = op(str(node.attrs["scatter"]), [base, places, values])
     else:
-        made = op("ScatterNd", [places, values, number([rows, width, *inner])], **attrs)
+        made = op("ScatterNd", [places, values, number([rows, width, *inner])])
     return [shaped(made, *node.output.dims)]

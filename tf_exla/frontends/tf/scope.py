@@ -128,7 +128,7 @@ class Scope:
         if op.type == "Const":
             proto = op.get_attr("value")
             return [self.constant(tf.make_ndarray(proto), op.outputs[0].dtype.name, name)]
-        attrs = decode(op.type, op.node_def.attr)
+        attrs = decode(op.type, op.node_def.attr, [tensor.dtype for tensor in inputs])
         if op.device:
             attrs[DEVICE] = op.device
         self._keep_functions(op)
@@ -208,8 +208,7 @@ class Scope:
         if repeats_one(array):
             shape = self.constant(np.array(array.shape, np.int32), "int32", f"{name}/shape")
             number = self.constant(array.reshape(-1)[0].reshape(()), dtype, f"{name}/value")
-            attrs = {"T": dtype, "index_type": "int32"}
-            self.nodes.append(Node("full", (shape, number), (tensor,), attrs, name=name))
+            self.nodes.append(Node("full", (shape, number), (tensor,), name=name))
             return tensor
         with tf.init_scope():
             self.walk.constants.append((tensor, tf.constant(array, dtype=tf.as_dtype(dtype))))

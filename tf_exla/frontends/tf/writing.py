@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,8 +55,7 @@ def write_part(
     target = _reshaped(emitter, accumulator, (rows.count, rows.size))
     source = _reshaped(emitter, value, (number, rows.size))
     places = start.rows(rows.offsets, slot.block, rows.unit)
-    attrs = {"T": whole.dtype}
-    (made,) = emitter.op("InplaceUpdate", [target, places, source], attrs, large=True).outputs
+    (made,) = emitter.op("InplaceUpdate", [target, places, source], {}, large=True).outputs
     return _reshaped(emitter, made, whole.dims)
 
 
@@ -80,9 +78,8 @@ def _rows(whole: Tensor, part: Tensor, slot: SplitAxis, start: Start) -> _Rows |
 
 def _reshaped(emitter: Emitter, value: tf.Tensor, shape: tuple[int, ...]) -> tf.Tensor:
     index = "int64" if max(shape, default=0) > np.iinfo(np.int32).max else "int32"
-    attrs = {"T": value.dtype.name, "Tshape": index}
     dims = emit_const(emitter.graph, np.array(shape, index))
-    return emitter.op("Reshape", [value, dims], attrs, large=True).outputs[0]
+    return emitter.op("Reshape", [value, dims], {}, large=True).outputs[0]
 
 
 def _write_slice(
@@ -98,9 +95,8 @@ def _write_slice(
     size = emit_const(graph, np.array(part.dims, index))
     end = emitter.op("AddV2", [begin, size], on_host(index)).outputs[0]
     ones = emit_const(graph, np.ones(len(part.dims), index))
-    attrs: dict[str, Any] = {"T": part.dtype, "Index": index}
     masks = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
-    attrs.update({f"{mask}_mask": 0 for mask in masks})
+    attrs = {f"{mask}_mask": 0 for mask in masks}
     return emitter.op(
         "TensorStridedSliceUpdate", [accumulator, begin, end, ones, value], attrs, large=True
     ).outputs[0]

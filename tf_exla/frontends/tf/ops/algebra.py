@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tf_exla.frontends.tf.ops import flops, xla
+from tf_exla.frontends.tf.ops import xla
 from tf_exla.frontends.tf.ops.memory import cpu, cpu_products, gpu
 from tf_exla.frontends.tf.ops.memory.call import copy_of_everything
 from tf_exla.frontends.tf.ops.record import Op, many, product, without_scratch
-from tf_exla.frontends.tf.ops.rules.products import einsum, matmul, outputs_or_empty, sparse_matmul
+from tf_exla.frontends.tf.ops.rules.arithmetic import sparse_matmul
+from tf_exla.vocabulary import flops
+from tf_exla.vocabulary.rules.products import einsum, matmul, outputs_or_empty
 
 OPS: Mapping[str, Op] = {
     "BandedTriangularSolve": Op("... K M, ... M n -> ... M n"),

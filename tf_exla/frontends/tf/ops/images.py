@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from tf_exla.frontends.tf.ops import flops
 from tf_exla.frontends.tf.ops.memory import cpu_products, gpu
 from tf_exla.frontends.tf.ops.memory.call import copy_of_everything
 from tf_exla.frontends.tf.ops.record import Op, many, product, without_scratch
@@ -17,6 +16,7 @@ from tf_exla.frontends.tf.ops.rules.images import (
     positions_of_maxima,
     space_and_batch,
 )
+from tf_exla.vocabulary import flops
 
 pool = partial(without_scratch, pooling("image", result="pooled"), flops=flops.per_operand,
     gpu=copy_of_everything)  # fmt: skip

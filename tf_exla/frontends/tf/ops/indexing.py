@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tf_exla.frontends.tf.ops import flops
 from tf_exla.frontends.tf.ops.bounds import sizes, values
 from tf_exla.frontends.tf.ops.memory import cpu
 from tf_exla.frontends.tf.ops.record import Op, many, moved, without_scratch
-from tf_exla.frontends.tf.ops.rules.indexing import (
-    gather,
-    gather_nd,
+from tf_exla.frontends.tf.ops.rules.moving import (
     one_hot,
     resource_gather,
     resource_gather_nd,
+    sorted_segments,
+    stitch,
+    unravel,
+)
+from tf_exla.vocabulary import flops
+from tf_exla.vocabulary.rules.indexing import (
+    gather,
+    gather_nd,
     scatter_nd,
     scatter_rows,
     segments,
-    sorted_segments,
-    stitch,
     tensor_scatter,
-    unravel,
     update_rows,
 )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tf_exla.frontends.tf.ops import list_effects
-from tf_exla.frontends.tf.ops.rebuild import element_shape
 from tf_exla.frontends.tf.ops.record import Op, many
-from tf_exla.frontends.tf.ops.rules.builders import list_rule
 from tf_exla.ir.lists import ListEffect
+from tf_exla.vocabulary.rebuild import element_shape
+from tf_exla.vocabulary.rules.builders import list_rule
 
 OPS: Mapping[str, Op] = {
     **many(Op(list_effect=list_effects.wrapped), "OptionalFromValue RaggedTensorToVariant"),

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tf_exla.frontends.tf.ops import rebuild
 from tf_exla.frontends.tf.ops.bounds import sizes, values
 from tf_exla.frontends.tf.ops.memory import cpu
 from tf_exla.frontends.tf.ops.record import Op, many, moved, view
-from tf_exla.frontends.tf.ops.rules.builders import along, whole
-from tf_exla.frontends.tf.ops.rules.indexing import reverse_sequence
-from tf_exla.frontends.tf.ops.rules.movement import (
+from tf_exla.frontends.tf.ops.rules.moving import (
+    reverse_flags,
+    reverse_sequence,
+    strided_slice_update,
+    unpack,
+)
+from tf_exla.vocabulary import rebuild
+from tf_exla.vocabulary.rules.builders import along, whole
+from tf_exla.vocabulary.rules.movement import (
     concat,
     diagonal,
     fill,
     pack,
     reshape,
     resized_axes,
-    reverse_flags,
     same_axes,
     split,
     strided_slice,
     strided_slice_grad,
-    strided_slice_update,
     tile,
     transpose,
-    unpack,
 )
 
 OPS: Mapping[str, Op] = {

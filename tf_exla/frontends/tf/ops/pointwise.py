@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tf_exla.frontends.tf.ops import flops, list_effects, rebuild, xla, xla_forms
+from tf_exla.frontends.tf.ops import list_effects, xla, xla_forms
 from tf_exla.frontends.tf.ops.bounds import values
 from tf_exla.frontends.tf.ops.memory import cpu, gpu
 from tf_exla.frontends.tf.ops.memory.call import nothing
@@ -19,15 +19,11 @@ from tf_exla.frontends.tf.ops.record import (
     unmeasured,
     view,
 )
-from tf_exla.frontends.tf.ops.rules.builders import (
-    each_to_its_own,
-    pointwise_list,
-    quantized,
-    quantized_grad,
-)
-from tf_exla.frontends.tf.ops.rules.movement import bitcast
-from tf_exla.frontends.tf.ops.rules.products import bias, select
+from tf_exla.frontends.tf.ops.rules.arithmetic import bias, quantized, quantized_grad, select
+from tf_exla.frontends.tf.ops.rules.moving import bitcast
 from tf_exla.ir.lists import ListEffect
+from tf_exla.vocabulary import flops, rebuild
+from tf_exla.vocabulary.rules.builders import each_to_its_own, pointwise_list
 
 EXP_FLOPS = 12
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from tf_exla.frontends.tf.ops import flops
 from tf_exla.frontends.tf.ops.bounds.values import of_operand
 from tf_exla.frontends.tf.ops.memory import cpu, gpu
 from tf_exla.frontends.tf.ops.memory.call import (
@@ -19,12 +18,13 @@ from tf_exla.frontends.tf.ops.memory.call import (
     nothing,
     transposed_reduction,
 )
-from tf_exla.frontends.tf.ops.rebuild import Rebuild
-from tf_exla.frontends.tf.ops.rules.builders import Rule, words
 from tf_exla.ir.bounds import Most
 from tf_exla.ir.graph import Node
 from tf_exla.ir.lists import ListEffect
 from tf_exla.ir.op_set import Compiles, Work
+from tf_exla.vocabulary import flops
+from tf_exla.vocabulary.rebuild import Rebuild
+from tf_exla.vocabulary.rules.builders import Rule, words
 
 if TYPE_CHECKING:
     from tf_exla.frontends.tf.ops.xla_forms import Form

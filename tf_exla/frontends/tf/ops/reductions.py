@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from tf_exla.frontends.tf.ops import flops, rebuild, xla
+from tf_exla.frontends.tf.ops import xla
 from tf_exla.frontends.tf.ops.bounds import sizes, values
 from tf_exla.frontends.tf.ops.memory import cpu, gpu
 from tf_exla.frontends.tf.ops.memory.call import copy_of_output, nothing
 from tf_exla.frontends.tf.ops.record import Op, many, reducer, without_scratch
-from tf_exla.frontends.tf.ops.rules.builders import along, counts, histogram, reduction, sum_all
-from tf_exla.frontends.tf.ops.rules.products import bias_grad
+from tf_exla.frontends.tf.ops.rules.arithmetic import bias_grad, counts, histogram, sum_all
+from tf_exla.vocabulary import flops, rebuild
+from tf_exla.vocabulary.rules.builders import along, reduction
 
 cumulative = partial(without_scratch, along(1, keeps=True), flops=flops.per_operand, work="serial",
     cpu=copy_of_output, gpu=nothing, size="not larger")  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tf_exla.frontends.tf.ops.bounds import sizes, values
 from tf_exla.frontends.tf.ops.memory import cpu
 from tf_exla.frontends.tf.ops.record import Op, many, moved, without_scratch
-from tf_exla.frontends.tf.ops.rules.builders import made_whole, random_rows, whole
+from tf_exla.vocabulary.rules.builders import made_whole, random_rows, whole
 
 OPS: Mapping[str, Op] = {
     "InvertPermutation": without_scratch(whole, size="not larger"),

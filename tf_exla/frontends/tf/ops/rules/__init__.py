@@ -1,1 +1,1 @@
-"""Axis rules that depend on a node's shapes and attributes."""
+"""Axis rules of ops that TensorFlow alone has."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tf_exla.frontends.tf.ops.rules.builders import (
+from tf_exla.ir.graph import Node, Tensor
+from tf_exla.vocabulary.rules.builders import (
     Letters,
     Unruled,
     arrow,
@@ -13,7 +14,6 @@ from tf_exla.frontends.tf.ops.rules.builders import (
     text_attr,
     whole,
 )
-from tf_exla.ir.graph import Node, Tensor
 
 
 def channels_first(node: Node) -> bool:

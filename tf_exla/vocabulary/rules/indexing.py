@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tf_exla.frontends.tf.ops.rules.builders import (
+from tf_exla.ir.graph import Combine, Node
+from tf_exla.vocabulary.rules.builders import (
     Letters,
     arrow,
     integer,
@@ -12,7 +13,6 @@ from tf_exla.frontends.tf.ops.rules.builders import (
     sizes,
     static_axes,
 )
-from tf_exla.ir.graph import Combine, Node
 
 
 def gather(node: Node) -> str:
@@ -30,22 +30,6 @@ def gather(node: Node) -> str:
     read = [*outer, *letters.up(1), *inner]
     rest = ["_"] * (len(node.inputs) - 2)
     return arrow([read, outer[:batch] + middle, *rest], [outer + middle + inner])
-
-
-def resource_gather(node: Node) -> str:
-    """Read slices of a variable, which is whole."""
-    indices = rank(node.inputs[1])
-    letters = Letters()
-    batch = integer(node, "batch_dims", 0)
-    names = letters.up(batch) + letters.low(indices - batch)
-    return arrow(["_", names], [names + letters.up(rank(node.output) - indices)])
-
-
-def resource_gather_nd(node: Node) -> str:
-    """Read a variable, which is whole, at points."""
-    points = Letters().low(rank(node.inputs[1]) - 1)
-    inner = Letters().up(rank(node.output) - len(points) + 1)
-    return arrow(["_", points + inner[:1]], [points + inner[1:]])
 
 
 def gather_nd(node: Node) -> str:
@@ -125,43 +109,3 @@ def segments(combine: Combine) -> Callable[[Node], str]:
         return arrow([rows + inner, rows, "_"], [letters.up(1) + inner], combine, rows)
 
     return rule
-
-
-def sorted_segments(node: Node) -> str:
-    """Combine rows by numbers that never fall: which rows, and how many results, they decide."""
-    letters = Letters()
-    inner = letters.low(rank(node.output) - 1)
-    rows = letters.up(1) + inner
-    lists = [letters.up(rank(tensor)) for tensor in node.inputs[1:]]
-    return arrow([rows, *lists], [letters.up(1) + inner])
-
-
-def stitch(node: Node) -> str:
-    """Put rows where lists of indices say."""
-    letters = Letters()
-    inner = letters.low(rank(node.output) - 1)
-    half = len(node.inputs) // 2
-    indices = [letters.up(rank(tensor)) for tensor in node.inputs[:half]]
-    return arrow([*indices, *(names + inner for names in indices)], [letters.up(1) + inner])
-
-
-def unravel(node: Node) -> str:
-    """Make coordinates, along a first axis, of positions."""
-    names = Letters().low(rank(node.inputs[0]))
-    return arrow([names, "_"], [["A", *names]])
-
-
-def one_hot(node: Node) -> str:
-    """Mark indices along a new axis, which is needed whole."""
-    count = rank(node.inputs[0])
-    axis = integer(node, "axis", -1) % (count + 1)
-    names = Letters().low(count)
-    return arrow([names, "_", "", ""], [[*names[:axis], "A", *names[axis:]]])
-
-
-def reverse_sequence(node: Node) -> str:
-    """Reverse the first elements of an axis, their number given for each batch element."""
-    letters = Letters()
-    names = letters.low(rank(node.inputs[0]))
-    names[integer(node, "seq_dim", 0)] = letters.up(1)[0]
-    return arrow([names, [names[integer(node, "batch_dim", 0)]]], [names])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tf_exla.frontends.tf.ops.rules.builders import (
+from tf_exla.ir.graph import Node
+from tf_exla.vocabulary.rules.builders import (
     Letters,
     Unruled,
     arrow,
@@ -14,7 +15,6 @@ from tf_exla.frontends.tf.ops.rules.builders import (
     static,
     static_axes,
 )
-from tf_exla.ir.graph import Node
 
 
 def reshape(node: Node) -> str:
@@ -130,9 +130,7 @@ def resized_axes(*operands: str) -> Callable[[Node], str]:
     return rule
 
 
-def _slice_axes(
-    node: Node, full: Sequence[int], part: Sequence[int]
-) -> tuple[list[str], list[str]]:
+def slice_axes(node: Node, full: Sequence[int], part: Sequence[int]) -> tuple[list[str], list[str]]:
     """Name the axes of a strided slice: those of the full tensor, those of the part.
 
     An axis that is taken whole with stride one keeps its letter: begin and end are cut off at the
@@ -172,20 +170,14 @@ _AXIS_MASKS = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 def strided_slice(node: Node) -> str:
     """Take a part: `x[begin:end:strides]`."""
-    full, part = _slice_axes(node, sizes(node.inputs[0]), sizes(node.output))
+    full, part = slice_axes(node, sizes(node.inputs[0]), sizes(node.output))
     return arrow([full, "_", "_", "_"], [part])
 
 
 def strided_slice_grad(node: Node) -> str:
     """Put a part into zeros of the shape that operand 0 holds."""
-    full, part = _slice_axes(node, sizes(node.output), sizes(node.inputs[4]))
+    full, part = slice_axes(node, sizes(node.output), sizes(node.inputs[4]))
     return arrow(["=", "_", "_", "_", part], [full])
-
-
-def strided_slice_update(node: Node) -> str:
-    """Put a part into a tensor."""
-    full, part = _slice_axes(node, sizes(node.output), sizes(node.inputs[4]))
-    return arrow([full, "_", "_", "_", part], [full])
 
 
 def concat(axis_at: int) -> Callable[[Node], str]:
@@ -214,14 +206,6 @@ def pack(node: Node) -> str:
     return arrow([names] * len(node.inputs), [[*names[:axis], "A", *names[axis:]]])
 
 
-def unpack(node: Node) -> str:
-    """Part along an axis that goes."""
-    count = rank(node.inputs[0])
-    axis = integer(node, "axis", 0) % count
-    names = Letters().low(count - 1)
-    return arrow([[*names[:axis], "A", *names[axis:]]], [names] * len(node.outputs))
-
-
 def split(data_at: int, axis_at: int) -> Callable[[Node], str]:
     """Part along an axis that is needed whole."""
 
@@ -238,22 +222,6 @@ def split(data_at: int, axis_at: int) -> Callable[[Node], str]:
         return arrow(parts, [parted() for _ in node.outputs])
 
     return rule
-
-
-def reverse_flags(node: Node) -> str:
-    """Reverse the axes that operand 1 marks."""
-    flags = static(node, 1, "axes")
-    names = Letters().low(rank(node.inputs[0]))
-    names = [name.upper() if flag else name for name, flag in zip(names, flags, strict=True)]
-    return arrow([names, "_"], [names])
-
-
-def bitcast(node: Node) -> str:
-    """Read bytes as another dtype: the last axis comes or goes where the item's size changes."""
-    before, after = rank(node.inputs[0]), rank(node.output)
-    if before == after:
-        return arrow(["..."], ["..."])
-    return "... -> ... A" if before < after else "... A -> ..."
 
 
 def diagonal(matrix_at: str, operands: int = 1) -> Callable[[Node], str]:

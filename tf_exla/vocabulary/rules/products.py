@@ -5,14 +5,14 @@ from __future__ import annotations
 import string
 from collections.abc import Callable, Sequence
 
-from tf_exla.frontends.tf.ops.rules.builders import (
+from tf_exla.ir.graph import Node
+from tf_exla.vocabulary.rules.builders import (
     Letters,
     Unruled,
     arrow,
     rank,
     text_attr,
 )
-from tf_exla.ir.graph import Node
 
 
 def matmul(left: str, right: str, batch: str = "") -> Callable[[Node], str]:
@@ -24,12 +24,6 @@ def matmul(left: str, right: str, batch: str = "") -> Callable[[Node], str]:
         return arrow([batch + a, batch + b], [batch + "i j"], "add", ["k"])
 
     return rule
-
-
-def sparse_matmul(node: Node) -> str:
-    """Multiply a list of points and their values, a sparse matrix, with a dense one."""
-    right = "n C" if node.attrs.get("adjoint_b") else "C n"
-    return arrow(["p A", "p", "_", right], ["B n"], "add", ["p"])
 
 
 def einsum(node: Node) -> str:
@@ -59,16 +53,6 @@ def _einsum_term(term: str, names: dict[str, str]) -> list[str]:
     return ["..." if part == "." else names[part] for part in term.replace("...", ".")]
 
 
-def select(node: Node) -> str:
-    """Choose between two tensors; a condition of rank one chooses rows, a scalar all."""
-    condition, count = rank(node.inputs[0]), rank(node.output)
-    if condition == count:
-        return arrow(["..."] * 3, ["..."])
-    if condition == 0:
-        return arrow(["", "...", "..."], ["..."])
-    return arrow(["a", "a ...", "a ..."], ["a ..."])
-
-
 def outputs_or_empty(results: Sequence[str], attr: str) -> Callable[[Node], str]:
     """Decompose matrices; without `attr` all results but the first are empty."""
 
@@ -85,16 +69,3 @@ def outputs_or_empty(results: Sequence[str], attr: str) -> Callable[[Node], str]
         return arrow([full], parts)
 
     return rule
-
-
-def bias(node: Node) -> str:
-    """Add one number for each channel."""
-    first = text_attr(node, "data_format", "NHWC").startswith("NC")
-    return arrow(["n c ..." if first else "... c", "c"], ["n c ..." if first else "... c"])
-
-
-def bias_grad(node: Node) -> str:
-    """Add over all axes but the channels."""
-    names = Letters().low(rank(node.inputs[0]))
-    axis = 1 if text_attr(node, "data_format", "NHWC").startswith("NC") else len(names) - 1
-    return arrow([names], [[names[axis]]], "add", names[:axis] + names[axis + 1 :])

@@ -16,14 +16,10 @@ Dims = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Maker:
-    """`shape(inputs, attrs)` of the result; `attrs`: what is not said otherwise.
-
-    `types`: attributes that name the dtype of an operand, by its position.
-    """
+    """`shape(inputs, attrs)` of the result; `attrs`: what is not said otherwise."""
 
     shape: Callable[[Sequence[Tensor], Attrs], Dims]
     attrs: Attrs = field(default_factory=dict)
-    types: Mapping[str, int] = field(default_factory=lambda: {"T": 0})
 
 
 def make(op: str, inputs: Sequence[Tensor], attrs: Attrs, name: str) -> Node | None:
@@ -31,11 +27,8 @@ def make(op: str, inputs: Sequence[Tensor], attrs: Attrs, name: str) -> Node | N
     maker = MAKERS.get(op)
     if maker is None:
         return None
-    known = {key: inputs[position].dtype for key, position in maker.types.items()}
-    merged = {**known, **maker.attrs, **attrs}
-    if op in ("add_n", "concat"):
-        merged["N"] = len(inputs) - (op == "concat")
-    dtype = str(attrs.get("DstT", inputs[1 if op == "full" else 0].dtype))
+    merged = {**maker.attrs, **attrs}
+    dtype = str(attrs.get("dtype", inputs[1 if op == "full" else 0].dtype))
     if op in ("any", "isfinite", "isnan") or op in _COMPARISONS:
         dtype = "bool"
     elif op == "where":
@@ -140,37 +133,37 @@ def _dense(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     return (*inputs[0].dims, inputs[0].dims[-1])
 
 
-_COMPARE = Maker(_broadcast, {"incompatible_shape_error": True})
-_REDUCE = Maker(_reduced, {"keep_dims": False}, {"T": 0, "Tidx": 1})
+_COMPARE = Maker(_broadcast)
+_REDUCE = Maker(_reduced, {"keep_dims": False})
 
 MAKERS: Mapping[str, Maker] = {
     "add_n": Maker(_same),
     "add": Maker(_broadcast),
-    "any": Maker(_reduced, {"keep_dims": False}, {"Tidx": 1}),
+    "any": Maker(_reduced, {"keep_dims": False}),
     "batch_matmul": Maker(
         _product("adj_x", "adj_y"),
-        {"adj_x": False, "adj_y": False, "grad_x": False, "grad_y": False},
+        {"adj_x": False, "adj_y": False},
     ),
-    "broadcast_to": Maker(_named, types={"T": 0, "Tidx": 1}),
-    "astype": Maker(_same, {"Truncate": False}, {"SrcT": 0}),
-    "concat": Maker(_joined, types={"T": 0, "Tidx": -1}),
+    "broadcast_to": Maker(_named),
+    "astype": Maker(_same),
+    "concat": Maker(_joined),
     "equal": _COMPARE,
     "exp": Maker(_same),
-    "full": Maker(_filled, types={"T": 1, "index_type": 0}),
+    "full": Maker(_filled),
     "floor_divide": Maker(_broadcast),
-    "take": Maker(_gathered, {"batch_dims": 0}, {"Tparams": 0, "Tindices": 1, "Taxis": 2}),
+    "take": Maker(_gathered, {"batch_dims": 0}),
     "greater_equal": Maker(_broadcast),
     "isfinite": Maker(_same),
     "isnan": Maker(_same),
     "less_equal": Maker(_broadcast),
     "log": Maker(_same),
-    "logical_and": Maker(_broadcast, types={}),
-    "logical_or": Maker(_broadcast, types={}),
+    "logical_and": Maker(_broadcast),
+    "logical_or": Maker(_broadcast),
     "matmul": Maker(
         _product("transpose_a", "transpose_b"),
-        {"transpose_a": False, "transpose_b": False, "grad_a": False, "grad_b": False},
+        {"transpose_a": False, "transpose_b": False},
     ),
-    "band_part": Maker(_same, types={"T": 0, "Tindex": 1}),
+    "band_part": Maker(_same),
     "matrix_diag_part": Maker(_diagonal, {"align": "RIGHT_LEFT"}),
     "matrix_diag": Maker(_dense, {"align": "RIGHT_LEFT"}),
     "matrix_set_diag": Maker(_same, {"align": "RIGHT_LEFT"}),
@@ -182,15 +175,15 @@ MAKERS: Mapping[str, Maker] = {
     "multiply": Maker(_broadcast),
     "negative": Maker(_same),
     "not_equal": _COMPARE,
-    "arange": Maker(_counted, types={"Tidx": 0}),
+    "arange": Maker(_counted),
     "divide": Maker(_broadcast),
     "reciprocal": Maker(_same),
-    "reshape": Maker(_reshaped, types={"T": 0, "Tshape": 1}),
-    "where": Maker(_broadcast, types={"T": 1}),
-    "slice": Maker(_sliced, types={"T": 0, "Index": 1}),
+    "reshape": Maker(_reshaped),
+    "where": Maker(_broadcast),
+    "slice": Maker(_sliced),
     "square": Maker(_same),
     "subtract": Maker(_broadcast),
     "sum": _REDUCE,
     "truncate_divide": Maker(_broadcast),
-    "permute_dims": Maker(_transposed, types={"T": 0, "Tperm": 1}),
+    "permute_dims": Maker(_transposed),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -104,17 +104,6 @@ def text_attr(node: Node, key: str, default: str = "") -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def pointwise(operands: int, names: str) -> Mapping[str, Rule]:
-    """Rules of element-by-element ops: operands are aligned from the right and broadcast."""
-    text = arrow(["..."] * operands, ["..."])
-    return dict.fromkeys(words(names), text)
-
-
-def same(text: Rule, names: str) -> Mapping[str, Rule]:
-    """Give several ops the same rule."""
-    return dict.fromkeys(words(names), text)
-
-
 def pointwise_list(node: Node) -> str:
     """Add any number of operands of one shape."""
     return arrow(["..."] * len(node.inputs), ["..."])
@@ -125,32 +114,6 @@ def each_to_its_own(node: Node) -> str:
     letters = Letters()
     parts = [letters.low(rank(tensor)) for tensor in node.inputs]
     return arrow(parts, parts)
-
-
-def quantized(node: Node) -> str:
-    """Round to few levels between bounds: given ones, for all or by channel, or those there are.
-
-    One channel alone has other bounds than several: scalars.
-    """
-    axis = integer(node, "axis", -1)
-    names = Letters().low(rank(node.inputs[0]))
-    rest: list[Part] = ["_"] * (len(node.inputs) - 3)
-    given = bool(node.attrs.get("range_given", node.op.endswith("V3")))
-    names = [name.upper() if at == axis or not given else name for at, name in enumerate(names)]
-    bounds: Part = "_" if axis < 0 or not given else [names[axis]]
-    return arrow([names, bounds, bounds, *rest], [names])
-
-
-def quantized_grad(by_channel: bool = False) -> Callable[[Node], str]:
-    """The gradients of numbers, and of the bounds between which they were rounded."""
-
-    def rule(node: Node) -> str:
-        names = Letters().low(rank(node.inputs[0]))
-        bounds = names[-1:] if by_channel else []
-        added = [name for name in names if name not in bounds]
-        return arrow([names, names, bounds, bounds], [names, bounds, bounds], "add", added)
-
-    return rule
 
 
 def whole(node: Node) -> str:
@@ -228,38 +191,5 @@ def list_rule(text: str, shape_at: int) -> Callable[[Node], str]:
     def rule(node: Node) -> str:
         static(node, shape_at, "element shape")
         return text
-
-    return rule
-
-
-def sum_all(node: Node) -> str:
-    """Add something over all axes."""
-    names = Letters().low(rank(node.inputs[0]))
-    return arrow([names], [""], "add", names)
-
-
-def histogram(node: Node) -> str:
-    """Count all elements by bins; the range of values and the number of bins are no data."""
-    names = Letters().low(rank(node.inputs[0]))
-    return arrow([names, "_", "_"], [["B"]], "add", names)
-
-
-def counts(weights_at: int) -> Callable[[Node], str]:
-    """Count, or add weights of, each integer of a list, or of each row of a matrix.
-
-    Where it is only noted whether there is any, rows are needed whole.
-    """
-
-    def rule(node: Node) -> str:
-        names = Letters().low(rank(node.inputs[0]))
-        if len(names) == 2:
-            names = [names[0], "C"]
-        elif node.attrs.get("binary_output"):
-            names = [name.upper() for name in names]
-        parts: list[Part] = [names, "_", "_"]
-        if 0 not in sizes(node.inputs[weights_at]):  # else each counts once
-            parts[weights_at] = names
-        reduced = [name for name in names if name.islower() and len(names) == 1]
-        return arrow(parts, [["B"] if len(names) == 1 else [names[0], "B"]], "add", reduced)
 
     return rule

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tf_exla.frontends.tf.ops.rules.builders import sizes
 from tf_exla.ir.graph import Node, Shape, Tensor, const
+from tf_exla.vocabulary.rules.builders import sizes
 
 CHUNK = "/chunk"  # what the names of nodes for a chunk end in
 

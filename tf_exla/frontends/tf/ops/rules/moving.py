@@ -1,0 +1,100 @@
+"""Rules of ops that read, write or move by index."""
+
+from __future__ import annotations
+
+from tf_exla.ir.graph import Node
+from tf_exla.vocabulary.rules.builders import (
+    Letters,
+    arrow,
+    integer,
+    rank,
+    sizes,
+    static,
+)
+from tf_exla.vocabulary.rules.movement import slice_axes
+
+
+def resource_gather(node: Node) -> str:
+    """Read slices of a variable, which is whole."""
+    indices = rank(node.inputs[1])
+    letters = Letters()
+    batch = integer(node, "batch_dims", 0)
+    names = letters.up(batch) + letters.low(indices - batch)
+    return arrow(["_", names], [names + letters.up(rank(node.output) - indices)])
+
+
+def resource_gather_nd(node: Node) -> str:
+    """Read a variable, which is whole, at points."""
+    points = Letters().low(rank(node.inputs[1]) - 1)
+    inner = Letters().up(rank(node.output) - len(points) + 1)
+    return arrow(["_", points + inner[:1]], [points + inner[1:]])
+
+
+def sorted_segments(node: Node) -> str:
+    """Combine rows by numbers that never fall: which rows, and how many results, they decide."""
+    letters = Letters()
+    inner = letters.low(rank(node.output) - 1)
+    rows = letters.up(1) + inner
+    lists = [letters.up(rank(tensor)) for tensor in node.inputs[1:]]
+    return arrow([rows, *lists], [letters.up(1) + inner])
+
+
+def stitch(node: Node) -> str:
+    """Put rows where lists of indices say."""
+    letters = Letters()
+    inner = letters.low(rank(node.output) - 1)
+    half = len(node.inputs) // 2
+    indices = [letters.up(rank(tensor)) for tensor in node.inputs[:half]]
+    return arrow([*indices, *(names + inner for names in indices)], [letters.up(1) + inner])
+
+
+def unravel(node: Node) -> str:
+    """Make coordinates, along a first axis, of positions."""
+    names = Letters().low(rank(node.inputs[0]))
+    return arrow([names, "_"], [["A", *names]])
+
+
+def one_hot(node: Node) -> str:
+    """Mark indices along a new axis, which is needed whole."""
+    count = rank(node.inputs[0])
+    axis = integer(node, "axis", -1) % (count + 1)
+    names = Letters().low(count)
+    return arrow([names, "_", "", ""], [[*names[:axis], "A", *names[axis:]]])
+
+
+def reverse_sequence(node: Node) -> str:
+    """Reverse the first elements of an axis, their number given for each batch element."""
+    letters = Letters()
+    names = letters.low(rank(node.inputs[0]))
+    names[integer(node, "seq_dim", 0)] = letters.up(1)[0]
+    return arrow([names, [names[integer(node, "batch_dim", 0)]]], [names])
+
+
+def strided_slice_update(node: Node) -> str:
+    """Put a part into a tensor."""
+    full, part = slice_axes(node, sizes(node.output), sizes(node.inputs[4]))
+    return arrow([full, "_", "_", "_", part], [full])
+
+
+def unpack(node: Node) -> str:
+    """Part along an axis that goes."""
+    count = rank(node.inputs[0])
+    axis = integer(node, "axis", 0) % count
+    names = Letters().low(count - 1)
+    return arrow([[*names[:axis], "A", *names[axis:]]], [names] * len(node.outputs))
+
+
+def reverse_flags(node: Node) -> str:
+    """Reverse the axes that operand 1 marks."""
+    flags = static(node, 1, "axes")
+    names = Letters().low(rank(node.inputs[0]))
+    names = [name.upper() if flag else name for name, flag in zip(names, flags, strict=True)]
+    return arrow([names, "_"], [names])
+
+
+def bitcast(node: Node) -> str:
+    """Read bytes as another dtype: the last axis comes or goes where the item's size changes."""
+    before, after = rank(node.inputs[0]), rank(node.output)
+    if before == after:
+        return arrow(["..."], ["..."])
+    return "... -> ... A" if before < after else "... A -> ..."

@@ -1,0 +1,1 @@
+"""Axis rules that depend on a node's shapes and attributes."""
