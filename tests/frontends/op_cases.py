@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tf_exla.frontends.tf.ops.pointwise import OPS as POINTWISE
 from tf_exla.frontends.tf.ops.sources import OPS as SOURCES
+from tf_exla.frontends.tf.ops.table import KINDS
 from tf_exla.ir.graph import Array
 
 Operand = tuple[int, ...] | list[Any] | int | Array
@@ -93,7 +93,7 @@ BOOL_BINARY = "LogicalAnd LogicalOr"
 
 def pointwise_cases() -> Iterator[Case]:
     """Cases of the ops that have the rule of their arity."""
-    for op, rule in ((name, one.rule) for name, one in POINTWISE.items()):
+    for op, rule in ((name, one.rule) for name, one in KINDS["pointwise"].items()):
         attrs = UNARY_ATTRS.get(op, {})
         if rule == ONE:
             yield Case(op, [UNARY_DATA.get(op, (7, 1, 3))], ONE, attrs)

@@ -11,7 +11,7 @@ from frontends.test_op_rules import CASES, build
 
 from tf_exla.frontends.tf.names import graph_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
-from tf_exla.frontends.tf.ops.pointwise import OPS as POINTWISE
+from tf_exla.frontends.tf.ops.table import KINDS
 from tf_exla.frontends.tf.ops.table import OPS as TABLE
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.ir.check import check_graph
@@ -63,7 +63,9 @@ SPECIAL = np.array([[0.0, -0.0, np.nan, np.inf, -np.inf, 0.25, 1e300, -2.0]])
 
 
 NOT_OF_NUMBERS = ("BiasAdd", "Cast", "Complex", "Select")
-FLOATING = [case for case in COMPILED if case.op in POINTWISE and case.op not in NOT_OF_NUMBERS]
+FLOATING = [
+    case for case in COMPILED if case.op in KINDS["pointwise"] and case.op not in NOT_OF_NUMBERS
+]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

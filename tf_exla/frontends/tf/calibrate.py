@@ -12,8 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_exla.frontends.tf.ops.pointwise import EXP_FLOPS
 from tf_exla.model.rates import Rates, plausible
+from tf_exla.vocabulary.table import EXP_FLOPS
 
 CALLS = 25
 SMALL, CACHED = 1 << 17, 1 << 23  # bytes of tensors that stay in cache

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import cast
 from weakref import WeakKeyDictionary
 
@@ -15,20 +14,17 @@ from tf_exla.frontends.tf.ops.memory.call import TensorLike
 from tf_exla.frontends.tf.ops.scratch import gpu_scratch_bytes, scratch_bytes
 from tf_exla.frontends.tf.ops.size_bounds import size_bounds
 from tf_exla.frontends.tf.ops.table import record
-from tf_exla.ir.axis_rule import AxisRule, AxisRuleError, bind
+from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.bounds import Most
-from tf_exla.ir.graph import Node, Shape, Tensor
-from tf_exla.ir.lists import ListEffect, is_list
-from tf_exla.ir.op_set import Compiles, NoRule, Work
-from tf_exla.vocabulary import trip_counts
-from tf_exla.vocabulary.make import make
-from tf_exla.vocabulary.rebuild import rebuild
-from tf_exla.vocabulary.rules.builders import Unruled, words
-
-_bind = lru_cache(maxsize=16384)(bind)
+from tf_exla.ir.graph import Node
+from tf_exla.ir.lists import ListEffect
+from tf_exla.ir.op_set import Compiles, NoRule
+from tf_exla.vocabulary.meaning import Meaning
+from tf_exla.vocabulary.op_set import VocabularyOps
+from tf_exla.vocabulary.rules.builders import words
 
 
-class TensorFlowOps:
+class TensorFlowOps(VocabularyOps):
     """The ops of TensorFlow.
 
     `threads`: how many a kernel may use; scratch memory is per thread for some. `device`: the one
@@ -36,35 +32,30 @@ class TensorFlowOps:
     """
 
     def __init__(self, threads: int | None = None, device: Device | None = None) -> None:
+        super().__init__()
         self._device = device
         self.threads = threads or os.cpu_count() or 1
         self._bounds: WeakKeyDictionary[Node, tuple[tuple[Most, ...], list[Most]]] = (
             WeakKeyDictionary()
         )
-        self._rules: WeakKeyDictionary[Node, AxisRule | NoRule] = WeakKeyDictionary()
+
+    def meaning(self, op: str) -> Meaning:
+        """Return what is known of an op, by the name that graphs have for it."""
+        return record(op)
+
+    def _bound(self, node: Node) -> AxisRule | NoRule:
+        if record(node.op).rule is not None:
+            for tensor in (*node.inputs, *node.outputs):
+                if tensor.dtype not in _IN_PARTS:
+                    return NoRule(
+                        f"{node.op} is not split here: TensorFlow has no parts of {tensor.dtype}"
+                    )
+        return super()._bound(node)
 
     @property
     def device(self) -> Device:
         """The device that ops run on."""
         return self._device or visible_device()
-
-    def rule(self, node: Node, lists: bool = False) -> AxisRule | NoRule:
-        """Return the node's axis rule, or why there is none; `lists`: of lists, too."""
-        if not lists and any(map(is_list, (*node.inputs, *node.outputs))):
-            return NoRule(f"{node.op} is not split here: there are no parts of a list")
-        known = self._rules.get(node)
-        if known is None:
-            known = self._rules[node] = _rule(node)
-        return known
-
-    def resized(
-        self, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]
-    ) -> tuple[Node, ...]:
-        """Make the node again for a chunk: on `inputs`, with results of `shapes`."""
-        rule = self.rule(node, lists=True)
-        if isinstance(rule, NoRule):
-            raise ValueError(f"{node} cannot be made for a chunk: {rule.reason}")
-        return rebuild(node, record(node.op).rebuild, inputs, shapes, rule.shape_operands)
 
     def picks_rows(self) -> bool:
         """Return whether to pick some rows, their number not known before, costs little.
@@ -79,10 +70,6 @@ class TensorFlowOps:
         On a GPU what follows a product had a buffer of its own beside it (measured).
         """
         return self.device == "CPU"
-
-    def resizable(self, node: Node) -> bool:
-        """Return whether `resized` can make the node for other shapes."""
-        return isinstance(self.rule(node, lists=True), AxisRule)
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
         """Return an upper bound of the bytes that the kernel allocates beside its outputs.
@@ -118,22 +105,6 @@ class TensorFlowOps:
         """Return the inputs whose buffer the first output certainly reuses when they die there."""
         return tuple(k for k in record(node.op).reuses if k < len(node.inputs))
 
-    def flops(self, node: Node) -> int:
-        """Return the floating-point operations of the node; complex numbers count fourfold."""
-        op = record(node.op)
-        if op.flops == 0 or not all(tensor.is_static for tensor in node.outputs):
-            return 0
-        if callable(op.flops):
-            count = op.flops(node)
-        else:
-            count = op.flops * max((tensor.size for tensor in node.outputs), default=0)
-        is_complex = any(tensor.dtype.startswith("complex") for tensor in node.outputs)
-        return 4 * count if is_complex else count
-
-    def work(self, node: Node) -> Work:
-        """Return the kind of the node's operations, which decides how long they take."""
-        return record(node.op).work
-
     def rounds_factors(self, dtype: str) -> bool:
         """Return whether products round their factors to fewer digits than sums."""
         return rounds_factors(dtype)
@@ -141,10 +112,6 @@ class TensorFlowOps:
     def repeats(self, node: Node) -> bool:
         """Return whether the kernel makes the same numbers of the same operands each time."""
         return not record(node.op).unordered
-
-    def chooses(self, node: Node) -> bool:
-        """Return whether results are some of an operand's numbers, though no combiner says so."""
-        return record(node.op).chooses
 
     def compiles(self, node: Node) -> Compiles:
         """Return how well XLA compiles the node on a CPU."""
@@ -171,20 +138,6 @@ class TensorFlowOps:
         effect = record(node.op).list_effect
         return effect(node) if callable(effect) else effect
 
-    def iterations(self, node: Node, bounds: Mapping[Tensor, int]) -> int | None:
-        """Return an upper bound of a While's iterations; None where it is not known."""
-        return trip_counts.iterations(node, bounds)
-
-    def counted(self, node: Node, times: int) -> Mapping[Tensor, int]:
-        """Return upper bounds of what a While that runs so often has counted."""
-        return trip_counts.counted(node, times)
-
-    def make(
-        self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
-    ) -> Node | None:
-        """Make a node for a rewrite, its result's shape inferred; None where it has no such op."""
-        return make(op, inputs, attrs, name)
-
 
 _ALIGNMENT = 64  # bytes; EIGEN_MAX_ALIGN_BYTES is at most that
 
@@ -208,23 +161,3 @@ _IN_PARTS = frozenset(
     string uint16 uint32 uint64 uint8 variant
 """)
 )
-
-
-def _rule(node: Node) -> AxisRule | NoRule:
-    op = record(node.op)
-    if op.rule is None:
-        effects = "it has side effects, and stays outside of loops"
-        absent = effects if node.stateful else "it is not in the table of axis rules"
-        return NoRule(f"{node.op} is never split: {op.reason or absent}")
-    for tensor in (*node.inputs, *node.outputs):
-        if tensor.dtype not in _IN_PARTS:
-            return NoRule(f"{node.op} is not split here: TensorFlow has no parts of {tensor.dtype}")
-    try:
-        text = op.rule if isinstance(op.rule, str) else op.rule(node)
-        return _bind(
-            text,
-            tuple(tensor.axes for tensor in node.inputs),
-            tuple(tensor.axes for tensor in node.outputs),
-        )
-    except (Unruled, AxisRuleError) as refusal:
-        return NoRule(f"{node.op} is not split here: {refusal}")

@@ -10,24 +10,22 @@ from tf_exla.frontends.tf.ops.memory.call import copy_of_everything
 from tf_exla.frontends.tf.ops.record import Op, many, product, without_scratch
 from tf_exla.frontends.tf.ops.rules.arithmetic import sparse_matmul
 from tf_exla.vocabulary import flops
-from tf_exla.vocabulary.rules.products import einsum, matmul, outputs_or_empty
+from tf_exla.vocabulary.rules.products import matmul, outputs_or_empty
 
 OPS: Mapping[str, Op] = {
     "BandedTriangularSolve": Op("... K M, ... M n -> ... M n"),
-    **many(product(matmul("adj_x", "adj_y", batch="... "), flops=flops.matmul,
-        cpu=cpu_products.batch_matmul, gpu=gpu.product, xla_calls=cpu_products.compiled_products,
-        xla=xla.one_product), """
+    **many(Op(cpu=cpu_products.batch_matmul, gpu=gpu.product,
+        xla_calls=cpu_products.compiled_products, xla=xla.one_product), """
         BatchMatMul BatchMatMulV2"""),
     "BatchMatMulV3": product(matmul("adj_x", "adj_y", batch="... "), flops=flops.matmul,
         gpu=gpu.product, xla_calls=cpu_products.compiled_products, xla=xla.one_product),
-    "Cholesky": product("... M M -> ... M M", flops=flops.cubic(1 / 3), cpu=cpu.cholesky,
-        gpu=gpu.cholesky, size="not smaller"),
+    "Cholesky": Op(cpu=cpu.cholesky, gpu=gpu.cholesky, size="not smaller"),
     "CholeskyGrad": product("... M M, ... M M -> ... M M", flops=flops.cubic(2),
         cpu=cpu.square_matrices(4)),
     "Cross": Op("... A, ... A -> ... A", cpu=cpu.broadcast_blocks),
     "Eig": product(outputs_or_empty(["M", "M M"], "compute_v"), flops=flops.cubic(25),
         cpu=cpu.square_matrices(8)),
-    "Einsum": product(einsum, flops=flops.einsum, cpu=cpu_products.einsum, gpu=copy_of_everything),
+    "Einsum": Op(cpu=cpu_products.einsum, gpu=copy_of_everything),
     **many(Op("... A -> ... A"), "FFT IFFT"),
     **many(Op("... A B -> ... A B"), "FFT2D IFFT2D"),
     **many(Op("... A B C -> ... A B C"), "FFT3D IFFT3D"),
@@ -37,8 +35,7 @@ OPS: Mapping[str, Op] = {
     "LogMatrixDeterminant": product("... M M -> ..., ...", flops=flops.cubic(2 / 3),
         cpu=cpu.square_matrices(3), gpu=gpu.lu),
     "Lu": product("... M M -> ... M M, ... M", flops=flops.cubic(2 / 3), gpu=gpu.lu),
-    "MatMul": product(matmul("transpose_a", "transpose_b"), flops=flops.matmul,
-        cpu=cpu_products.matmul, gpu=gpu.product, xla="well"),
+    "MatMul": Op(cpu=cpu_products.matmul, gpu=gpu.product, xla="well"),
     "MatrixDeterminant": product("... M M -> ...", flops=flops.cubic(2 / 3),
         cpu=cpu.square_matrices(3), gpu=gpu.lu),
     "MatrixInverse": product("... M M -> ... M M", flops=flops.cubic(2), cpu=cpu.square_matrices(3),
@@ -48,8 +45,7 @@ OPS: Mapping[str, Op] = {
         cpu=cpu.matrix_solve, gpu=gpu.matrix_solve),
     "MatrixSolveLs": product("... M N, ... M k, _ -> ... N k", flops=flops.solve(2)),
     "MatrixSquareRoot": Op("... M M -> ... M M", cpu=cpu.square_matrices(8)),
-    "MatrixTriangularSolve": product("... M M, ... M n -> ... M n", flops=flops.solve(0),
-        work="serial", cpu=cpu.triangular_solve, gpu=gpu.triangular_solve),
+    "MatrixTriangularSolve": Op(cpu=cpu.triangular_solve, gpu=gpu.triangular_solve),
     "Qr": product(outputs_or_empty(["M P", "P N"], ""), flops=flops.cubic(4), cpu=cpu.qr),
     "SelfAdjointEigV2": product(outputs_or_empty(["M", "M M"], "compute_v"), flops=flops.cubic(9),
         cpu=cpu.square_matrices(1.2), gpu=gpu.self_adjoint_eig),

@@ -19,24 +19,21 @@ from tf_exla.vocabulary import flops
 from tf_exla.vocabulary.rules.indexing import (
     gather,
     gather_nd,
-    scatter_nd,
-    scatter_rows,
     segments,
     tensor_scatter,
-    update_rows,
 )
 
 OPS: Mapping[str, Op] = {
     **many(Op(stitch, bounds=sizes.stitched), "DynamicStitch ParallelDynamicStitch"),
     "Gather": Op(gather, flops=0),
     "GatherNd": moved(gather_nd, values=values.of_operand),
-    "GatherV2": moved(gather, values=values.of_operand),
+    "GatherV2": moved(values=values.of_operand),
     "OneHot": moved(one_hot, xla="well", shape_operand=1),
     "ResourceGather": Op(resource_gather, flops=0),
     "ResourceGatherNd": Op(resource_gather_nd),
-    "ScatterNd": without_scratch(scatter_nd, shape_operand=2, unordered=True),
+    "ScatterNd": without_scratch(shape_operand=2, unordered=True),
     **many(Op(tensor_scatter), "ScatterNdNonAliasingAdd TensorScatterMax TensorScatterMin"),
-    "scatter_rows": Op(scatter_rows, cpu=cpu.scatter_rows(0)),
+    "scatter_rows": Op(cpu=cpu.scatter_rows(0)),
     **many(Op(sorted_segments, bounds=sizes.segments(1)), """
         SegmentMean SegmentProd SegmentSum"""),
     **many(Op(sorted_segments, bounds=sizes.segments(1), chooses=True), "SegmentMax SegmentMin"),
@@ -45,9 +42,9 @@ OPS: Mapping[str, Op] = {
     **many(Op(sorted_segments), """
         SparseSegmentMeanGrad SparseSegmentMeanWithNumSegments SparseSegmentSqrtNGrad
         SparseSegmentSqrtNWithNumSegments SparseSegmentSumGrad SparseSegmentSumWithNumSegments"""),
-    "TensorScatterAdd": without_scratch(tensor_scatter, unordered=True),
-    "TensorScatterSub": Op(tensor_scatter, unordered=True),
-    "TensorScatterUpdate": moved(tensor_scatter),
+    "TensorScatterAdd": without_scratch(unordered=True),
+    "TensorScatterSub": Op(unordered=True),
+    "TensorScatterUpdate": moved(),
     "UnravelIndex": Op(unravel),
     "UnsortedSegmentMax": Op(segments("max"), flops=flops.per_operand, cpu=cpu.rows_of_segments,
         shape_operand=2),
@@ -55,7 +52,6 @@ OPS: Mapping[str, Op] = {
         shape_operand=2),
     "UnsortedSegmentProd": Op(segments("mul"), flops=flops.per_operand, cpu=cpu.rows_of_segments,
         shape_operand=2, unordered=True),
-    "UnsortedSegmentSum": Op(segments("add"), flops=flops.per_operand, cpu=cpu.rows_of_segments,
-        shape_operand=2, unordered=True),
-    "update_rows": Op(update_rows, cpu=cpu.scatter_rows(1)),
+    "UnsortedSegmentSum": Op(cpu=cpu.rows_of_segments, shape_operand=2, unordered=True),
+    "update_rows": Op(cpu=cpu.scatter_rows(1)),
 }  # fmt: skip

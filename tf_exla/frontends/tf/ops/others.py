@@ -16,14 +16,14 @@ OPS: Mapping[str, Op] = {
     **many(Op(bounds=sizes.axes), "BroadcastArgs BroadcastGradientArgs"),
     **many(Op(reason="it holds sub-graphs, which are split one by one"), """
         Case If StatelessCase StatelessIf"""),
-    "Const": moved(reason="it is a constant; its readers take their chunks of it"),
+    "Const": moved(),
     "DeepCopy": moved(flops=1),
     "DenseToDenseSetOperation": Op(bounds=sizes.set_operation(0, 1)),
     "DenseToSparseSetOperation": Op(bounds=sizes.set_operation(0, 2)),
     "DynamicPartition": Op(reason=DATA_SIZE, bounds=sizes.partitioned),
     "Empty": moved(flops=1, shape_operand=0),
     "ListDiff": Op(reason=DATA_SIZE, bounds=sizes.rows_of(0)),
-    "loop": Op(reason="it is split already"),
+    "loop": Op(),
     **many(Op(reason=STATEFUL_RANDOM), "Multinomial RandomGamma RandomPoissonV2 RandomShuffle"),
     "NoOp": moved(),
     **many(Op(bounds=sizes.picked), "NonMaxSuppression NonMaxSuppressionV2"),
@@ -47,5 +47,5 @@ OPS: Mapping[str, Op] = {
     **many(Op(reason="its iterations depend on each other"), "StatelessWhile While"),
     **many(Op(reason=DATA_SIZE, bounds=sizes.unique), """
         Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2"""),
-    "Where": Op(reason=DATA_SIZE, bounds=sizes.where),
+    "Where": Op(bounds=sizes.where),
 }  # fmt: skip

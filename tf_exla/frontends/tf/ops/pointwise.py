@@ -22,23 +22,20 @@ from tf_exla.frontends.tf.ops.record import (
 from tf_exla.frontends.tf.ops.rules.arithmetic import bias, quantized, quantized_grad, select
 from tf_exla.frontends.tf.ops.rules.moving import bitcast
 from tf_exla.ir.lists import ListEffect
-from tf_exla.vocabulary import flops, rebuild
-from tf_exla.vocabulary.rules.builders import each_to_its_own, pointwise_list
-
-EXP_FLOPS = 12
+from tf_exla.vocabulary import rebuild
+from tf_exla.vocabulary.table import EXP_FLOPS
 
 OPS: Mapping[str, Op] = {
     **many(unary(xla="well"), "Abs Ceil Floor LeakyRelu LogicalNot Neg Relu Sign Softsign Square"),
-    **many(unary(flops=16, xla="poorly"), "Acos Acosh Asin Asinh Atan Atanh Tan"),
+    **many(unary(xla="poorly"), "Acos Acosh Asin Asinh Atan Atanh Tan"),
     "Add": binary(xla="well", values=values.added),
-    "AddN": unforwarded(rule=pointwise_list, flops=flops.sum_of_list, reuses=tuple(range(64)),
-        xla="well", list_effect=ListEffect(anew=True)),
+    "AddN": unforwarded(reuses=tuple(range(64)), xla="well", list_effect=ListEffect(anew=True)),
     "AddV2": binary(xla="well", values=values.added, list_effect=ListEffect(anew=True)),
     "Angle": unforwarded(flops=16),
     **many(unmeasured(2), """
         ApproximateEqual BitwiseOr BitwiseXor FakeQuantWithMinMaxArgsGradient LeftShift
         RandomGammaGrad RightShift SeluGrad"""),
-    "Atan2": binary(flops=16, xla="poorly"),
+    "Atan2": binary(xla="poorly"),
     **many(unmeasured(1), """
         BesselI0 BesselI1 BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0
         BesselY1 Bucketize CheckNumericsV2 Dawsn DebugGradientIdentity Expint
@@ -57,27 +54,26 @@ OPS: Mapping[str, Op] = {
     "Complex": unmeasured(2, cpu=cpu.broadcast_blocks, xla="poorly"),
     "ComplexAbs": unforwarded(flops=16, xla="poorly"),
     **many(unforwarded(xla="poorly"), "Conj Imag Real"),
-    **many(unary(flops=16, xla=xla.not_in_float32), "Cos Sin"),
-    **many(unary(flops=16, xla="well"), "Cosh Sinh"),
+    **many(unary(xla=xla.not_in_float32), "Cos Sin"),
+    **many(unary(xla="well"), "Cosh Sinh"),
     **many(unary(flops=40), "Digamma Erfinv Lgamma Ndtri"),
     **many(binary(flops=4, xla=xla.real), "Div RealDiv"),
     "DivNoNan": binary(flops=4, xla="well"),
     **many(unary(flops=EXP_FLOPS, xla="well"), """
         Elu Exp Expm1 Log Log1p Selu Sigmoid Softplus Tanh"""),
     "EluGrad": pairwise(flops=3),
-    "EnsureShape": view(rebuild=rebuild.declared_shape),
+    "EnsureShape": view(),
     **many(comparison(), "Equal Greater GreaterEqual Less LessEqual NotEqual"),
-    **many(unary(flops=16), "Erf Erfc"),
+    **many(unary(), "Erf Erfc"),
     "FakeQuantWithMinMaxVars": Op("..., _, _ -> ..."),
     "FakeQuantWithMinMaxVarsGradient": Op(quantized_grad()),
     "FakeQuantWithMinMaxVarsPerChannel": Op("... c, c, c -> ... c"),
     "FakeQuantWithMinMaxVarsPerChannelGradient": Op(quantized_grad(by_channel=True)),
-    "FloorDiv": binary(flops=4, xla=xla.real, values=values.quotient),
-    "FloorMod": binary(flops=4, xla=xla.real, values=values.remainder),
+    "FloorDiv": binary(xla=xla.real, values=values.quotient),
+    "FloorMod": binary(xla=xla.real, values=values.remainder),
     "Identity": view(xla="well", list_effect=list_effects.wrapped),
     "StopGradient": view(xla="well", list_effect=ListEffect()),
-    "IdentityN": unforwarded(list_effect=list_effects.wrapped, rule=each_to_its_own, flops=0,
-        view="always", size="equal"),
+    "IdentityN": unforwarded(list_effect=list_effects.wrapped, view="always", size="equal"),
     **many(binary(flops=200), "Igamma Zeta"),
     "IgammaGradA": unmeasured(2, flops=200),
     **many(unmeasured(2, flops=200, cpu=cpu.broadcast_blocks), "Igammac Polygamma"),
@@ -92,11 +88,11 @@ OPS: Mapping[str, Op] = {
     "Mod": binary(flops=4, xla=xla.remainder, values=values.remainder),
     "Mul": binary(xla="well", values=values.product),
     "NextAfter": binary(),
-    **many(unforwarded(flops=0, xla="well", size="equal", list_effect=ListEffect(anew=True)), """
+    **many(unforwarded(xla="well", size="equal", list_effect=ListEffect(anew=True)), """
         OnesLike ZerosLike"""),
     "PlaceholderWithDefault": unmeasured(1, flops=0, rebuild=rebuild.declared_shape),
-    "Pow": binary(flops=40, xla=xla.real),
-    "PreventGradient": unforwarded(flops=0, view="always", xla="poorly", size="equal"),
+    "Pow": binary(xla=xla.real),
+    "PreventGradient": unforwarded(view="always", xla="poorly", size="equal"),
     **many(Op(quantized), """
         QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4"""),
     "Relu6": unary(xla=xla.no_nan),
@@ -105,17 +101,17 @@ OPS: Mapping[str, Op] = {
     **many(unary(xla="poorly"), "Rint Round"),
     "RsqrtGrad": pairwise(flops=4, form=xla_forms.rsqrt_grad),
     "Select": unforwarded(rule=select, reuses=(1, 2), xla="well"),
-    "SelectV2": binary(rule="..., ..., ... -> ...", reuses=(1, 2), xla="well",
+    "SelectV2": binary(reuses=(1, 2), xla="well",
         values=values.either),
     "SigmoidGrad": pairwise(flops=3, form=xla_forms.sigmoid_grad),
-    "Snapshot": unforwarded(flops=0, reuses=(0,), xla="poorly", values=values.of_operand,
+    "Snapshot": unforwarded(reuses=(0,), xla="poorly", values=values.of_operand,
         list_effect=ListEffect()),
     **many(pairwise(flops=3, xla="well"), "SoftplusGrad TanhGrad"),
     "SoftsignGrad": pairwise(xla="well"),
     "SqrtGrad": pairwise(flops=4, form=xla_forms.sqrt_grad),
-    "SquaredDifference": binary(flops=3, xla="well"),
+    "SquaredDifference": binary(xla="well"),
     "Sub": binary(xla="well", values=values.difference),
-    "TruncateDiv": binary(flops=4, values=values.quotient),
+    "TruncateDiv": binary(values=values.quotient),
     "TruncateMod": binary(flops=4, values=values.remainder),
     "Xdivy": binary(xla="poorly"),
     "Xlog1py": unmeasured(2, flops=EXP_FLOPS, cpu=cpu.broadcast_blocks, xla="poorly"),

@@ -1,7 +1,8 @@
 """The record of an op: all that is known of one op of TensorFlow, in one place.
 
 To add an op, add a record to the file of its kind, and a case to `tests/frontends/op_cases.py`: one
-test runs all ops whole and in parts. `python -m tf_exla ops` prints the records.
+test runs all ops whole and in parts. `python -m tf_exla ops` prints the records. Of an op of the
+vocabulary, `tf_exla/vocabulary/table.py` says the rule, the flops and how it is made for a chunk.
 """
 
 from __future__ import annotations
@@ -21,15 +22,14 @@ from tf_exla.frontends.tf.ops.memory.call import (
 from tf_exla.ir.bounds import Most
 from tf_exla.ir.graph import Node
 from tf_exla.ir.lists import ListEffect
-from tf_exla.ir.op_set import Compiles, Work
+from tf_exla.ir.op_set import Compiles
 from tf_exla.vocabulary import flops
-from tf_exla.vocabulary.rebuild import Rebuild
+from tf_exla.vocabulary.meaning import Meaning
 from tf_exla.vocabulary.rules.builders import Rule, words
 
 if TYPE_CHECKING:
     from tf_exla.frontends.tf.ops.xla_forms import Form
 
-Flops = int | Callable[[Node], int]
 SizeRule = Callable[[Node, Sequence[Most]], Sequence[Most]]
 ValueRule = Callable[[Node, Sequence[Most]], Sequence[tuple[int, ...] | None]]
 
@@ -38,18 +38,10 @@ Size = Literal["", "broadcast", "equal", "not larger", "not smaller"]
 
 
 @dataclass(frozen=True, slots=True)
-class Op:
-    """What is known of an op. The defaults are safe: they promise nothing.
+class Op(Meaning):
+    """What is known of an op of TensorFlow. The defaults are safe: they promise nothing.
 
-    `rule`: how axes of operands become axes of results, in the notation of
-    `tf_exla.ir.axis_rule`; an op without one is never split. `reason`: why it has none, where there
-    is more to say.
-
-    *Time.* `flops`: of a call, or the number for each element of its largest result. `work`: of
-    which kind they are. `unordered`: on a GPU it adds in the order in which threads come.
-
-    *Ties.* `chooses`: its results are some of the numbers of an operand, though its rule has no
-    combiner.
+    `unordered`: on a GPU it adds in the order in which threads come.
 
     *Memory.* `cpu`, `gpu`: upper bounds of what its kernels allocate beside the results; `gpu` is
     that of one thread on a CPU where it is not given. `xla_calls`: of what XLA's code calls for it.
@@ -66,14 +58,9 @@ class Op:
     shape inference on the largest operands does not tell them. `shape_operand`: the operand whose
     larger integers make larger results. `values`: bounds of the integers in the results.
 
-    `list_effect`: what it does to a list of tensors. `rebuild`: what changes beside shapes when the
-    op is made for a chunk.
+    `list_effect`: what it does to a list of tensors.
     """
 
-    rule: Rule | None = None
-    reason: str = ""
-    flops: Flops = 1
-    work: Work = "pointwise"
     cpu: Bound = copy_of_everything
     gpu: Bound | None = None
     xla_calls: Bound | None = None
@@ -87,8 +74,6 @@ class Op:
     shape_operand: int | None = None
     list_effect: ListEffect | Callable[[Node], ListEffect] | None = None
     unordered: bool = False
-    chooses: bool = False
-    rebuild: Rebuild | None = None
 
 
 def many(record: Op, names: str) -> Mapping[str, Op]:
@@ -114,7 +99,7 @@ _REDUCER = Op(
 )  # fmt: skip
 
 
-def without_scratch(rule: Rule, **changes: Any) -> Op:
+def without_scratch(rule: Rule | None = None, **changes: Any) -> Op:
     """An op whose kernel allocates nothing beside its results."""
     return replace(_WITHOUT_SCRATCH, rule=rule, **changes)
 
@@ -165,6 +150,6 @@ def product(rule: Rule, **changes: Any) -> Op:
     return replace(_PRODUCT, rule=rule, **changes)
 
 
-def reducer(rule: Rule, **changes: Any) -> Op:
+def reducer(rule: Rule | None = None, **changes: Any) -> Op:
     """A reduction of the axes that operand 1 holds."""
     return replace(_REDUCER, rule=rule, **changes)

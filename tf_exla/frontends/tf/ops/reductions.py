@@ -11,7 +11,7 @@ from tf_exla.frontends.tf.ops.memory import cpu, gpu
 from tf_exla.frontends.tf.ops.memory.call import copy_of_output, nothing
 from tf_exla.frontends.tf.ops.record import Op, many, reducer, without_scratch
 from tf_exla.frontends.tf.ops.rules.arithmetic import bias_grad, counts, histogram, sum_all
-from tf_exla.vocabulary import flops, rebuild
+from tf_exla.vocabulary import flops
 from tf_exla.vocabulary.rules.builders import along, reduction
 
 cumulative = partial(without_scratch, along(1, keeps=True), flops=flops.per_operand, work="serial",
@@ -29,29 +29,27 @@ OPS: Mapping[str, Op] = {
     "Cumprod": cumulative(),
     "Cumsum": cumulative(values=values.running),
     "CumulativeLogsumexp": Op(along(1, keeps=True), cpu=copy_of_output),
-    "EuclideanNorm": Op(reduction(None), flops=flops.per_operand),
+    "EuclideanNorm": Op(),
     "HistogramFixedWidth": Op(histogram, cpu=cpu.histogram, values=values.size),
     "InTopK": Op("a B, a -> a"),
     "InTopKV2": Op("a B, a, _ -> a"),
     "IsotonicRegression": Op("... A -> ... A, ... A"),
     "L2Loss": without_scratch(sum_all, flops=flops.per_operand, gpu=gpu.sums),
-    **many(without_scratch("... A -> ... A", flops=16, cpu=cpu.softmax, gpu=gpu.softmax,
+    **many(without_scratch(cpu=cpu.softmax, gpu=gpu.softmax,
         reuses=(0,), xla="poorly", size="not larger"), """
         LogSoftmax Softmax"""),
     **many(without_scratch("a b, a c -> a c ; add b"), "LowerBound UpperBound"),
-    "Max": reducer(reduction("max"), xla=xla.no_nan, values=values.of_operand),
-    "max_with_position": Op(reduction("argmax")),
-    "Mean": reducer(reduction(None), xla=xla.short_sum),
-    "Min": reducer(reduction("min"), xla=xla.no_nan, values=values.of_operand),
-    "min_with_position": Op(reduction("argmin")),
+    "Max": reducer(xla=xla.no_nan, values=values.of_operand),
+    "max_with_position": Op(),
+    "Mean": reducer(xla=xla.short_sum),
+    "Min": reducer(xla=xla.no_nan, values=values.of_operand),
+    "min_with_position": Op(),
     "NearestNeighbors": Op("a D, C D, _ -> a K, a K"),
     "NthElement": without_scratch("... A, _ -> ...", chooses=True),
-    "Prod": reducer(reduction("mul"), xla=xla.short_sum, values=values.monotone),
+    "Prod": reducer(xla=xla.short_sum, values=values.monotone),
     "SoftmaxCrossEntropyWithLogits": without_scratch("a B, a B -> a, a B", flops=20,
         cpu=copy_of_output, gpu=gpu.cross_entropy),
-    "SparseSoftmaxCrossEntropyWithLogits": without_scratch("a B, a -> a, a B", flops=20,
-        gpu=gpu.cross_entropy),
-    "Sum": reducer(reduction("add"), xla=xla.short_sum, values=values.total),
-    "TopKV2": without_scratch("... a, _ -> ... B, ... B ; top_k a", work="serial", cpu=cpu.top_k,
-        gpu=gpu.top_k, values=values.top_k, shape_operand=1, rebuild=rebuild.top_k),
+    "SparseSoftmaxCrossEntropyWithLogits": without_scratch(gpu=gpu.cross_entropy),
+    "Sum": reducer(xla=xla.short_sum, values=values.total),
+    "TopKV2": without_scratch(cpu=cpu.top_k, gpu=gpu.top_k, values=values.top_k, shape_operand=1),
 }  # fmt: skip

@@ -7,24 +7,24 @@ from collections.abc import Mapping
 from tf_exla.frontends.tf.ops.bounds import sizes, values
 from tf_exla.frontends.tf.ops.memory import cpu
 from tf_exla.frontends.tf.ops.record import Op, many, moved, without_scratch
-from tf_exla.vocabulary.rules.builders import made_whole, random_rows, whole
+from tf_exla.vocabulary.rules.builders import made_whole, whole
 
 OPS: Mapping[str, Op] = {
     "InvertPermutation": without_scratch(whole, size="not larger"),
     "LinSpace": moved(made_whole, shape_operand=2),
-    "random_rows": Op(random_rows, cpu=cpu.random_rows),
-    "Range": moved(made_whole, bounds=sizes.ranged),
+    "random_rows": Op(cpu=cpu.random_rows),
+    "Range": moved(bounds=sizes.ranged),
     "Rank": moved(whole),
-    "ReadVariableOp": moved(made_whole, view="always"),
-    "Shape": moved(whole, values=values.shape),
+    "ReadVariableOp": moved(view="always"),
+    "Shape": moved(values=values.shape),
     "ShapeN": Op(whole, flops=0, values=values.shape),
-    "Size": moved(whole, values=values.size),
+    "Size": moved(values=values.size),
     **many(Op(made_whole), """
         SobolSample StatelessMultinomial StatelessParameterizedTruncatedNormal
         StatelessRandomBinomial StatelessRandomGammaV2 StatelessRandomGammaV3
         StatelessRandomNormal StatelessRandomPoisson StatelessRandomUniform
         StatelessRandomUniformFullInt StatelessRandomUniformInt StatelessTruncatedNormal"""),
-    **many(Op(made_whole, shape_operand=0), """
+    **many(Op(shape_operand=0), """
         StatelessRandomNormalV2 StatelessRandomUniformFullIntV2 StatelessRandomUniformIntV2
         StatelessRandomUniformV2 StatelessTruncatedNormalV2"""),
     "StatelessShuffle": Op("A ..., _, _, _ -> A ..."),

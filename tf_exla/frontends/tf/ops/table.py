@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from tf_exla.frontends.tf.names import tensorflow_name
+from tf_exla.frontends.tf.names import graph_name, tensorflow_name
 from tf_exla.frontends.tf.ops import (
     algebra,
     images,
@@ -17,17 +18,31 @@ from tf_exla.frontends.tf.ops import (
     sources,
 )
 from tf_exla.frontends.tf.ops.record import Op
+from tf_exla.vocabulary.meaning import Meaning
+from tf_exla.vocabulary.table import VOCABULARY
+
+
+def _named(name: str, op: Op) -> Op:
+    """Return a record with what the vocabulary says of the op, where it has it."""
+    known = VOCABULARY.get(graph_name(name, ""))
+    if known is None:
+        return op
+    return replace(op, **{field: getattr(known, field) for field in Meaning.__slots__})
+
 
 KINDS: Mapping[str, Mapping[str, Op]] = {
-    "pointwise": pointwise.OPS,
-    "reductions": reductions.OPS,
-    "algebra": algebra.OPS,
-    "images": images.OPS,
-    "movement": movement.OPS,
-    "indexing": indexing.OPS,
-    "sources": sources.OPS,
-    "lists": lists.OPS,
-    "others": others.OPS,
+    kind: {name: _named(name, op) for name, op in records.items()}
+    for kind, records in {
+        "pointwise": pointwise.OPS,
+        "reductions": reductions.OPS,
+        "algebra": algebra.OPS,
+        "images": images.OPS,
+        "movement": movement.OPS,
+        "indexing": indexing.OPS,
+        "sources": sources.OPS,
+        "lists": lists.OPS,
+        "others": others.OPS,
+    }.items()
 }
 OPS: Mapping[str, Op] = {name: op for kind in KINDS.values() for name, op in kind.items()}
 

@@ -1,0 +1,39 @@
+"""The meaning of an op: all that passes ask about it, whatever computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tf_exla.ir.graph import NO_ATTRS, Node, Tensor
+from tf_exla.ir.op_set import Work
+from tf_exla.vocabulary.rebuild import Rebuild
+from tf_exla.vocabulary.rules.builders import Rule
+
+ResultShape = Callable[[Sequence[Tensor], Mapping[str, object]], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What an op of the vocabulary is.
+
+    `rule`: how axes of operands become axes of results, in the notation of `ir/axis_rule.py`; an op
+    without one is never split. `reason`: why it has none. `flops`: of a call, or the number for
+    each element of its largest result. `work`: of which kind they are. `chooses`: its results are
+    some of the numbers of an operand, though its rule has no combiner. `rebuild`: what changes
+    beside shapes when the op is made for a chunk.
+
+    Rewrites can make an op with a `shape`: that of the result, from operands and attributes.
+    `attrs`: those that are not said otherwise. `dtype_of`: the operand whose dtype the result has,
+    or the dtype.
+    """
+
+    rule: Rule | None = None
+    reason: str = ""
+    flops: int | Callable[[Node], int] = 1
+    work: Work = "pointwise"
+    chooses: bool = False
+    rebuild: Rebuild | None = None
+    shape: ResultShape | None = None
+    attrs: Mapping[str, object] = field(default_factory=lambda: NO_ATTRS)
+    dtype_of: int | str = 0

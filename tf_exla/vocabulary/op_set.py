@@ -1,0 +1,164 @@
+"""The op set of the vocabulary: what all front ends share, and safe answers to the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from weakref import WeakKeyDictionary
+
+from tf_exla.ir.axis_rule import AxisRule, AxisRuleError, bind
+from tf_exla.ir.bounds import Most
+from tf_exla.ir.graph import Node, Shape, Tensor
+from tf_exla.ir.lists import ListEffect, is_list
+from tf_exla.ir.op_set import Compiles, NoRule, Work
+from tf_exla.vocabulary import trip_counts
+from tf_exla.vocabulary.meaning import Meaning
+from tf_exla.vocabulary.rebuild import rebuild
+from tf_exla.vocabulary.rules.builders import Unruled
+from tf_exla.vocabulary.table import UNKNOWN, VOCABULARY, make
+
+_bind = lru_cache(maxsize=16384)(bind)
+
+
+class VocabularyOps:
+    """The ops of the vocabulary, without kernels: nothing is allocated beside the results.
+
+    A front end derives its `OpSet` from it: `meaning` of its own ops, and what its kernels do.
+    """
+
+    def __init__(self) -> None:
+        self._rules: WeakKeyDictionary[Node, AxisRule | NoRule] = WeakKeyDictionary()
+
+    def meaning(self, op: str) -> Meaning:
+        """Return what is known of an op, by the name that graphs have for it."""
+        return VOCABULARY.get(op, UNKNOWN)
+
+    # The meaning of ops.
+
+    def rule(self, node: Node, lists: bool = False) -> AxisRule | NoRule:
+        """Return the node's axis rule, or why there is none; `lists`: of lists, too."""
+        if not lists and any(map(is_list, (*node.inputs, *node.outputs))):
+            return NoRule(f"{node.op} is not split here: there are no parts of a list")
+        known = self._rules.get(node)
+        if known is None:
+            known = self._rules[node] = self._bound(node)
+        return known
+
+    def _bound(self, node: Node) -> AxisRule | NoRule:
+        op = self.meaning(node.op)
+        if op.rule is None:
+            effects = "it has side effects, and stays outside of loops"
+            absent = effects if node.stateful else "it is not in the table of axis rules"
+            return NoRule(f"{node.op} is never split: {op.reason or absent}")
+        try:
+            text = op.rule if isinstance(op.rule, str) else op.rule(node)
+            return _bind(
+                text,
+                tuple(tensor.axes for tensor in node.inputs),
+                tuple(tensor.axes for tensor in node.outputs),
+            )
+        except (Unruled, AxisRuleError) as refusal:
+            return NoRule(f"{node.op} is not split here: {refusal}")
+
+    def resizable(self, node: Node) -> bool:
+        """Return whether `resized` can make the node for other shapes."""
+        return isinstance(self.rule(node, lists=True), AxisRule)
+
+    def resized(
+        self, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]
+    ) -> tuple[Node, ...]:
+        """Make the node again for a chunk: on `inputs`, with results of `shapes`."""
+        rule = self.rule(node, lists=True)
+        if isinstance(rule, NoRule):
+            raise ValueError(f"{node} cannot be made for a chunk: {rule.reason}")
+        return rebuild(node, self.meaning(node.op).rebuild, inputs, shapes, rule.shape_operands)
+
+    def flops(self, node: Node) -> int:
+        """Return the floating-point operations of the node; complex numbers count fourfold."""
+        op = self.meaning(node.op)
+        if op.flops == 0 or not all(tensor.is_static for tensor in node.outputs):
+            return 0
+        if callable(op.flops):
+            count = op.flops(node)
+        else:
+            count = op.flops * max((tensor.size for tensor in node.outputs), default=0)
+        is_complex = any(tensor.dtype.startswith("complex") for tensor in node.outputs)
+        return 4 * count if is_complex else count
+
+    def work(self, node: Node) -> Work:
+        """Return the kind of the node's operations, which decides how long they take."""
+        return self.meaning(node.op).work
+
+    def chooses(self, node: Node) -> bool:
+        """Return whether results are some of an operand's numbers, though no combiner says so."""
+        return self.meaning(node.op).chooses
+
+    def make(
+        self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
+    ) -> Node | None:
+        """Make a node for a rewrite, its result's shape inferred; None where it has no such op."""
+        return make(op, inputs, attrs, name)
+
+    def iterations(self, node: Node, bounds: Mapping[Tensor, int]) -> int | None:
+        """Return an upper bound of a While's iterations; None where it is not known."""
+        return trip_counts.iterations(node, bounds)
+
+    def counted(self, node: Node, times: int) -> Mapping[Tensor, int]:
+        """Return upper bounds of what a While that runs so often has counted."""
+        return trip_counts.counted(node, times)
+
+    # What depends on kernels and devices.
+
+    def scratch(self, node: Node, compiled: bool = False) -> int:
+        """Return an upper bound of the bytes that the kernel allocates beside its outputs."""
+        return 0
+
+    def aliases(self, node: Node) -> bool:
+        """Return whether the first output always shares the buffer of the first input."""
+        return False
+
+    def may_alias(self, node: Node) -> bool:
+        """Return whether outputs may share a part of the first input's buffer, or be copies."""
+        return False
+
+    def forwards(self, node: Node) -> tuple[int, ...]:
+        """Return the inputs whose buffer the first output certainly reuses when they die there."""
+        return ()
+
+    def rounds_factors(self, dtype: str) -> bool:
+        """Return whether products round their factors to fewer digits than sums."""
+        return False
+
+    def repeats(self, node: Node) -> bool:
+        """Return whether the kernel makes the same numbers of the same operands each time."""
+        return True
+
+    def compiles(self, node: Node) -> Compiles:
+        """Return how well XLA compiles the node on this device."""
+        return ""
+
+    def picks_rows(self) -> bool:
+        """Return whether to pick some rows, their number not known before, costs little."""
+        return False
+
+    def fuses_in_place(self) -> bool:
+        """Return whether XLA's fused loops overwrite an operand that nobody else reads."""
+        return False
+
+    # Sizes that are known only at run time, and lists.
+
+    def joint(self, node: Node) -> bool:
+        """Return whether all results together are not larger than the first operand."""
+        return False
+
+    def bounds(self, node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+        """Return upper bounds of the results' sizes and integers, from those of the operands."""
+        return [Most() for _ in node.outputs]
+
+    def not_smaller(self, node: Node) -> bool:
+        """Return whether no operand has more elements than the result, unless that is empty."""
+        return False
+
+    def keeps(self, node: Node) -> ListEffect | None:
+        """Return what a node does to the list in its result; None where that cannot be told."""
+        return None
