@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from core.toy import Builder, ToyOps
 from tf_exla.ir.check import check_graph
 from tf_exla.ir.graph import Graph, Node, Tensor, const
 from tf_exla.model.projection import Projector
+from tf_exla.model.settings import SETTINGS
 from tf_exla.moves import sinking
 from tf_exla.moves.sinking import sink
 from tf_exla.split.origins import clash
@@ -70,7 +73,7 @@ def test_what_stays() -> None:
 
 def test_small_tensors_move_where_that_is_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, _ = program()
-    monkeypatch.setattr(sinking, "LIGHT", 0)
+    monkeypatch.setattr(sinking, "SETTINGS", dataclasses.replace(SETTINGS, light_work=0))
     sunk = sink(graph, ToyOps(), LARGE)
     check_graph(sunk, graph)
     assert ops_in_body(sunk) == ["matmul", "exp", "matmul"]

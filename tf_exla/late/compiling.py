@@ -3,8 +3,8 @@
 XLA fuses pointwise nodes, so that a chunk is read and written once, not once for each node, and it
 calls the same products. A *cluster* is a run of consecutive nodes of a body, as a node "Compiled"
 with the run as its sub-graph; what XLA cannot compile stays between clusters. Unless it is forced,
-a cluster is made only where XLA's code is known not to be slower, and where `CALLS` calls of the
-program save the time that it takes to compile.
+a cluster is made only where XLA's code is known not to be slower, and where
+`calls` calls of the program save the time that it takes to compile.
 
 Memory: XLA orders a cluster's nodes as it likes; what is not fused counts (`model/projection.py`).
 """
@@ -21,7 +21,9 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import consumers, with_subgraphs
 from tf_exla.late.fusing import fusible
 from tf_exla.late.recomputing import recompute
-from tf_exla.model.cost import CACHED_BYTE, CALLS, compile_seconds, compiled_seconds, node_seconds
+from tf_exla.model.cost import compile_seconds, compiled_seconds, node_seconds
+from tf_exla.model.rates import RATES
+from tf_exla.model.settings import SETTINGS
 
 
 def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 1) -> Graph:
@@ -213,9 +215,9 @@ def _pays(cluster: Node, run: list[Node], ops: OpSet, runs: float) -> bool:
     (_, graph), *_ = cluster.subgraphs
     if not all(tensor.is_static for node in run for tensor in (*node.inputs, *node.outputs)):
         return False
-    before = sum(node_seconds(ops, node, CACHED_BYTE) for node in run)
+    before = sum(node_seconds(ops, node, RATES.cached_byte) for node in run)
     saved = before - compiled_seconds(ops, graph)
-    return CALLS * runs * saved > compile_seconds(graph)
+    return SETTINGS.calls * runs * saved > compile_seconds(graph)
 
 
 def _without_unused(nodes: list[Node], outputs: tuple[Tensor, ...]) -> tuple[Node, ...]:

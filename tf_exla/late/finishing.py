@@ -17,16 +17,13 @@ from tf_exla.late.running_top_k import run_top_k
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
+from tf_exla.model.settings import SETTINGS
 from tf_exla.moves.blocking import write_out
 from tf_exla.rewrite import chosen, rewrite_graph
 from tf_exla.split.chunks import fit_loops
 
 LatePass = Callable[[Projector, Graph, Options], Graph]
 """Changes the nodes of a graph and of its sub-graphs, not their interfaces."""
-
-TRIES = 5
-CLOSER = 0.99
-"""Of the target in proportion: a part of the bytes does not depend on chunks."""
 
 
 def _run_top_k(projector: Projector, graph: Graph, _: Options) -> Graph:
@@ -87,7 +84,7 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
         if left_out and LEFT_OUT[left_out - 1] not in changed:  # the same without it
             continue
         split, target = graph, budget
-        for _ in range(TRIES):
+        for _ in range(SETTINGS.finish_tries):
             finished = write_out(split, projector.ops)
             for late in LATE_PASSES:
                 if late in LEFT_OUT[:left_out]:
@@ -102,6 +99,6 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
                 if split is graph or options.jit_compile or not slower:
                     return finished
                 break
-            target = int(CLOSER * target * budget / needed)
+            target = int(SETTINGS.closer * target * budget / needed)
             split = fit_loops(projector, graph, target, options)
     return plain

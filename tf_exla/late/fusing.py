@@ -15,9 +15,7 @@ from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Node, Tensor, item_bytes
 from tf_exla.ir.op_set import OpSet
 from tf_exla.model.fusion import is_simple
-
-FUSED_VECTOR = 16 * 1024
-"""Bytes of the longest vector with whose product XLA fuses what makes the matrix."""
+from tf_exla.model.settings import SETTINGS
 
 
 def fusible(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[Node]:
@@ -59,7 +57,7 @@ def _over_rows(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[No
     if matrix is None or maker is None or not is_simple(ops, maker):
         return None
     rows, columns = matrix.dims
-    if min(rows, columns) < 2 or rows * item_bytes(matrix.dtype) > FUSED_VECTOR:
+    if min(rows, columns) < 2 or rows * item_bytes(matrix.dtype) > SETTINGS.fused_vector:
         return None
     (vector,) = (tensor for tensor in node.inputs if tensor is not matrix)
     w = Builder(node, ops)

@@ -11,15 +11,12 @@ import dataclasses
 from tf_exla.ir.graph import Graph
 from tf_exla.ir.traverse import walk
 from tf_exla.late.finishing import finish
-from tf_exla.model.cost import CALLS, graph_seconds
+from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
+from tf_exla.model.rates import RATES
+from tf_exla.model.settings import SETTINGS
 from tf_exla.split.search import Splitting, slow_nodes, split_for_speed
-
-GAIN = 0.75
-"""Of the time that is estimated: a program that fits is split only where so much is promised."""
-SEARCH = 3e-3
-"""Seconds that a search takes for each node of a program; `CALLS` calls must be worth it."""
 
 
 def split_in_cache(
@@ -32,13 +29,15 @@ def split_in_cache(
     if max(map(projector.working_set, (whole, finished))) > budget:
         return None
     spent = sum(seconds for seconds, _ in slow_nodes(projector, whole, options))
-    if CALLS * (1 - GAIN) * spent < SEARCH * sum(1 for _ in walk(whole)):
+    if SETTINGS.calls * (1 - SETTINGS.margin_cache) * spent < RATES.search_node * sum(
+        1 for _ in walk(whole)
+    ):
         return None
     found = split_for_speed(projector, whole, budget, options)
     if found.graph is whole:
         return None
     made = finish(projector, found.graph, budget, options)
     fast, slow = (graph_seconds(projector.ops, one, promises=False) for one in (made, finished))
-    if projector.working_set(made) > budget or fast > GAIN * slow:
+    if projector.working_set(made) > budget or fast > SETTINGS.margin_cache * slow:
         return None
     return dataclasses.replace(found, graph=made)

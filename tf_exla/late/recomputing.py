@@ -15,12 +15,8 @@ from tf_exla.ir.clean import drop_dead
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import consumers
+from tf_exla.model.settings import SETTINGS
 from tf_exla.split.origins import clash, tests_order
-
-CHEAP = 4
-"""Flops an element: what it takes to write and read one, of 8 bytes, in a cache two cores share."""
-SMALL = 16
-"""A tensor so many times smaller costs nothing to be handed over."""
 
 
 def recompute(body: Graph, ops: OpSet) -> Graph:
@@ -69,7 +65,7 @@ def _copied(
             return None
         found.add(node)
         wanted.extend(node.inputs)
-    if sum(ops.flops(node) for node in found) > CHEAP * tensor.size:
+    if sum(ops.flops(node) for node in found) > SETTINGS.cheap_flops * tensor.size:
         return None
     return [node for node in graph.nodes if node in found]
 
@@ -81,7 +77,7 @@ def _given(maker: Node, tensor: Tensor, reader: Node) -> Mapping[Tensor, Tensor]
     given = {
         inner: outer
         for inner, outer in inputs
-        if outer in reader.inputs or outer.nbytes * SMALL <= tensor.nbytes
+        if outer in reader.inputs or outer.nbytes * SETTINGS.negligible <= tensor.nbytes
     }
     for inner, outer in zip(graph.outputs, maker.outputs, strict=True):
         if outer is not tensor and outer in reader.inputs:

@@ -16,34 +16,16 @@ from tf_exla.model.fusion import in_registers
 from tf_exla.model.rates import RATES
 from tf_exla.model.top_k import merge_seconds, saved_seconds, top_k_seconds
 
-BYTE = RATES.byte
-CACHED_BYTE = RATES.cached_byte
-LAUNCH = RATES.launch
-ITERATION = 4e-5  # the executor's work for one iteration of a loop
-CALL = 2e-5  # the executor's work for one call of a compiled cluster
-SYNC_OVERHEAD = 0.15
-"""The part of the time for which cores wait for each other, one iteration at a time."""
-WRITTEN_BYTE = 4.5e-10  # a result put together from chunks: strided, by one core, on fresh pages
-
-PRODUCT_BYTE = 5e-11  # of a product, by one core: operands are packed and results added up
-
-FLOP = 2e-11  # of any kind: to compare a rewrite with what it replaces
-
 # Seconds of one operation, by the bytes of an element.
 PRODUCT: Mapping[int, float] = {8: RATES.product_8, 4: RATES.product_4}
 POINTWISE: Mapping[int, float] = {8: RATES.pointwise_8, 4: RATES.pointwise_4}
-COMPILED_POINTWISE = RATES.compiled_pointwise
 
 LIKELY = "likely"
 """The attribute of a choice that names the branch to count, where another is hardly ever taken."""
 
-CALLS = 20  # of a program, at least: what is spent on it once must have paid by then
-COMPILE = 0.03  # to compile a cluster, and for each of its nodes
-COMPILE_NODE = 2e-3
-
 
 def node_seconds(
-    ops: OpSet, node: Node, byte: float = BYTE, parallel: int = 1, promises: bool = True
+    ops: OpSet, node: Node, byte: float = RATES.byte, parallel: int = 1, promises: bool = True
 ) -> float:
     """Estimate one run of a node; `parallel`: how many of it run side by side.
 
@@ -63,12 +45,13 @@ _KNOWN: WeakKeyDictionary[Node, dict[tuple[OpSet, float, int, bool], float]] = W
 
 def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: bool) -> float:
     if isinstance(node, Loop):
-        full = ITERATION / beside(node.parallel)
-        full += graph_seconds(ops, node.body, CACHED_BYTE, node.parallel, promises)
+        full = RATES.iteration / beside(node.parallel)
+        full += graph_seconds(ops, node.body, RATES.cached_byte, node.parallel, promises)
         full += sum(
-            LAUNCH + chunk.nbytes * (BYTE + CACHED_BYTE) for chunk in node.sliced(node.body)
+            RATES.launch + chunk.nbytes * (RATES.byte + RATES.cached_byte)
+            for chunk in node.sliced(node.body)
         )
-        full += WRITTEN_BYTE * sum(
+        full += RATES.written_byte * sum(
             part.nbytes
             for part, result in zip(node.body.outputs, node.results, strict=True)
             if result.slot is not None
@@ -81,11 +64,11 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
         full += sum(map(merge_seconds, merged[::2]))
         if promises and ops.picks_rows():
             full -= saved_seconds(node)
-        full *= (1 + SYNC_OVERHEAD / node.parallel) / (1 + SYNC_OVERHEAD)
+        full *= (1 + RATES.sync / node.parallel) / (1 + RATES.sync)
         if node.remainder is None:
             return node.mean_trip_count * full
         return node.mean_trip_count * full + graph_seconds(
-            ops, node.remainder, CACHED_BYTE, promises=promises
+            ops, node.remainder, RATES.cached_byte, promises=promises
         )
     if node.op == "xla_cluster":
         return sum(compiled_seconds(ops, sub, byte, parallel) for _, sub in node.subgraphs)
@@ -98,16 +81,16 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
     if node.op == "constant":
         return 0.0
     if node.op == "top_k" and node.inputs[0].is_static and node.outputs[0].is_static:
-        return LAUNCH + top_k_seconds(node, promises)
+        return RATES.launch + top_k_seconds(node, promises)
     if node.op == "running_top_k":
         seconds = node.attrs["seconds"]
         assert isinstance(seconds, float)
-        return LAUNCH + seconds
+        return RATES.launch + seconds
     moved = 0
     if not ops.aliases(node):
         moved = sum(t.nbytes for t in node.inputs) + sum(t.nbytes for t in node.outputs)
     seconds = work_seconds(ops, node, parallel) + moved * _byte_seconds(ops, node, byte, parallel)
-    return LAUNCH / beside(parallel) + seconds
+    return RATES.launch / beside(parallel) + seconds
 
 
 def beside(parallel: int) -> int:
@@ -119,14 +102,14 @@ def beside(parallel: int) -> int:
 
 
 def graph_seconds(
-    ops: OpSet, graph: Graph, byte: float = BYTE, parallel: int = 1, promises: bool = True
+    ops: OpSet, graph: Graph, byte: float = RATES.byte, parallel: int = 1, promises: bool = True
 ) -> float:
     """Estimate one run of a graph."""
     return sum(node_seconds(ops, node, byte, parallel, promises) for node in graph.nodes)
 
 
 def compiled_seconds(
-    ops: OpSet, graph: Graph, byte: float = CACHED_BYTE, parallel: int = 1
+    ops: OpSet, graph: Graph, byte: float = RATES.cached_byte, parallel: int = 1
 ) -> float:
     """Estimate one run of a graph that XLA compiles.
 
@@ -135,24 +118,24 @@ def compiled_seconds(
     root = roots(ops, graph)
     kept = in_registers(ops, graph)
     hidden = kept | {alias for alias, source in root.items() if source in kept}
-    total = CALL
+    total = RATES.cluster
     for node in graph.nodes:
         if node.op == "constant" or ops.aliases(node):
             continue
         moved = sum(t.nbytes for t in (*node.inputs, *node.outputs) if t not in hidden)
         work = work_seconds(ops, node)
         total += moved * _byte_seconds(ops, node, byte, parallel)
-        total += work if ops.work(node) == "product" else COMPILED_POINTWISE * work
+        total += work if ops.work(node) == "product" else RATES.compiled_pointwise * work
     return total
 
 
 def _byte_seconds(ops: OpSet, node: Node, byte: float, parallel: int) -> float:
-    return max(byte, PRODUCT_BYTE / beside(parallel)) if ops.work(node) == "product" else byte
+    return max(byte, RATES.product_byte / beside(parallel)) if ops.work(node) == "product" else byte
 
 
 def compile_seconds(graph: Graph) -> float:
     """Estimate the time to compile a graph, once."""
-    return COMPILE + COMPILE_NODE * len(graph.nodes)
+    return RATES.compiling + RATES.compiling_node * len(graph.nodes)
 
 
 def work_seconds(ops: OpSet, node: Node, parallel: int = 1) -> float:

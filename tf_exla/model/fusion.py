@@ -10,13 +10,7 @@ from __future__ import annotations
 from tf_exla.ir.aliases import is_alias, readers_through, roots
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
-
-SIMPLE = 3
-"""Flops an element, of what is cheaper to compute again than to write and read."""
-MOST_COPIES = 8
-"""Loops that make one result each for itself, at most: XLA minds the length of its code."""
-EXPANDS = 16
-"""Times the elements of its operands: such a result is a broadcast, a tile, a pad."""
+from tf_exla.model.settings import SETTINGS
 
 
 def in_registers(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
@@ -33,7 +27,7 @@ def in_registers(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
         if not loops[node] or not read or tensor in outputs or not all(map(loops.get, read)):
             continue
         count = sum(copies[reader] for reader in read)
-        if count == 1 or (count <= MOST_COPIES and _again(ops, node, read)):
+        if count == 1 or (count <= SETTINGS.most_copies and _again(ops, node, read)):
             hidden.add(tensor)
             copies[node] = count
     return frozenset(hidden)
@@ -50,7 +44,7 @@ def is_simple(ops: OpSet, node: Node) -> bool:
     """Return whether a node is a pointwise op of a few flops."""
     if ops.work(node) != "pointwise" or len(node.outputs) != 1 or not node.output.is_static:
         return False
-    return ops.flops(node) <= SIMPLE * node.output.size
+    return ops.flops(node) <= SETTINGS.register_flops * node.output.size
 
 
 def is_one_loop(ops: OpSet, node: Node) -> bool:
@@ -60,4 +54,6 @@ def is_one_loop(ops: OpSet, node: Node) -> bool:
     if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
         return False
     size, largest = node.output.size, max((t.size for t in node.inputs), default=0)
-    return size >= EXPANDS * largest or (size == largest and ops.flops(node) >= size > 0)
+    return size >= SETTINGS.negligible * largest or (
+        size == largest and ops.flops(node) >= size > 0
+    )

@@ -1,4 +1,4 @@
-"""How fast the machine is: the constants of the cost model, as measured here or as they come.
+"""How fast the machine is: all times of the cost model, as measured here or as they come.
 
 They are those of one machine with two cores, on which most plans were looked at. `python -m tf_exla
 calibrate` measures those of another one, and keeps them in a file that later processes read: plans
@@ -35,6 +35,30 @@ class Rates:
     pointwise_8: float = 7e-11  # one operation of a pointwise op
     pointwise_4: float = 2.5e-11
     compiled_pointwise: float = 0.55  # of the executor's time: XLA's loops are fused
+
+    # Not calibrated: what they decide hardly changes with the machine.
+
+    iteration: float = 4e-5  # the executor's work for one iteration of a loop
+    cluster: float = 2e-5  # the executor's work for one call of a compiled cluster
+    sync: float = 0.15  # the part of the time that cores wait, one iteration at a time
+    written_byte: float = 4.5e-10  # put together from chunks: strided, by one core, on fresh pages
+    product_byte: float = 5e-11  # of a product, by one core: packed operands, results added up
+    flop: float = 2e-11  # of any kind: to compare a rewrite with what it replaces
+    short_axis_element: float = 4e-10  # more for an element along a short axis than of a matrix
+    compiling: float = 0.03  # a cluster, and for each of its nodes
+    compiling_node: float = 2e-3
+    search_node: float = 3e-3  # a search, for each node of a program
+
+    # Of a top-k kernel; rows are shared out between two cores.
+
+    top_k_element: float = 2e-9
+    top_k_kept: float = 2.5e-7  # beside, for each of the k of a row: the heap and its sorting
+    top_k_start: float = 2e-4  # the nodes of an expanded top-k
+    top_k_maximum: float = 1e-10  # one element of a maximum over groups
+    top_k_gathered: float = 1e-7  # to gather a group
+    top_k_copied: float = 3e-10  # to copy one element, where the groups leave a tail
+    top_k_tested: float = 1e-9  # to compare a group's maximum with the k-th so far
+    top_k_padded: float = 8e-9  # to gather an element of a group that beats it, and to look at it
 
 
 def rates_file() -> Path | None:

@@ -17,31 +17,9 @@ import numpy as np
 
 from tf_exla.ir.graph import Graph, Loop, Node
 from tf_exla.ir.traverse import consumers, producers
+from tf_exla.model.rates import RATES
+from tf_exla.model.settings import SETTINGS
 
-ELEMENT = 2e-9
-"""Seconds that the kernel takes for one element; rows are shared out between two cores."""
-KEPT = 2.5e-7
-"""Seconds that it takes beside, for each of the k of a row: the heap and its sorting."""
-GATHERED = 1e-7
-"""Seconds to gather a group."""
-MAXIMUM = 1e-10
-"""Seconds of one element of a maximum over groups."""
-COPY = 3e-10
-"""Seconds to copy one element: where the groups leave a tail, the others are cut off first."""
-FIXED = 2e-4
-"""Seconds that the nodes of an expanded top-k take to start."""
-TESTED = 1e-9
-"""Seconds to compare a group's maximum with the k-th so far."""
-PADDED = 8e-9
-"""Seconds to gather an element of a group that beats it, and to look at it."""
-SMALLEST, LARGEST = 8, 32
-"""Elements of a group that is compared with the k-th so far."""
-SPARSE = 8
-"""One group of so many, at most, is looked at together with others that beat it."""
-MANY_EACH = 50
-"""Elements for each of the k, from which on looking at them is what takes the kernel's time."""
-MANY = 4096
-"""Chunks after which all are alike."""
 CHUNKED = "chunked"
 """An attribute of a `top_k` of chunks of its rows: after the first, a NaN is never chosen."""
 
@@ -57,19 +35,22 @@ class Groups:
     def seconds(self, rows: int, k: int) -> float:
         """Estimate the time of a top-k by way of these groups."""
         whole = self.size * self.count
-        each = whole * (MAXIMUM + (COPY if self.tail else 0.0)) + k * GATHERED
+        each = (
+            whole * (RATES.top_k_maximum + (RATES.top_k_copied if self.tail else 0.0))
+            + k * RATES.top_k_gathered
+        )
         kernels = (
             kernel_seconds(rows, self.count, k),
             kernel_seconds(rows, k, k),  # the groups in order
             kernel_seconds(rows, k * self.size + self.tail, k),
         )
-        return FIXED + rows * each + sum(kernels)
+        return RATES.top_k_start + rows * each + sum(kernels)
 
 
 def kernel_seconds(rows: int, n: int, k: int) -> float:
     """Estimate one run of the kernel itself."""
-    kept = k * KEPT if k > 1 else 0.0
-    return rows * (n * ELEMENT + kept) / min(max(rows, 1), 2)
+    kept = k * RATES.top_k_kept if k > 1 else 0.0
+    return rows * (n * RATES.top_k_element + kept) / min(max(rows, 1), 2)
 
 
 def find_groups(shape: Sequence[int], k: int) -> Groups | None:
@@ -103,7 +84,7 @@ def merge_seconds(shape: Sequence[int]) -> float:
     """Estimate the time to merge the top k of one chunk with those of the chunks before."""
     *batch, k = shape
     rows = math.prod(batch)
-    return kernel_seconds(rows, 2 * k, k) + rows * k * GATHERED
+    return kernel_seconds(rows, 2 * k, k) + rows * k * RATES.top_k_gathered
 
 
 def running_size(n: int) -> int:
@@ -111,9 +92,9 @@ def running_size(n: int) -> int:
 
     The last group may be shorter, where no size divides `n`. 0 where `n` is too small.
     """
-    most = min(LARGEST, max(SMALLEST, math.isqrt(n // 4)))
-    sizes = (size for size in range(most, SMALLEST - 1, -1) if n % size == 0)
-    return next(sizes, most) if n >= SPARSE * most else 0
+    most = min(SETTINGS.group_most, max(SETTINGS.group_least, math.isqrt(n // 4)))
+    sizes = (size for size in range(most, SETTINGS.group_least - 1, -1) if n % size == 0)
+    return next(sizes, most) if n >= SETTINGS.group_sparse * most else 0
 
 
 def by_groups(n: int, k: int) -> bool:
@@ -123,7 +104,7 @@ def by_groups(n: int, k: int) -> bool:
     element is larger than those before; groups are only a few. But it runs once more.
     """
     size = running_size(n)
-    return bool(size) and n >= max(2 * size, MANY_EACH) * k
+    return bool(size) and n >= max(2 * size, SETTINGS.group_many) * k
 
 
 def few_groups(rows: int, n: int, k: int) -> int:
@@ -134,8 +115,8 @@ def few_groups(rows: int, n: int, k: int) -> int:
     size = running_size(n)
     if not size:
         return 0
-    part = rows * -(-n // size) // SPARSE
-    return min(part, int(_all_seconds(rows, n, k) / (size * PADDED)))
+    part = rows * -(-n // size) // SETTINGS.group_sparse
+    return min(part, int(_all_seconds(rows, n, k) / (size * RATES.top_k_padded)))
 
 
 def _all_seconds(rows: int, n: int, k: int) -> float:
@@ -144,7 +125,7 @@ def _all_seconds(rows: int, n: int, k: int) -> float:
         return kernel_seconds(rows, n, k) + merge_seconds((rows, k))
     size = running_size(n)
     looked = (-(-n // size), k, k + k * size)
-    return sum(kernel_seconds(rows, m, k) for m in looked) + rows * k * GATHERED
+    return sum(kernel_seconds(rows, m, k) for m in looked) + rows * k * RATES.top_k_gathered
 
 
 @lru_cache(maxsize=4096)
@@ -158,12 +139,15 @@ def running_seconds(rows: int, n: int, k: int, chunks: int) -> float:
     everything = _all_seconds(rows, n, k)
     if not size or chunks < 2:
         return everything
-    each = np.arange(2, min(chunks, MANY) + 1)
+    each = np.arange(2, min(chunks, SETTINGS.chunks_followed) + 1)
     beaten = 1 - (1 - 1 / each) ** k  # of the rows
     most = k / each + 4 * np.sqrt(k / each) + 1  # groups of one row
     padded = rows * beaten * most
-    few = rows * beaten * k * KEPT / min(rows, 2) + padded * size * PADDED
-    test = FIXED + rows * (n * (MAXIMUM + (COPY if n % size else 0.0)) + n / size * TESTED)
+    few = rows * beaten * k * RATES.top_k_kept / min(rows, 2) + padded * size * RATES.top_k_padded
+    test = RATES.top_k_start + rows * (
+        n * (RATES.top_k_maximum + (RATES.top_k_copied if n % size else 0.0))
+        + n / size * RATES.top_k_tested
+    )
     times = test + np.where(padded <= few_groups(rows, n, k), few, everything)
     total = everything + times.sum() + (chunks - 1 - len(each)) * times[-1]
     return float(total) / chunks

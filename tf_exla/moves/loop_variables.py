@@ -21,10 +21,9 @@ from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, reads, with_subgraphs
+from tf_exla.model.settings import SETTINGS
 from tf_exla.split.while_axes import resized_while
 
-NUMBERS = 8
-"""Elements of what counts as a counter: the begin of a slice has as many as there are axes."""
 _EMPTY_LISTS = frozenset({"list_empty", "list_reserve"})
 
 
@@ -191,5 +190,7 @@ def _counting(
 def _is_number(tensor: Tensor) -> bool:
     axes = tensor.axes
     return (
-        axes is not None and None not in axes and math.prod(size or 0 for size in axes) <= NUMBERS
+        axes is not None
+        and None not in axes
+        and math.prod(size or 0 for size in axes) <= SETTINGS.counter
     )

@@ -20,7 +20,8 @@ from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, with_subgraphs
-from tf_exla.moves.places import RUNS, Move, moves_of, runs
+from tf_exla.model.settings import SETTINGS
+from tf_exla.moves.places import Move, moves_of, runs
 from tf_exla.split.origins import clash, tests_order
 
 _CONTIGUOUS = frozenset({"random_rows"})
@@ -78,7 +79,7 @@ class _Maker:
         x = found.data
         chosen: list[tuple[int, Tensor]] = []
         for axis, places in found.places:
-            if len(runs(places)) > RUNS:
+            if len(runs(places)) > SETTINGS.runs:
                 raise _Stays
             numbers = self._numbers(w, places)
             if places.min(initial=0) < 0:

@@ -11,8 +11,6 @@ import numpy.typing as npt
 from tf_exla.ir.graph import Node, Tensor
 
 Places = npt.NDArray[np.int64]
-RUNS = 16
-"""Runs of evenly spaced places along an axis that are written out."""
 
 
 class Move(NamedTuple):

@@ -21,6 +21,7 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, with_subgraphs, without_dead
 from tf_exla.model.lifetimes import CHAIN_BYTES, passed_on
 from tf_exla.model.projection import Projector
+from tf_exla.model.settings import SETTINGS
 from tf_exla.moves.row_blocks import kept_block, made_block, place_of, row_of, start_of
 from tf_exla.moves.row_index import Read, Rows, read_of, rows_of
 from tf_exla.split.def_use import DefUse
@@ -28,9 +29,6 @@ from tf_exla.split.origins import tests_order
 from tf_exla.split.region import grow
 from tf_exla.split.resize import cut
 from tf_exla.split.stages import Stage, build_loop
-
-BESIDE = 32
-"""What is smaller than this part of the tensor is made outside, once, and sliced."""
 
 
 class _Found(NamedTuple):
@@ -116,7 +114,7 @@ def _found(index: DefUse, tensor: Tensor, reads: list[Read]) -> _Found | None:
 
 def _loop_over(index: DefUse, whole: Tensor, axis: int) -> Loop | None:
     """Return the loop over one axis of a tensor that makes it; None where nothing is saved."""
-    small = max(whole.nbytes // BESIDE, CHAIN_BYTES)
+    small = max(whole.nbytes // SETTINGS.small_beside, CHAIN_BYTES)
     if whole.dims[axis] < 2:
         return None
     region = grow(index, whole, axis, lambda tensor: tensor is whole or tensor.nbytes > small)

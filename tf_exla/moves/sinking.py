@@ -18,14 +18,8 @@ from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, reads, with_subgraphs, without_dead
 from tf_exla.model.lifetimes import passed_on
+from tf_exla.model.settings import SETTINGS
 from tf_exla.split.origins import clash, tests_order
-
-LIGHT = 1 / 100
-"""The part of the work on large tensors that small ones may add to each iteration."""
-
-
-FEW = 4
-"""Operands up to which every choice of them is tried, 2**4 programs: else all, or one."""
 
 
 def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
@@ -94,7 +88,7 @@ def _candidates(
 def _choices(positions: list[int]) -> Iterator[list[int]]:
     """Yield which operands to sink: all, else as many as may be, else one."""
     for count in range(len(positions), 0, -1):
-        if count < len(positions) and len(positions) > FEW:
+        if count < len(positions) and len(positions) > SETTINGS.sunk_choices:
             count = 1
         for chosen in itertools.combinations(positions, count):
             yield list(chosen)
@@ -205,7 +199,7 @@ def _producers_of(
         if any(is_large(tensor) for tensor in (*node.inputs, *node.outputs)):
             heavy += work
         elif node.op != "constant":
-            if light + work > LIGHT * heavy:
+            if light + work > SETTINGS.light_work * heavy:
                 continue
             light += work
         moved.append(node)

@@ -14,10 +14,8 @@ from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, without_dead
+from tf_exla.model.settings import SETTINGS
 from tf_exla.split.origins import clash, tests_order
-
-MOST_WORK = 4
-"""Times the flops of the program: copies of what is transposed again and again are no way."""
 
 
 def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
@@ -25,7 +23,7 @@ def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
 
     Not where two copies would be compared.
     """
-    budget = (MOST_WORK - 1) * sum(map(ops.flops, graph.nodes))
+    budget = (SETTINGS.copied_work - 1) * sum(map(ops.flops, graph.nodes))
     tested = tests_order(graph)
     made_by = producers(graph)
     for node in graph.nodes:

@@ -13,10 +13,8 @@ from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import consumers
+from tf_exla.model.settings import SETTINGS
 from tf_exla.split.origins import clash, tests_order
-
-DEPTH = 4
-"""Nodes in a row that may be made again."""
 
 
 def unshare(graph: Graph, ops: OpSet, least: int) -> Graph:
@@ -25,8 +23,8 @@ def unshare(graph: Graph, ops: OpSet, least: int) -> Graph:
     cheap: set[Node] = set()
     for node in graph.nodes:
         large = [tensor for tensor in node.inputs if tensor.nbytes > least]
-        level = 1 + max((depth.get(tensor, DEPTH) for tensor in large), default=0)
-        if level <= DEPTH and _is_cheap(node, ops) and node.output.nbytes > least:
+        level = 1 + max((depth.get(tensor, SETTINGS.copied_depth) for tensor in large), default=0)
+        if level <= SETTINGS.copied_depth and _is_cheap(node, ops) and node.output.nbytes > least:
             depth[node.output] = level
             cheap.add(node)
     readers = consumers(graph)

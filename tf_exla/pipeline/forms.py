@@ -9,6 +9,7 @@ from functools import cache
 from tf_exla.ir.graph import Graph
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
+from tf_exla.model.settings import SETTINGS
 from tf_exla.moves.lowering import lower
 from tf_exla.moves.moving import move
 from tf_exla.moves.row_reads import read_rows
@@ -16,10 +17,6 @@ from tf_exla.moves.sinking import sink
 from tf_exla.moves.transposing import transpose_apart
 from tf_exla.moves.unsharing import unshare
 from tf_exla.rewrite import Application, GraphRewrite, Rewrite, Rewritten, rewrite_graph
-
-LEAST = 1 << 16
-FRACTION = 50
-"""Tensors above this fraction of the working set, and above LEAST bytes, are worth more passes."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class Form:
 
 def least_bytes(projector: Projector, graph: Graph) -> int:
     """Return the bytes above which a tensor is worth more passes."""
-    return max(projector.working_set(graph) // FRACTION, LEAST)
+    return max(projector.working_set(graph) // SETTINGS.worth_passes, SETTINGS.worth_bytes)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.context import CannotMake, RewriteContext
 
 FLOATS = frozenset({"float32", "float64"})
@@ -236,9 +237,6 @@ def sum_axes(node: Node) -> tuple[frozenset[int], bool] | None:
     return frozenset(axes), bool(node.attrs.get("keep_dims"))
 
 
-LONGEST_ROW = 1 << 16
-
-
 def adds_as_product(site: RewriteContext, operand: Tensor, axes: frozenset[int]) -> bool:
     """Return whether a sum may become a product with ones, as far as rounding goes.
 
@@ -248,4 +246,6 @@ def adds_as_product(site: RewriteContext, operand: Tensor, axes: frozenset[int])
     last = len(operand.dims) - 1
     if site.ops.rounds_factors(operand.dtype):
         return False
-    return operand.dtype == "float64" or last not in axes or operand.dims[last] <= LONGEST_ROW
+    return (
+        operand.dtype == "float64" or last not in axes or operand.dims[last] <= SETTINGS.summed_row
+    )

@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 
 from tf_exla.ir.graph import Tensor
+from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.algebra import (
     Factor,
     Scale,
@@ -106,25 +107,20 @@ def best_order(elements: tuple[Element, ...], most: int) -> dict[tuple[int, int]
     return best if (0, count - 1) in best else None
 
 
-DEARER = 1.5
-"""How much dearer an order may be whose results all hold the limit."""
-
-
 def order_within(
     elements: tuple[Element, ...], most: int, room: int | None
 ) -> dict[tuple[int, int], Step] | None:
     """Return the best order; rather a little dearer one than one with a result above `room`.
 
     A result above the limit is no end: it is split, and its chunks cost the same flops. So the
-    limit chooses among orders, but only up to `DEARER` times the least flops: a chunked loop reads
-    the operands again for each chunk, at about that price for the thin matrices where it matters.
+    limit chooses among orders, but only up to `more_flops` times the least flops.
     """
     best = best_order(elements, most)
     if best is None or room is None or room >= most:
         return best
     within = best_order(elements, room)
     whole = (0, len(elements) - 1)
-    if within is None or within[whole].flops > DEARER * best[whole].flops:
+    if within is None or within[whole].flops > SETTINGS.more_flops * best[whole].flops:
         return best
     return within
 

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from tf_exla.ir.graph import Node, Tensor, item_bytes
 from tf_exla.ir.traits import MATRIX_PRODUCTS
-from tf_exla.rewrite.algebra import (
-    Factor,
-    Scale,
-    as_product,
-    is_float,
-    reshape,
-    strip,
-    sum_axes,
-)
-from tf_exla.rewrite.chain import (
-    Diagonal,
-    Element,
-    Ones,
-    multiply,
-    order_within,
-    reverse,
-)
+from tf_exla.model.settings import SETTINGS
+from tf_exla.rewrite.algebra import Factor, Scale, as_product, is_float, reshape, strip, sum_axes
+from tf_exla.rewrite.chain import Diagonal, Element, Ones, multiply, order_within, reverse
 from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.diagonal import as_diagonal, as_scaling
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
 
 FAMILY = "chains"
-MOST_ELEMENTS = 40
 
 
 def elements_of(
@@ -133,8 +118,10 @@ def _in_order(
     most: int,
     shape: tuple[int, ...] | None,
 ) -> Tensor | Refused:
-    if len(elements) > MOST_ELEMENTS:
-        return Refused(f"the chain has {len(elements)} elements; at most {MOST_ELEMENTS} are tried")
+    if len(elements) > SETTINGS.factors:
+        return Refused(
+            f"the chain has {len(elements)} elements; at most {SETTINGS.factors} are tried"
+        )
     if _without_matrix(elements):
         return Refused("it is a product of diagonals, which the diagonals' own rewrites keep")
     order = order_within(elements, most, _room(site, node))

@@ -19,7 +19,7 @@ from tf_exla.ir.graph import Graph, Loop, Node, Tensor, const
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traits import COMMUTATIVE
 from tf_exla.ir.traverse import consumers, producers, topological
-from tf_exla.model.cost import BYTE, FLOP
+from tf_exla.model.rates import RATES
 
 Place = tuple[int, ...]
 """Where a node is in the order. What replaces a node at `p` is at `(*p, 0)`, `(*p, 1)`, ..."""
@@ -283,7 +283,7 @@ class RewriteContext:
         )
 
     def seconds(self, nodes: list[Node]) -> float:
-        return self.flops(nodes) * FLOP + self.bytes(nodes) * BYTE
+        return self.flops(nodes) * RATES.flop + self.bytes(nodes) * RATES.byte
 
 
 def largest(nodes: Iterable[Node]) -> int:

@@ -9,6 +9,7 @@ from tf_exla.byte_size import format_bytes
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.context import CannotMake, RewriteContext, largest
 from tf_exla.rewrite.rewrite import (
     Application,
@@ -20,12 +21,6 @@ from tf_exla.rewrite.rewrite import (
     Together,
 )
 from tf_exla.rewrite.worklist import Worklist
-
-SWEEPS = 8
-MOST_PER_NODE = 4
-"""Replacements in one graph, for each of its nodes: what is finite by its costs is bounded too."""
-GAIN = 1e-3
-"""The part of the time of the removed nodes that a replacement must save."""
 
 
 def rewrite_graph(
@@ -67,8 +62,8 @@ class _Run:
 
     def graph(self, graph: Graph) -> Graph:
         graph = self._subgraphs(graph)
-        left = MOST_PER_NODE * len(graph.nodes) + 16
-        for _ in range(SWEEPS):
+        left = SETTINGS.replaced * len(graph.nodes) + 16
+        for _ in range(SETTINGS.sweeps):
             before = graph
             site = RewriteContext(graph, self.ops, self.keys, self.budget)
             agenda = Worklist(site)
@@ -133,7 +128,7 @@ class _Run:
         gone = site.removed(together.replacements)
         if not rewrite.normal:
             before, after = site.seconds(gone), site.seconds(site.made)
-            if after > before * (1 - GAIN):
+            if after > before * (1 - SETTINGS.rewrite_gain):
                 return Refused(
                     f"it saves no time: what it could remove takes {before:.3g} s, what it would "
                     f"add {after:.3g} s; other readers keep shared results"

@@ -14,13 +14,11 @@ import numpy as np
 from tf_exla.ir.graph import Graph, Node, Tensor, const
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import with_subgraphs
+from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.families import SYMMETRY
 from tf_exla.rewrite.rewrite import Application, Rewritten
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.element_numbering import ElementNumbering, Form
-
-LEAST = 64
-"""Rows of a square tensor that is worth a look."""
 
 Key = tuple[Form, tuple[int, ...], str]
 
@@ -97,7 +95,7 @@ def _is_square(node: Node) -> bool:
 def _has_equal_axes(tensor: Tensor) -> bool:
     if not tensor.is_static:
         return False
-    large = [size for size in tensor.dims if size >= LEAST]
+    large = [size for size in tensor.dims if size >= SETTINGS.mirrored]
     return len(set(large)) < len(large)
 
 

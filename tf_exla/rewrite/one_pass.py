@@ -18,7 +18,8 @@ from itertools import takewhile
 
 from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.traits import MATRIX_PRODUCTS
-from tf_exla.model.cost import BYTE, LAUNCH
+from tf_exla.model.rates import RATES
+from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.algebra import (
     Factor,
     adds_as_product,
@@ -34,8 +35,6 @@ from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite, Together
 
 FAMILY = "one-pass"
-SMALL = 4
-"""The columns and the results together are so many times smaller than what is read."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +73,10 @@ def one_product(site: RewriteContext, node: Node) -> Proposals:
         width = sum(one.count for one in group)
         copied = sum(one.node.output.size for one in group)
         copied += width * size // matrix.shape[-2] if size else 0
-        if SMALL * copied > size:
+        if SETTINGS.small_operand * copied > size:
             yield Refused(f"the columns and the results are not small beside {matrix.tensor}")
             continue
-        if matrix.tensor.nbytes * BYTE * (len(group) - 1) < LAUNCH * (len(group) + 2):
+        if matrix.tensor.nbytes * RATES.byte * (len(group) - 1) < RATES.launch * (len(group) + 2):
             yield Refused(f"reading {matrix.tensor} once more takes less than joining columns")
             continue
         levels = _levels(site, matrix.tensor, node)
@@ -126,7 +125,9 @@ def _levels(site: RewriteContext, matrix: Tensor, last: Node) -> dict[Tensor, in
         level = max((levels.get(tensor, 0) for tensor in node.inputs), default=0)
         read = max((tensor.size for tensor in node.inputs), default=0)
         made = max((tensor.size for tensor in node.outputs), default=0)
-        reduces = SMALL * read >= matrix.size and SMALL * made <= read
+        reduces = (
+            SETTINGS.small_operand * read >= matrix.size and SETTINGS.small_operand * made <= read
+        )
         for tensor in node.outputs:
             levels[tensor] = level + reduces
     return levels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.algebra import (
     SUMS,
     Factor,
@@ -20,8 +21,6 @@ from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
 from tf_exla.rewrite.sums import Term, add, add_terms, is_inner, terms
 
 FAMILY = "rank-one-terms"
-SMALL = 4
-"""The operands together must be so many times smaller than the result: they are copied."""
 
 
 def rank_one_terms(site: RewriteContext, node: Node) -> Proposals:
@@ -64,7 +63,7 @@ def _with_columns(site: RewriteContext, node: Node, found: list[Term]) -> Propos
         if left.shape[:-2] != batch or right.shape[:-2] != batch:
             yield Refused("an operand of the product is broadcast over the batch")
             continue
-        if SMALL * (left.tensor.size + right.tensor.size) > out.size:
+        if SETTINGS.small_operand * (left.tensor.size + right.tensor.size) > out.size:
             yield Refused(
                 f"the operands {left.tensor} and {right.tensor} are not small beside {out}: "
                 "copying them would cost what the sums do"

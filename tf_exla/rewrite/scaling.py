@@ -13,6 +13,7 @@ import math
 
 from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.traits import MATRIX_PRODUCTS
+from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.algebra import (
     Factor,
     Scale,
@@ -32,8 +33,6 @@ from tf_exla.rewrite.diagonal import as_scaling, scaling_vector
 from tf_exla.rewrite.rewrite import Proposals, Rewrite
 
 FAMILY = "scalings"
-SMALL = 4
-"""What absorbs a scaling must be so many times smaller than what was scaled."""
 
 
 def absorbed(site: RewriteContext, tensor: Tensor) -> bool:
@@ -64,15 +63,15 @@ def _absorbs(site: RewriteContext, reader: Node, tensor: Tensor) -> bool:
             found is not None
             and bool(found[0])
             and found[0] <= {count - 1, count - 2}
-            and SMALL * out.size <= tensor.size
+            and SETTINGS.small_operand * out.size <= tensor.size
             and adds_as_product(site, tensor, found[0])
         )
     if reader.op in MATRIX_PRODUCTS:
-        if as_product(site, out) is None or SMALL * out.size > tensor.size:
+        if as_product(site, out) is None or SETTINGS.small_operand * out.size > tensor.size:
             return False
-        return all(SMALL * t.size <= tensor.size for t in reader.inputs if t is not tensor) and (
-            reader.inputs[0] is not reader.inputs[1]
-        )
+        return all(
+            SETTINGS.small_operand * t.size <= tensor.size for t in reader.inputs if t is not tensor
+        ) and (reader.inputs[0] is not reader.inputs[1])
     if reader.op == "permute_dims":
         return as_transpose(site, out) is tensor and absorbed(site, out)
     if reader.op == "divide" and reader.inputs[0] is not tensor:

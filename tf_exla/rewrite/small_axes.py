@@ -20,7 +20,8 @@ from tf_exla.ir.contraction import BLOCK, Contraction, contraction_node
 from tf_exla.ir.graph import COMBINING, Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import with_subgraphs
-from tf_exla.model.cost import LAUNCH
+from tf_exla.model.rates import RATES
+from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.context import CannotMake
 from tf_exla.rewrite.rewrite import Application, GraphRewrite, Refusal, Rewritten
 from tf_exla.rewrite.unrolling import Unroller
@@ -30,18 +31,6 @@ from tf_exla.split.repeating import compared_again
 from tf_exla.split.stages import Stages, arrange, build_loop, replaced, rewrite
 
 FAMILY = "small-axes"
-
-LONGEST = 64
-FEW = 32
-"""Up to so many indices are written out at once. More take too long to compile to pay off soon:
-neighbours by L1 among 8,497 points of 50 dimensions 0.31 s, in blocks 0.06 s."""
-MOST_NODES = 600
-SOURCES = 4
-"""The seed is at least so many times as large as what is sliced to make it."""
-SAVED = 4e-10
-"""Seconds that an element of a tensor with a short axis costs more than one of a plain matrix."""
-CHEAP = 4
-"""Operations for an element up to which a stage computes again what another stage computed."""
 
 
 def unroll(graph: Graph, ops: OpSet) -> Rewritten:
@@ -108,16 +97,23 @@ def _seeds(index: DefUse, tried: set[Tensor], made: set[Tensor]) -> Iterator[tup
         if len(node.outputs) != 1 or node.stateful or node.subgraphs or isinstance(node, Loop):
             continue
         seed = node.output
-        if seed in tried or not seed.is_static or not node.inputs or seed.size < 2 * SOURCES:
+        if (
+            seed in tried
+            or not seed.is_static
+            or not node.inputs
+            or seed.size < 2 * SETTINGS.small_operand
+        ):
             continue
-        if not all(t.is_static and t.size * SOURCES <= seed.size for t in node.inputs):
+        if not all(
+            t.is_static and t.size * SETTINGS.small_operand <= seed.size for t in node.inputs
+        ):
             continue
         axes = [axis for axis in reversed(range(len(seed.dims))) if seed.dims[axis] > 1]
         for axis in axes:
-            if seed.dims[axis] <= LONGEST and seed not in made:
+            if seed.dims[axis] <= SETTINGS.short_axis and seed not in made:
                 yield seed, axis
         for axis in axes:
-            if seed.dims[axis] > LONGEST and len(axes) > 2:
+            if seed.dims[axis] > SETTINGS.short_axis and len(axes) > 2:
                 yield seed, axis
 
 
@@ -142,7 +138,7 @@ def _judged(index: DefUse, region: Region) -> Stages | str:
         for position, tensor in enumerate(node.inputs)
         if region.slot_of(node, position) is not None and not region.inside(node, position)
     }
-    if sum(tensor.size for tensor in sliced) * SOURCES > seed.size:
+    if sum(tensor.size for tensor in sliced) * SETTINGS.small_operand > seed.size:
         return "what is sliced is not small beside the rest"
     stages = arrange(index, region, _as_large_as(seed))
     for stage in stages.stages:
@@ -157,7 +153,7 @@ def _judged(index: DefUse, region: Region) -> Stages | str:
         count = -(-count // BLOCK)
     handled = sum(t.size for node in region.members for t in (*node.inputs, *node.outputs)
                   if _as_large_as(seed)(t) and not index.ops.aliases(node))  # fmt: skip
-    if handled * SAVED / 2 <= count * LAUNCH:
+    if handled * RATES.short_axis_element / 2 <= count * RATES.launch:
         return "it saves no time: the tensors are small"
     return stages
 
@@ -167,12 +163,12 @@ def _count(stages: Stages) -> int:
 
 
 def _is_long(stages: Stages) -> bool:
-    return stages.region.extent > LONGEST or _count(stages) > MOST_NODES
+    return stages.region.extent > SETTINGS.short_axis or _count(stages) > SETTINGS.unrolled_nodes
 
 
 def _contracts(index: DefUse, stages: Stages) -> bool:
     """Return whether a region becomes a contraction, not as many nodes as it has indices."""
-    middling = stages.region.extent > FEW and _no_contraction(index, stages) is None
+    middling = stages.region.extent > SETTINGS.unrolled and _no_contraction(index, stages) is None
     return middling or _is_long(stages)
 
 
@@ -194,7 +190,7 @@ def _no_contraction(index: DefUse, stages: Stages) -> str | None:
             if slot is not None and slot.block != 1:
                 return "the axis is merged with another one"
             operands[tensor] = tensor.size if slot is None else tensor.size // region.extent
-    if sum(operands.values()) * SOURCES > result.size:
+    if sum(operands.values()) * SETTINGS.small_operand > result.size:
         return "what one index makes is not large beside what it is made of"
     return None
 
@@ -223,7 +219,9 @@ def _unrolled(index: DefUse, stages: Stages) -> tuple[Graph, list[Node]]:
     """Write out the loops of a region; return the graph and the nodes that are new."""
     ops = index.ops
     again = [node for stage in stages.stages for node in stage.recomputed]
-    dear = any(ops.flops(node) > CHEAP * max(t.size for t in node.outputs) for node in again)
+    dear = any(
+        ops.flops(node) > SETTINGS.cheap_flops * max(t.size for t in node.outputs) for node in again
+    )
     unroller = Unroller(ops, share=dear or bool(compared_again(index, stages)))
     new: list[Node] = []
     nodes: list[Node] = []

@@ -13,22 +13,15 @@ from __future__ import annotations
 
 from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.traits import MATRIX_PRODUCTS
-from tf_exla.rewrite.algebra import (
-    Factor,
-    Scale,
-    as_product,
-    dense,
-    is_float,
-)
+from tf_exla.model.settings import SETTINGS
+from tf_exla.rewrite.algebra import Factor, Scale, as_product, dense, is_float
 from tf_exla.rewrite.chain import Element, best_order, multiply
-from tf_exla.rewrite.chains import MOST_ELEMENTS, elements_of
+from tf_exla.rewrite.chains import elements_of
 from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
-from tf_exla.rewrite.sums import MOST_TERMS, Term, add, terms
+from tf_exla.rewrite.sums import Term, add, terms
 
 FAMILY = "solves"
-FEWER = 2
-"""So many times fewer are the columns that are solved for."""
 
 
 def solve_of_product(site: RewriteContext, node: Node) -> Proposals:
@@ -41,7 +34,7 @@ def solve_of_product(site: RewriteContext, node: Node) -> Proposals:
         return
     summands = terms(site, right, shared=False)
     chains = [elements_of(site, Factor(term.tensor), shared=False) for term in summands]
-    if len(chains) > MOST_TERMS or not any(len(elements) > 1 for _, elements, _ in chains):
+    if len(chains) > SETTINGS.summands or not any(len(elements) > 1 for _, elements, _ in chains):
         return
     few: dict[tuple[Element, ...], Tensor] = {}
     for term, (scale, elements, _) in zip(summands, chains, strict=True):
@@ -78,7 +71,7 @@ def _narrowest(elements: tuple[Element, ...]) -> int | None:
         if any(isinstance(element, Factor) for element in elements[:cut])
     ]
     columns, cut = min(cuts, default=(0, 0))
-    return -cut if cuts and FEWER * columns <= elements[-1].shape[-1] else None
+    return -cut if cuts and SETTINGS.fewer_columns * columns <= elements[-1].shape[-1] else None
 
 
 def product_of_sum(site: RewriteContext, node: Node) -> Proposals:
@@ -88,7 +81,7 @@ def product_of_sum(site: RewriteContext, node: Node) -> Proposals:
         return
     for on_left, (factor, other) in ((True, pair), (False, pair[::-1])):
         found = terms(site, factor.tensor, shared=True)
-        if not 2 <= len(found) <= MOST_TERMS:
+        if not 2 <= len(found) <= SETTINGS.summands:
             continue
         if factor.shape[:-2] != other.shape[:-2]:
             yield Refused(f"one of {factor.tensor} and {other.tensor} is broadcast")
@@ -144,8 +137,10 @@ def _with_known(
 
 def _multiplied(site: RewriteContext, elements: tuple[Element, ...], most: int) -> Factor | Refused:
     """Multiply a chain in its cheapest order, without a result of more than `most` elements."""
-    if len(elements) > MOST_ELEMENTS:
-        return Refused(f"the chain has {len(elements)} elements; at most {MOST_ELEMENTS} are tried")
+    if len(elements) > SETTINGS.factors:
+        return Refused(
+            f"the chain has {len(elements)} elements; at most {SETTINGS.factors} are tried"
+        )
     order = best_order(elements, most)
     if order is None:
         return Refused("every order makes a larger matrix than the program does")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.algebra import (
     SUMS,
     Factor,
@@ -22,7 +23,6 @@ from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
 
 FAMILY = "sums-of-products"
-MOST_TERMS = 64
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def shared_operand(site: RewriteContext, node: Node) -> Proposals:
     tried: list[list[Term]] = []
     for shared in (False, True):
         found = terms(site, node.output, shared)
-        if found not in tried and len(found) <= MOST_TERMS:
+        if found not in tried and len(found) <= SETTINGS.summands:
             tried.append(found)
             yield from _merged(site, node, found)
 

@@ -16,26 +16,12 @@ from itertools import pairwise
 
 from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.traits import MATRIX_PRODUCTS
-from tf_exla.rewrite.algebra import (
-    Factor,
-    as_product,
-    product,
-    scaled,
-    strip,
-    transposed,
-)
+from tf_exla.model.settings import SETTINGS
+from tf_exla.rewrite.algebra import Factor, as_product, product, scaled, strip, transposed
 from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
 
 FAMILY = "triangles"
-
-BLOCK = 125
-"""Rows of a block, about."""
-MOST_BLOCKS = 8
-LEAST = 192
-"""Rows of a product that is worth it."""
-LONG = 2
-"""The summed axis is at least so many times as long as the rows."""
 
 
 def gram(site: RewriteContext, node: Node) -> Proposals:
@@ -98,7 +84,7 @@ def _unfit(site: RewriteContext, left: Factor, right: Factor) -> Refused | None:
     rows, inner = left.shape[-2:]
     if left.shape[:-2] != right.shape[:-2] or left.shape[-2] != right.shape[-1]:
         return Refused(f"one of {left.tensor} and {right.tensor} is broadcast")
-    if rows < LEAST or inner < LONG * rows:
+    if rows < SETTINGS.triangle_rows or inner < SETTINGS.triangle_long * rows:
         return Refused(f"{rows} rows are few, or the {inner} that are summed not many more")
     return None
 
@@ -106,7 +92,7 @@ def _unfit(site: RewriteContext, left: Factor, right: Factor) -> Refused | None:
 def _blocks(site: RewriteContext, left: Factor, right: Factor) -> tuple[list[Tensor], list[int]]:
     """Return the products of each block of rows with the columns up to its end, and the edges."""
     rows = left.shape[-2]
-    count = min(max(round(rows / BLOCK), 2), MOST_BLOCKS)
+    count = min(max(round(rows / SETTINGS.triangle_block), 2), SETTINGS.triangle_blocks)
     edges = [-(-rows * i // count) for i in range(count + 1)]
     blocks = [
         product(

@@ -11,11 +11,10 @@ import numpy.typing as npt
 from tf_exla.ir.clean import is_identity, node_key
 from tf_exla.ir.graph import COMBINING, Loop, Node, SplitAxis, Tensor, const
 from tf_exla.ir.op_set import OpSet
+from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.context import CannotMake
 
 REDUCTIONS = frozenset({"all", "any", "max", "mean", "min", "prod", "sum"})
-TRANSPOSED = 1 << 16
-"""Bytes from which a tensor is transposed once, so that its slices are contiguous."""
 
 
 class Unroller:
@@ -98,7 +97,9 @@ class Unroller:
             shape = _one_index(tensor, slot)
             inner = tensor.dims[axis + 1 :]
             strided = max(inner, default=1) > 1 or max(tensor.dims[:axis], default=1) > 1
-            if (tensor, slot) in self._outermost or (strided and tensor.nbytes >= TRANSPOSED):
+            if (tensor, slot) in self._outermost or (
+                strided and tensor.nbytes >= SETTINGS.transposed
+            ):
                 part = self._cut(self._moved(tensor, slot), 0, slot.block, i)
                 order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape))]
                 if slot.block == 1:

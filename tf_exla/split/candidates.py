@@ -16,6 +16,7 @@ from tf_exla.model.cost import graph_seconds
 from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
+from tf_exla.model.settings import SETTINGS
 from tf_exla.split.chunks import fit_loops, has_loops
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.progress import (
@@ -30,13 +31,6 @@ from tf_exla.split.region import Refusal, grow
 from tf_exla.split.repeating import compared_again, unrepeatable
 from tf_exla.split.stages import Stages, arrange, rewrite
 from tf_exla.split.symmetric_tiles import pair_graphs
-from tf_exla.split.tiles import FEW_MATRICES
-
-SEEDS = 3
-SMALL_FRACTIONS = (50, 2000)
-"""A tensor is small, and sliced rather than recomputed, below these fractions of the budget."""
-BESIDE = 32
-"""What is smaller than this part of the seed is small, however tight the limit is."""
 
 Refusals = dict[tuple[Tensor, int, Node], Refusal]
 
@@ -148,7 +142,11 @@ def _untiled(
     """Yield the graphs in which a region is split along one axis."""
     tried: set[object] = set()
     for seed in seeds:
-        bounds = [*(budget // part for part in SMALL_FRACTIONS), seed.nbytes // BESIDE, 0]
+        bounds = [
+            *(budget // part for part in SETTINGS.small_parts),
+            seed.nbytes // SETTINGS.small_beside,
+            0,
+        ]
         smalls = list(dict.fromkeys(max(bound, CHAIN_BYTES) for bound in bounds))
         for axis, size in enumerate(seed.axes or ()):
             if size is None or size <= 1:
@@ -189,7 +187,7 @@ def _with_tiles(
     for one in sorted(found, key=rests.__getitem__):
         extent = one.stages.region.extent if one.stages is not None else 0
         for_speed = one.own <= budget
-        if extent > FEW_MATRICES or not (options.cached or not for_speed):
+        if extent > SETTINGS.batch or not (options.cached or not for_speed):
             continue
         loose = projector.project(one.graph).loose
         if rests[one] + projector.overhead(one.graph) > budget and rests[one] - loose > lowest_high:
@@ -207,7 +205,9 @@ def _with_tiles(
 
 def fixes_much(projector: Projector, one: Candidate, budget: int) -> bool:
     """Return whether loops concatenate a large tensor, which is never split again."""
-    return one.concatenated > max(budget // 4, projector.working_set(one.index.graph) // 16)
+    program = projector.working_set(one.index.graph)
+    most = max(budget // SETTINGS.fixed_of_budget, program // SETTINGS.fixed_of_program)
+    return one.concatenated > most
 
 
 def repeated(
@@ -282,7 +282,7 @@ def _seeds(
             seeds.append(tensor)
     # A list may hold what no loop can part: it takes no tensor's place.
     lists = [one for one in seeds if is_list(one)]
-    return [*[one for one in seeds if not is_list(one)][:SEEDS], *lists[:SEEDS]]
+    return [*[one for one in seeds if not is_list(one)][: SETTINGS.seeds], *lists[: SETTINGS.seeds]]
 
 
 def evaluate(

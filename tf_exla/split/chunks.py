@@ -11,19 +11,8 @@ from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.cost import node_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, accumulator_copy, carried_bytes
+from tf_exla.model.settings import SETTINGS
 from tf_exla.split.resize import body_of, resize_loop
-
-SMALLEST_PARALLEL_CHUNK = 1 << 18
-"""Iterations run side by side only with chunks of so many bytes: else launching dominates."""
-
-
-SIDE_BY_SIDE = 4
-"""Iterations in flight: where their ops use all cores, so that what threads wait for in one, they
-find in another; at most, where an op runs on one core, one iteration for each."""
-LEAST_FRACTION = 4
-"""To keep a body in cache, its chunk becomes smaller by this at most; by more, ..."""
-LEAST_INDICES = 720
-"""... where it stays in cache then and has so many indices: products of fewer rows are slower."""
 
 
 def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
@@ -32,24 +21,13 @@ def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options)
     A loop for which no chunk does gets the smallest one.
     """
     target = budget
-    for _ in range(_TRIES):
+    for _ in range(SETTINGS.chunks_tried):
         fitted = _fit_once(projector, graph, target, options)
         over = projector.working_set(fitted) - budget
-        if over <= 0 or over > _SLACK:
+        if over <= 0 or over > SETTINGS.chunk_slack:
             break
         target -= over  # a chunk of another size may need a node more or less
     return fitted
-
-
-_TRIES = 3
-_SLACK = 1 << 16
-
-SMALLEST_REMAINDER = 8
-"""Indices that the last chunk of an exact loop has at least.
-
-Products of three rows had other bits than the same rows among more (float32, AVX-512), so that
-equal points were not tied in the last chunk. Eigen's kernels work on up to eight columns at a time.
-"""
 
 
 def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
@@ -89,7 +67,7 @@ def _same_chunks(ops: OpSet, nodes: list[Node]) -> list[Node]:
         sizes, leasts = zip(*chunks[node.bitwise_group], strict=True)
         least = max(leasts)
         chunk = max(min(sizes), least)
-        while chunk > least and 0 < node.extent % chunk < SMALLEST_REMAINDER:
+        while chunk > least and 0 < node.extent % chunk < SETTINGS.least_remainder:
             chunk -= 1
         return resize_loop(ops, node, chunk, node.parallel)
 
@@ -164,23 +142,23 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
         chunk = _largest(needs, most, room, sizes)
         if chunk is None:
             return None
-        least = max(1, fastest // LEAST_FRACTION)
-        if chunk > min(least, LEAST_INDICES) and options.body_bytes < room:
+        least = max(1, fastest // SETTINGS.least_fraction)
+        if chunk > min(least, SETTINGS.least_indices) and options.body_bytes < room:
             cached = _largest(needs, chunk, options.body_bytes, sizes) or 0
-            chunk = cached if cached >= LEAST_INDICES else min(chunk, max(cached, least))
+            chunk = cached if cached >= SETTINGS.least_indices else min(chunk, max(cached, least))
             if needs(chunk) > room:  # more iterations of a smaller chunk run side by side
                 parallel = (room - beside) // (needed(chunk, 1) - beside)
-        if parallel > 1 and chunk * _bytes_per_index(loop) < SMALLEST_PARALLEL_CHUNK:
+        if parallel > 1 and chunk * _bytes_per_index(loop) < SETTINGS.parallel_bytes:
             return None
         return resized(chunk, parallel)
 
     if options.cores > 1 and not _single_core(ops, loop):
-        filled = fitted(SIDE_BY_SIDE)
+        filled = fitted(SETTINGS.parallel)
         if filled is not None and filled.chunk == most:
             return filled
         ways = [made for made in (filled, fitted(1)) if made is not None]
         return min(ways, key=partial(node_seconds, ops)) if ways else resized(1, 1)
-    side_by_side = min(options.cores, SIDE_BY_SIDE)
+    side_by_side = min(options.cores, SETTINGS.parallel)
     for parallel in sorted({side_by_side, min(2, side_by_side), 1}, reverse=True):
         made = fitted(parallel)
         if made is not None:
@@ -203,7 +181,9 @@ def _largest(
     inside = [(size, needed(size)) for size in sorted(sizes) if size < most]
     low, low_bytes = max((one for one in inside if one[1] <= room), default=(0, 0))
     high, high_bytes = next((one for one in inside if one[0] > low), (high, high_bytes))
-    if low > 1 and low_bytes > NEAR * room:  # of one index, kernels may need more than of two
+    if (
+        low > 1 and low_bytes > SETTINGS.near * room
+    ):  # of one index, kernels may need more than of two
         return low
     if not low:
         low, low_bytes = 1, needed(1)
@@ -219,7 +199,7 @@ def _largest(
         if guess_bytes > room:
             high, high_bytes = guess, guess_bytes
             continue
-        if guess_bytes > NEAR * room:
+        if guess_bytes > SETTINGS.near * room:
             return guess
         if guess == low + 1:  # the line is no guide: a step in what kernels allocate
             guess = (low + high) // 2
@@ -229,10 +209,6 @@ def _largest(
                 continue
         low, low_bytes = guess, guess_bytes
     return low
-
-
-NEAR = 0.97
-"""Of the room: a chunk that needs as much is not worth looking for a larger one."""
 
 
 def fastest_chunk(loop: Loop, options: Options) -> int:
@@ -254,21 +230,16 @@ def _largest_carried(loop: Loop) -> Tensor | None:
 def even_chunk(extent: int, most: int, largest: Tensor | None) -> int:
     """Return a chunk of up to `most` indices that leaves a small remainder or a nearly full one.
 
-    A multiple of `ALIGNED` bytes of the `largest` tensor's elements, where there are so many.
+    A multiple of `aligned` bytes of the `largest` tensor's elements, where there are so many.
     """
     if most >= extent:
         return extent
-    aligned = ALIGNED // max(1, item_bytes(largest.dtype)) if largest is not None else 1
+    aligned = SETTINGS.aligned // max(1, item_bytes(largest.dtype)) if largest is not None else 1
     if most < 4 * aligned:
         aligned = 1
     most -= most % aligned
     even = -(-extent // -(-extent // most))
     return -(-even // aligned) * aligned
-
-
-ALIGNED = 64
-"""Bytes: of rows that are no multiple of it XLA's code takes up to half as long again, measured
-for exp(a bᵀ) with 1,000 columns; slices of rows that begin at a multiple are views."""
 
 
 def _single_core(ops: OpSet, loop: Loop) -> bool:

@@ -19,6 +19,7 @@ from tf_exla.ir.axis_rule import Axes, AxisRule
 from tf_exla.ir.graph import Array, Loop, Node, Tensor
 from tf_exla.ir.op_set import NoRule
 from tf_exla.ir.traits import COMMUTATIVE, EVEN, MATRIX_PRODUCTS, ODD
+from tf_exla.model.settings import SETTINGS
 from tf_exla.split.def_use import DefUse
 
 Labels = tuple[int | None, ...]
@@ -28,10 +29,6 @@ The negative number -1 - k stands for the index k itself: the form of `x[p, 0]` 
 that takes it.
 """
 
-DEEPEST = 100
-"""Nodes on one path that a form looks through; what is behind is a leaf."""
-MOST = 20
-"""Forms that are looked for, for each node of the graph; what is more is a leaf."""
 _BOUND = 1000
 
 _SIGNED = frozenset(
@@ -174,9 +171,11 @@ class ElementNumbering:
         if tensor.value is not None and tensor.size == 1:
             return self._number(tensor.value, tensor.dtype)
         node = self.index.producer.get(tensor)
-        if node is None or self._depth > DEEPEST or len(node.outputs) != 1:
+        if node is None or self._depth > SETTINGS.expression_depth or len(node.outputs) != 1:
             return None
-        if len(self._known) > MOST * (len(self.index.graph.nodes) + DEEPEST):
+        if len(self._known) > SETTINGS.expressions * (
+            len(self.index.graph.nodes) + SETTINGS.expression_depth
+        ):
             return None
         if node.stateful or isinstance(node, Loop) or tensor.dtype.startswith("complex"):
             return None

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from tf_exla.ir.graph import Loop, Tensor
-from tf_exla.model.cost import LAUNCH, node_seconds
+from tf_exla.model.cost import node_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
+from tf_exla.model.rates import RATES
+from tf_exla.model.settings import SETTINGS
 from tf_exla.split.candidates import Candidate, evaluate
 from tf_exla.split.stages import Stages, arrange
-
-KEEP_TRIALS = 10
-GAIN = 0.95
-"""Of the time that is estimated: memory is only taken for a gain that is certain."""
 
 
 def keep(projector: Projector, best: Candidate, budget: int, options: Options) -> Candidate:
@@ -19,7 +17,10 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
     if best.own > budget or best.stages is None:
         return best
     region, again = best.stages.region, best.stages.recomputed_large(best.is_large)
-    if not again or _most_saved(projector, best, best.stages) < (1 - GAIN) * best.seconds:
+    if (
+        not again
+        or _most_saved(projector, best, best.stages) < (1 - SETTINGS.margin_save) * best.seconds
+    ):
         return best
 
     def trial(tensors: frozenset[Tensor]) -> Candidate | None:
@@ -34,7 +35,7 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
 
     # Alone, what is dear to make first; then together, what saves most first.
     dear = sorted(again, key=seconds_to_make, reverse=True)
-    alone = [(tensor, trial(frozenset({tensor}))) for tensor in dear[:KEEP_TRIALS]]
+    alone = [(tensor, trial(frozenset({tensor}))) for tensor in dear[: SETTINGS.saves_tried]]
     saving = [(made.seconds, tensor) for tensor, made in alone if made is not None]
     kept: frozenset[Tensor] = frozenset()
     chosen = best
@@ -44,7 +45,7 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
         made = trial(kept | {tensor})
         if made is not None and made.seconds < chosen.seconds:
             chosen, kept = made, kept | {tensor}
-    return chosen if chosen.seconds <= GAIN * best.seconds else best
+    return chosen if chosen.seconds <= SETTINGS.margin_save * best.seconds else best
 
 
 def _most_saved(projector: Projector, best: Candidate, stages: Stages) -> float:
@@ -56,7 +57,7 @@ def _most_saved(projector: Projector, best: Candidate, stages: Stages) -> float:
     loops = [node for node in best.graph.nodes if isinstance(node, Loop) and own & {*node.outputs}]
     runs = max((loop.iterations for loop in loops), default=1)
     again = [node for stage in stages.stages for node in stage.recomputed]
-    return sum(node_seconds(projector.ops, node) + runs * LAUNCH for node in again)
+    return sum(node_seconds(projector.ops, node) + runs * RATES.launch for node in again)
 
 
 def _holds(made: Candidate, best: Candidate, budget: int) -> bool:

@@ -15,6 +15,7 @@ from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.cost import graph_seconds, node_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, carried_bytes
+from tf_exla.model.settings import SETTINGS
 from tf_exla.split.candidates import (
     Candidate,
     Refusals,
@@ -31,9 +32,6 @@ from tf_exla.split.region import Refusal
 from tf_exla.split.saving import keep
 from tf_exla.split.tiles import Split, tile_at, tile_for_speed
 from tf_exla.split.trace import Step, Trace, compare
-
-AHEAD = 0.9
-"""Of the time that is estimated: a step that does not hold the budget must promise that much."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ def split(
 ) -> Splitting:
     """Split large tensors until the working set holds `budget` bytes, as far as possible.
 
-    `depth`: loops around the graph; bodies are split as well up to `MAX_DEPTH` loops.
+    `depth`: loops around the graph; bodies are split as well up to `max_depth` loops.
     `ahead`: a step that does not hold the budget yet, but is faster, is followed to its end.
     """
     refusals: Refusals = {}
@@ -122,7 +120,7 @@ def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Op
         slow = [node.outputs[0] for _, node in slow_nodes(projector, graph, options)]
         if not slow:
             break
-        most = AHEAD * graph_seconds(projector.ops, graph)
+        most = SETTINGS.margin_ahead * graph_seconds(projector.ops, graph)
         found = candidates(projector, graph, budget, options, slow, refusals, tile)
         faster = [
             one
@@ -188,13 +186,19 @@ def _ahead(
 ) -> Graph:
     """Return `graph`, which holds the budget, or a faster one that takes one split more."""
     seconds = graph_seconds(projector.ops, graph)
-    more = [one for one in found if one.peak > budget and one.seconds < AHEAD * seconds]
+    more = [
+        one for one in found if one.peak > budget and one.seconds < SETTINGS.margin_ahead * seconds
+    ]
     if not more:
         return graph
     first = min(more, key=lambda one: one.seconds)
     made = split(projector, first.graph, budget, options, ahead=False).graph
     holds = projector.working_set(made) <= budget
-    return made if holds and graph_seconds(projector.ops, made) < AHEAD * seconds else graph
+    return (
+        made
+        if holds and graph_seconds(projector.ops, made) < SETTINGS.margin_ahead * seconds
+        else graph
+    )
 
 
 def _over_threshold(graph: Graph, options: Options) -> list[Tensor]:

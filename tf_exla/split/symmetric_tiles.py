@@ -18,6 +18,7 @@ from tf_exla.ir.graph import Graph, Loop, LoopResult, Node, SplitAxis, Tensor
 from tf_exla.ir.traverse import topological
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
+from tf_exla.model.settings import SETTINGS
 from tf_exla.split.chunks import even_chunk
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.element_numbering import ElementNumbering
@@ -38,21 +39,6 @@ class _Bodies:
     operands: tuple[Operand, ...]
 
 
-LEAST_SAVING = 0.1
-"""The part of the work on tiles that pairs must save."""
-LEAST_CHUNKS = 4
-"""Chunks along one axis: with c of them, 1/2 + 1/2c of the tiles are computed."""
-LEAST_ROWS = 32
-"""Rows of a tile: with less, launching decides."""
-TILE = 1 / 2
-"""Bytes of a tile, of those of the fastest chunk: it is read twice, once transposed."""
-SIDE_BY_SIDE = 2
-"""Iterations of either loop in flight: what one waits for, the end of the inner loop too, another
-fills. Their tiles share the room of one: float32 0.76 of the time on two cores, float64 0.84."""
-ROOM = 1 / 4
-"""The part of the working set that is left free for compiling."""
-
-
 def pair_graphs(
     projector: Projector, index: DefUse, seeds: Sequence[Tensor], budget: int, options: Options
 ) -> Iterator[Graph]:
@@ -68,7 +54,7 @@ def pair_graphs(
     for seed in seeds:
         for first, second in itertools.combinations(range(len(seed.dims)), 2):
             extent = seed.dims[first]
-            if seed.dims[second] != extent or extent < LEAST_CHUNKS:
+            if seed.dims[second] != extent or extent < SETTINGS.tile_chunks:
                 continue
             region = grow_pair(index, seed, (first, second))
             if region is None or region.key in tried:
@@ -77,7 +63,7 @@ def pair_graphs(
             if any(wide(node.output.dtype) != node.output.dtype for node in region.contractions):
                 continue  # each tile's sum would be rounded
             try:
-                if saving(index, region, forms) >= LEAST_SAVING:
+                if saving(index, region, forms) >= SETTINGS.margin_symmetric:
                     yield from _fitted(projector, index, region, forms, budget, options)
             except CannotTile:
                 continue
@@ -97,14 +83,14 @@ def _fitted(
     """
     largest = max(region.axes, key=lambda tensor: tensor.nbytes)
     each = largest.nbytes / region.extent**2
-    widest = region.extent // LEAST_CHUNKS
-    for parallel in (SIDE_BY_SIDE, 1) if options.cores > 1 else (1,):
-        area = options.largest_chunk * TILE / parallel / each
+    widest = region.extent // SETTINGS.tile_chunks
+    for parallel in (SETTINGS.tile_parallel, 1) if options.cores > 1 else (1,):
+        area = options.largest_chunk * SETTINGS.tile_part / parallel / each
         fastest = most = min(int(math.sqrt(area)), widest)
-        while most >= min(LEAST_ROWS, widest):
+        while most >= min(SETTINGS.tile_least, widest):
             chunk = even_chunk(region.extent, max(most, 1), largest)
             graph = pair_graph(index, region, forms, chunk, parallel)
-            over = own_bytes(projector, graph, index.graph) * (1 + ROOM) / budget
+            over = own_bytes(projector, graph, index.graph) * (1 + SETTINGS.tile_room) / budget
             if over <= 1:
                 yield graph
                 if most == fastest:

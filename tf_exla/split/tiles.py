@@ -17,21 +17,9 @@ from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.cost import node_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
-from tf_exla.split.chunks import SIDE_BY_SIDE, fastest_chunk, has_loops, room_at
+from tf_exla.model.settings import SETTINGS
+from tf_exla.split.chunks import fastest_chunk, has_loops, room_at
 from tf_exla.split.resize import resize_loop
-
-MAX_DEPTH = 2
-FEW_ROWS = 32
-"""Chunks of fewer rows are worth a trial of tiles."""
-MUCH = 2
-FEW_MATRICES = 256
-"""An axis of so few indices is one of a batch: its matrices are worked on one by one."""
-TILE_ROWS = (128, 256, 512, 1024)
-"""Rows of a tile to try."""
-TILED_NODES = 64
-"""A body of more nodes is a program of its own: searching all of it is not worth a little speed."""
-GAIN = 0.85
-"""Of the time that is estimated: tiles that are there for speed must promise that much."""
 
 
 class Split(Protocol):
@@ -62,15 +50,15 @@ def tile_at(
         or not isinstance(loop, Loop)
         or has_loops(loop)
         or loop.bitwise_group
-        or depth + 1 >= MAX_DEPTH
+        or depth + 1 >= SETTINGS.max_depth
     ):
         return None
-    few = loop.extent <= FEW_MATRICES
+    few = loop.extent <= SETTINGS.batch
     rows = 1 if few else max(1, min(64, fastest_chunk(loop, options) * 64))
     room = room_at(projector, graph, position, budget)
     if for_speed:
-        room = min(room, SIDE_BY_SIDE * options.body_bytes)
-        if step.temporary <= room or len(loop.body.nodes) > TILED_NODES:
+        room = min(room, SETTINGS.parallel * options.body_bytes)
+        if step.temporary <= room or len(loop.body.nodes) > SETTINGS.tiled_nodes:
             return None
     tiled = _tiled(projector, loop, rows, room, split)
     if projector.temporary(tiled) >= step.temporary:
@@ -86,18 +74,20 @@ def tile_for_speed(
     What is best for one loop is tried alone for others of its structure.
     """
     known: dict[Hashable, tuple[int, ...]] = {}
-    if depth + 1 >= MAX_DEPTH:
+    if depth + 1 >= SETTINGS.max_depth:
         return graph
     for position, node in enumerate(graph.nodes):
         if not isinstance(node, Loop) or has_loops(node) or node.bitwise_group:
             continue
-        if node.extent < FEW_ROWS or not (_rows_are_long(node, options) or _reads_much(node)):
+        if node.extent < SETTINGS.few_rows or not (
+            _rows_are_long(node, options) or _reads_much(node)
+        ):
             continue
-        best, least = graph, GAIN * node_seconds(projector.ops, node)
+        best, least = graph, SETTINGS.margin_tiles * node_seconds(projector.ops, node)
         key = structure_of(node), node.chunk, node.parallel
         found: tuple[int, ...] = ()
         room = min(room_at(projector, graph, position, budget), 2 * options.body_bytes)
-        for rows in known.get(key, TILE_ROWS):
+        for rows in known.get(key, SETTINGS.tile_rows):
             tiled = _tiled(projector, node, rows, room, split)
             seconds = node_seconds(projector.ops, tiled)
             made = _replaced(graph, node, tiled)
@@ -109,14 +99,14 @@ def tile_for_speed(
 
 
 def _rows_are_long(loop: Loop, options: Options) -> bool:
-    return fastest_chunk(loop, options) < FEW_ROWS
+    return fastest_chunk(loop, options) < SETTINGS.few_rows
 
 
 def _reads_much(loop: Loop) -> bool:
     """Return whether what an iteration reads whole is large beside what it makes."""
     own = max((t.nbytes for node in loop.body.nodes for t in node.outputs), default=0)
     sliced = frozenset(loop.sliced(loop.body))
-    return sum(t.nbytes for t in loop.body.inputs if t not in sliced) > own // MUCH
+    return sum(t.nbytes for t in loop.body.inputs if t not in sliced) > own // SETTINGS.much_read
 
 
 def _tiled(projector: Projector, loop: Loop, rows: int, room: int, split: Split) -> Loop:
