@@ -159,6 +159,9 @@ class ToyOps:
     def fuses_in_place(self) -> bool:
         return True
 
+    def fused(self, graph: Graph) -> frozenset[Tensor]:
+        return frozenset()
+
     def resizable(self, node: Node) -> bool:
         return node.op in RULES
 

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.bounds import Most
-from tf_exla.ir.graph import Node, Shape, Tensor
+from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect
 
 
@@ -85,6 +85,12 @@ class OpSet(Protocol):
 
     def fuses_in_place(self) -> bool:
         """Return whether XLA's fused loops overwrite an operand that nobody else reads."""
+
+    def fused(self, graph: Graph) -> frozenset[Tensor]:
+        """Return the results of a graph that have no buffer: what reads them computes them.
+
+        Of a framework that runs node by node, none.
+        """
 
     def resizable(self, node: Node) -> bool:
         """Return whether `resized` can make the node for other shapes."""

@@ -8,7 +8,7 @@ of other chunks have the same lifetimes around them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tf_exla.ir.control_flow import body_of, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
@@ -55,7 +55,7 @@ def passed_on(node: Node) -> frozenset[int]:
     return frozenset(k for k, (before, after) in enumerate(pairs) if before is after)
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class _Buffer:
     """Memory shared by one or more tensors; `pending`: operands that will still read it."""
 
@@ -65,7 +65,7 @@ class _Buffer:
     pending: int = 0
     first: int = 0
     last: int = -1  # before it is freed
-    parent: _Buffer | None = None  # which this one may be a part of: it lives as long
+    parents: list[_Buffer] = field(default_factory=list)  # which live as long as this one
 
 
 class _Walk:
@@ -77,6 +77,7 @@ class _Walk:
         for tensor in graph.outputs:
             self.uses[tensor] = self.uses.get(tensor, 0) + 1
         self.lists = sizes.lists(graph)
+        self.fused = ops.fused(graph)
         self.buffers: dict[Tensor, _Buffer] = {}
         self.sized: list[_Buffer] = []
         self.position = 0
@@ -86,7 +87,7 @@ class _Walk:
         for tensor in self.graph.inputs:
             if tensor not in self.sliced:
                 self.buffers[tensor] = _Buffer(tensor, 0, owned=False)
-        made = (*self._made(), *self.sliced)
+        made = (one for one in (*self._made(), *self.sliced) if one not in self.fused)
         loose = sum(size for t in made if (size := self.sizes.nbytes(t)) < CHAIN_BYTES)
         held: list[int] = []
         for node in self.graph.nodes:
@@ -112,7 +113,9 @@ class _Walk:
             self.buffers[node.output] = _Buffer(node.output, 0, owned=False)
             return
         for tensor in node.inputs:
-            if tensor not in self.buffers:
+            if tensor not in self.buffers and tensor in self.fused:
+                self._hold(tensor, 0)
+            elif tensor not in self.buffers:
                 self._allocate(tensor)
         shared = {k: self.buffers[node.inputs[k]] for k in passed_on(node)}
         if (first := self._shared_buffer(node)) is not None:
@@ -127,6 +130,8 @@ class _Walk:
                 self.buffers[tensor] = shared[position]
             elif tensor in self.lists:
                 self._extend(node, position, tensor)
+            elif tensor in self.fused:
+                self._keep_operands(node, tensor)
             else:
                 self._allocate(tensor)
         if self.ops.may_alias(node) and node.inputs:
@@ -137,8 +142,8 @@ class _Walk:
         parent = self.buffers[node.inputs[0]]
         for tensor in node.outputs:
             buffer = self.buffers[tensor]
-            if parent.owned and buffer is not parent and buffer.bytes and buffer.parent is None:
-                buffer.parent = parent
+            if parent.owned and buffer is not parent and buffer.bytes and not buffer.parents:
+                buffer.parents.append(parent)
                 parent.pending += 1
 
     def _extend(self, node: Node, position: int, tensor: Tensor) -> None:
@@ -153,8 +158,15 @@ class _Walk:
             return
         buffer = self._hold(tensor, growth)
         if parent is not None and parent.owned and growth:
-            buffer.parent = parent
+            buffer.parents.append(parent)
             parent.pending += 1
+
+    def _keep_operands(self, node: Node, tensor: Tensor) -> None:
+        """A result without a buffer: what reads it reads the operands that it is computed from."""
+        buffer = self._hold(tensor, 0)
+        for operand in {self.buffers[one] for one in node.inputs}:
+            buffer.parents.append(operand)
+            operand.pending += 1
 
     def _allocate(self, tensor: Tensor) -> None:
         size = self.sizes.nbytes(tensor)
@@ -200,8 +212,8 @@ class _Walk:
 
     def _release(self, buffer: _Buffer, count: int) -> None:
         buffer.pending -= count
-        if buffer.pending <= 0 and buffer.bytes and buffer.last < 0:
+        if buffer.pending <= 0 and (buffer.bytes or buffer.parents) and buffer.last < 0:
             buffer.last = self.position
             self.bytes -= buffer.bytes
-            if buffer.parent is not None:
-                self._release(buffer.parent, 1)
+            for parent in buffer.parents:
+                self._release(parent, 1)

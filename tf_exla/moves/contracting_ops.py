@@ -93,6 +93,9 @@ class ContractingOps:
     def fuses_in_place(self) -> bool:
         return self.ops.fuses_in_place()
 
+    def fused(self, graph: Graph) -> frozenset[Tensor]:
+        return self.ops.fused(graph)
+
     def resizable(self, node: Node) -> bool:
         return is_while(node) or contraction_of(node) is not None or self.ops.resizable(node)
 

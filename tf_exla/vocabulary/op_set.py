@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from tf_exla.ir.axis_rule import AxisRule, AxisRuleError, bind
 from tf_exla.ir.bounds import Most
-from tf_exla.ir.graph import Node, Shape, Tensor
+from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect, is_list
 from tf_exla.ir.op_set import Compiles, NoRule, Work
 from tf_exla.vocabulary import trip_counts
@@ -144,6 +144,10 @@ class VocabularyOps:
     def fuses_in_place(self) -> bool:
         """Return whether XLA's fused loops overwrite an operand that nobody else reads."""
         return False
+
+    def fused(self, graph: Graph) -> frozenset[Tensor]:
+        """Return the results of a graph that have no buffer: what reads them computes them."""
+        return frozenset()
 
     # Sizes that are known only at run time, and lists.
 

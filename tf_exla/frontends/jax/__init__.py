@@ -1,0 +1,1 @@
+"""JAX: jaxprs to graphs and back, compiled and certified."""

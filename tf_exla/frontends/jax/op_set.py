@@ -1,0 +1,23 @@
+"""What the passes ask about JAX's ops: those of the vocabulary, and `lax` primitives as they are.
+
+XLA compiles a planned program as one module and assigns its buffers: see `model/xla_module.py`.
+"""
+
+from __future__ import annotations
+
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.traits import IDENTITIES, RESHAPES
+from tf_exla.model.xla_module import fused
+from tf_exla.vocabulary.op_set import VocabularyOps
+
+
+class JaxOps(VocabularyOps):
+    """The ops of JAX on a CPU."""
+
+    def aliases(self, node: Node) -> bool:
+        """Return whether the first output always shares the buffer of the first input."""
+        return node.op in RESHAPES or node.op in IDENTITIES
+
+    def fused(self, graph: Graph) -> frozenset[Tensor]:
+        """Return the results of a graph that have no buffer: what reads them computes them."""
+        return fused(self, graph)

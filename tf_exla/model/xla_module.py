@@ -1,0 +1,75 @@
+"""Which results have no buffer where XLA compiles a whole program for a CPU.
+
+XLA fuses loops over elements (`CpuInstructionFusion`): one that computes or moves elements is
+computed inside the loops that read its result. A result that several loops read is computed in each
+where that is cheap, else once, into a buffer. Products, decompositions and sorts read buffers, and
+so do reductions of other axes than the last.
+"""
+
+from __future__ import annotations
+
+from tf_exla.ir.aliases import is_alias, readers_through, roots
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.model.fusion import MOST_COPIES, SIMPLE
+
+_MOVEMENT = frozenset({
+    "arange", "band_part", "broadcast_to", "concat", "flip", "full", "pad", "pad_with",
+    "permute_dims", "slice", "stack", "strided_slice", "tile",
+})  # fmt: skip
+_REDUCTIONS = frozenset({"all", "any", "max", "mean", "min", "prod", "sum"})
+_POINTWISE = frozenset({"... -> ...", "..., ... -> ...", "..., ..., ... -> ..."})
+"""Rules of ops that compute each element from one of each operand."""
+
+
+def fused(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
+    """Return the tensors of a graph without a buffer: results, and chunks that a loop is given."""
+    root = roots(ops, graph)
+    readers = readers_through(ops, graph)
+    kept = {root.get(tensor, tensor) for tensor in graph.outputs}
+    copies: dict[Node, int] = {}
+    hidden: set[Tensor] = set()
+    for node in reversed(graph.nodes):
+        copies[node] = 1
+        if len(node.outputs) != 1 or node.output in kept or is_alias(ops, node):
+            continue
+        read = readers.get(node.output, [])
+        if not read or not _writes_elements(ops, node) or not all(_reads(ops, one) for one in read):
+            continue
+        count = sum(copies[one] for one in set(read))
+        if len(set(read)) == 1 or (count <= MOST_COPIES and _is_cheap(ops, node)):
+            hidden.add(node.output)
+            copies[node] = count
+    for tensor in graph.inputs:
+        read = readers.get(tensor, [])
+        if read and tensor not in kept and all(_reads(ops, one) for one in read):
+            hidden.add(tensor)
+    return frozenset(hidden)
+
+
+def _is_pointwise(ops: OpSet, node: Node) -> bool:
+    if isinstance(node, Loop) or node.subgraphs or node.stateful:
+        return False
+    rule = ops.rule(node)
+    return isinstance(rule, AxisRule) and rule.text in _POINTWISE
+
+
+def _writes_elements(ops: OpSet, node: Node) -> bool:
+    """Return whether XLA can compute a node's result element by element."""
+    return node.op in _MOVEMENT or node.op in _REDUCTIONS or _is_pointwise(ops, node)
+
+
+def _reads(ops: OpSet, node: Node) -> bool:
+    """Return whether XLA can compute operands of a node where it reads them."""
+    if node.op in _REDUCTIONS:
+        axes, rank = node.inputs[1].value, len(node.inputs[0].shape or ())
+        return axes is not None and rank - 1 in {int(axis) % rank for axis in axes.ravel()}
+    return node.op in _MOVEMENT or _is_pointwise(ops, node)
+
+
+def _is_cheap(ops: OpSet, node: Node) -> bool:
+    """Return whether several loops compute a node rather than read it."""
+    if node.op in _REDUCTIONS:
+        return False
+    return ops.flops(node) <= SIMPLE * node.output.size
