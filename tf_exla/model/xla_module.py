@@ -12,7 +12,7 @@ from tf_exla.ir.aliases import is_alias, readers_through, roots
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.model.fusion import MOST_COPIES, SIMPLE
+from tf_exla.model.settings import SETTINGS
 
 _MOVEMENT = frozenset({
     "arange", "band_part", "broadcast_to", "concat", "flip", "full", "pad", "pad_with",
@@ -38,7 +38,7 @@ def fused(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
         if not read or not _writes_elements(ops, node) or not all(_reads(ops, one) for one in read):
             continue
         count = sum(copies[one] for one in set(read))
-        if len(set(read)) == 1 or (count <= MOST_COPIES and _is_cheap(ops, node)):
+        if len(set(read)) == 1 or (count <= SETTINGS.most_copies and _is_cheap(ops, node)):
             hidden.add(node.output)
             copies[node] = count
     for tensor in graph.inputs:
@@ -72,4 +72,4 @@ def _is_cheap(ops: OpSet, node: Node) -> bool:
     """Return whether several loops compute a node rather than read it."""
     if node.op in _REDUCTIONS:
         return False
-    return ops.flops(node) <= SIMPLE * node.output.size
+    return ops.flops(node) <= SETTINGS.register_flops * node.output.size
