@@ -128,10 +128,12 @@ class Tile:
                 continue
             labels = self._labels(rule, k, tensor, letters)
             made = self._tile(tensor, labels)
-            inputs.append(made.tensor)
-            if made.labels != labels:
+            if made.labels == _exchanged(labels):
                 lies = True
                 attrs[flags[k]] = not attrs[flags[k]]
+                inputs.append(made.tensor)
+            else:  # as it should, or with a batch axis exchanged
+                inputs.append(self._lying(made, labels))
         return self._emit(node.op, inputs, attrs, node.name) if lies else None
 
     def _sum(
