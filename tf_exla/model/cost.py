@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 from tf_exla.ir.aliases import roots
-from tf_exla.ir.graph import Graph, Loop, Node, item_bytes
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.op_set import OpSet
 from tf_exla.model.fusion import in_registers
 from tf_exla.model.rates import RATES
@@ -105,7 +105,13 @@ def graph_seconds(
     ops: OpSet, graph: Graph, byte: float = RATES.byte, parallel: int = 1, promises: bool = True
 ) -> float:
     """Estimate one run of a graph."""
-    return sum(node_seconds(ops, node, byte, parallel, promises) for node in graph.nodes)
+    hidden = ops.fused(graph)
+    return sum(
+        _fused_seconds(ops, node, hidden, byte, parallel)
+        if hidden and not (node.subgraphs or node.op == "top_k")
+        else node_seconds(ops, node, byte, parallel, promises)
+        for node in graph.nodes
+    )
 
 
 def compiled_seconds(
@@ -118,15 +124,20 @@ def compiled_seconds(
     root = roots(ops, graph)
     kept = in_registers(ops, graph)
     hidden = kept | {alias for alias, source in root.items() if source in kept}
-    total = RATES.cluster
-    for node in graph.nodes:
-        if node.op == "constant" or ops.aliases(node):
-            continue
-        moved = sum(t.nbytes for t in (*node.inputs, *node.outputs) if t not in hidden)
-        work = work_seconds(ops, node)
-        total += moved * _byte_seconds(ops, node, byte, parallel)
-        total += work if ops.work(node) == "product" else RATES.compiled_pointwise * work
-    return total
+    nodes = (_fused_seconds(ops, node, hidden, byte, parallel) for node in graph.nodes)
+    return RATES.cluster + sum(nodes)
+
+
+def _fused_seconds(
+    ops: OpSet, node: Node, hidden: frozenset[Tensor], byte: float, parallel: int
+) -> float:
+    """Estimate a node's share of compiled code; `hidden`: tensors that stay in registers."""
+    if node.op == "constant" or ops.aliases(node):
+        return 0.0
+    moved = sum(t.nbytes for t in (*node.inputs, *node.outputs) if t not in hidden)
+    work = work_seconds(ops, node)
+    work *= 1 if ops.work(node) == "product" else RATES.compiled_pointwise
+    return work + moved * _byte_seconds(ops, node, byte, parallel)
 
 
 def _byte_seconds(ops: OpSet, node: Node, byte: float, parallel: int) -> float:
