@@ -1,0 +1,34 @@
+"""Values with their positions: the best of a chunk, merged with those of the chunks before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+X = Any  # an array
+
+
+def merge_top_k(before: Sequence[X], new: Sequence[X], k: int) -> list[X]:
+    """Return the k best values and their positions; of equal ones, those from before come first.
+
+    `before`: values and positions; None where there are none.
+    """
+    if before[0] is None:
+        return list(new)
+    values, places = (jnp.concatenate(pair, -1) for pair in zip(before, new, strict=True))
+    values, chosen = lax.top_k(values, k)
+    return [values, jnp.take_along_axis(places, chosen, -1)]
+
+
+def merge_best(before: Sequence[X], new: Sequence[X], *, largest: bool) -> list[X]:
+    """Return the better values and their positions; of equal ones, those from before.
+
+    As JAX's argmax and argmin do, take what is not a number for the best.
+    """
+    old, part = before[0], new[0]
+    better = part > old if largest else part < old
+    better |= (part != part) & (old == old)
+    return [jnp.where(better, *pair) for pair in zip(new, before, strict=True)]

@@ -1,0 +1,56 @@
+"""Where a graph is emitted: in which chunk of which loop, and after which loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tf_exla.ir.graph import SplitAxis
+
+X = Any  # an array
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first index of a chunk: `number` of the chunk times `chunk`.
+
+    `number`: an integer scalar, traced in a loop.
+    """
+
+    number: X
+    chunk: int
+
+    def at(self, block: int) -> X:
+        """Return the position in a tensor with `block` elements for each index."""
+        return self.number * np.asarray(self.chunk * block, self.number.dtype)
+
+    def cut(self, x: X, slot: SplitAxis, size: int) -> X:
+        """Return the chunk of a tensor: `size` elements of its axis."""
+        return lax.dynamic_slice_in_dim(jnp.asarray(x), self.at(slot.block), size, slot.axis)
+
+    def put(self, whole: X, part: X, slot: SplitAxis) -> X:
+        """Return a tensor with the part that this chunk made."""
+        return lax.dynamic_update_slice_in_dim(whole, part, self.at(slot.block), slot.axis)
+
+
+@dataclass
+class Scope:
+    """What emitting the nodes of one graph needs to know of what is around.
+
+    `around`: the chunk of the loop around; None outside of loops, and where the chunk is all.
+    `first`: whether that is the first chunk, for certain. `token`: a zero, known once the loop
+    that was emitted last has ended; None before the first one.
+    """
+
+    around: Start | None = None
+    first: bool = True
+    token: X | None = None
+
+    def after(self, number: int, dtype: Any) -> X:
+        """Return a number as XLA knows it only when the last loop has ended."""
+        made = jnp.asarray(number, dtype)
+        return made if self.token is None else made + self.token.astype(dtype)
