@@ -105,6 +105,9 @@ class SearchSettings:
     """So is one whose iterations read this part of what they make, whole, again and again."""
     batch: int = 256
     """An axis of so few indices is one of a batch: its matrices are worked on one by one."""
+    sample_rows: int = 64
+    """Rows of a tile in a long loop, as long as it is not known what is best, and of the one by
+    which symmetric tiles are judged."""
     tile_rows: tuple[int, ...] = (128, 256, 512, 1024)
     """Rows of a tile to try."""
     tiled_nodes: int = 64

@@ -7,17 +7,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.structure import structure_of
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.lifetimes import CHAIN_BYTES
-from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
-from tf_exla.split.chunks import fit_loops, has_loops
+from tf_exla.split.chunks import has_loops
+from tf_exla.split.context import SearchContext
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.progress import (
     Peak,
@@ -31,6 +30,7 @@ from tf_exla.split.region import Refusal, grow
 from tf_exla.split.repeating import compared_again, unrepeatable
 from tf_exla.split.stages import Stages, arrange, rewrite
 from tf_exla.split.symmetric_tiles import pair_graphs
+from tf_exla.split.tiles import tile_at
 
 Refusals = dict[tuple[Tensor, int, Node], Refusal]
 
@@ -67,14 +67,6 @@ class _Asked:
         return self.least <= small < self.below
 
 
-class Tile(Protocol):
-    """Splits the loop at a step of a graph along another axis; see `tiles.tile_at`."""
-
-    def __call__(
-        self, graph: Graph, position: int | None = None, for_speed: bool = False
-    ) -> Graph | None: ...
-
-
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """A graph with one region split, and what it comes to.
@@ -102,48 +94,31 @@ class Candidate:
 
 
 def candidates(
-    projector: Projector,
-    graph: Graph,
-    budget: int,
-    options: Options,
-    over: list[Tensor],
-    refusals: Refusals,
-    tile: Tile,
+    context: SearchContext, graph: Graph, over: list[Tensor], refusals: Refusals
 ) -> Iterator[Candidate]:
     """Yield the graphs in which a region of one of the largest tensors is split.
 
     `over`: tensors to begin with, above the user's threshold or slow to make. `refusals` is given
-    what stops a region. `tile` splits a graph's loops along another axis: the matrices of a batch,
-    where one of them is too large, or larger than the cache.
+    what stops a region. Loops are split along another axis as well where one matrix of a batch is
+    too large, or larger than the cache.
     """
-    index = DefUse(graph, projector.ops)
-    seeds = _seeds(projector, index, over)
-    yield from _with_tiles(
-        projector,
-        list(_untiled(projector, index, seeds, budget, options, refusals)),
-        budget,
-        options,
-        tile,
-    )
-    if options.uses("symmetry"):
+    index = DefUse(graph, context.projector.ops)
+    seeds = _seeds(context.projector, index, over)
+    yield from _with_tiles(context, list(_untiled(context, index, seeds, refusals)))
+    if context.options.uses("symmetry"):
         tensors = [seed for seed in seeds if not is_list(seed)]
-        for pair in pair_graphs(projector, index, tensors, budget, options):
-            yield measured(projector, pair, index, 0, None, Large(CHAIN_BYTES, None))
+        for pair in pair_graphs(context, index, tensors):
+            yield measured(context.projector, pair, index, 0, None, Large(CHAIN_BYTES, None))
 
 
 def _untiled(
-    projector: Projector,
-    index: DefUse,
-    seeds: list[Tensor],
-    budget: int,
-    options: Options,
-    refusals: Refusals,
+    context: SearchContext, index: DefUse, seeds: list[Tensor], refusals: Refusals
 ) -> Iterator[Candidate]:
     """Yield the graphs in which a region is split along one axis."""
     tried: set[object] = set()
     for seed in seeds:
         bounds = [
-            *(budget // part for part in SETTINGS.small_parts),
+            *(context.budget // part for part in SETTINGS.small_parts),
             seed.nbytes // SETTINGS.small_beside,
             0,
         ]
@@ -168,31 +143,30 @@ def _untiled(
                 if again is not None:
                     refusals[again.tensor, again.axis, again.node] = again
                     continue
-                projector.tick()
-                yield evaluate(projector, index, stages, is_large, budget, options)
+                context.projector.tick()
+                yield evaluate(context, index, stages, is_large)
 
 
-def _with_tiles(
-    projector: Projector, found: list[Candidate], budget: int, options: Options, tile: Tile
-) -> Iterator[Candidate]:
+def _with_tiles(context: SearchContext, found: list[Candidate]) -> Iterator[Candidate]:
     """Yield candidates, in tiles where their loops do not hold the budget, or both for speed.
 
     Tiles change nothing beside the new loops. What needs more there than another candidate needs
     at all, and more than the budget, is not chosen with tiles either.
     """
-    fixed = {one: fixes_much(projector, one, budget) for one in found}
+    projector, budget = context.projector, context.budget
+    fixed = {one: fixes_much(context, one) for one in found}
     lowest_high = min((one.high.bytes for one in found if not fixed[one]), default=0)
     tiles: dict[Candidate, Candidate | None] = {}
     rests = {one: rest_bytes(projector.project(one.graph), one.index.graph) for one in found}
     for one in sorted(found, key=rests.__getitem__):
         extent = one.stages.region.extent if one.stages is not None else 0
         for_speed = one.own <= budget
-        if extent > SETTINGS.batch or not (options.cached or not for_speed):
+        if extent > SETTINGS.batch or not (context.options.cached or not for_speed):
             continue
         loose = projector.project(one.graph).loose
         if rests[one] + projector.overhead(one.graph) > budget and rests[one] - loose > lowest_high:
             continue
-        tiles[one] = made = _tiled(projector, one, tile, for_speed)
+        tiles[one] = made = _tiled(context, one, for_speed)
         if made is not None and not fixed[one]:
             lowest_high = min(lowest_high, made.high.bytes)
     for one in found:
@@ -203,16 +177,14 @@ def _with_tiles(
             yield tiled
 
 
-def fixes_much(projector: Projector, one: Candidate, budget: int) -> bool:
+def fixes_much(context: SearchContext, one: Candidate) -> bool:
     """Return whether loops concatenate a large tensor, which is never split again."""
-    program = projector.working_set(one.index.graph)
-    most = max(budget // SETTINGS.fixed_of_budget, program // SETTINGS.fixed_of_program)
+    program = context.working_set(one.index.graph)
+    most = max(context.budget // SETTINGS.fixed_of_budget, program // SETTINGS.fixed_of_program)
     return one.concatenated > most
 
 
-def repeated(
-    projector: Projector, graph: Graph, last: Candidate, budget: int, options: Options
-) -> Candidate | None:
+def repeated(context: SearchContext, graph: Graph, last: Candidate) -> Candidate | None:
     """Split a part that is equal to the one that was split last, in the same way.
 
     None where there is none at the peak, or where its loops would differ.
@@ -221,8 +193,8 @@ def repeated(
         return None
     before = last.stages.region
     wanted = [structure_of(loop) for loop in last.own_loops()]
-    index = DefUse(graph, projector.ops)
-    for seed in _seeds(projector, index, [], among=before.seed):
+    index = DefUse(graph, context.projector.ops)
+    for seed in _seeds(context.projector, index, [], among=before.seed):
         is_large = Large(last.is_large.small, seed)
         region = grow(index, seed, before.axis, is_large, remake=True)
         if region is None or (len(region.members), region.extent) != (
@@ -233,7 +205,7 @@ def repeated(
         stages = arrange(index, region, is_large)
         if unrepeatable(index, stages) is not None:
             continue
-        made = evaluate(projector, index, stages, is_large, budget, options)
+        made = evaluate(context, index, stages, is_large)
         if [structure_of(loop) for loop in made.own_loops()] == wanted:
             return made
     return None
@@ -253,12 +225,15 @@ def measured(
     return Candidate(graph, peak, high, own, concatenated, index, stages, is_large)
 
 
-def _tiled(projector: Projector, one: Candidate, tile: Tile, for_speed: bool) -> Candidate | None:
-    position = own_step(projector.project(one.graph), one.index.graph)
-    graph = tile(one.graph, position, for_speed)
+def _tiled(context: SearchContext, one: Candidate, for_speed: bool) -> Candidate | None:
+    projection = context.projector.project(one.graph)
+    position = own_step(projection, one.index.graph)
+    graph = tile_at(
+        context, one.graph, projection.peak_step if position is None else position, for_speed
+    )
     if graph is None:
         return None
-    return measured(projector, graph, one.index, one.concatenated, one.stages, one.is_large)
+    return measured(context.projector, graph, one.index, one.concatenated, one.stages, one.is_large)
 
 
 def _seeds(
@@ -285,14 +260,7 @@ def _seeds(
     return [*[one for one in seeds if not is_list(one)][: SETTINGS.seeds], *lists[: SETTINGS.seeds]]
 
 
-def evaluate(
-    projector: Projector,
-    index: DefUse,
-    stages: Stages,
-    is_large: Large,
-    budget: int,
-    options: Options,
-) -> Candidate:
+def evaluate(context: SearchContext, index: DefUse, stages: Stages, is_large: Large) -> Candidate:
     """Make the loops of a region's stages; return the fastest way that holds the budget."""
     stages = dataclasses.replace(stages, exact=bool(compared_again(index, stages)))
     concatenated = max(
@@ -306,13 +274,13 @@ def evaluate(
     )
     made = []
     for graph in rewrite(index, stages):
-        fitted = fit_loops(projector, graph, budget, options)
-        made.append(measured(projector, fitted, index, concatenated, stages, is_large))
-    holding = [one for one in made if one.peak <= budget]
+        fitted = context.fitted(graph)
+        made.append(measured(context.projector, fitted, index, concatenated, stages, is_large))
+    holding = [one for one in made if one.peak <= context.budget]
     if holding:
         return min(holding, key=lambda one: one.seconds)
     alike = len({one.high for one in made}) == 1
-    return lowest_of_its_own(made, budget) if alike else lowest(made)
+    return lowest_of_its_own(made, context.budget) if alike else lowest(made)
 
 
 def lowest(found: list[Candidate]) -> Candidate:

@@ -104,11 +104,6 @@ def _fit_subgraphs(projector: Projector, node: Node, room: int, options: Options
     return with_subgraphs(node, fitted)
 
 
-def room_at(projector: Projector, graph: Graph, position: int, budget: int) -> int:
-    """Return what the budget leaves for the temporary bytes of one node."""
-    return budget - projector.overhead(graph) - projector.lifetimes(graph).held[position]
-
-
 def has_loops(loop: Loop) -> bool:
     """Return whether a loop's body is split itself: its chunk is fixed then."""
     return any(isinstance(node, Loop) for node in loop.body.nodes)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from tf_exla.ir.graph import Loop, Tensor
 from tf_exla.model.cost import node_seconds
-from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.rates import RATES
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.candidates import Candidate, evaluate
+from tf_exla.split.context import SearchContext
 from tf_exla.split.stages import Stages, arrange
 
 
-def keep(projector: Projector, best: Candidate, budget: int, options: Options) -> Candidate:
+def keep(context: SearchContext, best: Candidate) -> Candidate:
     """Keep large tensors between stages where the budget has room and time is saved."""
+    projector, budget = context.projector, context.budget
     if best.own > budget or best.stages is None:
         return best
     region, again = best.stages.region, best.stages.recomputed_large(best.is_large)
@@ -27,7 +28,7 @@ def keep(projector: Projector, best: Candidate, budget: int, options: Options) -
         if sum(tensor.nbytes for tensor in tensors) > budget:
             return None
         stages = arrange(best.index, region, best.is_large, tensors)
-        made = evaluate(projector, best.index, stages, best.is_large, budget, options)
+        made = evaluate(context, best.index, stages, best.is_large)
         return made if _holds(made, best, budget) else None
 
     def seconds_to_make(tensor: Tensor) -> float:

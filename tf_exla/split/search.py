@@ -7,30 +7,30 @@ hold the budget, else the one with the lowest peak.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.traverse import with_subgraphs
-from tf_exla.model.cost import graph_seconds, node_seconds
+from tf_exla.model.cost import node_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, carried_bytes
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.candidates import (
     Candidate,
     Refusals,
-    Tile,
     candidates,
     fixes_much,
     lowest,
     lowest_of_its_own,
     repeated,
 )
-from tf_exla.split.chunks import fit_loops, room_at
+from tf_exla.split.context import SearchContext
 from tf_exla.split.progress import most_steps, peak_of
 from tf_exla.split.region import Refusal
 from tf_exla.split.saving import keep
-from tf_exla.split.tiles import Split, tile_at, tile_for_speed
+from tf_exla.split.tiles import tile_at, tile_for_speed
 from tf_exla.split.trace import Step, Trace, compare
 
 
@@ -43,105 +43,36 @@ class Splitting:
     steps: tuple[Step, ...] = ()
 
 
-def split(
-    projector: Projector,
-    graph: Graph,
-    budget: int,
-    options: Options,
-    depth: int = 0,
-    ahead: bool = True,
-) -> Splitting:
-    """Split large tensors until the working set holds `budget` bytes, as far as possible.
-
-    `depth`: loops around the graph; bodies are split as well up to `max_depth` loops.
-    `ahead`: a step that does not hold the budget yet, but is faster, is followed to its end.
-    """
-    refusals: Refusals = {}
-
-    split_body = _body_split(projector, options, depth)
-    tile = _tile(projector, budget, options, depth)
-    smallest = graph
-    best: Candidate | None = None
-    trace = Trace(projector, enabled=not depth)
-    for _ in range(most_steps(graph)):
-        graph = fit_loops(projector, graph, budget, options)
-        peak = projector.working_set(graph)
-        if peak < projector.working_set(smallest):
-            smallest = graph
-        over = _over_threshold(graph, options)
-        if peak <= budget and not over:
-            graph = tile_for_speed(projector, graph, budget, options, depth, split_body)
-            break
-        if best is not None and not over:
-            best = repeated(projector, graph, best, budget, options)
-            # What holds the budget is chosen for its time, among all.
-            if (
-                best is not None
-                and best.peak > budget
-                and _is_progress(projector, best.graph, graph)
-            ):
-                trace.again(best.graph)
-                graph = keep(projector, best, budget, options).graph
-                continue
-        found = list(candidates(projector, graph, budget, options, over, refusals, tile))
-        best = _choose(projector, graph, found, budget, bool(over))
-        if best is not None:
-            traced = options.trace and not depth
-            others = compare(projector, found, best, budget) if traced else ()
-            trace.split(best, graph, others)
-            graph = keep(projector, best, budget, options).graph
-            if ahead and not depth and best.peak <= budget:
-                further = _ahead(projector, graph, found, budget, options)
-                if further is not graph:
-                    trace.take("split once more, for speed", graph, further)
-                graph = further
-            continue
-        inner = tile(graph)
-        if inner is None:
-            inner = _descend(projector, graph, budget, options, depth, refusals)
-        if inner is None:
-            break
-        inner = fit_loops(projector, inner, budget, options)
-        if not _is_progress(projector, inner, graph):  # in other chunks it needs as much again
-            break
-        trace.take("split inside of a loop or a choice", graph, inner)
-        graph = inner
-    holds = projector.working_set(graph) <= max(budget, projector.working_set(smallest))
-    return Splitting(graph if holds else smallest, tuple(refusals.values()), trace.steps())
+def split(projector: Projector, graph: Graph, budget: int, options: Options) -> Splitting:
+    """Split large tensors until the working set holds `budget` bytes, as far as possible."""
+    return _Search(_context(projector, budget, options)).run(graph)
 
 
 def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Options) -> Splitting:
     """Split what takes the most time, as long as each step saves a tenth of the program's."""
+    context = _context(projector, budget, options)
     refusals: Refusals = {}
-    tile = _tile(projector, budget, options, depth=0)
     whole = graph
     trace = Trace(projector)
     for _ in range(most_steps(graph)):
         slow = [node.outputs[0] for _, node in slow_nodes(projector, graph, options)]
         if not slow:
             break
-        most = SETTINGS.margin_ahead * graph_seconds(projector.ops, graph)
-        found = candidates(projector, graph, budget, options, slow, refusals, tile)
+        most = SETTINGS.margin_ahead * context.seconds(graph)
         faster = [
             one
-            for one in found
+            for one in candidates(context, graph, slow, refusals)
             if one.peak <= budget and one.seconds < most and not _has_user_loops(one)
         ]
         if not faster:
             break
         best = min(faster, key=lambda one: one.seconds)
-        others = compare(projector, faster, best, budget) if options.trace else ()
+        others = compare(context, faster, best) if options.trace else ()
         trace.split(best, graph, others)
-        graph = keep(projector, best, budget, options).graph
+        graph = keep(context, best).graph
     if graph is not whole:
-        split_body = _body_split(projector, options, depth=0)
-        graph = tile_for_speed(projector, graph, budget, options, 0, split_body)
+        graph = tile_for_speed(context, graph)
     return Splitting(graph, tuple(refusals.values()), trace.steps())
-
-
-def _has_user_loops(one: Candidate) -> bool:
-    """Return whether a While is split: for speed its iterations are too many, and not counted."""
-    return any(is_while(node) for loop in one.own_loops() for node in loop.template.nodes)
 
 
 def slow_nodes(projector: Projector, graph: Graph, options: Options) -> list[tuple[float, Node]]:
@@ -159,46 +90,150 @@ def slow_nodes(projector: Projector, graph: Graph, options: Options) -> list[tup
     return sorted(found, key=lambda one: -one[0])
 
 
-def _body_split(projector: Projector, options: Options, depth: int) -> Split:
-    def split_body(body: Graph, budget: int) -> Graph:
-        return split(projector, body, budget, options, depth + 1).graph
-
-    return split_body
+def _has_user_loops(one: Candidate) -> bool:
+    """Return whether a While is split: for speed its iterations are too many, and not counted."""
+    return any(is_while(node) for loop in one.own_loops() for node in loop.template.nodes)
 
 
-def _tile(projector: Projector, budget: int, options: Options, depth: int) -> Tile:
-    split_body = _body_split(projector, options, depth)
+def _context(projector: Projector, budget: int, options: Options, depth: int = 0) -> SearchContext:
+    def split_body(body: Graph, room: int) -> Graph:
+        return _Search(_context(projector, room, options, depth + 1)).run(body).graph
 
-    def tile(graph: Graph, position: int | None = None, for_speed: bool = False) -> Graph | None:
-        if position is None:
-            position = projector.project(graph).peak_step
-        return tile_at(projector, graph, position, budget, options, depth, split_body, for_speed)
-
-    return tile
+    return SearchContext(projector, budget, options, depth, split_body)
 
 
-def _ahead(
-    projector: Projector,
-    graph: Graph,
-    found: list[Candidate],
-    budget: int,
-    options: Options,
-) -> Graph:
+class _Search:
+    """One search for a budget.
+
+    `ahead`: a step that does not hold the budget yet, but is faster, is followed to its end.
+    """
+
+    def __init__(self, context: SearchContext, ahead: bool = True) -> None:
+        self.context = context
+        self.projector = context.projector
+        self.ahead = ahead and not context.depth
+        self.refusals: Refusals = {}
+        self.trace = Trace(context.projector, enabled=not context.depth)
+        self.last: Candidate | None = None  # what the step before split
+
+    def run(self, graph: Graph) -> Splitting:
+        """Split a graph until it holds the budget, or nothing helps."""
+        context = self.context
+        smallest = graph
+        for _ in range(most_steps(graph)):
+            graph = context.fitted(graph)
+            smallest = min(smallest, graph, key=context.working_set)
+            over = _over_threshold(graph, context.options)
+            if context.holds(graph) and not over:
+                graph = tile_for_speed(context, graph)
+                break
+            made = None if over else self._repeated(graph)
+            made = made or self._split(graph, over) or self._inside(graph)
+            if made is None:
+                break
+            graph = made
+        holds = context.working_set(graph) <= max(context.budget, context.working_set(smallest))
+        refusals = tuple(self.refusals.values())
+        return Splitting(graph if holds else smallest, refusals, self.trace.steps())
+
+    def _repeated(self, graph: Graph) -> Graph | None:
+        """Split a part that is equal to the one that was split last in the same way."""
+        again = None if self.last is None else repeated(self.context, graph, self.last)
+        # What holds the budget is chosen for its time, among all.
+        if again is None or again.peak <= self.context.budget:
+            return None
+        if not self._is_progress(again.graph, graph):
+            return None
+        self.last = again
+        self.trace.again(again.graph)
+        return keep(self.context, again).graph
+
+    def _split(self, graph: Graph, over: list[Tensor]) -> Graph | None:
+        """Split the best of all regions; `over`: tensors above the user's threshold."""
+        context = self.context
+        found = list(candidates(context, graph, over, self.refusals))
+        self.last = best = self._chosen(graph, found, bool(over))
+        if best is None:
+            return None
+        traced = context.options.trace and not context.depth
+        self.trace.split(best, graph, compare(context, found, best) if traced else ())
+        made = keep(context, best).graph
+        if self.ahead and best.peak <= context.budget:
+            further = _ahead(context, made, found)
+            if further is not made:
+                self.trace.take("split once more, for speed", made, further)
+            made = further
+        return made
+
+    def _chosen(self, graph: Graph, found: list[Candidate], forced: bool) -> Candidate | None:
+        """Return the fastest that holds the budget; else the lowest peak.
+
+        Where the rest of the program needs as much as before, but fewer steps of it do, what the
+        new loops need decides.
+
+        What a loop concatenates is never split again. So a step that fixes a large tensor comes
+        after those that do not, however low its peak is.
+        """
+        context = self.context
+        holding = [one for one in found if one.peak <= context.budget]
+        if holding:
+            return min(holding, key=lambda one: one.seconds)
+        high = peak_of(self.projector, graph)
+        useful = [one for one in found if forced or self._is_progress(one.graph, graph)]
+        free = [one for one in useful if not fixes_much(context, one)] or useful
+        if any(one.high.bytes < high.bytes for one in free):
+            return lowest(free)
+        return lowest_of_its_own(free, context.budget) if free else None
+
+    def _inside(self, graph: Graph) -> Graph | None:
+        """Split the loop at the peak along another axis, or the sub-graphs of a node."""
+        position = self.projector.project(graph).peak_step
+        made = tile_at(self.context, graph, position) or self._descended(graph)
+        if made is None:
+            return None
+        made = self.context.fitted(made)
+        if not self._is_progress(made, graph):  # in other chunks it needs as much again
+            return None
+        self.trace.take("split inside of a loop or a choice", graph, made)
+        return made
+
+    def _descended(self, graph: Graph) -> Graph | None:
+        """Split the sub-graphs of the While, If or Case at the peak, for what the budget leaves."""
+        context, projector = self.context, self.projector
+        projection = projector.project(graph)
+        node = projection.peak_node
+        if node is None or isinstance(node, Loop) or not node.subgraphs:
+            return None
+        step = projection.steps[projection.peak_step]
+        carried = carried_bytes(node, projector.sizes)
+        room = max(context.room_at(graph, projection.peak_step) - carried, 0)
+
+        def inside(sub: Graph) -> Graph:
+            budget = room + projector.overhead(sub)
+            found = _Search(_context(projector, budget, context.options, context.depth)).run(sub)
+            self.refusals.update({(r.tensor, r.axis, r.node): r for r in found.refusals})
+            return found.graph
+
+        made = with_subgraphs(node, inside)
+        if projector.temporary(made) >= step.temporary:
+            return None
+        return graph.replace(nodes=tuple(made if one is node else one for one in graph.nodes))
+
+    def _is_progress(self, made: Graph, graph: Graph) -> bool:
+        if self.context.working_set(made) < self.context.working_set(graph):
+            return True
+        return peak_of(self.projector, made) < peak_of(self.projector, graph)
+
+
+def _ahead(context: SearchContext, graph: Graph, found: Sequence[Candidate]) -> Graph:
     """Return `graph`, which holds the budget, or a faster one that takes one split more."""
-    seconds = graph_seconds(projector.ops, graph)
-    more = [
-        one for one in found if one.peak > budget and one.seconds < SETTINGS.margin_ahead * seconds
-    ]
+    most = SETTINGS.margin_ahead * context.seconds(graph)
+    more = [one for one in found if one.peak > context.budget and one.seconds < most]
     if not more:
         return graph
     first = min(more, key=lambda one: one.seconds)
-    made = split(projector, first.graph, budget, options, ahead=False).graph
-    holds = projector.working_set(made) <= budget
-    return (
-        made
-        if holds and graph_seconds(projector.ops, made) < SETTINGS.margin_ahead * seconds
-        else graph
-    )
+    made = _Search(context, ahead=False).run(first.graph).graph
+    return made if context.holds(made) and context.seconds(made) < most else graph
 
 
 def _over_threshold(graph: Graph, options: Options) -> list[Tensor]:
@@ -212,60 +247,3 @@ def _over_threshold(graph: Graph, options: Options) -> list[Tensor]:
         for tensor in node.outputs
         if tensor.nbytes > threshold and tensor not in graph.outputs
     ]
-
-
-def _is_progress(projector: Projector, made: Graph, graph: Graph) -> bool:
-    if projector.working_set(made) < projector.working_set(graph):
-        return True
-    return peak_of(projector, made) < peak_of(projector, graph)
-
-
-def _choose(
-    projector: Projector, graph: Graph, found: list[Candidate], budget: int, forced: bool
-) -> Candidate | None:
-    """Return the fastest that holds the budget; else the lowest peak.
-
-    Where the rest of the program needs as much as before, but fewer steps of it do, what the new
-    loops need decides.
-
-    What a loop concatenates is never split again. So a step that fixes a large tensor comes after
-    those that do not, however low its peak is.
-    """
-    holding = [one for one in found if one.peak <= budget]
-    if holding:
-        return min(holding, key=lambda one: one.seconds)
-    high = peak_of(projector, graph)
-    useful = [one for one in found if forced or _is_progress(projector, one.graph, graph)]
-    free = [one for one in useful if not fixes_much(projector, one, budget)] or useful
-    if any(one.high.bytes < high.bytes for one in free):
-        return lowest(free)
-    return lowest_of_its_own(free, budget) if free else None
-
-
-def _descend(
-    projector: Projector,
-    graph: Graph,
-    budget: int,
-    options: Options,
-    depth: int,
-    refusals: Refusals,
-) -> Graph | None:
-    """Split the sub-graphs of the While, If or Case at the peak, for what the budget leaves."""
-    projection = projector.project(graph)
-    node = projection.peak_node
-    if node is None or isinstance(node, Loop) or not node.subgraphs:
-        return None
-    step = projection.steps[projection.peak_step]
-    room = room_at(projector, graph, projection.peak_step, budget) - carried_bytes(
-        node, projector.sizes
-    )
-
-    def inside(sub: Graph) -> Graph:
-        found = split(projector, sub, max(room, 0) + projector.overhead(sub), options, depth)
-        refusals.update({(r.tensor, r.axis, r.node): r for r in found.refusals})
-        return found.graph
-
-    made = with_subgraphs(node, inside)
-    if projector.temporary(made) >= step.temporary:
-        return None
-    return graph.replace(nodes=tuple(made if one is node else one for one in graph.nodes))

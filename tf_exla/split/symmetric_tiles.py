@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 from tf_exla.ir.graph import Graph, Loop, LoopResult, Node, SplitAxis, Tensor
 from tf_exla.ir.traverse import topological
-from tf_exla.model.options import Options
-from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.chunks import even_chunk
+from tf_exla.split.context import SearchContext
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.element_numbering import ElementNumbering
 from tf_exla.split.factors import wide
@@ -39,15 +38,13 @@ class _Bodies:
     operands: tuple[Operand, ...]
 
 
-def pair_graphs(
-    projector: Projector, index: DefUse, seeds: Sequence[Tensor], budget: int, options: Options
-) -> Iterator[Graph]:
+def pair_graphs(context: SearchContext, index: DefUse, seeds: Sequence[Tensor]) -> Iterator[Graph]:
     """Yield a graph by pairs of chunks for each pair of equal axes of a seed, where it saves work.
 
     Tiles have the size that is fastest, less where the budget is small; without a budget there is
     none.
     """
-    if budget <= 0:
+    if context.budget <= 0:
         return
     forms = ElementNumbering(index)
     tried: set[object] = set()
@@ -64,23 +61,19 @@ def pair_graphs(
                 continue  # each tile's sum would be rounded
             try:
                 if saving(index, region, forms) >= SETTINGS.margin_symmetric:
-                    yield from _fitted(projector, index, region, forms, budget, options)
+                    yield from _fitted(context, index, region, forms)
             except CannotTile:
                 continue
 
 
 def _fitted(
-    projector: Projector,
-    index: DefUse,
-    region: PairRegion,
-    forms: ElementNumbering,
-    budget: int,
-    options: Options,
+    context: SearchContext, index: DefUse, region: PairRegion, forms: ElementNumbering
 ) -> Iterator[Graph]:
     """Yield the graph with the largest useful tiles that the budget holds, none if none does.
 
     Side by side; one tile at a time too, where the budget made those side by side smaller.
     """
+    options = context.options
     largest = max(region.axes, key=lambda tensor: tensor.nbytes)
     each = largest.nbytes / region.extent**2
     widest = region.extent // SETTINGS.tile_chunks
@@ -90,7 +83,8 @@ def _fitted(
         while most >= min(SETTINGS.tile_least, widest):
             chunk = even_chunk(region.extent, max(most, 1), largest)
             graph = pair_graph(index, region, forms, chunk, parallel)
-            over = own_bytes(projector, graph, index.graph) * (1 + SETTINGS.tile_room) / budget
+            needed = own_bytes(context.projector, graph, index.graph)
+            over = needed * (1 + SETTINGS.tile_room) / context.budget
             if over <= 1:
                 yield graph
                 if most == fastest:
@@ -102,7 +96,7 @@ def _fitted(
 def saving(index: DefUse, region: PairRegion, forms: ElementNumbering) -> float:
     """Return the part of the work on tiles that pairs save: at most a half, zero where none."""
     once = both = 0.0
-    size = max(1, min(region.extent // 2, 64))
+    size = max(1, min(region.extent // 2, SETTINGS.sample_rows))
     for stage in sorted(set(region.stage.values())):
         contractions = _of_stage(region, stage)
         tiles = [Tile(index, region, forms, size, size) for _ in range(2)]

@@ -9,39 +9,26 @@ split along another axis as well, if that is estimated to be faster.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Protocol
 
 from tf_exla.ir.graph import Graph, Loop
 from tf_exla.ir.structure import structure_of
 from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.cost import node_seconds
 from tf_exla.model.options import Options
-from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
-from tf_exla.split.chunks import fastest_chunk, has_loops, room_at
+from tf_exla.split.chunks import fastest_chunk, has_loops
+from tf_exla.split.context import SearchContext
 from tf_exla.split.resize import resize_loop
 
 
-class Split(Protocol):
-    """Splits a body until it holds a budget: `search.split`, less its refusals."""
-
-    def __call__(self, body: Graph, budget: int) -> Graph: ...
-
-
 def tile_at(
-    projector: Projector,
-    graph: Graph,
-    position: int,
-    budget: int,
-    options: Options,
-    depth: int,
-    split: Split,
-    for_speed: bool = False,
+    context: SearchContext, graph: Graph, position: int, for_speed: bool = False
 ) -> Graph | None:
     """Split the bodies of one loop along another axis; None where it is of no use.
 
     `for_speed`: the budget is held; they must be large beside the cache.
     """
+    projector, options = context.projector, context.options
     steps = projector.project(graph).steps
     step = steps[position] if steps else None
     loop = step.node if step is not None else None
@@ -50,31 +37,29 @@ def tile_at(
         or not isinstance(loop, Loop)
         or has_loops(loop)
         or loop.bitwise_group
-        or depth + 1 >= SETTINGS.max_depth
+        or context.depth + 1 >= SETTINGS.max_depth
     ):
         return None
-    few = loop.extent <= SETTINGS.batch
-    rows = 1 if few else max(1, min(64, fastest_chunk(loop, options) * 64))
-    room = room_at(projector, graph, position, budget)
+    rows = 1 if loop.extent <= SETTINGS.batch else SETTINGS.sample_rows
+    room = context.room_at(graph, position)
     if for_speed:
         room = min(room, SETTINGS.parallel * options.body_bytes)
         if step.temporary <= room or len(loop.body.nodes) > SETTINGS.tiled_nodes:
             return None
-    tiled = _tiled(projector, loop, rows, room, split)
+    tiled = _tiled(context, loop, rows, room)
     if projector.temporary(tiled) >= step.temporary:
         return None
     return _replaced(graph, loop, tiled)
 
 
-def tile_for_speed(
-    projector: Projector, graph: Graph, budget: int, options: Options, depth: int, split: Split
-) -> Graph:
+def tile_for_speed(context: SearchContext, graph: Graph) -> Graph:
     """Split the bodies of loops along another axis, where that is faster and holds the budget.
 
     What is best for one loop is tried alone for others of its structure.
     """
+    projector, options = context.projector, context.options
     known: dict[Hashable, tuple[int, ...]] = {}
-    if depth + 1 >= SETTINGS.max_depth:
+    if context.depth + 1 >= SETTINGS.max_depth:
         return graph
     for position, node in enumerate(graph.nodes):
         if not isinstance(node, Loop) or has_loops(node) or node.bitwise_group:
@@ -86,12 +71,12 @@ def tile_for_speed(
         best, least = graph, SETTINGS.margin_tiles * node_seconds(projector.ops, node)
         key = structure_of(node), node.chunk, node.parallel
         found: tuple[int, ...] = ()
-        room = min(room_at(projector, graph, position, budget), 2 * options.body_bytes)
+        room = min(context.room_at(graph, position), 2 * options.body_bytes)
         for rows in known.get(key, SETTINGS.tile_rows):
-            tiled = _tiled(projector, node, rows, room, split)
+            tiled = _tiled(context, node, rows, room)
             seconds = node_seconds(projector.ops, tiled)
             made = _replaced(graph, node, tiled)
-            if seconds < least and projector.working_set(made) <= budget:
+            if seconds < least and context.holds(made):
                 best, least, found = made, seconds, (rows,)
         known.setdefault(key, found)
         graph = best
@@ -109,12 +94,13 @@ def _reads_much(loop: Loop) -> bool:
     return sum(t.nbytes for t in loop.body.inputs if t not in sliced) > own // SETTINGS.much_read
 
 
-def _tiled(projector: Projector, loop: Loop, rows: int, room: int, split: Split) -> Loop:
+def _tiled(context: SearchContext, loop: Loop, rows: int, room: int) -> Loop:
+    projector = context.projector
     wide = resize_loop(projector.ops, loop, min(loop.extent, rows), 1)
 
     def tile(body: Graph) -> Graph:
         sliced = sum(tensor.nbytes for tensor in wide.sliced(body))
-        return split(body, max(room - sliced, 0) + projector.overhead(body))
+        return context.split_body(body, max(room - sliced, 0) + projector.overhead(body))
 
     made = with_subgraphs(wide, tile)
     assert isinstance(made, Loop)

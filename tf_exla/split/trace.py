@@ -11,6 +11,7 @@ from tf_exla.model.cost import graph_seconds
 from tf_exla.model.projection import Projector
 from tf_exla.split.candidates import Candidate, fixes_much
 from tf_exla.split.chunks import has_loops
+from tf_exla.split.context import SearchContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ def describe(one: Candidate) -> str:
 
 
 def compare(
-    projector: Projector, found: Sequence[Candidate], best: Candidate | None, budget: int
+    context: SearchContext, found: Sequence[Candidate], best: Candidate
 ) -> list[Alternative]:
     """Return all that a step was chosen from, with the reasons against what was not chosen."""
     return [
@@ -120,20 +121,18 @@ def compare(
             describe(one),
             one.peak,
             one.seconds,
-            "" if one is best else _reason(projector, one, best, budget),
+            "" if one is best else _reason(context, one, best),
         )
         for one in found
     ]
 
 
-def _reason(projector: Projector, one: Candidate, best: Candidate | None, budget: int) -> str:
-    if best is None:
-        return "it saves nothing"
-    if best.peak <= budget:
-        if one.peak > budget:
-            return f"it needs more than {format_bytes(budget)}"
+def _reason(context: SearchContext, one: Candidate, best: Candidate) -> str:
+    if best.peak <= context.budget:
+        if one.peak > context.budget:
+            return f"it needs more than {format_bytes(context.budget)}"
         return f"it is slower than {best.seconds:.3g} s"
-    if fixes_much(projector, one, budget) and not fixes_much(projector, best, budget):
+    if fixes_much(context, one) and not fixes_much(context, best):
         return "it concatenates a large tensor, which is never split again"
     if one.peak > best.peak:
         return "its peak is higher"
