@@ -13,6 +13,7 @@ from tf_exla.report.report import MemoryReport
 __all__ = ["OptimizedFunction", "explain", "optimize"]
 
 
+# Many parameters: what users choose, by keyword.
 @overload
 def optimize(
     fn: Callable[..., Any],
@@ -27,6 +28,7 @@ def optimize(
 ) -> OptimizedFunction: ...
 
 
+# Many parameters: as above.
 @overload
 def optimize(
     fn: None = ...,
@@ -41,6 +43,7 @@ def optimize(
 ) -> Callable[[Callable[..., Any]], OptimizedFunction]: ...
 
 
+# Many parameters: as above.
 def optimize(
     fn: Callable[..., Any] | None = None,
     limit: Limit = "auto",

@@ -62,6 +62,7 @@ class MemoryLimitError(_Reported):
     exist before the call; `parts`: what its peak consists of beside them.
     """
 
+    # Many parameters: the facts that a handler of the error reads, each by its name.
     def __init__(
         self,
         function: str,

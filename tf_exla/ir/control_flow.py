@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tf_exla.ir.graph import Graph, Node
+import dataclasses
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from tf_exla.ir.graph import Graph, Node, Tensor
 
 CHOICES = frozenset({"cond", "switch"})
 """Ops whose operand 0 chooses a sub-graph, which is given the other operands."""
@@ -25,3 +29,44 @@ def body_of(node: Node) -> Graph:
     body = node.attrs["body"]
     assert isinstance(body, Graph)
     return body
+
+
+class Variable(NamedTuple):
+    """A variable of a `while`: its first value, and what it is in the body and after that.
+
+    `tested`: what it is in the condition; None: nothing there reads it.
+    """
+
+    first: Tensor
+    inner: Tensor
+    after: Tensor
+    tested: Tensor | None = None
+
+
+def with_variables(
+    node: Node,
+    added: Iterable[Variable] = (),
+    dropped: Collection[int] = (),
+    body: Graph | None = None,
+    cond: Graph | None = None,
+) -> Node:
+    """Return a `while` with more variables, and without some; `body`, `cond`: for its own ones."""
+    body, cond, added = body or body_of(node), cond or cond_of(node), tuple(added)
+    kept = [k for k in range(len(node.inputs)) if k not in dropped]
+
+    def chosen(tensors: tuple[Tensor, ...], more: Iterable[Tensor]) -> tuple[Tensor, ...]:
+        return (*(tensors[k] for k in kept), *more)
+
+    tested = (one.tested or one.inner.fresh_copy() for one in added)
+    inputs = chosen(body.inputs, (one.inner for one in added))
+    outputs = chosen(body.outputs, (one.after for one in added))
+    subs = {
+        "cond": cond.replace(inputs=chosen(cond.inputs, tested)),
+        "body": body.replace(inputs=inputs, outputs=outputs),
+    }
+    return dataclasses.replace(
+        node,
+        inputs=chosen(node.inputs, (one.first for one in added)),
+        outputs=chosen(node.outputs, (one.after.fresh_copy() for one in added)),
+        attrs={**node.attrs, **subs},
+    )

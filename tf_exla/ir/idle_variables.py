@@ -6,10 +6,9 @@ for: such a list is a variable that grows, and that nothing reads.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Set
 
-from tf_exla.ir.control_flow import body_of, cond_of
+from tf_exla.ir.control_flow import body_of, cond_of, with_variables
 from tf_exla.ir.graph import Graph, Node, Tensor
 
 
@@ -27,22 +26,9 @@ def without_idle_variables(node: Node, wanted: Set[Tensor]) -> Node:
         live = more
     if len(live) == count:
         return node
-    kept = sorted(live)
-
-    def chosen(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return tuple(tensors[k] for k in kept)
-
-    made = body.replace(
-        inputs=chosen(body.inputs),
-        outputs=chosen(body.outputs),
-        nodes=tuple(
-            one for one in body.nodes if one.stateful or not needed.isdisjoint(one.outputs)
-        ),
-    )
-    attrs = {**node.attrs, "cond": cond.replace(inputs=chosen(cond.inputs)), "body": made}
-    return dataclasses.replace(
-        node, inputs=chosen(node.inputs), outputs=chosen(node.outputs), attrs=attrs
-    )
+    nodes = (one for one in body.nodes if one.stateful or not needed.isdisjoint(one.outputs))
+    idle = set(range(count)) - live
+    return with_variables(node, dropped=idle, body=body.replace(nodes=tuple(nodes)))
 
 
 def _needed(graph: Graph, outputs: tuple[Tensor, ...] | list[Tensor]) -> set[Tensor]:

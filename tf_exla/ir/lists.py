@@ -84,31 +84,8 @@ def made(
         held for tensor, (_, held) in zip(node.inputs, operands, strict=True) if is_list(tensor)
     ]
     if effect.anew:
-        total = max((one.total for one in lists), default=0)
-        # More than two lists are added one by one, each sum beside the one before.
-        return Held(
-            growth=2 * total if len(lists) > 2 else total,
-            total=total,
-            added=max((one.added for one in lists), default=0),
-            derived=any(one.derived for one in lists),
-            most=lists[0].most if lists else None,
-            reserved=any(one.reserved for one in lists),
-            item=max((one.item for one in lists), default=0),
-            length=highest([one.length for one in lists]),
-        )
-    growth = 0
-    item = 0
-    tops: list[int | None] = []
-    for position in effect.keeps:
-        growth += nbytes[position] + operands[position][1].total + ITEM_BYTES
-        row = _row_bytes(node.inputs[position], operands[position][0])
-        if row is None or effect.pieces or not effect.rows:
-            row = nbytes[position]
-        item = max(item, row)
-        tops.append(_top(node.inputs[position], *operands[position]))
-    if effect.rows and effect.keeps:
-        dims = operands[effect.keeps[-1]][0].dims
-        growth += (max((dims[0] or 1) - 1, 0) if dims else 0) * ITEM_BYTES
+        return _sum(lists)
+    growth, item, tops = _added(node, effect, operands, nbytes)
     first = replace(EMPTY, length=0, top=0)
     if node.inputs and is_list(node.inputs[0]) and 0 not in effect.keeps:
         first = operands[0][1]
@@ -136,6 +113,44 @@ def made(
         length=length,
         top=highest([first.top, *tops]),
     )
+
+
+def _sum(lists: Sequence[Held]) -> Held:
+    """Return what the sum of lists holds."""
+    total = max((one.total for one in lists), default=0)
+    # More than two lists are added one by one, each sum beside the one before.
+    return Held(
+        growth=2 * total if len(lists) > 2 else total,
+        total=total,
+        added=max((one.added for one in lists), default=0),
+        derived=any(one.derived for one in lists),
+        most=lists[0].most if lists else None,
+        reserved=any(one.reserved for one in lists),
+        item=max((one.item for one in lists), default=0),
+        length=highest([one.length for one in lists]),
+    )
+
+
+def _added(
+    node: Node,
+    effect: ListEffect,
+    operands: Sequence[tuple[Most, Held]],
+    nbytes: Sequence[int],
+) -> tuple[int, int, list[int | None]]:
+    """Return by how much a list grows, the largest item put into it, and their largest integers."""
+    growth = item = 0
+    tops: list[int | None] = []
+    for position in effect.keeps:
+        growth += nbytes[position] + operands[position][1].total + ITEM_BYTES
+        row = _row_bytes(node.inputs[position], operands[position][0])
+        if row is None or effect.pieces or not effect.rows:
+            row = nbytes[position]
+        item = max(item, row)
+        tops.append(_top(node.inputs[position], *operands[position]))
+    if effect.rows and effect.keeps:
+        dims = operands[effect.keeps[-1]][0].dims
+        growth += (max((dims[0] or 1) - 1, 0) if dims else 0) * ITEM_BYTES
+    return growth, item, tops
 
 
 def _top(tensor: Tensor, most: Most, held: Held) -> int | None:

@@ -65,6 +65,10 @@ class SearchSettings:
     """The part of the work on large tensors that small ones may add to each iteration of a loop
     that they are sunk into: lost in the error of the estimate."""
 
+    followed: int = 100
+    """Iterations of a loop that are followed one by one where each may enlarge a variable. A node
+    takes about a millisecond: a hundred iterations of ten nodes are as long as a usual planning."""
+
     # Chunks and loops.
 
     parallel: int = 4

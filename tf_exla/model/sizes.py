@@ -17,14 +17,11 @@ from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.lists import EMPTY, Held, after_loop, either, is_list, made, read
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.open_sizes import flat, is_of_unknown_size, is_open_size, may_be_a_size
+from tf_exla.model.settings import SETTINGS
 
-FOLLOWED = 100
-"""Iterations that are followed one by one, where each may enlarge a variable.
-
-A node takes about a millisecond: a hundred iterations of ten nodes are as long as a usual planning.
-"""
-
-_Given = tuple[tuple[Most, Held, Node | None, bool], ...]
+_Known = tuple[Most, Held, Node | None, bool]
+"""Of a variable or an operand: its bounds, what it holds, the cause, whether its size is open."""
 
 
 @dataclass
@@ -38,7 +35,7 @@ class Sizes:
     _static: WeakKeyDictionary[Graph, bool] = field(default_factory=WeakKeyDictionary)
     _lists: WeakKeyDictionary[Graph, dict[Tensor, Held]] = field(default_factory=WeakKeyDictionary)
     _held: WeakKeyDictionary[Tensor, Held] = field(default_factory=WeakKeyDictionary)
-    _given: WeakKeyDictionary[Graph, _Given] = field(default_factory=WeakKeyDictionary)
+    _given: WeakKeyDictionary[Graph, tuple[_Known, ...]] = field(default_factory=WeakKeyDictionary)
 
     def nbytes(self, tensor: Tensor) -> int:
         """Return the bytes of a tensor, at most; 0 where nothing bounds them."""
@@ -74,13 +71,13 @@ class Sizes:
         """Return whether all sizes of a graph are known, of its sub-graphs too: nothing follows."""
         known = self._static.get(graph)
         if known is None:
-            known = not any(map(_is_open, graph.inputs)) and all(map(self.is_static, graph.nodes))
-            self._static[graph] = known
+            open_ = any(map(is_open_size, graph.inputs))
+            known = self._static[graph] = not open_ and all(map(self.is_static, graph.nodes))
         return known
 
     def is_static(self, node: Node) -> bool:
         """Return whether all sizes of a node's tensors are known, and those in its sub-graphs."""
-        if any(map(_is_open, node.inputs)) or any(map(_is_open, node.outputs)):
+        if any(map(is_open_size, node.inputs)) or any(map(is_open_size, node.outputs)):
             return False
         return not node.subgraphs or all(self.are_static(sub) for _, sub in node.subgraphs)
 
@@ -93,7 +90,7 @@ class Sizes:
         if all(t.is_static or t.dtype in HANDLES for t in (*node.inputs, *node.outputs)):
             return self.ops.scratch(node)
         inputs, outputs = (
-            tuple(self.most(t).static(t) or _flat(t, self.nbytes(t)) for t in tensors)
+            tuple(self.most(t).static(t) or flat(t, self.nbytes(t)) for t in tensors)
             for tensors in (node.inputs, node.outputs)
         )
         largest = Node(node.op, inputs, outputs, node.attrs, node.stateful, node.name)
@@ -152,7 +149,7 @@ class Sizes:
         if any(is_list(tensor) for tensor in node.outputs):
             self._list(node)
         open_ = [tensor for tensor in node.outputs if is_of_unknown_size(tensor)]
-        if not open_ and not any(map(_may_be_a_size, node.outputs)):
+        if not open_ and not any(map(may_be_a_size, node.outputs)):
             return
         operands = [self.most(tensor) for tensor in node.inputs]
         from_list = next((k for k, t in enumerate(node.inputs) if is_list(t)), None)
@@ -164,7 +161,8 @@ class Sizes:
             bounds = list(self.ops.bounds(node, operands))
         for tensor, most in zip(node.outputs, bounds, strict=True):
             if not is_of_unknown_size(tensor) and most.value is None:
-                self._blame_for_value(tensor, node)
+                # These integers may be a size of another tensor.
+                self._because(tensor, next(filter(None, map(self.cause, node.inputs)), None))
                 continue
             fitted = self._fitted.get(tensor)
             if fitted is not None and (most.size is None or fitted < most.size):
@@ -187,9 +185,8 @@ class Sizes:
                 return  # an input of the program has no cause
         self._causes[tensor] = node
 
-    def _blame_for_value(self, tensor: Tensor, node: Node) -> None:
-        """Keep the cause of integers that may be a size of another tensor."""
-        cause = next((self._causes[one] for one in node.inputs if one in self._causes), None)
+    def _because(self, tensor: Tensor, cause: Node | None) -> None:
+        """Keep the cause of a tensor, or forget it."""
         if cause is not None:
             self._causes[tensor] = cause
         else:
@@ -208,7 +205,7 @@ class Sizes:
         for inner in lists[1:]:  # a list that was in a list
             self._held[inner] = Held(total=one.total, derived=one.derived, top=one.top)
 
-    def _enter(self, graph: Graph, given: Sequence[tuple[Most, Held, Node | None, bool]]) -> None:
+    def _enter(self, graph: Graph, given: Sequence[_Known]) -> None:
         """Walk a sub-graph with what its inputs are given."""
         known = tuple(given)
         if self._given.get(graph) == known:
@@ -217,15 +214,12 @@ class Sizes:
         for tensor, (most, held, cause, is_open) in zip(graph.inputs, known, strict=False):
             if is_open or is_of_unknown_size(tensor) or most.value is not None:
                 self._most[tensor] = most.within(tensor.shape)
-            if cause is not None and most.size is None:
-                self._causes[tensor] = cause
-            else:
-                self._causes.pop(tensor, None)
+            self._because(tensor, cause if most.size is None else None)
             if is_list(tensor):
                 self._held[tensor] = held
         self._walk(graph)
 
-    def _operand(self, tensor: Tensor) -> tuple[Most, Held, Node | None, bool]:
+    def _operand(self, tensor: Tensor) -> _Known:
         held = self._held.get(tensor, EMPTY) if is_list(tensor) else EMPTY
         return self.most(tensor), held, self._causes.get(tensor), is_of_unknown_size(tensor)
 
@@ -248,7 +242,7 @@ class Sizes:
             if is_list(tensor):
                 inner = [self._held.get(one, EMPTY) for one in results]
                 self._held[tensor] = either(inner, before)
-            if is_of_unknown_size(tensor) or _may_be_a_size(tensor):
+            if is_of_unknown_size(tensor) or may_be_a_size(tensor):
                 most = self.most(results[0])
                 for one in results[1:]:
                     most = most.join(self.most(one))
@@ -288,7 +282,7 @@ class Sizes:
         for tensor, count in last.items():
             self._most[tensor] = Most(tensor.shape, tensor.size, (max(0, count),))
 
-    def _grows(self, node: Node, given: list[tuple[Most, Held, Node | None, bool]]) -> bool:
+    def _grows(self, node: Node, given: list[_Known]) -> bool:
         """Forget bounds of lists that an iteration exceeds; return whether there was one."""
         found = False
         for k, kept in self.kept(node):
@@ -305,11 +299,9 @@ class Sizes:
                 self._held[result] = replace(self._held[result], length=wider.length, top=wider.top)
         return found
 
-    def _followed(
-        self, body: Graph, variables: list[tuple[Most, Held, Node | None, bool]], times: int | None
-    ) -> list[tuple[Most, Held, Node | None, bool]]:
+    def _followed(self, body: Graph, variables: list[_Known], times: int | None) -> list[_Known]:
         """Return bounds of a While's variables: of all its iterations."""
-        exact = times is not None and times <= FOLLOWED
+        exact = times is not None and times <= SETTINGS.followed
         # What one variable hands to the next is known after as many iterations as there are.
         left = times if exact and times is not None else len(variables)
         while True:
@@ -355,22 +347,3 @@ class Sizes:
             cause = next((self._causes[one] for one in sources if one in self._causes), None)
             if cause is not None:
                 self._causes[tensor] = cause
-
-
-def is_of_unknown_size(tensor: Tensor) -> bool:
-    """Return whether only the run tells the size of a tensor."""
-    return not tensor.is_static and tensor.dtype not in HANDLES
-
-
-def _is_open(tensor: Tensor) -> bool:
-    """Return whether the walk has to follow a tensor: one of unknown size, or a list."""
-    return is_list(tensor) if tensor.is_static else tensor.dtype != "resource"
-
-
-def _may_be_a_size(tensor: Tensor) -> bool:
-    return "int" in tensor.dtype and tensor.value is None
-
-
-def _flat(tensor: Tensor, nbytes: int) -> Tensor:
-    """Return a vector of as many bytes."""
-    return Tensor((nbytes // max(1, item_bytes(tensor.dtype)),), tensor.dtype, tensor.name)

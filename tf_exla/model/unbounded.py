@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Loop, Node
-from tf_exla.model.sizes import Sizes, is_of_unknown_size
+from tf_exla.ir.open_sizes import is_of_unknown_size
+from tf_exla.model.sizes import Sizes
 
 SMALL_BYTES = 4096
 """What a loop of unknown length may keep of an iteration without being refused."""

@@ -15,7 +15,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Set
 
-from tf_exla.ir.control_flow import body_of, cond_of, is_while
+from tf_exla.ir.control_flow import Variable, body_of, cond_of, is_while, with_variables
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.lists import is_list
@@ -105,20 +105,14 @@ def _without_repeats(node: Node, repeated: dict[Tensor, Tensor], wanted: frozens
             continue
         one = repeated[given]
         inner = one.fresh_copy()
-        outputs = [*body.outputs, inner]
+        outputs = list(body.outputs)
         outputs[k] = body.inputs[k]
-        body = Graph(
-            (*body.inputs, inner),
-            tuple(n.substitute({item: inner}) for n in body.nodes if n is not pops[0]),
-            tuple(inner if tensor is item else tensor for tensor in outputs),
+        body = body.replace(
+            nodes=tuple(n.substitute({item: inner}) for n in body.nodes if n is not pops[0]),
+            outputs=tuple(inner if tensor is item else tensor for tensor in outputs),
         )
-        cond = cond.replace(inputs=(*cond.inputs, one.fresh_copy()))
-        node = dataclasses.replace(
-            node,
-            inputs=(*node.inputs, one),
-            outputs=(*node.outputs, one.fresh_copy()),
-            attrs={**node.attrs, "body": body, "cond": cond},
-        )
+        node = with_variables(node, [Variable(one, inner, inner)], body=body)
+        body, cond = body_of(node), cond_of(node)
     return node
 
 

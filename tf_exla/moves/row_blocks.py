@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Graph, Loop, Node, SplitAxis, Tensor
@@ -31,36 +33,46 @@ def place_of(w: Builder, index: Tensor | int, read: Read, rows: Rows) -> Tensor:
     return w.op("where", inside, place, w.const(-1, kind))
 
 
-def start_of(w: Builder, place: Tensor, loop: Loop, size: int) -> Tensor:
-    """Return the first index of the block with a row; every block has `size` of them."""
-    slot = loop.results[0].slot
-    assert slot is not None
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """How a tensor is made in blocks of `size` indices: by chunks of a loop, of its sources."""
+
+    loop: Loop
+    sources: Sequence[Tensor]
+    size: int
+
+    @property
+    def slot(self) -> SplitAxis:
+        """Where the tensor carries the axis of the loop."""
+        slot = self.loop.results[0].slot
+        assert slot is not None
+        return slot
+
+
+def start_of(w: Builder, place: Tensor, blocks: Blocks) -> Tensor:
+    """Return the first index of the block with a row."""
+    slot, size, extent = blocks.slot, blocks.size, blocks.loop.extent
     kind = place.dtype
     block = w.op("floor_divide", place, w.const(size * slot.block, kind))
     start = w.op("multiply", block, w.const(size, kind))
-    start = w.op("minimum", start, w.const(loop.extent - size, kind))
+    start = w.op("minimum", start, w.const(extent - size, kind))
     # A place out of range stays out of the range of the block, and fails as it did.
     return w.op("maximum", start, w.const(0, kind))
 
 
-def row_of(
-    w: Builder, place: Tensor, axis: int, start: Tensor, block: Tensor, loop: Loop
-) -> Tensor:
-    """Take a row of a block."""
-    slot = loop.results[0].slot
-    assert slot is not None
+def row_of(w: Builder, place: Tensor, start: Tensor, block: Tensor, slot: SplitAxis) -> Tensor:
+    """Take a row of the block that begins at `start`; the block has its rows along `slot`."""
     first = w.op("multiply", start, w.const(slot.block, place.dtype))
-    return w.op("take", block, w.op("subtract", place, first), w.const(axis))
+    return w.op("take", block, w.op("subtract", place, first), w.const(slot.axis))
 
 
-def made_block(
-    w: Builder, start: Tensor, sources: Sequence[Tensor], loop: Loop, size: int
-) -> Tensor:
+def made_block(w: Builder, start: Tensor, blocks: Blocks) -> Tensor:
     """Make a block from slices of its sources."""
-    body = cut(w.ops, loop.template, loop.split_axes, size)
+    loop = blocks.loop
+    body = cut(w.ops, loop.template, loop.split_axes, blocks.size)
     known: dict[Tensor, Tensor] = {}
-    for inner, source, slot in zip(body.inputs, sources, loop.slots, strict=True):
-        known[inner] = source if slot is None else _slice(w, source, start, slot, size)
+    for inner, source, slot in zip(body.inputs, blocks.sources, loop.slots, strict=True):
+        known[inner] = source if slot is None else _slice(w, source, start, slot, blocks.size)
     w.nodes += [one.substitute(known) for one in body.nodes]
     return known.get(body.outputs[0], body.outputs[0])
 
@@ -73,25 +85,17 @@ def _slice(w: Builder, source: Tensor, start: Tensor, slot: SplitAxis, size: int
     return w.op("slice", source, begin, w.const(shape, start.dtype))
 
 
-def kept_block(
-    w: Builder,
-    start: Tensor,
-    held: Tensor,
-    before: Tensor,
-    sources: Sequence[Tensor],
-    loop: Loop,
-    size: int,
-) -> Tensor:
+def kept_block(w: Builder, start: Tensor, held: Tensor, before: Tensor, blocks: Blocks) -> Tensor:
     """Return the block of the iteration before where it is the one to read, else make it.
 
     `held`: where that block starts.
     """
     same = w.op("equal", start, held)
-    operands = (start, before, *sources)
+    operands = (start, before, *blocks.sources)
     old = [tensor.fresh_copy() for tensor in operands]
     new = [tensor.fresh_copy() for tensor in operands]
     inner = Builder(Node("cond", (), (), name=w.name, source=w.source), w.ops)
-    made = made_block(inner, new[0], new[2:], loop, size)
+    made = made_block(inner, new[0], dataclasses.replace(blocks, sources=new[2:]))
     branches: dict[str, object] = {
         "then_branch": Graph(tuple(old), (), (old[1],)),
         "else_branch": Graph(tuple(new), tuple(inner.nodes), (made,)),

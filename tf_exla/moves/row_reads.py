@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tf_exla.ir.builder import Builder
-from tf_exla.ir.control_flow import body_of, cond_of
+from tf_exla.ir.control_flow import Variable, body_of, cond_of, with_variables
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, with_subgraphs, without_dead
 from tf_exla.model.lifetimes import CHAIN_BYTES, passed_on
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
-from tf_exla.moves.row_blocks import kept_block, made_block, place_of, row_of, start_of
+from tf_exla.moves.row_blocks import Blocks, kept_block, made_block, place_of, row_of, start_of
 from tf_exla.moves.row_index import Read, Rows, read_of, rows_of
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.origins import tests_order
@@ -166,9 +166,9 @@ def _single(node: Node, sources: list[Tensor], found: _Found, ops: OpSet) -> lis
     w = Builder(node, ops)
     index = node.inputs[1] if node.op == "take" else read.at
     place = place_of(w, index, read, found.rows)
-    start = start_of(w, place, found.loop, 1)
-    block = made_block(w, start, sources, found.loop, 1)
-    row_of(w, place, read.axis, start, block, found.loop)
+    blocks = Blocks(found.loop, sources, 1)
+    start = start_of(w, place, blocks)
+    row_of(w, place, start, made_block(w, start, blocks), blocks.slot)
     return [*w.nodes[:-1], dataclasses.replace(w.nodes[-1], outputs=node.outputs)]
 
 
@@ -176,21 +176,13 @@ def _with_rows(
     node: Node, k: int, sources: list[Tensor], found: _Found, size: int, ops: OpSet
 ) -> list[Node]:
     """Return a While that makes the rows of variable `k`, after the constants that it needs."""
-    cond, body = cond_of(node), body_of(node)
-    loop = found.loop
     w = Builder(node, ops)
-    firsts: list[Tensor] = []
-    inner: list[Tensor] = []
-
-    def variable(first: Tensor) -> Tensor:
-        firsts.append(first)
-        inner.append(first.fresh_copy())
-        return inner[-1]
-
-    seen = [variable(tensor) for tensor in sources]
-    after = list(seen)
+    body, loop = body_of(node), found.loop
+    inner = [tensor.fresh_copy() for tensor in sources]
+    added = [Variable(first, passed, passed) for first, passed in zip(sources, inner, strict=True)]
+    blocks = Blocks(loop, inner, size)
     nodes: list[Node] = []
-    blocks: dict[Tensor | int, tuple[Tensor, Tensor, Tensor]] = {}
+    made: dict[Tensor | int, tuple[Tensor, Tensor, Tensor]] = {}
     renamed: dict[Tensor, Tensor] = {}
     reads = {read.node: read for read in found.reads}
     for one in body.nodes:
@@ -202,34 +194,28 @@ def _with_rows(
         if isinstance(index, Tensor):
             index = renamed.get(index, index)
         at = Builder(one, ops)
-        if index not in blocks:
+        if index not in made:
             place = place_of(at, index, read, found.rows)
-            start = start_of(at, place, loop, size)
+            start = start_of(at, place, blocks)
             if size == 1:
-                blocks[index] = place, start, made_block(at, start, seen, loop, size)
+                block = made_block(at, start, blocks)
             else:
-                like = cut(ops, loop.template, loop.split_axes, size).outputs[0]
-                held = variable(w.const(-1, start.dtype))
-                before = variable(w.op("full", w.const(like.dims), w.zeros(like)))
-                block = kept_block(at, start, held, before, seen, loop, size)
-                blocks[index] = place, start, block
-                after += start, block
-        place, start, block = blocks[index]
-        renamed[one.output] = row_of(at, place, read.axis, start, block, loop)
+                block, variables = _kept(w, at, start, blocks)
+                added += variables
+            made[index] = place, start, block
+        place, start, block = made[index]
+        renamed[one.output] = row_of(at, place, start, block, blocks.slot)
         nodes += at.nodes
-    outputs = [renamed.get(tensor, tensor) for tensor in body.outputs]
-    kept = [j for j in range(len(node.inputs)) if j != k]
-    new_body = Graph(
-        (*(body.inputs[j] for j in kept), *inner),
-        tuple(nodes),
-        (*(outputs[j] for j in kept), *after),
-    )
-    seen_by_cond = tuple(tensor.fresh_copy() for tensor in inner)
-    new_cond = cond.replace(inputs=(*(cond.inputs[j] for j in kept), *seen_by_cond))
-    made = dataclasses.replace(
-        node,
-        inputs=(*(node.inputs[j] for j in kept), *firsts),
-        outputs=(*(node.outputs[j] for j in kept), *(tensor.fresh_copy() for tensor in after)),
-        attrs={**node.attrs, "cond": new_cond, "body": new_body},
-    )
-    return [*w.nodes, made]
+    outputs = tuple(renamed.get(tensor, tensor) for tensor in body.outputs)
+    body = Graph(body.inputs, tuple(nodes), outputs)
+    return [*w.nodes, with_variables(node, added, (k,), body)]
+
+
+def _kept(w: Builder, at: Builder, start: Tensor, blocks: Blocks) -> tuple[Tensor, list[Variable]]:
+    """Return a block, kept for the next iteration in two variables, which are returned too."""
+    loop = blocks.loop
+    like = cut(w.ops, loop.template, loop.split_axes, blocks.size).outputs[0]
+    firsts = w.const(-1, start.dtype), w.op("full", w.const(like.dims), w.zeros(like))
+    held, before = (tensor.fresh_copy() for tensor in firsts)
+    block = kept_block(at, start, held, before, blocks)
+    return block, [Variable(firsts[0], held, start), Variable(firsts[1], before, block)]

@@ -13,7 +13,14 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 
-from tf_exla.ir.control_flow import CHOICES, body_of, cond_of, is_while
+from tf_exla.ir.control_flow import (
+    CHOICES,
+    Variable,
+    body_of,
+    cond_of,
+    is_while,
+    with_variables,
+)
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, reads, with_subgraphs, without_dead
@@ -120,26 +127,13 @@ def _sunk_into_loop(
     sources: list[Tensor],
     renamed: Mapping[Tensor, Tensor],
 ) -> Node:
-    cond, body = cond_of(node), body_of(node)
-    kept = [k for k in range(len(node.inputs)) if k not in sunk]
+    body = body_of(node)
     nodes, inside = _copies(moved, sources)
     computed = {body.inputs[k]: inside[node.inputs[k]] for k in sunk}
     nodes.extend(one.substitute(computed) for one in body.nodes)
-    passed = tuple(inside[tensor] for tensor in sources)
-    new_body = Graph(
-        (*(body.inputs[k] for k in kept), *passed),
-        tuple(nodes),
-        (*(computed.get(body.outputs[k], body.outputs[k]) for k in kept), *passed),
-    )
-    new_cond = cond.replace(
-        inputs=(*(cond.inputs[k] for k in kept), *(tensor.fresh_copy() for tensor in sources))
-    )
-    return dataclasses.replace(
-        node,
-        inputs=(*(node.inputs[k] for k in kept), *(renamed.get(t, t) for t in sources)),
-        outputs=(*(node.outputs[k] for k in kept), *(tensor.fresh_copy() for tensor in sources)),
-        attrs={**node.attrs, "cond": new_cond, "body": new_body},
-    )
+    outputs = tuple(computed.get(tensor, tensor) for tensor in body.outputs)
+    passed = [Variable(renamed.get(t, t), inside[t], inside[t]) for t in sources]
+    return with_variables(node, passed, sunk, Graph(body.inputs, tuple(nodes), outputs))
 
 
 def _sunk_into_branches(

@@ -28,7 +28,7 @@ from tf_exla.ir.graph import Loop, LoopResult, Node, Tensor
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.factors import Axes, Factor, Scaled, Shift, cast, finite, spread
 from tf_exla.split.online_state import OnlineReduction, Shared
-from tf_exla.split.rebuild_loop import makers, postponed, remade
+from tf_exla.split.rebuild_loop import makers, postponed
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,10 @@ def _with_sums(
     """Return the loop with some results of the later one, and the nodes after it."""
     loop, later = s.loop, s.later
     w = Builder(later, s.ops)
-    outer, results = list(loop.outputs), list(loop.results)
-    inner = list(loop.template.outputs)
+    draft = s.draft
     for position, (now, _) in s.running.items():
-        inner[position] = now
-        results[position] = LoopResult("max", accumulates_in_body=True)
+        draft.inner[position] = now
+        draft.results[position] = LoopResult("max", accumulates_in_body=True)
     for position, value in sums.items():
         whole, part = later.outputs[position], value.value
         shift = next((one for one in value.factors if isinstance(one[0], Shift)), None)
@@ -122,29 +121,15 @@ def _with_sums(
         if value.factors:
             total = Tensor(whole.shape, part.dtype, f"{whole.name}/sum")
             _finish(w, loop, whole, total, value.factors, precise)
-        if shift is None:
-            results.append(LoopResult("add"))
-        else:
+        if shift is not None:
             assert isinstance(shift[0], Shift)
             before = Tensor(whole.shape, part.dtype, f"{whole.name}/before")
-            s.folds[len(results)] = before
+            draft.folds[len(draft.results)] = before
             faded = s.inner.op("multiply", before, s.fading(shift[0], shift[1], part.dtype))
             part = s.inner.op("add", faded, part)
-            results.append(LoopResult("add", accumulates_in_body=True))
-        inner.append(part)
-        outer.append(total)
-    merged = remade(
-        loop,
-        operands=s.operands,
-        making={**s.new, **makers(s.inner.nodes), **s.made},
-        inner=inner,
-        outputs=outer,
-        results=results,
-        slots=s.slots,
-        least=max(loop.min_chunk, later.min_chunk),
-        folds=[s.folds[k] for k, result in enumerate(results) if result.accumulates_in_body],
-    )
-    return merged, w.nodes
+        result = LoopResult("add", accumulates_in_body=shift is not None)
+        draft.add(part, total, result)
+    return draft.built({**s.new, **makers(s.inner.nodes), **draft.making}), w.nodes
 
 
 def _finish(

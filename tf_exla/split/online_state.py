@@ -29,7 +29,7 @@ from tf_exla.split.factors import (
     spread,
     wide,
 )
-from tf_exla.split.rebuild_loop import makers
+from tf_exla.split.rebuild_loop import LoopDraft, makers
 
 
 @dataclass
@@ -48,9 +48,9 @@ class Shared:
 class OnlineReduction:
     """The later loop's nodes, read as parts of `loop`.
 
-    `completed`: what is there only after `loop`, or after others. `operands`: what the body reads,
-    with its stand-ins; `folds`: stand-ins of what the chunks before left, by result. `new`: nodes
-    of the later loop as they are in the body; `inner.nodes`: those that they need beside.
+    `completed`: what is known only after `loop`, or after others. `draft`: the loop with results of
+    both; its `folds`: stand-ins of what the chunks before left, by result. `new`: nodes of the
+    later loop as they are in the body; `inner.nodes`: those that they need beside.
     """
 
     def __init__(
@@ -68,14 +68,8 @@ class OnlineReduction:
         self.shared = shared
         self.precise: dict[Tensor, Tensor] = {}
         self.inner = Builder(loop, ops)
-        count = len(loop.inputs)
-        keys = zip(loop.inputs, loop.slots, strict=True)
-        stand_ins = loop.template.inputs
-        self.operands = dict(zip(keys, stand_ins[:count], strict=True))
-        self.folds = dict(zip(loop.folds, stand_ins[count:], strict=True))
-        self.made = makers(loop.template.nodes)
+        self.draft = LoopDraft(loop, later)
         self.later_made = makers(later.template.nodes)
-        self.slots = {**later.split_axes, **loop.split_axes}
         self.new: dict[Tensor, Node] = {}
         self.largest: dict[Tensor, tuple[int, Axes]] = {}
         self.running: dict[int, tuple[Tensor, Tensor]] = {}
@@ -119,9 +113,9 @@ class OnlineReduction:
         """Note the tensors whose maximum the loop completes."""
         outputs = self.loop.template.outputs
         for position, (tensor, result) in enumerate(zip(outputs, self.loop.results, strict=True)):
-            node = self.made.get(tensor)
+            node = self.draft.making.get(tensor)
             if result.accumulates_in_body and node is not None and node.op == "maximum":
-                node = self.made.get(node.inputs[1])
+                node = self.draft.making.get(node.inputs[1])
             if result.combine != "max" or node is None or node.op != "max":
                 continue
             if not tensor.dtype.startswith(("float", "bfloat")):
@@ -138,7 +132,7 @@ class OnlineReduction:
 
     def _operand(self, tensor: Tensor, slot: SplitAxis | None, stand_in: Tensor) -> Value:
         if tensor not in self.completed:
-            return Scaled(self.operands.setdefault((tensor, slot), stand_in))
+            return Scaled(self.draft.operands.setdefault((tensor, slot), stand_in))
         if slot is None:
             return Whole(tensor)
         if tensor in self.loop.outputs:  # a chunk that the loop itself makes
@@ -196,8 +190,8 @@ class OnlineReduction:
 
     def _stands_for(self, tensor: Tensor, made: Tensor) -> Tensor:
         self.precise[tensor] = made
-        if tensor in self.slots:
-            self.slots[made] = self.slots[tensor]
+        if tensor in self.draft.slots:
+            self.draft.slots[made] = self.draft.slots[tensor]
         return made
 
     def _streamed(self, node: Node, values: Sequence[Value], complete: Sequence[bool]) -> Value:
@@ -290,13 +284,13 @@ class OnlineReduction:
     def _largest(self, position: int) -> tuple[Tensor, Tensor]:
         part = self.loop.template.outputs[position]
         before = Tensor(part.shape, part.dtype, f"{part.name}/before")
-        self.folds[position] = before
+        self.draft.folds[position] = before
         now = self.inner.op("maximum", before, part)
         return now, finite(self.inner, now)
 
     def fading(self, shift: Shift, axes: Axes, dtype: str) -> Tensor:
         """exp(m before - m), for sums of the chunks before: 0 where these were minus infinity."""
-        w, before = self.inner, self.folds[shift.largest]
+        w, before = self.inner, self.draft.folds[shift.largest]
         key = shift.largest, dtype
         made = self.fadings.get(key) or self.shared.fadings.get(key)
         if made is None:

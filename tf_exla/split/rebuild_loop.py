@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from tf_exla.ir.graph import Graph, Loop, LoopResult, Node, SplitAxis, Tensor
-from tf_exla.ir.op_set import OpSet
 from tf_exla.split.def_use import DefUse
 
 Operand = tuple[Tensor, SplitAxis | None]
@@ -28,63 +27,72 @@ def postponed(
     k = next(hosts, None)
     if k is None:
         return None
-    host = _with_results(index.ops, following[k], loop, positions)
+    host = _with_results(following[k], loop, positions)
     return [*following[:k], host, *following[k + 1 :]]
 
 
-def _with_results(ops: OpSet, host: Loop, loop: Loop, positions: Sequence[int]) -> Loop:
+def _with_results(host: Loop, loop: Loop, positions: Sequence[int]) -> Loop:
     """Return `host`, which makes results of another loop as well."""
-    keys = zip(host.inputs, host.slots, strict=True)
-    operands = dict(zip(keys, host.template.inputs, strict=True))
+    draft = LoopDraft(host, loop)
     renamed = {
-        stand_in: operands.setdefault((tensor, slot), stand_in)
+        stand_in: draft.operands.setdefault((tensor, slot), stand_in)
         for tensor, slot, stand_in in zip(
             loop.inputs, loop.slots, loop.template.inputs, strict=True
         )
     }
     nodes = [node.substitute(renamed) for node in loop.template.nodes]
-    return remade(
-        host,
-        operands=operands,
-        making={**makers(nodes), **makers(host.template.nodes)},
-        inner=(*host.template.outputs, *(loop.template.outputs[k] for k in positions)),
-        outputs=(*host.outputs, *(loop.outputs[k] for k in positions)),
-        results=(*host.results, *(loop.results[k] for k in positions)),
-        slots={**loop.split_axes, **host.split_axes},
-        least=max(loop.min_chunk, host.min_chunk),
-    )
+    for k in positions:
+        draft.add(loop.template.outputs[k], loop.outputs[k], loop.results[k])
+    return draft.built({**makers(nodes), **draft.making})
 
 
-def remade(
-    loop: Loop,
-    *,
-    operands: Mapping[Operand, Tensor],
-    making: Mapping[Tensor, Node],
-    inner: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    results: Sequence[LoopResult],
-    slots: Mapping[Tensor, SplitAxis],
-    least: int,
-    folds: Sequence[Tensor] = (),
-) -> Loop:
-    """Make a loop again with other results; `inner`: what its body makes of them."""
-    nodes = _needed(inner, making)
-    used = {tensor for node in nodes for tensor in (*node.inputs, *node.outputs)}
-    used.update(inner)
-    read = {key: stand_in for key, stand_in in operands.items() if stand_in in used}
-    carried = {tensor: slot for tensor, slot in slots.items() if tensor in used}
-    template = Graph((*read.values(), *folds), nodes, tuple(inner))
-    return dataclasses.replace(
-        loop,
-        inputs=tuple(tensor for tensor, _ in read),
-        slots=tuple(slot for _, slot in read),
-        outputs=tuple(outputs),
-        results=tuple(results),
-        template=template,
-        split_axes=MappingProxyType(carried),
-        body=template,
-        min_chunk=least,
-    )
+class LoopDraft:
+    """A loop to be made again, with results of another one.
+
+    `inner`: what the body makes of each of `outputs`; `operands`: what it reads, with the inputs of
+    the body that stand for it; `making`: the nodes of the body by what they make.
+    """
+
+    def __init__(self, loop: Loop, other: Loop) -> None:
+        count, stand_ins = len(loop.inputs), loop.template.inputs
+        keys = zip(loop.inputs, loop.slots, strict=True)
+        self.loop = loop
+        self.operands: dict[Operand, Tensor] = dict(zip(keys, stand_ins[:count], strict=True))
+        self.folds = dict(zip(loop.folds, stand_ins[count:], strict=True))
+        self.making = makers(loop.template.nodes)
+        self.slots = {**other.split_axes, **loop.split_axes}
+        self.min_chunk = max(loop.min_chunk, other.min_chunk)
+        self.inner = list(loop.template.outputs)
+        self.outputs = list(loop.outputs)
+        self.results = list(loop.results)
+
+    def add(self, inner: Tensor, output: Tensor, result: LoopResult) -> None:
+        """Add a result."""
+        self.inner.append(inner)
+        self.outputs.append(output)
+        self.results.append(result)
+
+    def built(self, making: Mapping[Tensor, Node]) -> Loop:
+        """Return the loop, whose body is made by nodes of `making`."""
+        nodes = _needed(self.inner, making)
+        used = {tensor for node in nodes for tensor in (*node.inputs, *node.outputs)}
+        used.update(self.inner)
+        read = {key: stand_in for key, stand_in in self.operands.items() if stand_in in used}
+        carried = {tensor: slot for tensor, slot in self.slots.items() if tensor in used}
+        results = enumerate(self.results)
+        folds = [self.folds[k] for k, result in results if result.accumulates_in_body]
+        template = Graph((*read.values(), *folds), nodes, tuple(self.inner))
+        return dataclasses.replace(
+            self.loop,
+            inputs=tuple(tensor for tensor, _ in read),
+            slots=tuple(slot for _, slot in read),
+            outputs=tuple(self.outputs),
+            results=tuple(self.results),
+            template=template,
+            split_axes=MappingProxyType(carried),
+            body=template,
+            min_chunk=self.min_chunk,
+        )
 
 
 def _needed(outputs: Sequence[Tensor], making: Mapping[Tensor, Node]) -> tuple[Node, ...]:

@@ -113,7 +113,8 @@ def grow(
     while size % block == 0 and size // block > 1:
         try:
             for lists in (True, False):
-                growth = _Growth(index, seed, axis, block, is_large, remake, lists)
+                start = Region(seed, axis, size // block)
+                growth = _Growth(index, start, is_large, remake, lists)
                 region = growth.run()
                 if not growth.parts_lists:
                     return region
@@ -133,9 +134,7 @@ class _Growth:
     def __init__(
         self,
         index: DefUse,
-        seed: Tensor,
-        axis: int,
-        block: int,
+        region: Region,
         is_large: Callable[[Tensor], bool],
         remake: bool,
         lists: bool,
@@ -145,8 +144,7 @@ class _Growth:
         self.parts_lists = False
         self.remake = remake
         self.is_large = is_large
-        self.region = Region(seed, axis, _size(seed, axis) // block)
-        self.block = block
+        self.region = region
         self.work: list[Tensor] = []  # large tensors whose readers are still to be followed
         # Large operands, to be followed to their producers.
         self.back: list[tuple[Tensor, SplitAxis]] = []
@@ -154,7 +152,8 @@ class _Growth:
     def run(self) -> Region | None:
         seed = self.region.seed
         producer = self.index.producer.get(seed)
-        slot = SplitAxis(self.region.axis, self.block)
+        axis = self.region.axis
+        slot = SplitAxis(axis, _size(seed, axis) // self.region.extent)
         if producer is not None:
             self._join_producer(seed, slot)
         if seed not in self.region.slots:  # the seed is a source: follow its readers only

@@ -102,6 +102,7 @@ def _is_place(loop: Loop, position: int) -> bool:
     return loop.results[position].combine in ARG_REDUCERS and before.count(True) % 2 == 1
 
 
+# Many parameters: what differs between whole chunks and the remainder.
 def _chunk(
     loop: Loop,
     body: Graph,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.framework import func_graph
@@ -56,7 +56,7 @@ def capture_while(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: st
         "body": body_graph,
         "parallel_iterations": op.get_attr("parallel_iterations"),
     }
-    return _append(scope, "while", op, inputs, variables, attrs, name)
+    return _append(scope, op, Node("while", tuple(inputs), (), attrs, name=name), variables)
 
 
 def capture_if(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
@@ -107,7 +107,8 @@ def _choice(
         outputs = graph.outputs[: len(op.outputs)]
         graphs[key] = _sub_graph(scope, graph, outputs, given, known, f"{name}/{key}/")
     made = [_known(scope, sub.outputs) for sub in graphs.values()]
-    return _append(scope, kind, op, inputs, reduce(_joined, made), graphs, name)
+    node = Node(kind, tuple(inputs), (), graphs, name=name)
+    return _append(scope, op, node, reduce(_joined, made))
 
 
 def _sub_graph(
@@ -140,20 +141,15 @@ def _sub_graph(
     return Graph(tuple(inputs), tuple(inner.nodes), tuple(results))
 
 
-def _append(
-    scope: Scope,
-    kind: str,
-    op: tf.Operation,
-    inputs: list[Tensor],
-    made: Sequence[_Known],
-    attrs: dict[str, Any],
-    name: str,
-) -> list[Tensor]:
-    outputs = scope.outputs(op, [one.shape for one in made], name, [one.places for one in made])
+def _append(scope: Scope, op: tf.Operation, node: Node, made: Sequence[_Known]) -> list[Tensor]:
+    """Append a node, still without results, for which `made` is known; return its results."""
+    shapes, places = [one.shape for one in made], [one.places for one in made]
+    outputs = scope.outputs(op, shapes, node.name, places)
     for tensor, one in zip(outputs, made, strict=True):
         _know(scope, tensor, one)
+    source = source_line(op)
     scope.nodes.append(
-        Node(kind, tuple(inputs), tuple(outputs), attrs, True, name, source_line(op))
+        dataclasses.replace(node, outputs=tuple(outputs), stateful=True, source=source)
     )
     return outputs
 

@@ -236,6 +236,7 @@ class Emitter:
         self.graph._add_function_recursive(made)
         return reference(made)
 
+    # Many parameters: those by keyword are attributes of the node.
     def while_loop(
         self,
         inputs: Sequence[tf.Tensor],

@@ -18,7 +18,7 @@ from tf_exla.frontends.tf.chunk_start import Start, on_host
 from tf_exla.frontends.tf.emit import emit_const, is_large, placeholder
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.frontends.tf.positions import merge_best, merge_top_k
-from tf_exla.frontends.tf.writing import write_part
+from tf_exla.frontends.tf.writing import Piece, write_part
 from tf_exla.ir.graph import ARG_REDUCERS, COMBINING, Array, Combine, Graph, Loop, SplitAxis, Tensor
 
 _INT32_MAX = 2**31 - 1
@@ -224,9 +224,8 @@ class _Chunk:
             elif result.slot is not None:
                 assert self.start is not None
                 before = self.results[position]
-                made = write_part(
-                    self.emitter, self.start, before, part, whole, tensor, result.slot
-                )
+                piece = Piece(whole, tensor, result.slot)
+                made = write_part(self.emitter, self.start, before, part, piece)
             else:
                 kind = COMBINING[result.combine]
                 operands = [self.results[position], part]

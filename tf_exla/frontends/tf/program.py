@@ -58,6 +58,7 @@ class Program:
     then the program that is specialised to what came, which is `given` what the head made.
     """
 
+    # Many parameters: what a program of a higher level, or after a head, is made of.
     def __init__(
         self,
         concrete: Any,

@@ -10,12 +10,12 @@ condition with side effects is replaced by the number of iterations.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import tensorflow as tf
 
-from tf_exla.ir.control_flow import body_of, cond_of, is_while
+from tf_exla.ir.control_flow import Variable, body_of, cond_of, is_while, with_variables
 from tf_exla.ir.graph import Graph, Node, Tensor, const
 from tf_exla.ir.traverse import producers, reads
 
@@ -87,29 +87,24 @@ def _keeping_while(node: Node) -> tuple[list[Node], dict[Key, Tensor]]:
     body, kept = _keeping_inside(body)
     before: list[Node] = []
     nodes = list(body.nodes)
-    firsts: list[Tensor] = []
-    inner: list[Tensor] = []
-    after: list[Tensor] = []
+    added: list[Variable] = []
     for key, tensor in kept.items():
         empty = _empty_list(tensor, key[0])
         before += empty
-        firsts.append(empty[-1].output)
-        inner.append(empty[-1].output.fresh_copy())
+        inner = empty[-1].output.fresh_copy()
         attrs = {"element_dtype": tensor.dtype}
         pushed = Tensor((), "variant", f"{key[0]}/kept")
-        nodes.append(Node("list_push", (inner[-1], tensor), (pushed,), attrs, name=key[0]))
-        after.append(pushed)
+        nodes.append(Node("list_push", (inner, tensor), (pushed,), attrs, name=key[0]))
+        added.append(Variable(empty[-1].output, inner, pushed))
     keys = list(kept)
     if _is_stateful(cond):
         zero, step, counter = _counter(node.name)
         before.append(zero)
         nodes += step
-        firsts.append(zero.output)
-        inner.append(counter)
-        after.append(step[-1].output)
+        added.append(Variable(zero.output, counter, step[-1].output))
         keys.append((node.name, 0))
     body = body.replace(nodes=tuple(nodes))
-    made = _with_variables(node, cond, body, firsts, inner, after)
+    made = with_variables(node, added, body=body, cond=cond)
     results = made.outputs[len(node.outputs) :]
     return [*before, made], dict(zip(keys, results, strict=True))
 
@@ -187,30 +182,27 @@ def _replay_while(node: Node, given: Mapping[Key, Tensor]) -> list[Node]:
     zero, step, counter = _counter(node.name)
     reads: list[Node] = []
     inside: dict[Key, Tensor] = {}
-    firsts: list[Tensor] = []
-    inner: list[Tensor] = []
+    added = [Variable(zero.output, counter, step[-1].output, counter.fresh_copy())]
     for key, tensor in results_inside(body).items():
         if key not in given:
             continue
-        firsts.append(given[key])
-        inner.append(given[key].fresh_copy())
+        inner = given[key].fresh_copy()
+        added.append(Variable(given[key], inner, inner))
         shape = _shape_operand(tensor, key[0])
         item = tensor.fresh_copy()
         attrs = {"element_dtype": tensor.dtype}
-        inputs = (inner[-1], counter, shape.output)
+        inputs = (inner, counter, shape.output)
         reads += [shape, Node("list_get", inputs, (item,), attrs, name=key[0])]
         inside[key] = item
-    firsts, inner = [zero.output, *firsts], [counter, *inner]
-    seen = [tensor.fresh_copy() for tensor in inner]  # by the condition
     if _is_stateful(cond):
-        firsts.append(given[node.name, 0])
-        inner.append(given[node.name, 0].fresh_copy())
-        seen.append(inner[-1].fresh_copy())
-        cond = _counted(cond, seen[0], seen[-1])
+        kept, tested = given[node.name, 0], given[node.name, 0].fresh_copy()
+        inner = kept.fresh_copy()
+        assert added[0].tested is not None
+        cond = _counted(cond, added[0].tested, tested)
+        added.append(Variable(kept, inner, inner, tested))
     pure = without_effects(body, inside)
     body = pure.replace(nodes=(*reads, *pure.nodes, *step))
-    after = [step[-1].output, *inner[1:]]
-    made = _with_variables(node, cond, body, firsts, inner, after, seen)
+    made = with_variables(node, added, body=body, cond=cond)
     return [zero, dataclasses.replace(made, stateful=False)]
 
 
@@ -270,29 +262,6 @@ def _counter(name: str) -> tuple[Node, list[Node], Tensor]:
     one = const(np.int32(1), f"{name}/one")
     counter, after = Tensor((), "int32", f"{name}/counter"), Tensor((), "int32", f"{name}/next")
     return zero, [one, Node("add", (counter, one.output), (after,), name=name)], counter
-
-
-def _with_variables(
-    node: Node,
-    cond: Graph,
-    body: Graph,
-    firsts: Sequence[Tensor],
-    inner: Sequence[Tensor],
-    after: Sequence[Tensor],
-    seen: Sequence[Tensor] | None = None,
-) -> Node:
-    """Return a While with more variables: outside, in the body, after it, in the condition."""
-    seen = [tensor.fresh_copy() for tensor in inner] if seen is None else seen
-    count = len(node.outputs)  # the body has as many results
-    cond = cond.replace(inputs=(*cond.inputs, *seen))
-    inputs, outputs = (*body.inputs, *inner), (*body.outputs[:count], *after)
-    body = body.replace(inputs=inputs, outputs=outputs)
-    return dataclasses.replace(
-        node,
-        inputs=(*node.inputs, *firsts),
-        outputs=(*node.outputs, *(tensor.fresh_copy() for tensor in after)),
-        attrs={**node.attrs, "cond": cond, "body": body},
-    )
 
 
 def _shape_operand(element: Tensor, name: str) -> Node:

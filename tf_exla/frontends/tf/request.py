@@ -45,6 +45,7 @@ class Request:
         # A mappingproxy cannot be pickled.
         return _rebuilt, ({**vars(self), "rewrites": dict(self.rewrites)},)
 
+    # Many parameters: those of `optimize`.
     @classmethod
     def of(
         cls,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,19 +39,22 @@ class _Rows:
     offsets: npt.NDArray[np.int32]
 
 
+class Piece(NamedTuple):
+    """A part of a whole result, one chunk along `slot`."""
+
+    whole: Tensor
+    part: Tensor
+    slot: SplitAxis
+
+
 def write_part(
-    emitter: Emitter,
-    start: Start,
-    accumulator: tf.Tensor,
-    value: tf.Tensor,
-    whole: Tensor,
-    part: Tensor,
-    slot: SplitAxis,
+    emitter: Emitter, start: Start, accumulator: tf.Tensor, value: tf.Tensor, piece: Piece
 ) -> tf.Tensor:
     """Write `value`, the part of a result for the chunk at `start`; return all of the result."""
-    rows = _rows(whole, part, slot, start)
+    rows = _rows(piece, start)
     if rows is None or device() == "GPU":
-        return _write_slice(emitter, start, accumulator, value, part, slot)
+        return _write_slice(emitter, start, accumulator, value, piece)
+    whole, _, slot = piece
     number = len(rows.offsets)
     target = _reshaped(emitter, accumulator, (rows.count, rows.size))
     source = _reshaped(emitter, value, (number, rows.size))
@@ -59,8 +63,9 @@ def write_part(
     return _reshaped(emitter, made, whole.dims)
 
 
-def _rows(whole: Tensor, part: Tensor, slot: SplitAxis, start: Start) -> _Rows | None:
+def _rows(piece: Piece, start: Start) -> _Rows | None:
     """Return the longest rows of which the part is a whole number; None where they are short."""
+    whole, part, slot = piece
     if whole.dtype not in _TYPES or not whole.size or not part.size:
         return None
     axis, size, extent = slot.axis, whole.dims[slot.axis], part.dims[slot.axis]
@@ -83,13 +88,9 @@ def _reshaped(emitter: Emitter, value: tf.Tensor, shape: tuple[int, ...]) -> tf.
 
 
 def _write_slice(
-    emitter: Emitter,
-    start: Start,
-    accumulator: tf.Tensor,
-    value: tf.Tensor,
-    part: Tensor,
-    slot: SplitAxis,
+    emitter: Emitter, start: Start, accumulator: tf.Tensor, value: tf.Tensor, piece: Piece
 ) -> tf.Tensor:
+    _, part, slot = piece
     graph, index = emitter.graph, start.index
     begin = start.at(len(part.dims), slot)
     size = emit_const(graph, np.array(part.dims, index))

@@ -12,6 +12,7 @@ Row = Callable[[Draw, Pool], Step | None]
 Result = Callable[[Shape, int], Shape | None]
 
 
+# Many parameters: the columns of a table, whose rows name the few that they need.
 def row(
     code: str,
     dtypes: tuple[str, ...] = FLOATS,

@@ -1,0 +1,47 @@
+"""What one search has: the projector, the budget, the options, and how bodies are split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tf_exla.ir.graph import Graph
+from tf_exla.model.cost import graph_seconds
+from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector
+from tf_exla.split.chunks import fit_loops
+
+
+@dataclass(frozen=True, eq=False)
+class SearchContext:
+    """`budget`: bytes that the working set may take. `depth`: loops around the graph.
+
+    `split_body` splits the body of a loop until it holds so many bytes.
+    """
+
+    projector: Projector
+    budget: int
+    options: Options
+    depth: int
+    split_body: Callable[[Graph, int], Graph]
+
+    def working_set(self, graph: Graph) -> int:
+        """Return the bytes that a graph takes."""
+        return self.projector.working_set(graph)
+
+    def holds(self, graph: Graph) -> bool:
+        """Return whether a graph takes no more than the budget."""
+        return self.working_set(graph) <= self.budget
+
+    def seconds(self, graph: Graph) -> float:
+        """Return the estimated time of a graph."""
+        return graph_seconds(self.projector.ops, graph)
+
+    def fitted(self, graph: Graph) -> Graph:
+        """Return a graph whose loops have the best chunks that hold the budget."""
+        return fit_loops(self.projector, graph, self.budget, self.options)
+
+    def room_at(self, graph: Graph, position: int) -> int:
+        """Return what the budget leaves for the temporary bytes of one node."""
+        held = self.projector.lifetimes(graph).held[position]
+        return self.budget - self.projector.overhead(graph) - held
