@@ -3,7 +3,8 @@
 XLA fuses loops over elements (`CpuInstructionFusion`): one that computes or moves elements is
 computed inside the loops that read its result. A result that several loops read is computed in each
 where that is cheap, else once, into a buffer. Products, decompositions and sorts read buffers, and
-so do reductions of other axes than the last.
+so do reductions of long axes: XLA adds these up in a tree (`TreeReductionRewriter`), blocks of 32
+first.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from tf_exla.model.settings import SETTINGS
 
 _MOVEMENT = frozenset({
     "arange", "band_part", "broadcast_to", "concat", "flip", "full", "pad", "pad_with",
-    "permute_dims", "slice", "stack", "strided_slice", "tile",
+    "permute_dims", "slice", "stack", "strided_slice", "take", "tile",
 })  # fmt: skip
 _REDUCTIONS = frozenset({"all", "any", "max", "mean", "min", "prod", "sum"})
+_SEARCHES = frozenset({"argmax", "argmin"})
+TREE = 32
+"""Elements that one node of a tree of partial reductions reduces."""
 _POINTWISE = frozenset({"... -> ...", "..., ... -> ...", "..., ..., ... -> ..."})
 """Rules of ops that compute each element from one of each operand."""
 
@@ -57,15 +61,28 @@ def _is_pointwise(ops: OpSet, node: Node) -> bool:
 
 def _writes_elements(ops: OpSet, node: Node) -> bool:
     """Return whether XLA can compute a node's result element by element."""
-    return node.op in _MOVEMENT or node.op in _REDUCTIONS or _is_pointwise(ops, node)
+    if node.op in _REDUCTIONS:
+        return _is_short(node)
+    return node.op in _MOVEMENT or _is_pointwise(ops, node)
 
 
 def _reads(ops: OpSet, node: Node) -> bool:
     """Return whether XLA can compute operands of a node where it reads them."""
     if node.op in _REDUCTIONS:
-        axes, rank = node.inputs[1].value, len(node.inputs[0].shape or ())
-        return axes is not None and rank - 1 in {int(axis) % rank for axis in axes.ravel()}
-    return node.op in _MOVEMENT or _is_pointwise(ops, node)
+        return _is_short(node)
+    return node.op in _MOVEMENT or node.op in _SEARCHES or _is_pointwise(ops, node)
+
+
+def _is_short(node: Node) -> bool:
+    return all(size <= TREE for size in reduced_sizes(node))
+
+
+def reduced_sizes(node: Node) -> list[int]:
+    """Return the sizes of the axes that a reduction reduces."""
+    dims, axes = node.inputs[0].dims, node.inputs[1].value
+    if axes is None:
+        return list(dims)
+    return [dims[int(axis) % len(dims)] for axis in axes.ravel()]
 
 
 def _is_cheap(ops: OpSet, node: Node) -> bool:

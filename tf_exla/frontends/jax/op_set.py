@@ -5,6 +5,7 @@ XLA compiles a planned program as one module and assigns its buffers: see `model
 
 from __future__ import annotations
 
+from tf_exla.frontends.jax.scratch import SCRATCH
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.traits import IDENTITIES, RESHAPES
 from tf_exla.model.xla_module import fused
@@ -17,6 +18,11 @@ class JaxOps(VocabularyOps):
     def aliases(self, node: Node) -> bool:
         """Return whether the first output always shares the buffer of the first input."""
         return node.op in RESHAPES or node.op in IDENTITIES
+
+    def scratch(self, node: Node, compiled: bool = False) -> int:
+        """Return an upper bound of the bytes that the kernel allocates beside its outputs."""
+        bound = SCRATCH.get(node.op)
+        return 0 if bound is None or not node.inputs[0].is_static else bound(node)
 
     def fused(self, graph: Graph) -> frozenset[Tensor]:
         """Return the results of a graph that have no buffer: what reads them computes them."""
