@@ -10,7 +10,8 @@ from tf_exla.ir.axis_rule import AxisRule, bind
 from tf_exla.ir.bounds import Most
 from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor, const, item_bytes
 from tf_exla.ir.lists import ListEffect
-from tf_exla.ir.op_set import Compiles, NoRule, Work
+from tf_exla.ir.op_set import Compiles, Work
+from tf_exla.ir.refusal import Refusal
 
 Kernel = Callable[..., np.ndarray]
 
@@ -91,10 +92,10 @@ KERNELS: Mapping[str, Kernel] = {
 class ToyOps:
     """An `OpSet` whose ops allocate nothing beside their outputs."""
 
-    def rule(self, node: Node, lists: bool = False) -> AxisRule | NoRule:
+    def rule(self, node: Node, lists: bool = False) -> AxisRule | Refusal:
         rule = RULES.get(node.op)
         if rule is None:
-            return NoRule(f"no rule for {node.op}")
+            return Refusal(f"no rule for {node.op}")
         text = rule if isinstance(rule, str) else rule(node)
         return bind(text, [t.shape for t in node.inputs], [t.shape for t in node.outputs])
 

@@ -32,7 +32,7 @@ from tf_exla.frontends.tf.ops.lists import OPS as LISTS
 from tf_exla.frontends.tf.ops.table import RULED
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Array, Node, Tensor
-from tf_exla.ir.op_set import NoRule
+from tf_exla.ir.refusal import Refusal
 
 OPS = TensorFlowOps()
 CASES = [
@@ -339,6 +339,6 @@ def test_refusals_say_why(
         name=op,
     )
     refusal = OPS.rule(node)
-    assert isinstance(refusal, NoRule)
+    assert isinstance(refusal, Refusal)
     assert reason in refusal.reason
     assert not OPS.resizable(node)

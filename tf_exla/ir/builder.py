@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from tf_exla.ir.graph import Node, Tensor, const
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.refusal import Refusal
+
+
+def make_node(
+    ops: OpSet, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
+) -> Node:
+    """Return a node. Raises `Refusal` where the op set has no such op."""
+    made = ops.make(op, inputs, attrs, name)
+    if made is None:
+        raise Refusal(f"{op} cannot be made here")
+    return made
 
 
 class Builder:
@@ -21,9 +33,7 @@ class Builder:
         self.nodes: list[Node] = []
 
     def op(self, op: str, *inputs: Tensor, **attrs: object) -> Tensor:
-        made = self.ops.make(op, inputs, attrs, f"{self.name}/{op}")
-        if made is None:
-            raise ValueError(f"the op set cannot make {op}")
+        made = make_node(self.ops, op, inputs, attrs, f"{self.name}/{op}")
         self.nodes.append(dataclasses.replace(made, source=self.source))
         return made.output
 

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.bounds import Most
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect
-
-
-@dataclass(frozen=True, slots=True)
-class NoRule:
-    """Why a node has no axis rule: a sentence for the report."""
-
-    reason: str
-
+from tf_exla.ir.refusal import Refusal
 
 Work = Literal["pointwise", "product", "serial"]
 """What a node's flops are: of pointwise kernels, of products on all cores, of work on one core."""
@@ -29,7 +21,7 @@ Compiles = Literal["well", "poorly", ""]
 class OpSet(Protocol):
     """The ops of one framework, as seen by the passes."""
 
-    def rule(self, node: Node, lists: bool = False) -> AxisRule | NoRule:
+    def rule(self, node: Node, lists: bool = False) -> AxisRule | Refusal:
         """Return the node's axis rule, or why there is none.
 
         `lists`: also of what reads or makes a list, whose axes are those of each of its tensors.

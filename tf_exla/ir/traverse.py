@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+
+Item = TypeVar("Item", bound=Hashable)
 
 
 def producers(graph: Graph) -> dict[Tensor, Node]:
@@ -76,30 +78,39 @@ def topological(nodes: Iterable[Node], key: Callable[[Node], Any]) -> tuple[Node
     """
     nodes = tuple(nodes)
     made_by = {tensor: node for node in nodes for tensor in node.outputs}
-    waiting: dict[Node, int] = {}
-    followers: dict[Node, list[Node]] = {node: [] for node in nodes}
+    before: dict[Node, set[Node]] = {}
     last_stateful: Node | None = None
     for node in nodes:
-        before = {made_by[tensor] for tensor in node.inputs if tensor in made_by}
+        before[node] = {made_by[tensor] for tensor in node.inputs if tensor in made_by}
         if node.stateful:
             if last_stateful is not None:
-                before.add(last_stateful)
+                before[node].add(last_stateful)
             last_stateful = node
-        waiting[node] = len(before)
-        for producer in before:
-            followers[producer].append(node)
-    heap = [(key(node), i, node) for i, node in enumerate(nodes) if not waiting[node]]
-    position = {node: i for i, node in enumerate(nodes)}
+    return tuple(in_order(before, key))
+
+
+def in_order(before: Mapping[Item, Collection[Item]], key: Callable[[Item], Any]) -> list[Item]:
+    """Sort items so that each comes after those `before` it, by least `key` among those ready.
+
+    Items of one key stay as they are given. Raises CycleError where there is no such order.
+    """
+    position = {item: i for i, item in enumerate(before)}
+    waiting = {item: len(others) for item, others in before.items()}
+    after: dict[Item, list[Item]] = {item: [] for item in before}
+    for item, others in before.items():
+        for other in others:
+            after[other].append(item)
+    heap = [(key(item), position[item], item) for item, count in waiting.items() if not count]
     heapq.heapify(heap)
-    ordered: list[Node] = []
+    ordered: list[Item] = []
     while heap:
-        _, _, node = heapq.heappop(heap)
-        ordered.append(node)
-        for follower in followers[node]:
+        _, _, item = heapq.heappop(heap)
+        ordered.append(item)
+        for follower in after[item]:
             waiting[follower] -= 1
             if not waiting[follower]:
                 heapq.heappush(heap, (key(follower), position[follower], follower))
-    if len(ordered) != len(nodes):
-        stuck = next(node for node in nodes if waiting[node])
+    if len(ordered) != len(before):
+        stuck = next(item for item, count in waiting.items() if count)
         raise CycleError(f"the graph has a cycle through {stuck}")
-    return tuple(ordered)
+    return ordered

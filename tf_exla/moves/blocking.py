@@ -5,7 +5,7 @@ The last thing that is done to them: a loop is not split along its other axes an
 
 from __future__ import annotations
 
-from tf_exla.ir.builder import Builder
+from tf_exla.ir.builder import Builder, make_node
 from tf_exla.ir.contraction import BLOCK, Contraction, contraction_of
 from tf_exla.ir.graph import COMBINING, Graph, Loop, LoopResult, Node, SplitAxis, Tensor
 from tf_exla.ir.op_set import OpSet
@@ -112,7 +112,7 @@ def _body(
             split_axes={mirror[tensor]: slot for tensor, slot in one.carried.items()},
         )
     )
-    made = ops.make(COMBINING[one.combine], (before, part), {}, f"{name}/{one.combine}")
-    assert made is not None
+    combine = COMBINING[one.combine]
+    made = make_node(ops, combine, (before, part), {}, f"{name}/{one.combine}")
     constants = (node for node in template.nodes if node.op == "constant")
     return Graph((*chunks, before), (*constants, *nodes, made), made.outputs)

@@ -12,7 +12,8 @@ from tf_exla.ir.contraction import contraction_of
 from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect
-from tf_exla.ir.op_set import Compiles, NoRule, OpSet, Work
+from tf_exla.ir.op_set import Compiles, OpSet, Work
+from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traverse import walk
 from tf_exla.model.projection import NODE_BYTES, Projector
 from tf_exla.moves.blocking import written_out
@@ -30,7 +31,7 @@ class ContractingOps:
         self._rules: WeakKeyDictionary[Node, AxisRule] = WeakKeyDictionary()
         self._scratch: WeakKeyDictionary[Node, int] = WeakKeyDictionary()
 
-    def rule(self, node: Node, lists: bool = False) -> AxisRule | NoRule:
+    def rule(self, node: Node, lists: bool = False) -> AxisRule | Refusal:
         one = contraction_of(node)
         if one is None:
             return self.ops.rule(node, lists)

@@ -10,7 +10,7 @@ from tf_exla.errors import Blocker, PeakPart
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.traverse import producers
 from tf_exla.model.projection import Projection, Projector
-from tf_exla.split.region import Refusal
+from tf_exla.split.region import RefusedSplit
 
 LARGEST = 3
 """Residents that an error names."""
@@ -41,7 +41,9 @@ def largest_residents(graph: Graph) -> tuple[PeakPart, ...]:
     return tuple(PeakPart(_named(tensor), size) for tensor, size in ranked if size)
 
 
-def blocker(projector: Projector, graph: Graph, refusals: tuple[Refusal, ...]) -> Blocker | None:
+def blocker(
+    projector: Projector, graph: Graph, refusals: tuple[RefusedSplit, ...]
+) -> Blocker | None:
     """Return the largest tensor that is alive at a plan's peak, and what keeps it whole.
 
     Of as large ones, one for which there is a reason.
@@ -138,7 +140,7 @@ def _named(tensor: Tensor) -> str:
     return f"{tensor.name} {tensor.dtype}[{sizes}]"
 
 
-def _described(one: _Alive, refusal: Refusal | None, graph: Graph) -> Blocker:
+def _described(one: _Alive, refusal: RefusedSplit | None, graph: Graph) -> Blocker:
     tensor = one.tensor
     node = producers(one.graph).get(tensor)
     if refusal is not None:

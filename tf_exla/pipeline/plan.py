@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tf_exla.ir.graph import Graph
 from tf_exla.model.projection import Projection
 from tf_exla.rewrite import Application
-from tf_exla.split.region import Refusal
+from tf_exla.split.region import RefusedSplit
 from tf_exla.split.trace import Step
 
 
@@ -29,7 +29,7 @@ class Plan:
     original: Graph
     projection: Projection
     projection_before: Projection
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[RefusedSplit, ...]
     seconds: float
     applications: tuple[Application, ...] = ()
     for_speed: bool = False

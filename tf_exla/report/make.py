@@ -24,7 +24,7 @@ from tf_exla.report.graph import graph_nodes
 from tf_exla.report.notes import plan_notes
 from tf_exla.report.report import MemoryReport
 from tf_exla.rewrite import Application
-from tf_exla.split.region import Refusal as RegionRefusal
+from tf_exla.split.region import RefusedSplit
 
 LARGEST = 8
 
@@ -158,10 +158,10 @@ def _loop_entry(projector: Projector, loop: Loop, depth: int, times: int) -> Loo
     )
 
 
-def _refusals(found: Sequence[RegionRefusal], graph: Graph) -> tuple[Refusal, ...]:
+def _refusals(found: Sequence[RefusedSplit], graph: Graph) -> tuple[Refusal, ...]:
     """Name what still exists whole, the largest first, each tensor and axis once."""
     whole = set(producers(graph))
-    unique: dict[tuple[Tensor, int], RegionRefusal] = {}
+    unique: dict[tuple[Tensor, int], RefusedSplit] = {}
     for one in found:
         if one.tensor in whole:
             unique.setdefault((one.tensor, one.axis), one)

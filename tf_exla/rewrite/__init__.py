@@ -5,16 +5,10 @@ identity. A proposal is taken where what it adds costs less than what nobody rea
 stands: so shared intermediates are never computed twice unless that is cheaper.
 """
 
+from tf_exla.ir.refusal import Refusal
 from tf_exla.rewrite.driver import rewrite_graph
 from tf_exla.rewrite.families import DEFAULTS, FAMILIES, chosen
-from tf_exla.rewrite.rewrite import (
-    Application,
-    GraphRewrite,
-    Refusal,
-    Refused,
-    Rewrite,
-    Rewritten,
-)
+from tf_exla.rewrite.rewrite import Application, GraphRewrite, RefusedRewrite, Rewrite, Rewritten
 
 __all__ = [
     "DEFAULTS",
@@ -22,7 +16,7 @@ __all__ = [
     "Application",
     "GraphRewrite",
     "Refusal",
-    "Refused",
+    "RefusedRewrite",
     "Rewrite",
     "Rewritten",
     "chosen",

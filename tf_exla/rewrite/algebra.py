@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.refusal import Refusal
 from tf_exla.model.settings import SETTINGS
-from tf_exla.rewrite.context import CannotMake, RewriteContext
+from tf_exla.rewrite.context import RewriteContext
 
 FLOATS = frozenset({"float32", "float64"})
 SUMS = frozenset({"add", "add_n", "subtract"})
@@ -167,7 +168,7 @@ def scaled(site: RewriteContext, tensor: Tensor, scale: Scale) -> Tensor:
     if scale.is_one:
         return tensor
     if not is_usable(scale.number, tensor.dtype):
-        raise CannotMake(f"the scalars multiply to {scale.number}, zero or far from one")
+        raise Refusal(f"the scalars multiply to {scale.number}, zero or far from one")
     if scale.number == -1.0 and not scale.times and not scale.over:
         return site.emit("negative", tensor)
     dtype = tensor.dtype

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tf_exla.ir.graph import Node, Tensor, item_bytes
+from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traits import MATRIX_PRODUCTS
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.algebra import Factor, Scale, as_product, is_float, reshape, strip, sum_axes
 from tf_exla.rewrite.chain import Diagonal, Element, Ones, multiply, order_within, reverse
 from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.diagonal import as_diagonal, as_scaling
-from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
+from tf_exla.rewrite.rewrite import Proposals, Rewrite
 
 FAMILY = "chains"
 
@@ -117,21 +118,21 @@ def _in_order(
     elements: tuple[Element, ...],
     most: int,
     shape: tuple[int, ...] | None,
-) -> Tensor | Refused:
+) -> Tensor | Refusal:
     if len(elements) > SETTINGS.factors:
-        return Refused(
+        return Refusal(
             f"the chain has {len(elements)} elements; at most {SETTINGS.factors} are tried"
         )
     if _without_matrix(elements):
-        return Refused("it is a product of diagonals, which the diagonals' own rewrites keep")
+        return Refusal("it is a product of diagonals, which the diagonals' own rewrites keep")
     order = order_within(elements, most, _room(site, node))
     if order is None:
-        return Refused("every order makes a larger matrix than the program does")
+        return Refusal("every order makes a larger matrix than the program does")
     made = multiply(site, elements, order, scale)
     if shape is None:
         return reshape(site, made, node.output.dims)
     if made.dims != shape:
-        return Refused(f"the chain has the shape {made.dims}, the product {shape}")
+        return Refusal(f"the chain has the shape {made.dims}, the product {shape}")
     return made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traits import MATRIX_PRODUCTS, RESHAPES
 from tf_exla.rewrite.algebra import (
     FLOATS,
@@ -17,7 +18,7 @@ from tf_exla.rewrite.algebra import (
     reshape,
 )
 from tf_exla.rewrite.context import RewriteContext
-from tf_exla.rewrite.rewrite import Proposals, Propose, Refused, Rewrite
+from tf_exla.rewrite.rewrite import Proposals, Propose, Rewrite
 
 FAMILY = "cleanup"
 
@@ -32,11 +33,11 @@ def mean_is_sum(site: RewriteContext, node: Node) -> Proposals:
         return
     operand, axes = node.inputs
     if operand.dtype not in FLOATS:
-        yield Refused(half_reason(operand))
+        yield Refusal(half_reason(operand))
         return
     count = operand.size // node.output.size if node.output.size else 0
     if not count:
-        yield Refused("the mean of no elements is NaN")
+        yield Refusal("the mean of no elements is NaN")
         return
     keep = bool(node.attrs.get("keep_dims"))
     total = site.emit("sum", operand, axes, keep_dims=keep)
@@ -104,7 +105,7 @@ def neutral_element(site: RewriteContext, node: Node) -> Proposals:
             if values.dtype.kind in "iu" or bool(np.all(np.signbit(values) == (node.op == "add"))):
                 yield rest
             else:
-                yield Refused("-0 + 0 is 0: adding a zero is not exact")
+                yield Refusal("-0 + 0 is 0: adding a zero is not exact")
 
 
 def double_negative(site: RewriteContext, node: Node) -> Proposals:
@@ -125,7 +126,7 @@ def two_scalars(site: RewriteContext, node: Node) -> Proposals:
         return
     number, dtype = outer[0] * inner[0], node.output.dtype
     if not all(is_usable(each, dtype) for each in (outer[0], inner[0], number)):
-        yield Refused(f"the product of {outer[0]} and {inner[0]} is zero, or far from one")
+        yield Refusal(f"the product of {outer[0]} and {inner[0]} is zero, or far from one")
         return
     if number == 1.0:
         yield inner[1]
@@ -206,7 +207,7 @@ def square_of_power(site: RewriteContext, node: Node) -> Proposals:
     if power not in (1.0, 2.0):
         return
     if not is_float(base):
-        yield Refused(half_reason(base))
+        yield Refusal(half_reason(base))
     else:
         yield base if power == 1.0 else site.emit("square", base)
 

@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from tf_exla.ir.builder import make_node
 from tf_exla.ir.clean import node_key
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, const
 from tf_exla.ir.op_set import OpSet
@@ -23,10 +24,6 @@ from tf_exla.model.rates import RATES
 
 Place = tuple[int, ...]
 """Where a node is in the order. What replaces a node at `p` is at `(*p, 0)`, `(*p, 1)`, ..."""
-
-
-class CannotMake(Exception):
-    """The op set has no such op."""
 
 
 class RewriteContext:
@@ -99,10 +96,7 @@ class RewriteContext:
 
     def emit(self, op: str, *inputs: Tensor, **attrs: object) -> Tensor:
         """Return the result of `op`; an equal node that exists before the root is taken."""
-        made = self.ops.make(op, inputs, attrs, f"{self._name()}/{op}")
-        if made is None:
-            raise CannotMake(f"{op} cannot be made here")
-        return self._add(made)
+        return self._add(make_node(self.ops, op, inputs, attrs, f"{self._name()}/{op}"))
 
     def const(self, value: npt.ArrayLike, dtype: str) -> Tensor:
         """Return a constant."""

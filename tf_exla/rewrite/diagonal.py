@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.refusal import Refusal
 from tf_exla.rewrite.algebra import (
     as_product,
     as_scaled,
@@ -15,7 +16,7 @@ from tf_exla.rewrite.algebra import (
     sum_axes,
 )
 from tf_exla.rewrite.context import RewriteContext
-from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
+from tf_exla.rewrite.rewrite import Proposals, Rewrite
 
 FAMILY = "diagonals"
 
@@ -84,7 +85,7 @@ def diagonal_of_product(site: RewriteContext, node: Node) -> Proposals:
         return
     *_, rows, columns = factor.shape
     if rows != columns:
-        yield Refused(f"the product is {rows} by {columns}: only square ones are read so")
+        yield Refusal(f"the product is {rows} by {columns}: only square ones are read so")
         return
     left, right = pair
     if left.transposed and not right.transposed:  # both are read along the rows
@@ -115,7 +116,7 @@ def plus_diagonal(site: RewriteContext, node: Node) -> Proposals:
         if d is None:
             continue
         if rest.shape != out.shape or d.dims != out.dims[:-1]:
-            yield Refused(f"one of {rest} and diag({d}) is broadcast to {out}")
+            yield Refusal(f"one of {rest} and diag({d}) is broadcast to {out}")
             continue
         zero = site.const(0, "int32")
         old = site.emit("matrix_diag_part", rest, zero, site.const(0, out.dtype))

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.refusal import Refusal
 from tf_exla.rewrite.algebra import (
     Factor,
     Scale,
@@ -39,7 +40,7 @@ from tf_exla.rewrite.algebra import (
     sum_axes,
 )
 from tf_exla.rewrite.context import RewriteContext
-from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
+from tf_exla.rewrite.rewrite import Proposals, Rewrite
 
 FAMILY = "naive-distance"
 
@@ -68,7 +69,7 @@ def naive_distance(site: RewriteContext, node: Node) -> Proposals:
     if difference is None:
         return
     plan = _layout(difference, operand, axis)
-    if isinstance(plan, Refused):
+    if isinstance(plan, Refusal):
         yield plan
         return
     made = _expanded(site, difference, plan)
@@ -158,7 +159,7 @@ class _Layout:
     swapped: bool
 
 
-def _layout(difference: _Difference, out: Tensor, axis: int) -> _Layout | Refused:
+def _layout(difference: _Difference, out: Tensor, axis: int) -> _Layout | Refusal:
     rank = len(out.dims)
 
     def sizes(tensor: Tensor) -> tuple[int, ...]:
@@ -169,7 +170,7 @@ def _layout(difference: _Difference, out: Tensor, axis: int) -> _Layout | Refuse
     for at, size in enumerate(out.dims):
         if at == axis:
             if x[at] != size or y[at] != size:
-                return Refused("one of the points is broadcast along the summed axis")
+                return Refusal("one of the points is broadcast along the summed axis")
         elif size > 1:
             kinds += "b" if x[at] == y[at] else "x" if x[at] == size else "y"
         elif "x" not in kinds and "y" not in kinds:
@@ -179,7 +180,7 @@ def _layout(difference: _Difference, out: Tensor, axis: int) -> _Layout | Refuse
         "x" * plain.count("x") + "y" * plain.count("y"),
         "y" * plain.count("y") + "x" * plain.count("x"),
     ):
-        return Refused(
+        return Refusal(
             f"the axes of {difference.x} and {difference.y} are no batch, then rows, then columns"
         )
     batch = tuple(

@@ -9,13 +9,13 @@ from tf_exla.byte_size import format_bytes
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.refusal import Refusal
 from tf_exla.model.settings import SETTINGS
-from tf_exla.rewrite.context import CannotMake, RewriteContext, largest
+from tf_exla.rewrite.context import RewriteContext, largest
 from tf_exla.rewrite.rewrite import (
     Application,
     GraphRewrite,
-    Refusal,
-    Refused,
+    RefusedRewrite,
     Rewrite,
     Rewritten,
     Together,
@@ -57,7 +57,7 @@ class _Run:
         self.budget = budget
         self.by_op = by_op
         self.applications: list[Application] = []
-        self.refusals: list[Refusal] = []
+        self.refusals: list[RefusedRewrite] = []
         self.keys: dict[Node, Hashable | None] = {}
 
     def graph(self, graph: Graph) -> Graph:
@@ -101,40 +101,40 @@ class _Run:
                 for proposal in rewrite.propose(site, node):
                     verdict = (
                         proposal
-                        if isinstance(proposal, Refused)
+                        if isinstance(proposal, Refusal)
                         else self._judge(site, node, rewrite, proposal)
                     )
                     if isinstance(verdict, list):
                         return verdict
                     self._refuse(rewrite, node, verdict.reason)
                     site.begin(node)
-            except CannotMake as error:
+            except Refusal as error:
                 self._refuse(rewrite, node, str(error))
         return None
 
     def _refuse(self, rewrite: Rewrite, node: Node, reason: str) -> None:
-        self.refusals.append(Refusal(rewrite.family, rewrite.name, node.name, reason))
+        self.refusals.append(RefusedRewrite(rewrite.family, rewrite.name, node.name, reason))
 
     def _judge(
         self, site: RewriteContext, node: Node, rewrite: Rewrite, proposal: Tensor | Together
-    ) -> list[Node] | Refused:
+    ) -> list[Node] | Refusal:
         together = proposal if isinstance(proposal, Together) else Together({node: proposal})
         for each, new in together.replacements.items():
             old = each.outputs[0]
             if (new.shape, new.dtype) != (old.shape, old.dtype):
-                return Refused(f"{new} would stand for {old}")
+                return Refusal(f"{new} would stand for {old}")
         if _reads_replaced(site, together):
-            return Refused("what would stand for it is made of it")
+            return Refusal("what would stand for it is made of it")
         gone = site.removed(together.replacements)
         if not rewrite.normal:
             before, after = site.seconds(gone), site.seconds(site.made)
             if after > before * (1 - SETTINGS.rewrite_gain):
-                return Refused(
+                return Refusal(
                     f"it saves no time: what it could remove takes {before:.3g} s, what it would "
                     f"add {after:.3g} s; other readers keep shared results"
                 )
             if largest(site.made) > max(largest(gone), _read(site) if rewrite.copies else 0):
-                return Refused(
+                return Refusal(
                     f"it would make a tensor of {format_bytes(largest(site.made))} where the "
                     f"largest had {format_bytes(largest(gone))}"
                 )

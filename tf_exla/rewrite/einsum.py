@@ -9,6 +9,7 @@ from __future__ import annotations
 import string
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.refusal import Refusal
 from tf_exla.rewrite.algebra import (
     Factor,
     half_reason,
@@ -18,7 +19,7 @@ from tf_exla.rewrite.algebra import (
     reshape,
 )
 from tf_exla.rewrite.context import RewriteContext
-from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
+from tf_exla.rewrite.rewrite import Proposals, Rewrite
 
 FAMILY = "cleanup"
 
@@ -28,10 +29,10 @@ def einsum_is_product(site: RewriteContext, node: Node) -> Proposals:
     if not node.output.is_static or not all(tensor.is_static for tensor in node.inputs):
         return
     if not is_float(node.output):
-        yield Refused(half_reason(node.output))
+        yield Refusal(half_reason(node.output))
         return
     parsed = _parsed(node)
-    if isinstance(parsed, Refused):
+    if isinstance(parsed, Refusal):
         yield parsed
         return
     terms, out = parsed
@@ -41,7 +42,7 @@ def einsum_is_product(site: RewriteContext, node: Node) -> Proposals:
         yield _of_two(site, node, terms[0], terms[1], out)
 
 
-def _parsed(node: Node) -> tuple[list[str], str] | Refused:
+def _parsed(node: Node) -> tuple[list[str], str] | Refusal:
     """Return the terms and the result with a letter for each axis, those of `...` too."""
     equation = node.attrs.get("equation", "")
     if isinstance(equation, bytes):
@@ -55,7 +56,7 @@ def _parsed(node: Node) -> tuple[list[str], str] | Refused:
         if "..." in term
     ]
     if max(ranks, default=0) > len(spare):
-        return Refused(f"the equation {equation!r} has too many letters")
+        return Refusal(f"the equation {equation!r} has too many letters")
     most = "".join(spare[: max(ranks, default=0)])
     full = [
         term.replace("...", most[len(most) - (len(tensor.dims) - len(term.replace("...", ""))) :])
@@ -65,12 +66,12 @@ def _parsed(node: Node) -> tuple[list[str], str] | Refused:
     ]
     out = out.replace("...", most)
     if any(len(set(term)) < len(term) for term in (*full, out)):
-        return Refused(f"the equation {equation!r} reads or makes a diagonal")
+        return Refusal(f"the equation {equation!r} reads or makes a diagonal")
     sizes: dict[str, int] = {}
     for term, tensor in zip(full, node.inputs, strict=True):
         for letter, size in zip(term, tensor.dims, strict=True):
             if sizes.setdefault(letter, size) != size:
-                return Refused(f"an axis of the equation {equation!r} is broadcast")
+                return Refusal(f"an axis of the equation {equation!r} is broadcast")
     return full, out
 
 
@@ -84,21 +85,21 @@ def _of_one(site: RewriteContext, tensor: Tensor, term: str, out: str) -> Tensor
     return site.emit("permute_dims", tensor, site.axes([left.index(letter) for letter in out]))
 
 
-def _of_two(site: RewriteContext, node: Node, left: str, right: str, out: str) -> Tensor | Refused:
+def _of_two(site: RewriteContext, node: Node, left: str, right: str, out: str) -> Tensor | Refusal:
     x, y = node.inputs
     if any(letter not in right + out for letter in left) or any(
         letter not in left + out for letter in right
     ):
-        return Refused("an operand is summed over an axis of its own")
+        return Refusal("an operand is summed over an axis of its own")
     summed = [letter for letter in left if letter in right and letter not in out]
     if len(summed) > 1:
-        return Refused(f"it sums over {len(summed)} axes at once")
+        return Refusal(f"it sums over {len(summed)} axes at once")
     only_left = [letter for letter in out if letter not in right]
     only_right = [letter for letter in out if letter not in left]
     if not summed and not (len(out) == 2 and only_left and only_right):
         wide = [_aligned(site, tensor, term, out) for tensor, term in ((x, left), (y, right))]
         if wide[0] is None or wide[1] is None:
-            return Refused("its axes are in another order than those of the result")
+            return Refusal("its axes are in another order than those of the result")
         return site.emit("multiply", wide[0], wide[1])
     if out[-1:] in only_left and out[-2:-1] not in only_right:
         row, column = out[-1:], ""  # matrices times vectors
@@ -110,18 +111,18 @@ def _of_two(site: RewriteContext, node: Node, left: str, right: str, out: str) -
         row, column = (out[-2:-1], out[-1:]) if out[-1:] in only_right else ("", "")
     batch = out[: len(out) - len(row) - len(column)]
     if batch and not row and not column:
-        return Refused("it is a batch of inner products")
+        return Refusal("it is a batch of inner products")
     key = "".join(summed)
     a = _matrices(site, x, left, batch, row, key)
     b = _matrices(site, y, right, batch, key, column)
     if a is None or b is None:
-        return Refused("its axes interleave: an operand would have to be copied in another order")
+        return Refusal("its axes interleave: an operand would have to be copied in another order")
     return reshape(site, product(site, a, b), node.output.dims)
 
 
 def _of_two_swapped(
     site: RewriteContext, node: Node, left: str, right: str, out: str
-) -> Tensor | Refused:
+) -> Tensor | Refusal:
     """The result has the right operand's axis first: (x y)ᵀ = yᵀ xᵀ."""
     swapped = Node(node.op, node.inputs[::-1], node.outputs, node.attrs, name=node.name)
     return _of_two(site, swapped, right, left, out)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traits import MATRIX_PRODUCTS
 from tf_exla.model.rates import RATES
 from tf_exla.model.settings import SETTINGS
@@ -32,7 +33,7 @@ from tf_exla.rewrite.algebra import (
     transposed,
 )
 from tf_exla.rewrite.context import RewriteContext
-from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite, Together
+from tf_exla.rewrite.rewrite import Proposals, Rewrite, Together
 
 FAMILY = "one-pass"
 
@@ -56,7 +57,7 @@ def one_product(site: RewriteContext, node: Node) -> Proposals:
     for reading in list(_readings(site, node)):
         matrix = reading.matrix
         if site.ops.rounds_factors(matrix.tensor.dtype):
-            yield Refused("with more columns a product may round its factors (TF32)")
+            yield Refusal("with more columns a product may round its factors (TF32)")
             continue
         if _read_later(site, matrix, node):
             continue
@@ -74,15 +75,15 @@ def one_product(site: RewriteContext, node: Node) -> Proposals:
         copied = sum(one.node.output.size for one in group)
         copied += width * size // matrix.shape[-2] if size else 0
         if SETTINGS.small_operand * copied > size:
-            yield Refused(f"the columns and the results are not small beside {matrix.tensor}")
+            yield Refusal(f"the columns and the results are not small beside {matrix.tensor}")
             continue
         if matrix.tensor.nbytes * RATES.byte * (len(group) - 1) < RATES.launch * (len(group) + 2):
-            yield Refused(f"reading {matrix.tensor} once more takes less than joining columns")
+            yield Refusal(f"reading {matrix.tensor} once more takes less than joining columns")
             continue
         levels = _levels(site, matrix.tensor, node)
         same = [one for one in group if _level(levels, one) == _level(levels, reading)]
         if len(same) < 2 or _depends(site, same):
-            yield Refused("one of the products waits for the result of another")
+            yield Refusal("one of the products waits for the result of another")
             continue
         yield _joined(site, same)
 

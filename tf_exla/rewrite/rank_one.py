@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.refusal import Refusal
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.algebra import (
     SUMS,
@@ -17,7 +18,7 @@ from tf_exla.rewrite.algebra import (
     strip,
 )
 from tf_exla.rewrite.context import RewriteContext
-from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
+from tf_exla.rewrite.rewrite import Proposals, Rewrite
 from tf_exla.rewrite.sums import Term, add, add_terms, is_inner, terms
 
 FAMILY = "rank-one-terms"
@@ -33,7 +34,7 @@ def rank_one_terms(site: RewriteContext, node: Node) -> Proposals:
     if not is_float(out) or len(out.dims) < 2 or is_inner(site, node):
         return
     if site.ops.rounds_factors(out.dtype):
-        yield Refused(f"products of {out.dtype} round what is added here (TF32)")
+        yield Refusal(f"products of {out.dtype} round what is added here (TF32)")
         return
     if min(out.dims[-2:]) < 2:
         return
@@ -61,10 +62,10 @@ def _with_columns(site: RewriteContext, node: Node, found: list[Term]) -> Propos
             left, right = right.flipped, left.flipped
         batch = out.dims[:-2]
         if left.shape[:-2] != batch or right.shape[:-2] != batch:
-            yield Refused("an operand of the product is broadcast over the batch")
+            yield Refusal("an operand of the product is broadcast over the batch")
             continue
         if SETTINGS.small_operand * (left.tensor.size + right.tensor.size) > out.size:
-            yield Refused(
+            yield Refusal(
                 f"the operands {left.tensor} and {right.tensor} are not small beside {out}: "
                 "copying them would cost what the sums do"
             )

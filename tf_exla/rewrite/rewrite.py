@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING
 
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.refusal import Refusal
 
 if TYPE_CHECKING:
     from tf_exla.rewrite.context import RewriteContext
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Why a pattern that was found was not replaced: a sentence."""
-
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +21,7 @@ class Together:
     replacements: Mapping[Node, Tensor]
 
 
-Proposals = Iterator[Tensor | Together | Refused]
+Proposals = Iterator[Tensor | Together | Refusal]
 """Tensors that may stand for the node's only output, the best first, and refusals."""
 
 Propose = Callable[["RewriteContext", Node], Proposals]
@@ -76,7 +70,7 @@ class Application:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedRewrite:
     """A pattern that was found at `node` and not replaced."""
 
     family: str
@@ -91,7 +85,7 @@ class Rewritten:
 
     graph: Graph
     applications: tuple[Application, ...]
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[RefusedRewrite, ...]
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.contraction import BLOCK, Contraction, contraction_node
 from tf_exla.ir.graph import COMBINING, Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.rates import RATES
 from tf_exla.model.settings import SETTINGS
-from tf_exla.rewrite.context import CannotMake
-from tf_exla.rewrite.rewrite import Application, GraphRewrite, Refusal, Rewritten
+from tf_exla.rewrite.rewrite import Application, GraphRewrite, RefusedRewrite, Rewritten
 from tf_exla.rewrite.unrolling import Unroller
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.region import Region, grow
@@ -40,7 +40,7 @@ def unroll(graph: Graph, ops: OpSet) -> Rewritten:
     not reduced, as the gradient to x, is put together from its parts. In sub-graphs too.
     """
     applications: list[Application] = []
-    refusals: list[Refusal] = []
+    refusals: list[RefusedRewrite] = []
 
     def change(sub: Graph) -> Graph:
         done = unroll(sub, ops)
@@ -60,7 +60,7 @@ def unroll(graph: Graph, ops: OpSet) -> Rewritten:
 
 
 def _next(
-    graph: Graph, ops: OpSet, tried: set[Tensor], made: set[Tensor], refusals: list[Refusal]
+    graph: Graph, ops: OpSet, tried: set[Tensor], made: set[Tensor], refusals: list[RefusedRewrite]
 ) -> tuple[Graph, Application] | None:
     """Unroll the first axis that can be; what that has made is not unrolled again."""
     index = DefUse(graph, ops)
@@ -72,7 +72,7 @@ def _next(
             continue
         verdict = _judged(index, region)
         if not isinstance(verdict, Stages):
-            refusals.append(Refusal(FAMILY, "unroll", node.name, verdict))
+            refusals.append(RefusedRewrite(FAMILY, "unroll", node.name, verdict))
             continue
         try:
             contract = _contracts(index, verdict)
@@ -80,8 +80,8 @@ def _next(
                 result, new = _contracted(index, verdict)
             else:
                 result, new = _unrolled(index, verdict)
-        except CannotMake as error:
-            refusals.append(Refusal(FAMILY, "unroll", node.name, str(error)))
+        except Refusal as error:
+            refusals.append(RefusedRewrite(FAMILY, "unroll", node.name, str(error)))
             continue
         made.update(tensor for each in new for tensor in each.outputs)
         return result, _application(ops, region, node, new, "contract" if contract else "unroll")

@@ -12,13 +12,14 @@ sum, and their rounding is not small beside it (docs/accuracy.md).
 from __future__ import annotations
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traits import MATRIX_PRODUCTS
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.algebra import Factor, Scale, as_product, dense, is_float
 from tf_exla.rewrite.chain import Element, best_order, multiply
 from tf_exla.rewrite.chains import elements_of
 from tf_exla.rewrite.context import RewriteContext
-from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
+from tf_exla.rewrite.rewrite import Proposals, Rewrite
 from tf_exla.rewrite.sums import Term, add, terms
 
 FAMILY = "solves"
@@ -30,7 +31,7 @@ def solve_of_product(site: RewriteContext, node: Node) -> Proposals:
     if not all(is_float(tensor) for tensor in (matrix, right)) or node.output.size == 0:
         return
     if not (matrix.dims[:-2] == right.dims[:-2] == node.output.dims[:-2]):
-        yield Refused(f"one of {matrix} and {right} is broadcast")
+        yield Refusal(f"one of {matrix} and {right} is broadcast")
         return
     summands = terms(site, right, shared=False)
     chains = [elements_of(site, Factor(term.tensor), shared=False) for term in summands]
@@ -40,13 +41,13 @@ def solve_of_product(site: RewriteContext, node: Node) -> Proposals:
     for term, (scale, elements, _) in zip(summands, chains, strict=True):
         cut = _narrowest(elements)
         if cut is None or term.tensor.shape != right.shape:
-            yield Refused(f"{term.tensor} has no factor of few columns beside {right}")
+            yield Refusal(f"{term.tensor} has no factor of few columns beside {right}")
             return
         if any(element.shape[:-2] != matrix.dims[:-2] for element in elements):
-            yield Refused(f"a batch of {term.tensor} is broadcast")
+            yield Refusal(f"a batch of {term.tensor} is broadcast")
             return
         columns = _multiplied(site, elements[:cut], right.size)
-        if isinstance(columns, Refused):
+        if isinstance(columns, Refusal):
             yield columns
             return
         rest = elements[cut:]
@@ -55,7 +56,7 @@ def solve_of_product(site: RewriteContext, node: Node) -> Proposals:
     for rest, summed in few.items():
         solved = site.emit("solve_triangular", matrix, summed, **node.attrs)
         made = _multiplied(site, (Factor(solved), *rest), right.size)
-        if isinstance(made, Refused):
+        if isinstance(made, Refusal):
             yield made
             return
         total = add(site, total, Scale(), dense(site, made))
@@ -84,7 +85,7 @@ def product_of_sum(site: RewriteContext, node: Node) -> Proposals:
         if not 2 <= len(found) <= SETTINGS.summands:
             continue
         if factor.shape[:-2] != other.shape[:-2]:
-            yield Refused(f"one of {factor.tensor} and {other.tensor} is broadcast")
+            yield Refusal(f"one of {factor.tensor} and {other.tensor} is broadcast")
             continue
         site.begin(node)
         yield _term_by_term(site, node, found, factor, other, on_left)
@@ -97,7 +98,7 @@ def _term_by_term(
     factor: Factor,
     other: Factor,
     on_left: bool,
-) -> Tensor | Refused:
+) -> Tensor | Refusal:
     most = max(tensor.size for tensor in (*node.inputs, node.output))
     total: Tensor | None = None
     for term in found:
@@ -105,12 +106,12 @@ def _term_by_term(
             site, Factor(term.tensor, factor.transposed), shared=True, root=False
         )
         if len(elements) < 2 or term.tensor.shape != factor.tensor.shape:
-            return Refused(f"the summand {term.tensor} is no product")
+            return Refusal(f"the summand {term.tensor} is no product")
         if any(element.shape[:-2] != factor.shape[:-2] for element in elements):
-            return Refused(f"a batch of {term.tensor} is broadcast")
+            return Refusal(f"a batch of {term.tensor} is broadcast")
         chain = (*elements, other) if on_left else (other, *elements)
         one = _multiplied(site, _with_known(site, chain, on_left), most)
-        if isinstance(one, Refused):
+        if isinstance(one, Refusal):
             return one
         total = add(site, total, term.scale * scale, dense(site, one))
     assert total is not None
@@ -135,15 +136,15 @@ def _with_known(
     return chain
 
 
-def _multiplied(site: RewriteContext, elements: tuple[Element, ...], most: int) -> Factor | Refused:
+def _multiplied(site: RewriteContext, elements: tuple[Element, ...], most: int) -> Factor | Refusal:
     """Multiply a chain in its cheapest order, without a result of more than `most` elements."""
     if len(elements) > SETTINGS.factors:
-        return Refused(
+        return Refusal(
             f"the chain has {len(elements)} elements; at most {SETTINGS.factors} are tried"
         )
     order = best_order(elements, most)
     if order is None:
-        return Refused("every order makes a larger matrix than the program does")
+        return Refusal("every order makes a larger matrix than the program does")
     return Factor(multiply(site, elements, order, Scale()))
 
 

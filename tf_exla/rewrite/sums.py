@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.refusal import Refusal
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.algebra import (
     SUMS,
@@ -20,7 +21,7 @@ from tf_exla.rewrite.algebra import (
     strip,
 )
 from tf_exla.rewrite.context import RewriteContext
-from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
+from tf_exla.rewrite.rewrite import Proposals, Rewrite
 
 FAMILY = "sums-of-products"
 
@@ -107,14 +108,14 @@ def _merged(site: RewriteContext, node: Node, found: list[Term]) -> Proposals:
         for group in _groups(products, shared):
             shapes = {other(one).shape for one in group}
             if len(shapes) != 1:
-                yield Refused(f"the summed operands differ in shape: {sorted(shapes)}")
+                yield Refusal(f"the summed operands differ in shape: {sorted(shapes)}")
                 continue
             merged = _sum(site, [(one.scale, other(one)) for one in group])
             operand = shared(group[0])
             pair = (operand, merged) if on_left else (merged, operand)
             total = product(site, *pair)
             if total.shape != node.output.shape:
-                yield Refused(f"the products are broadcast from {total.shape}")
+                yield Refusal(f"the products are broadcast from {total.shape}")
                 continue
             done = {one.term for one in group}
             yield add_terms(site, total, [term for term in found if term not in done])

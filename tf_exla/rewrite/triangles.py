@@ -15,11 +15,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traits import MATRIX_PRODUCTS
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.algebra import Factor, as_product, product, scaled, strip, transposed
 from tf_exla.rewrite.context import RewriteContext
-from tf_exla.rewrite.rewrite import Proposals, Refused, Rewrite
+from tf_exla.rewrite.rewrite import Proposals, Rewrite
 
 FAMILY = "triangles"
 
@@ -56,7 +57,7 @@ def masked(site: RewriteContext, node: Node) -> Proposals:
     if left.shape[-2] != right.shape[-1]:
         return
     if any(site.uses(tensor) > 1 for tensor in passed):
-        yield Refused("all of the product is read elsewhere")
+        yield Refusal("all of the product is read elsewhere")
         return
     refused = _unfit(site, left, right)
     if refused is not None:
@@ -79,13 +80,13 @@ def masked(site: RewriteContext, node: Node) -> Proposals:
     yield site.emit("band_part", scaled(site, whole, scale), *node.inputs[1:])
 
 
-def _unfit(site: RewriteContext, left: Factor, right: Factor) -> Refused | None:
+def _unfit(site: RewriteContext, left: Factor, right: Factor) -> Refusal | None:
     """Say why half of a product would cost as much as all of it."""
     rows, inner = left.shape[-2:]
     if left.shape[:-2] != right.shape[:-2] or left.shape[-2] != right.shape[-1]:
-        return Refused(f"one of {left.tensor} and {right.tensor} is broadcast")
+        return Refusal(f"one of {left.tensor} and {right.tensor} is broadcast")
     if rows < SETTINGS.triangle_rows or inner < SETTINGS.triangle_long * rows:
-        return Refused(f"{rows} rows are few, or the {inner} that are summed not many more")
+        return Refusal(f"{rows} rows are few, or the {inner} that are summed not many more")
     return None
 
 

@@ -8,11 +8,11 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from tf_exla.ir.builder import make_node
 from tf_exla.ir.clean import is_identity, node_key
 from tf_exla.ir.graph import COMBINING, Loop, Node, SplitAxis, Tensor, const
 from tf_exla.ir.op_set import OpSet
 from tf_exla.model.settings import SETTINGS
-from tf_exla.rewrite.context import CannotMake
 
 REDUCTIONS = frozenset({"all", "any", "max", "mean", "min", "prod", "sum"})
 
@@ -127,10 +127,7 @@ class Unroller:
         return self._op("slice", tensor, self._const(begin), self._const(size))
 
     def _op(self, op: str, *inputs: Tensor) -> Tensor:
-        made = self.ops.make(op, inputs, {}, f"{self._name}/{op}")
-        if made is None:
-            raise CannotMake(f"{op} cannot be made here")
-        return self._add(made)[0]
+        return self._add(make_node(self.ops, op, inputs, {}, f"{self._name}/{op}"))[0]
 
     def _const(self, value: object) -> Tensor:
         array: npt.NDArray[np.generic] = np.asarray(value)

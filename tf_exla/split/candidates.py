@@ -26,13 +26,13 @@ from tf_exla.split.progress import (
     peak_of,
     rest_bytes,
 )
-from tf_exla.split.region import Refusal, grow
+from tf_exla.split.region import RefusedSplit, grow
 from tf_exla.split.repeating import compared_again, unrepeatable
 from tf_exla.split.stages import Stages, arrange, rewrite
 from tf_exla.split.symmetric_tiles import pair_graphs
 from tf_exla.split.tiles import tile_at
 
-Refusals = dict[tuple[Tensor, int, Node], Refusal]
+Refusals = dict[tuple[Tensor, int, Node], RefusedSplit]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from functools import cached_property
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
-from tf_exla.ir.op_set import NoRule, OpSet
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traverse import consumers, producers
 from tf_exla.split.while_axes import while_rule
 
@@ -19,7 +20,7 @@ class DefUse:
 
     graph: Graph
     ops: OpSet
-    _whiles: dict[Node, AxisRule | NoRule] = field(default_factory=dict)
+    _whiles: dict[Node, AxisRule | Refusal] = field(default_factory=dict)
 
     @cached_property
     def producer(self) -> dict[Tensor, Node]:
@@ -37,22 +38,22 @@ class DefUse:
     def position(self) -> dict[Node, int]:
         return {node: i for i, node in enumerate(self.graph.nodes)}
 
-    def rule(self, node: Node, lists: bool = False) -> AxisRule | NoRule:
+    def rule(self, node: Node, lists: bool = False) -> AxisRule | Refusal:
         """Return the rule by which a node may be split, or why it may not.
 
         `lists`: also of a While, and of what reads or makes a list.
         """
         if node.stateful:
-            return NoRule(f"{node.op} has side effects or state: it runs exactly once")
+            return Refusal(f"{node.op} has side effects or state: it runs exactly once")
         if isinstance(node, Loop):
-            return NoRule("it is a loop already")
+            return Refusal("it is a loop already")
         if not self.ops.resizable(node):
-            return NoRule(f"{node.op} cannot be made for another shape")
+            return Refusal(f"{node.op} cannot be made for another shape")
         if lists and is_while(node):
             return self._while_rule(node)
         return self.ops.rule(node, lists)
 
-    def _while_rule(self, node: Node) -> AxisRule | NoRule:
+    def _while_rule(self, node: Node) -> AxisRule | Refusal:
         known = self._whiles.get(node)
         if known is None:
             wanted = self.outputs | {t for t in node.outputs if self.readers.get(t)}

@@ -17,7 +17,7 @@ import numpy as np
 
 from tf_exla.ir.axis_rule import Axes, AxisRule
 from tf_exla.ir.graph import Array, Loop, Node, Tensor
-from tf_exla.ir.op_set import NoRule
+from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traits import COMMUTATIVE, EVEN, MATRIX_PRODUCTS, ODD
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.def_use import DefUse
@@ -186,7 +186,7 @@ class ElementNumbering:
         if node.op == "slice":
             return self._slice(node, labels)
         rule = self.index.rule(node)
-        if isinstance(rule, NoRule):
+        if isinstance(rule, Refusal):
             return None
         names = _assign(rule, labels)
         return None if names is None else self._node(node, rule, names, labels)

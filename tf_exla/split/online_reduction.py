@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Loop, LoopResult, Node, Tensor
+from tf_exla.ir.refusal import Refusal
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.factors import Axes, Factor, Scaled, Shift, cast, finite, spread
 from tf_exla.split.online_state import OnlineReduction, Shared
@@ -87,7 +88,7 @@ def _merged(
         if hosts is None:
             return None
         loop, nodes = _with_sums(streamed, sums, precise)
-    except ValueError:  # the op set cannot make a node that this needs
+    except Refusal:  # the op set cannot make a node that this needs
         return None
     streamed.share()
     return loop, hosts, nodes

@@ -12,6 +12,7 @@ from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Loop, Node, SplitAxis, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traits import ADDITIVE, LINEAR
 from tf_exla.split.factors import (
     Axes,
@@ -89,7 +90,7 @@ class OnlineReduction:
         try:
             for node in self.later.template.nodes:
                 self.values.update(zip(node.outputs, self._node(node), strict=False))
-        except ValueError:  # the op set cannot make a node that this needs
+        except Refusal:  # the op set cannot make a node that this needs
             return {}
         found = {}
         for position, result in enumerate(self.later.results):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tf_exla.ir.axis_rule import Axes, AxisRule
 from tf_exla.ir.graph import Node, Tensor
-from tf_exla.ir.op_set import NoRule
+from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traits import EQUALITY
 from tf_exla.split.def_use import DefUse
 
@@ -45,10 +45,6 @@ class PairRegion:
         raise ValueError(f"{node} has no tensor with both axes")
 
 
-class _Refused(Exception):
-    """The region cannot be computed by pairs of chunks."""
-
-
 def grow_pair(index: DefUse, seed: Tensor, axes: Pair) -> PairRegion | None:
     """Grow the region of two axes of `seed`; None where a node in it needs more than a tile."""
     region = PairRegion(seed, seed.dims[axes[0]])
@@ -61,7 +57,7 @@ def grow_pair(index: DefUse, seed: Tensor, axes: Pair) -> PairRegion | None:
             for node, position in index.readers.get(tensor, ()):
                 work += _reader(index, region, tensor, node, position)
         _check(index, region)
-    except _Refused:
+    except Refusal:
         return None
     _number_stages(index, region)
     return region if region.contractions else None
@@ -72,17 +68,17 @@ def _names(axes: Axes, pair: Pair) -> tuple[str, str]:
     for at in pair:
         axis = axes[at]
         if axis is None or not axis.splittable or axis.block != 1:
-            raise _Refused
+            raise Refusal
         found.append(axis.label)
     if found[0] == found[1]:
-        raise _Refused
+        raise Refusal
     return found[0], found[1]
 
 
 def _rule(index: DefUse, node: Node) -> AxisRule:
     rule = index.rule(node)
-    if isinstance(rule, NoRule) or len(node.outputs) != 1 or node.op == "constant":
-        raise _Refused
+    if isinstance(rule, Refusal) or len(node.outputs) != 1 or node.op == "constant":
+        raise Refusal
     return rule
 
 
@@ -90,7 +86,7 @@ def _producer(index: DefUse, region: PairRegion, tensor: Tensor) -> list[Tensor]
     """Let the node that makes `tensor` join; return the operands with both axes that are new."""
     node = index.producer.get(tensor)
     if node is None or tensor in index.outputs or tensor.dtype.startswith("complex"):
-        raise _Refused
+        raise Refusal
     rule = _rule(index, node)
     names = _names(rule.results[0], region.axes[tensor])
     region.members[node] = None
@@ -104,7 +100,7 @@ def _operands(
     for k, tensor in enumerate(node.inputs):
         found = [rule.operand_axis(k, name) for name in names]
         if any(hit is not None and hit[1].block != 1 for hit in found):
-            raise _Refused
+            raise Refusal
         at = sorted(hit[0] for hit in found if hit is not None)
         if len(at) == 2:
             new += _join(region, tensor, (at[0], at[1]))
@@ -116,7 +112,7 @@ def _join(region: PairRegion, tensor: Tensor, pair: Pair) -> list[Tensor]:
         region.axes[tensor] = pair
         return [tensor]
     if region.axes[tensor] != pair:
-        raise _Refused
+        raise Refusal
     return []
 
 
@@ -129,18 +125,18 @@ def _reader(
     rule = _rule(index, node)
     axes = rule.operands[position]
     if axes is None:
-        raise _Refused
+        raise Refusal
     names = _names(axes, region.axes[tensor])
     kept = [rule.result_axis(0, name) for name in names]
     if any(hit is not None and hit[1].block != 1 for hit in kept):
-        raise _Refused
+        raise Refusal
     at = sorted(hit[0] for hit in kept if hit is not None)
     if len(at) == 2:
         return _join(region, node.output, (at[0], at[1]))
     if any(rule.combine[name] != "add" for name, hit in zip(names, kept, strict=True) if not hit):
-        raise _Refused
+        raise Refusal
     if node.output.dtype.startswith("complex"):
-        raise _Refused
+        raise Refusal
     region.contractions[node] = None
     return _operands(region, node, rule, names)
 
@@ -148,16 +144,16 @@ def _reader(
 def _check(index: DefUse, region: PairRegion) -> None:
     """Refuse what is read in another way than by its two axes."""
     if any(node in region.members for node in region.contractions):
-        raise _Refused
+        raise Refusal
     for node in (*region.members, *region.contractions):
         rule = _rule(index, node)
         names = region.labels(rule, node)
         for k, tensor in enumerate(node.inputs):
             found = {name for name in names if rule.operand_axis(k, name) is not None}
             if (tensor in region.axes) != (len(found) == 2):
-                raise _Refused
+                raise Refusal
             if node.op in EQUALITY and tensor not in region.axes and tensor.size > 1:
-                raise _Refused  # it looks for numbers that were computed elsewhere
+                raise Refusal  # it looks for numbers that were computed elsewhere
 
 
 def _number_stages(index: DefUse, region: PairRegion) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.builder import make_node
 from tf_exla.ir.graph import Graph, Node, Tensor, const
-from tf_exla.ir.op_set import NoRule
+from tf_exla.ir.refusal import Refusal
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.element_numbering import ElementNumbering, Form, Labels
 from tf_exla.split.pair_region import PairRegion
@@ -22,10 +23,6 @@ ROW, COLUMN = 1, 2
 _OTHER = 10
 _POINTWISE = re.compile(r"\.\.\.(, \.\.\.)* -> \.\.\.")
 _FLIPS = {"matmul": ("transpose_a", "transpose_b"), "batch_matmul": ("adj_x", "adj_y")}
-
-
-class CannotTile(Exception):
-    """The op set cannot make what the tile needs."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +247,7 @@ class Tile:
 
     def _rule(self, node: Node) -> AxisRule:
         rule = self.index.rule(node)
-        assert not isinstance(rule, NoRule)
+        assert not isinstance(rule, Refusal)
         return rule
 
     def _letters(self, rule: AxisRule, node: Node, flip: bool) -> dict[str, int]:
@@ -315,9 +312,7 @@ class Tile:
     def _emit(
         self, op: str, inputs: Sequence[Tensor], attrs: dict[str, object], name: str
     ) -> Tensor:
-        made = self.index.ops.make(op, inputs, attrs, f"{name}/tile")
-        if made is None:
-            raise CannotTile(f"{op} cannot be made")
+        made = make_node(self.index.ops, op, inputs, attrs, f"{name}/tile")
         self.nodes.append(made)
         return made.output
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Combine, Loop, Node, SplitAxis, Tensor
 from tf_exla.ir.lists import is_list
-from tf_exla.ir.op_set import NoRule
+from tf_exla.ir.refusal import Refusal
 from tf_exla.split.def_use import DefUse
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedSplit:
     """Why `axis` of `tensor` could not be split through `node`."""
 
     tensor: Tensor
@@ -59,7 +59,7 @@ class Region:
     extent: int
     members: dict[Node, Member] = field(default_factory=dict)
     slots: dict[Tensor, SplitAxis] = field(default_factory=dict)
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[RefusedSplit] = field(default_factory=list)
     remade: set[Node] = field(default_factory=set)
     loops: dict[Hashable, Loop] = field(default_factory=dict)
 
@@ -201,7 +201,7 @@ class _Growth:
         """Let the node that makes `tensor` join; else the tensor stays a source."""
         node = self.index.producer[tensor]
         rule = self.index.rule(node, lists=self.lists)
-        if isinstance(rule, NoRule):
+        if isinstance(rule, Refusal):
             return self._refuse(tensor, slot.axis, node, rule.reason)
         axis = rule.results[node.outputs.index(tensor)][slot.axis]
         if axis is None:
@@ -213,7 +213,7 @@ class _Growth:
     def _join_reader(self, tensor: Tensor, slot: SplitAxis, node: Node, position: int) -> bool:
         """Let a consumer join; else the tensor's chunks are concatenated for it."""
         rule = self.index.rule(node, lists=self.lists)
-        if isinstance(rule, NoRule):
+        if isinstance(rule, Refusal):
             return self._refuse(tensor, slot.axis, node, rule.reason)
         axes = rule.operands[position]
         axis = axes[slot.axis] if axes is not None else None
@@ -276,7 +276,7 @@ class _Growth:
         return made in self.index.outputs or bool(self.index.readers.get(made))
 
     def _refuse(self, tensor: Tensor, axis: int, node: Node, reason: str) -> bool:
-        self.region.refusals.append(Refusal(tensor, axis, node, reason))
+        self.region.refusals.append(RefusedSplit(tensor, axis, node, reason))
         return False
 
     # Small tensors that carry the axis from one member to another belong to the region as well:
@@ -330,7 +330,7 @@ class _Growth:
                 if slot is None:
                     continue
                 rule = self.index.rule(node, lists=self.lists)
-                if isinstance(rule, NoRule):
+                if isinstance(rule, Refusal):
                     break
                 axes = rule.operands[position]
                 axis = axes[slot.axis] if axes is not None else None

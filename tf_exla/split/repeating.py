@@ -14,7 +14,7 @@ from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.traverse import walk_node
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.origins import CHOSEN, NUMBER, is_test, least_level, level_after
-from tf_exla.split.region import Refusal, Region
+from tf_exla.split.region import RefusedSplit, Region
 from tf_exla.split.stages import Stage, Stages
 
 
@@ -67,14 +67,14 @@ def _is_chosen(index: DefUse, region: Region, tensor: Tensor) -> bool:
     return False
 
 
-def unrepeatable(index: DefUse, stages: Stages) -> Refusal | None:
+def unrepeatable(index: DefUse, stages: Stages) -> RefusedSplit | None:
     """Refuse a region that tests for equality what a kernel need not make twice alike."""
     region = stages.region
     for node, tensor, stage in compared_again(index, stages):
         maker = _unrepeatable(index, region, tensor, stage)
         if maker is not None:
             reason = f"it is compared for equality there, and {maker.op} need not give it twice"
-            return Refusal(tensor, region.slots[tensor].axis, node, reason)
+            return RefusedSplit(tensor, region.slots[tensor].axis, node, reason)
     return None
 
 

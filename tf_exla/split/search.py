@@ -28,7 +28,7 @@ from tf_exla.split.candidates import (
 )
 from tf_exla.split.context import SearchContext
 from tf_exla.split.progress import most_steps, peak_of
-from tf_exla.split.region import Refusal
+from tf_exla.split.region import RefusedSplit
 from tf_exla.split.saving import keep
 from tf_exla.split.tiles import tile_at, tile_for_speed
 from tf_exla.split.trace import Step, Trace, compare
@@ -39,7 +39,7 @@ class Splitting:
     """The result of a search: the graph, why what was not split was not, and the steps."""
 
     graph: Graph
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[RefusedSplit, ...]
     steps: tuple[Step, ...] = ()
 
 

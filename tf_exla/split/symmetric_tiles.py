@@ -14,7 +14,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tf_exla.ir.builder import make_node
 from tf_exla.ir.graph import Graph, Loop, LoopResult, Node, SplitAxis, Tensor
+from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traverse import topological
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.chunks import even_chunk
@@ -23,7 +25,7 @@ from tf_exla.split.def_use import DefUse
 from tf_exla.split.element_numbering import ElementNumbering
 from tf_exla.split.factors import wide
 from tf_exla.split.pair_region import PairRegion, grow_pair
-from tf_exla.split.pair_tile import ROW, CannotTile, Part, Tile
+from tf_exla.split.pair_tile import ROW, Part, Tile
 from tf_exla.split.progress import own_bytes
 
 Operand = tuple[Tensor, int | None]
@@ -62,7 +64,7 @@ def pair_graphs(context: SearchContext, index: DefUse, seeds: Sequence[Tensor]) 
             try:
                 if saving(index, region, forms) >= SETTINGS.margin_symmetric:
                     yield from _fitted(context, index, region, forms)
-            except CannotTile:
+            except Refusal:
                 continue
 
 
@@ -194,10 +196,7 @@ def _loops(build: _Outer, stage: int, earlier: set[Node]) -> list[Node]:
 
 
 def _add(index: DefUse, left: Tensor, right: Tensor, name: str) -> Node:
-    made = index.ops.make("add", (left, right), {}, f"{name}/pairs")
-    if made is None:
-        raise CannotTile("the op set has no add")
-    return made
+    return make_node(index.ops, "add", (left, right), {}, f"{name}/pairs")
 
 
 class _Outer:

@@ -23,7 +23,8 @@ from tf_exla.ir.axis_rule import Axis, AxisRule
 from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor, repeats_one
 from tf_exla.ir.lists import is_list
-from tf_exla.ir.op_set import NoRule, OpSet
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.resized import resized_graph
 from tf_exla.ir.traits import LINEAR
 from tf_exla.ir.traverse import producers, reads
@@ -47,13 +48,13 @@ _KEPT_ZERO = frozenset(
 
 def while_rule(
     ops: OpSet, node: Node, producer: Mapping[Tensor, Node], wanted: Set[Tensor]
-) -> AxisRule | NoRule:
+) -> AxisRule | Refusal:
     """Return the axis rule of a While.
 
     `producer`: of its operands; `wanted`: the results that anything reads.
     """
     if any(isinstance(one, Loop) for _, sub in node.subgraphs for one in sub.nodes):
-        return NoRule(f"{node.op} is not split: its body is split already")
+        return Refusal(f"{node.op} is not split: its body is split already")
     one = _joined(ops, node)
     names: dict[Place, str] = {}
     sizes: dict[str, int] = {}
@@ -131,7 +132,7 @@ class _Joined:
 
     body: Graph
     cond: Graph
-    rules: Mapping[Node, AxisRule | NoRule]
+    rules: Mapping[Node, AxisRule | Refusal]
     made: Mapping[Tensor, Node]
     classes: AxisClasses
     whole: frozenset[Place]
@@ -155,7 +156,7 @@ def _join(ops: OpSet, node: Node) -> _Joined:
     body, cond = body_of(node), cond_of(node)
     classes = AxisClasses()
     whole: set[Place] = set()
-    rules: dict[Node, AxisRule | NoRule] = {}
+    rules: dict[Node, AxisRule | Refusal] = {}
     made = producers(body)
     wanted = reads(body)
     for one in body.nodes:

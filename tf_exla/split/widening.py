@@ -15,6 +15,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.builder import make_node
 from tf_exla.ir.graph import Combine, Loop, Node, SplitAxis, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.split.factors import wide
@@ -110,6 +111,4 @@ def shortened(ops: OpSet, loop: Loop, results: Sequence[Tensor]) -> list[Node]:
 
 
 def _cast(ops: OpSet, tensor: Tensor, dtype: str) -> Node:
-    made = ops.make("astype", (tensor,), {"dtype": dtype}, f"{tensor.name}/{dtype}")
-    assert made is not None
-    return made
+    return make_node(ops, "astype", (tensor,), {"dtype": dtype}, f"{tensor.name}/{dtype}")

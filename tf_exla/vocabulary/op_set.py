@@ -10,11 +10,11 @@ from tf_exla.ir.axis_rule import AxisRule, AxisRuleError, bind
 from tf_exla.ir.bounds import Most
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect, is_list
-from tf_exla.ir.op_set import Compiles, NoRule, Work
+from tf_exla.ir.op_set import Compiles, Work
+from tf_exla.ir.refusal import Refusal
 from tf_exla.vocabulary import trip_counts
 from tf_exla.vocabulary.meaning import Meaning
 from tf_exla.vocabulary.rebuild import rebuild
-from tf_exla.vocabulary.rules.builders import Unruled
 from tf_exla.vocabulary.table import UNKNOWN, VOCABULARY, make
 
 _bind = lru_cache(maxsize=16384)(bind)
@@ -27,7 +27,7 @@ class VocabularyOps:
     """
 
     def __init__(self) -> None:
-        self._rules: WeakKeyDictionary[Node, AxisRule | NoRule] = WeakKeyDictionary()
+        self._rules: WeakKeyDictionary[Node, AxisRule | Refusal] = WeakKeyDictionary()
 
     def meaning(self, op: str) -> Meaning:
         """Return what is known of an op, by the name that graphs have for it."""
@@ -35,21 +35,21 @@ class VocabularyOps:
 
     # The meaning of ops.
 
-    def rule(self, node: Node, lists: bool = False) -> AxisRule | NoRule:
+    def rule(self, node: Node, lists: bool = False) -> AxisRule | Refusal:
         """Return the node's axis rule, or why there is none; `lists`: of lists, too."""
         if not lists and any(map(is_list, (*node.inputs, *node.outputs))):
-            return NoRule(f"{node.op} is not split here: there are no parts of a list")
+            return Refusal(f"{node.op} is not split here: there are no parts of a list")
         known = self._rules.get(node)
         if known is None:
             known = self._rules[node] = self._bound(node)
         return known
 
-    def _bound(self, node: Node) -> AxisRule | NoRule:
+    def _bound(self, node: Node) -> AxisRule | Refusal:
         op = self.meaning(node.op)
         if op.rule is None:
             effects = "it has side effects, and stays outside of loops"
             absent = effects if node.stateful else "it is not in the table of axis rules"
-            return NoRule(f"{node.op} is never split: {op.reason or absent}")
+            return Refusal(f"{node.op} is never split: {op.reason or absent}")
         try:
             text = op.rule if isinstance(op.rule, str) else op.rule(node)
             return _bind(
@@ -57,8 +57,8 @@ class VocabularyOps:
                 tuple(tensor.axes for tensor in node.inputs),
                 tuple(tensor.axes for tensor in node.outputs),
             )
-        except (Unruled, AxisRuleError) as refusal:
-            return NoRule(f"{node.op} is not split here: {refusal}")
+        except (Refusal, AxisRuleError) as refusal:
+            return Refusal(f"{node.op} is not split here: {refusal}")
 
     def resizable(self, node: Node) -> bool:
         """Return whether `resized` can make the node for other shapes."""
@@ -69,7 +69,7 @@ class VocabularyOps:
     ) -> tuple[Node, ...]:
         """Make the node again for a chunk: on `inputs`, with results of `shapes`."""
         rule = self.rule(node, lists=True)
-        if isinstance(rule, NoRule):
+        if isinstance(rule, Refusal):
             raise ValueError(f"{node} cannot be made for a chunk: {rule.reason}")
         return rebuild(node, self.meaning(node.op).rebuild, inputs, shapes, rule.shape_operands)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from tensorflow.python.ops import handle_data_util
 
 from tf_exla.frontends.tf.attrs import shape_of
 from tf_exla.ir.graph import Shape, item_bytes
+from tf_exla.ir.traverse import CycleError, in_order
 
 
 class CaptureError(RuntimeError):
@@ -56,24 +56,10 @@ def ordered_ops(graph: func_graph.FuncGraph, outputs: Sequence[tf.Tensor]) -> li
         if op not in before:
             before[op] = {tensor.op for tensor in op.inputs} | set(op.control_inputs)
             stack.extend(before[op])
-    after: dict[tf.Operation, list[tf.Operation]] = {op: [] for op in before}
-    waiting = {op: len(producers) for op, producers in before.items()}
-    for op, producers in before.items():
-        for producer in producers:
-            after[producer].append(op)
-    ready = [(position[op], op.name, op) for op, count in waiting.items() if not count]
-    heapq.heapify(ready)
-    ordered = []
-    while ready:
-        _, _, op = heapq.heappop(ready)
-        ordered.append(op)
-        for follower in after[op]:
-            waiting[follower] -= 1
-            if not waiting[follower]:
-                heapq.heappush(ready, (position[follower], follower.name, follower))
-    if len(ordered) != len(before):
-        raise CaptureError(f"{graph.name} has a cycle (control flow of TensorFlow 1)")
-    return ordered
+    try:
+        return in_order(before, position.__getitem__)
+    except CycleError as error:
+        raise CaptureError(f"{graph.name} has a cycle (control flow of TensorFlow 1)") from error
 
 
 def held_bytes(tensor: tf.Tensor) -> int:

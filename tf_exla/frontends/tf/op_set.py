@@ -18,7 +18,8 @@ from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.bounds import Most
 from tf_exla.ir.graph import Node
 from tf_exla.ir.lists import ListEffect
-from tf_exla.ir.op_set import Compiles, NoRule
+from tf_exla.ir.op_set import Compiles
+from tf_exla.ir.refusal import Refusal
 from tf_exla.vocabulary.meaning import Meaning
 from tf_exla.vocabulary.op_set import VocabularyOps
 from tf_exla.vocabulary.rules.builders import words
@@ -43,11 +44,11 @@ class TensorFlowOps(VocabularyOps):
         """Return what is known of an op, by the name that graphs have for it."""
         return record(op)
 
-    def _bound(self, node: Node) -> AxisRule | NoRule:
+    def _bound(self, node: Node) -> AxisRule | Refusal:
         if record(node.op).rule is not None:
             for tensor in (*node.inputs, *node.outputs):
                 if tensor.dtype not in _IN_PARTS:
-                    return NoRule(
+                    return Refusal(
                         f"{node.op} is not split here: TensorFlow has no parts of {tensor.dtype}"
                     )
         return super()._bound(node)

@@ -9,12 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from tf_exla.ir.graph import Array, Combine, Node, Tensor
+from tf_exla.ir.refusal import Refusal
 
 Rule = str | Callable[[Node], str]
-
-
-class Unruled(ValueError):
-    """A node has no axis rule; the message is the sentence that says why."""
 
 
 def words(text: str) -> list[str]:
@@ -67,14 +64,14 @@ def _part(part: Part) -> str:
 def sizes(tensor: Tensor) -> tuple[int, ...]:
     """Return the static shape, or refuse."""
     if not tensor.is_static:
-        raise Unruled(f"the shape of {tensor} is not known before the program runs")
+        raise Refusal(f"the shape of {tensor} is not known before the program runs")
     return tensor.dims
 
 
 def rank(tensor: Tensor) -> int:
     """Return the number of axes, or refuse."""
     if tensor.shape is None:
-        raise Unruled(f"the rank of {tensor} is not known before the program runs")
+        raise Refusal(f"the rank of {tensor} is not known before the program runs")
     return len(tensor.shape)
 
 
@@ -82,7 +79,7 @@ def static(node: Node, position: int, what: str) -> Array:
     """Return the static value of an operand, or refuse."""
     value = node.inputs[position].value
     if value is None:
-        raise Unruled(f"{node.op} {node.name} does not know its {what} before the program runs")
+        raise Refusal(f"{node.op} {node.name} does not know its {what} before the program runs")
     return value
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tf_exla.ir.graph import Node
+from tf_exla.ir.refusal import Refusal
 from tf_exla.vocabulary.rules.builders import (
     Letters,
-    Unruled,
     arrow,
     integer,
     rank,
@@ -238,7 +238,7 @@ def diagonal(matrix_at: str, operands: int = 1) -> Callable[[Node], str]:
         matrix = node.output if matrix_at == "result" else node.inputs[0]
         bands = rank(part) - rank(matrix) + 2
         if bands not in (1, 2):
-            raise Unruled(f"the diagonals of {node.op} {node.name} have an unexpected rank")
+            raise Refusal(f"the diagonals of {node.op} {node.name} have an unexpected rank")
         letters = Letters()
         full = ["...", *letters.up(2)]
         diagonals = ["...", *letters.up(bands)]

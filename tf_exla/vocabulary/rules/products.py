@@ -6,13 +6,8 @@ import string
 from collections.abc import Callable, Sequence
 
 from tf_exla.ir.graph import Node
-from tf_exla.vocabulary.rules.builders import (
-    Letters,
-    Unruled,
-    arrow,
-    rank,
-    text_attr,
-)
+from tf_exla.ir.refusal import Refusal
+from tf_exla.vocabulary.rules.builders import Letters, arrow, rank, text_attr
 
 
 def matmul(left: str, right: str, batch: str = "") -> Callable[[Node], str]:
@@ -32,9 +27,9 @@ def einsum(node: Node) -> str:
     left, found, right = equation.partition("->")
     terms = left.split(",")
     if not found:
-        raise Unruled(f"the equation {equation!r} of {node.name} has no result")
+        raise Refusal(f"the equation {equation!r} of {node.name} has no result")
     if "..." in left and "..." not in right:
-        raise Unruled(f"the equation {equation!r} of {node.name} adds over its leading axes")
+        raise Refusal(f"the equation {equation!r} of {node.name} adds over its leading axes")
     letters = {char for char in equation if char.isalpha()}
     twice = {c for term in (*terms, right) for c in term if c.isalpha() and term.count(c) > 1}
     spare = iter([char for char in string.ascii_lowercase if char not in letters])
@@ -42,7 +37,7 @@ def einsum(node: Node) -> str:
     for char in sorted(letters):
         lower = char if char.islower() else next(spare, "")
         if not lower:
-            raise Unruled(f"the equation {equation!r} of {node.name} has too many letters")
+            raise Refusal(f"the equation {equation!r} of {node.name} has too many letters")
         names[char] = lower.upper() if char in twice else lower
     parts = [_einsum_term(term, names) for term in (*terms, right)]
     reduced = sorted(names[c] for c in letters if c not in right and c not in twice)

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tf_exla.ir.graph import Node, Tensor
-from tf_exla.vocabulary.rules.builders import (
-    Letters,
-    Unruled,
-    arrow,
-    rank,
-    sizes,
-    text_attr,
-    whole,
-)
+from tf_exla.ir.refusal import Refusal
+from tf_exla.vocabulary.rules.builders import Letters, arrow, rank, sizes, text_attr, whole
 
 
 def channels_first(node: Node) -> bool:
@@ -23,7 +16,7 @@ def channels_first(node: Node) -> bool:
         return False
     if form in ("NCHW", "NCDHW"):
         return True
-    raise Unruled(f"{node.op} {node.name} has the data format {form}")
+    raise Refusal(f"{node.op} {node.name} has the data format {form}")
 
 
 def _image(node: Node, space: str, channels: str) -> list[str]:
