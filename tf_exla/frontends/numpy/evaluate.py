@@ -31,7 +31,7 @@ def evaluate(
     name: they return the node's results. Raises NotImplementedError for an op without a kernel,
     ValueError where a result has not the shape that its tensor says.
     """
-    return _Evaluation(kernels or {}).run(graph, inputs)
+    return _Evaluation({} if kernels is None else kernels).run(graph, inputs)
 
 
 class _Evaluation:

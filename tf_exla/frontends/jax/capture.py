@@ -1,0 +1,105 @@
+"""Capture a JAX function as a `Graph`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from tf_exla.frontends.jax.inlining import inline_open
+from tf_exla.frontends.jax.primitives.table import CONVERTERS
+from tf_exla.frontends.jax.writer import Walk, Writer, dtype_name
+from tf_exla.ir.graph import Graph, Tensor
+from tf_exla.ir.traverse import without_dead
+
+FEW_INTEGERS = 1024
+"""An integer constant of up to so many elements may be an index, axes or a shape."""
+SMALL_BYTES = 1024
+"""Other constants are a part of the graph where they are as small."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A captured program.
+
+    `graph.inputs`: one for each leaf of the arguments, then one for each of `constants`: arrays
+    (or tracers) that the function closes over. `in_avals`, `out_avals`: shapes, dtypes and weak
+    types of flat arguments and results; `in_tree` is that of `(args, kwargs)`.
+    """
+
+    graph: Graph
+    in_tree: Any
+    out_tree: Any
+    in_avals: tuple[Any, ...]
+    out_avals: tuple[Any, ...]
+    constants: tuple[Any, ...]
+
+    @property
+    def inputs(self) -> int:
+        """The number of flat arguments."""
+        return len(self.in_avals)
+
+
+def capture(
+    function: Callable[..., Any], *args: Any, platform: str | None = None, **kwargs: Any
+) -> Captured:
+    """Capture `function` for arguments like `args` and `kwargs`.
+
+    Arguments are pytrees of arrays, numbers or `jax.ShapeDtypeStruct`. `platform`: for which
+    device, as JAX names it; by default the first one that JAX has.
+    """
+    leaves = jax.tree.structure((args, kwargs))
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args, **kwargs)
+    walk = Walk(CONVERTERS, platform or jax.default_backend())
+    w = Writer(walk)
+    jaxpr = closed.jaxpr
+    labels = _labels(jaxpr)
+    inputs = tuple(
+        Tensor(tuple(one.aval.shape), dtype_name(one.aval), label)
+        for one, label in zip(jaxpr.invars, labels, strict=True)
+    )
+    constants: list[Any] = []
+    extra: list[Tensor] = []
+    inside: list[Tensor] = []
+    for k, (one, value) in enumerate(zip(jaxpr.constvars, closed.consts, strict=True)):
+        if _is_small(value):
+            array = np.asarray(value)
+            inside.append(w.const(array, array.dtype.name))
+        else:
+            extra.append(Tensor(tuple(one.aval.shape), dtype_name(one.aval), f"constant {k}"))
+            constants.append(value)
+            inside.append(extra[-1])
+    outputs = inline_open(w, jaxpr, inside, inputs)
+    graph = without_dead(w.graph((*inputs, *extra), outputs))
+    return Captured(
+        graph,
+        leaves,
+        jax.tree.structure(shapes),
+        tuple(closed.in_avals),
+        tuple(closed.out_avals),
+        tuple(constants),
+    )
+
+
+def _labels(jaxpr: Any) -> list[str]:
+    """Return what the arguments are called in the user's function."""
+    names = getattr(jaxpr.debug_info, "arg_names", None) or ()
+    count = len(jaxpr.invars)
+    known = list(names) if len(names) == count else [None] * count
+    return [name or f"argument {k}" for k, name in enumerate(known)]
+
+
+def _is_small(value: Any) -> bool:
+    """Return whether an array may be a constant of the graph."""
+    if isinstance(value, jax.core.Tracer) or not isinstance(
+        value, (np.ndarray, np.generic, jax.Array)
+    ):
+        return isinstance(value, (bool, int, float, complex))
+    if jax.numpy.issubdtype(value.dtype, jax.dtypes.extended):
+        return False
+    if value.dtype.kind in "biu":
+        return value.size <= FEW_INTEGERS
+    return bool(value.nbytes <= SMALL_BYTES)

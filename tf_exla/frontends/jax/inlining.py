@@ -1,0 +1,71 @@
+"""Write the equations of a jaxpr into a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Literal
+
+from tf_exla.frontends.jax.source_line import source_line
+from tf_exla.frontends.jax.writer import Call, Writer, dtype_name
+from tf_exla.ir.graph import Node, Tensor
+
+
+def inline(w: Writer, closed: ClosedJaxpr, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Write a closed jaxpr on `inputs`; return its results."""
+    return inline_open(w, closed.jaxpr, [constant(w, one) for one in closed.consts], inputs)
+
+
+def constant(w: Writer, value: Any) -> Tensor:
+    """Return a constant of the graph for an array that is known."""
+    if isinstance(value, (jax.core.Tracer,)):
+        raise TypeError(f"{value} is not known before the program runs")
+    array = np.asarray(value)
+    return w.const(array, array.dtype.name)
+
+
+def inline_open(
+    w: Writer, jaxpr: Any, consts: Sequence[Tensor], inputs: Sequence[Tensor]
+) -> list[Tensor]:
+    """Write a jaxpr, its constants given; return its results."""
+    env: dict[Any, Tensor] = {}
+    env.update(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, inputs, strict=True))
+
+    def read(atom: Any) -> Tensor:
+        if isinstance(atom, Literal):
+            return w.const(atom.val, dtype_name(atom.aval))
+        return env[atom]
+
+    name, source = w.name, w.source
+    for eqn in jaxpr.eqns:
+        w.source = source_line(eqn.source_info) or source
+        stack = str(eqn.source_info.name_stack)
+        w.name = "/".join(filter(None, (stack, eqn.primitive.name)))
+        call = Call(
+            eqn.primitive,
+            [read(one) for one in eqn.invars],
+            eqn.params,
+            [one.aval for one in eqn.outvars],
+            bool(eqn.effects),
+        )
+        env.update(zip(eqn.outvars, apply(w, call), strict=True))
+    w.name, w.source = name, source
+    return [read(one) for one in jaxpr.outvars]
+
+
+def apply(w: Writer, call: Call) -> Sequence[Tensor]:
+    """Write one equation: ops of the vocabulary, or the primitive as it is."""
+    convert = w.walk.converters.get(call.primitive.name)
+    made = None if convert is None else convert(w, call)
+    return w.add(opaque(w, call)) if made is None else made
+
+
+def opaque(w: Writer, call: Call) -> Node:
+    """Return a node that is the primitive itself, for which it is bound again."""
+    attrs = {"primitive": call.primitive, "params": dict(call.params)}
+    name = f"lax.{call.primitive.name}"
+    return w.node(name, call.inputs, call.avals, attrs, stateful=call.effects)

@@ -1,0 +1,167 @@
+"""Loops and choices.
+
+A scan is a while over a counter: it takes row `counter` of its xs and writes that row of its ys.
+Constants of a loop are variables that it passes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from jax import lax
+
+from tf_exla.frontends.jax.inlining import apply, inline
+from tf_exla.frontends.jax.writer import Call, Writer
+from tf_exla.ir.graph import Graph, Node, Tensor
+
+
+def _while(w: Writer, call: Call) -> Sequence[Tensor]:
+    params = call.params
+    conds, bodies = params["cond_nconsts"], params["body_nconsts"]
+    start = conds + bodies
+
+    def cond(inner: Writer, state: Sequence[Tensor]) -> Sequence[Tensor]:
+        return inline(inner, params["cond_jaxpr"], [*state[:conds], *state[start:]])
+
+    def body(inner: Writer, state: Sequence[Tensor]) -> Sequence[Tensor]:
+        return inline(inner, params["body_jaxpr"], state[conds:])
+
+    graphs = {
+        "cond": _sub_graph(w, call.inputs, start, cond),
+        "body": _sub_graph(w, call.inputs, start, body, passes=start),
+    }
+    return _append(w, "while", call.inputs, graphs)[start:]
+
+
+def _scan(w: Writer, call: Call) -> Sequence[Tensor]:
+    params = call.params
+    consts, carried, length = params["num_consts"], params["num_carry"], params["length"]
+    xs = len(call.inputs) - consts - carried
+    given, state = call.inputs[:consts], call.inputs[consts : consts + carried]
+    rows = call.inputs[consts + carried :]
+    avals = call.avals[carried:]
+    empty = [w.full(aval.shape, 0, aval.dtype.name) for aval in avals]
+    zero = w.const(0)
+    variables = [*given, *rows, zero, *state, *empty]
+    passed = consts + xs
+
+    def cond(inner: Writer, inside: Sequence[Tensor]) -> Sequence[Tensor]:
+        return [inner.op("less", inside[passed], inner.const(length))]
+
+    def body(inner: Writer, inside: Sequence[Tensor]) -> Sequence[Tensor]:
+        counter, *rest = inside[passed:]
+        at = counter
+        if params["reverse"]:
+            at = inner.op("subtract", inner.const(length - 1), counter)
+        taken = [inner.op("take", one, at, inner.const(0)) for one in inside[consts:passed]]
+        made = inline(inner, params["jaxpr"], [*inside[:consts], *rest[:carried], *taken])
+        written = [
+            write_row(inner, whole, row, at)
+            for whole, row in zip(rest[carried:], made[carried:], strict=True)
+        ]
+        after = inner.op("add", counter, inner.const(1))
+        return [after, *made[:carried], *written]
+
+    graphs = {
+        "cond": _sub_graph(w, variables, passed, cond),
+        "body": _sub_graph(w, variables, passed, body, passes=passed),
+    }
+    return _append(w, "while", variables, graphs)[passed + 1 :]
+
+
+def write_row(w: Writer, whole: Tensor, row: Tensor, at: Tensor) -> Tensor:
+    """Return a tensor with another row at an index along its first axis."""
+    start = [at, *(w.const(0) for _ in row.dims)]
+    inputs = [whole, w.insert(row, [0]), *start]
+    return apply(w, Call(lax.dynamic_update_slice_p, inputs, {}, [_Like(whole)]))[0]
+
+
+def _sub_graph(
+    w: Writer, inputs: Sequence[Tensor], given: int, write: Any, passes: int = 0
+) -> Graph:
+    """Write a sub-graph for operands like `inputs`.
+
+    What is known of the first `given` ones is known inside; the first `passes` are passed on.
+    """
+    inner = w.sub()
+    prefix = w.name
+    inside = [Tensor(one.dims, one.dtype, f"{prefix}/{one.name}") for one in inputs]
+    seen = []
+    for k, (one, outer) in enumerate(zip(inside, inputs, strict=True)):
+        if k < given and outer.value is not None:
+            seen.append(inner.const(outer.value, outer.dtype))
+        else:
+            seen.append(one)
+            if k < given and (known := w.known(outer)) is not None:
+                w.walk.known[one] = known
+    results = write(inner, seen)
+    return inner.graph(inside, [*inside[:passes], *results])
+
+
+def _append(
+    w: Writer, op: str, inputs: Sequence[Tensor], graphs: Mapping[str, Graph]
+) -> Sequence[Tensor]:
+    """Write a node with sub-graphs, whose results are like those of the last of them."""
+    *_, last = graphs.values()
+    avals = [_Like(tensor) for tensor in last.outputs]
+    stateful = any(has_effects(sub) for sub in graphs.values())
+    node = w.node(op, inputs, avals, dict(graphs), stateful)
+    return w.add(node)
+
+
+class _Like:
+    """The shape and dtype of a tensor, as an abstract value has them."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.shape = tensor.dims
+        self.dtype = self
+        self.name = tensor.dtype
+
+
+def has_effects(graph: Graph) -> bool:
+    return any(node.stateful for node in graph.nodes)
+
+
+def _cond(w: Writer, call: Call) -> Sequence[Tensor]:
+    branches = call.params["branches"]
+    index, *operands = call.inputs
+    known = w.known(index)
+    if known is not None or len(branches) == 1:
+        at = 0 if known is None else min(max(int(known), 0), len(branches) - 1)
+        return inline(w, branches[at], operands)
+    written = [_sub_graph(w, operands, len(operands), partial(_branch, one)) for one in branches]
+    if len(branches) == 2:
+        graphs = {"then_branch": written[1], "else_branch": written[0]}
+        return _append(w, "cond", [_is_true(w, index), *operands], graphs)
+    graphs = {f"branch_{k}": sub for k, sub in enumerate(written)}
+    least = w.op("maximum", index, w.const(0, index.dtype))
+    return _append(w, "switch", [least, *operands], graphs)
+
+
+def _branch(jaxpr: Any, w: Writer, operands: Sequence[Tensor]) -> Sequence[Tensor]:
+    return inline(w, jaxpr, operands)
+
+
+def _is_true(w: Writer, index: Tensor) -> Tensor:
+    """Return whether the second of two branches is chosen."""
+    node: Node | None = w.ancestor(index, "astype")
+    if node is not None and node.inputs[0].dtype == "bool":
+        return node.inputs[0]
+    return w.op("greater", index, w.const(0, index.dtype))
+
+
+def _platform_index(w: Writer, call: Call) -> Sequence[Tensor]:
+    """Choose the branch for the platform that the program is captured for."""
+    names = call.params["platforms"]
+    chosen = next((k for k, some in enumerate(names) if some is None or w.walk.platform in some), 0)
+    return [w.const(chosen)]
+
+
+CONVERTERS: Mapping[str, Any] = {
+    "cond": _cond,
+    "platform_index": _platform_index,
+    "scan": _scan,
+    "while": _while,
+}

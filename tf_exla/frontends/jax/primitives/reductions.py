@@ -1,0 +1,67 @@
+"""Reductions, searches, and cumulative ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tf_exla.frontends.jax.primitives.pointwise import Convert, kind_of
+from tf_exla.frontends.jax.writer import Call, Writer
+from tf_exla.ir.graph import Tensor
+
+
+def _reduction(**ops: str) -> Convert:
+    """Reduce `axes`, by an op for each kind of numbers."""
+
+    def convert(w: Writer, call: Call) -> Sequence[Tensor] | None:
+        (x,) = call.inputs
+        op = ops.get(kind_of(x.dtype))
+        if op is None:
+            return None
+        if not call.params["axes"]:
+            return [x]
+        return [w.op(op, x, w.const(list(call.params["axes"])), dtype=call.dtype)]
+
+    return convert
+
+
+def _search(op: str) -> Convert:
+    def convert(w: Writer, call: Call) -> Sequence[Tensor] | None:
+        (x,), (axis,) = call.inputs, call.params["axes"]
+        if kind_of(x.dtype) not in "fi":
+            return None
+        return [w.op(op, x, w.const(axis), shape=call.shape, dtype=call.dtype)]
+
+    return convert
+
+
+def _cumulative(op: str) -> Convert:
+    def convert(w: Writer, call: Call) -> Sequence[Tensor] | None:
+        (x,) = call.inputs
+        attrs = {"exclusive": False, "reverse": bool(call.params["reverse"])}
+        return [w.op(op, x, w.const(call.params["axis"]), shape=x.dims, dtype=x.dtype, **attrs)]
+
+    return convert
+
+
+def _top_k(w: Writer, call: Call) -> Sequence[Tensor] | None:
+    (x,), k = call.inputs, call.params["k"]
+    last = len(x.dims) - 1
+    if call.params.get("axis", last) not in (last, -1):
+        return None
+    return w.several("top_k", [x, w.const(k)], call.avals, sorted=True)
+
+
+CONVERTERS: Mapping[str, Any] = {
+    "argmax": _search("argmax"),
+    "argmin": _search("argmin"),
+    "cumprod": _cumulative("cumprod"),
+    "cumsum": _cumulative("cumsum"),
+    "reduce_and": _reduction(b="all"),
+    "reduce_max": _reduction(f="max", i="max", b="any"),
+    "reduce_min": _reduction(f="min", i="min", b="all"),
+    "reduce_or": _reduction(b="any"),
+    "reduce_prod": _reduction(f="prod", i="prod", c="prod"),
+    "reduce_sum": _reduction(f="sum", i="sum", c="sum"),
+    "top_k": _top_k,
+}

@@ -1,0 +1,24 @@
+"""All converters, by the names of JAX's primitives. What is not here is an opaque node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tf_exla.frontends.jax.primitives import (
+    calls,
+    control_flow,
+    movement,
+    pointwise,
+    products,
+    reductions,
+)
+
+CONVERTERS: Mapping[str, Any] = {
+    **calls.CONVERTERS,
+    **control_flow.CONVERTERS,
+    **movement.CONVERTERS,
+    **pointwise.CONVERTERS,
+    **products.CONVERTERS,
+    **reductions.CONVERTERS,
+}

@@ -1,0 +1,32 @@
+"""The line of the user's program that made an equation of a jaxpr."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from jax._src import source_info_util
+
+INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+
+
+def source_line(info: Any) -> str:
+    """Return `file.py:12 in function` for the innermost frame outside of installed packages.
+
+    Where all frames are in installed packages, the innermost that is not JAX's; "" without any.
+    """
+    library = ""
+    for frame in source_info_util.user_frames(info):
+        if frame.file_name.startswith(HERE):
+            continue
+        text = f"{os.path.basename(frame.file_name)}:{frame.start_line} in {_short(frame)}"
+        if not any(part in frame.file_name for part in INSTALLED):
+            return text
+        library = library or text
+    return library
+
+
+def _short(frame: Any) -> str:
+    """Return the name of a frame's function, without those around it."""
+    return str(frame.function_name).rpartition(".<locals>.")[2].rpartition(".")[2]

@@ -1,0 +1,226 @@
+"""Write the nodes of a graph, and know what is known of their results while a program is captured.
+
+Index arithmetic on constants is computed at once: it decides whether a gather is a slice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tf_exla.frontends.numpy.kernels import KERNELS, array_dtype
+from tf_exla.ir.graph import Array, Graph, Node, Tensor, const
+from tf_exla.vocabulary.table import VOCABULARY, make
+
+KNOWN_ELEMENTS = 1 << 20
+"""Integers that are followed while a program is captured: as many as an index has, not a matrix."""
+SMALL_ELEMENTS = 8
+"""Known results of up to so many elements are constants of the graph: a start, some axes."""
+_EXACT = frozenset(
+    {"astype", "concat", "expand_dims", "permute_dims", "reshape", "slice", "squeeze"}
+)
+"""Ops that also real numbers may be computed by: no other framework rounds them otherwise."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One equation of a jaxpr: its primitive, its operands in the graph, what it returns."""
+
+    primitive: Any
+    inputs: Sequence[Tensor]
+    params: Mapping[str, Any]
+    avals: Sequence[Any]
+    effects: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the only result."""
+        return tuple(self.avals[0].shape)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the only result."""
+        return dtype_name(self.avals[0])
+
+
+def dtype_name(aval: Any) -> str:
+    return str(aval.dtype.name)
+
+
+@dataclass
+class Walk:
+    """What all graphs of one program share.
+
+    `converters`: by the names of primitives; they return the results, or None for an opaque node.
+    `known`: integers that a tensor is known to hold; `maker`: of each tensor. `platform`: for which
+    device the program is, as JAX names it.
+    """
+
+    converters: Mapping[str, Callable[[Writer, Call], Sequence[Tensor] | None]]
+    platform: str
+    known: dict[Tensor, Array] = field(default_factory=dict)
+    maker: dict[Tensor, Node] = field(default_factory=dict)
+    names: Counter[str] = field(default_factory=Counter)
+
+
+class Writer:
+    """The nodes of one graph, in order. `name` and `source` are those of the equation at hand."""
+
+    def __init__(self, walk: Walk, source: str = "") -> None:
+        self.walk = walk
+        self.nodes: list[Node] = []
+        self.name = ""
+        self.source = source
+
+    def sub(self) -> Writer:
+        """Return the writer of a sub-graph."""
+        return Writer(self.walk, self.source)
+
+    # Nodes.
+
+    def add(self, node: Node) -> tuple[Tensor, ...]:
+        self.nodes.append(node)
+        for tensor in node.outputs:
+            self.walk.maker[tensor] = node
+        return node.outputs
+
+    def op(
+        self,
+        op: str,
+        *inputs: Tensor,
+        shape: Sequence[int] | None = None,
+        dtype: str | None = None,
+        **attrs: object,
+    ) -> Tensor:
+        """Return the result of an op of the vocabulary; its shape is inferred where none is given.
+
+        Without a dtype, it is what the vocabulary says.
+        """
+        name = self._unique(f"{self.name}/{op}" if self.name else op)
+        if shape is None:
+            made = make(op, inputs, attrs, name)
+            if made is None:
+                raise ValueError(f"the shape of {op} cannot be inferred")
+            shape, dtype = made.output.dims, dtype or made.output.dtype
+            attrs = dict(made.attrs)
+        else:
+            attrs = {**VOCABULARY[op].attrs, **attrs}
+            dtype = dtype or inputs[0].dtype
+        tensor = Tensor(tuple(shape), dtype, name)
+        node = Node(op, inputs, (tensor,), attrs, name=name, source=self.source)
+        known = self._computed(node)
+        if known is not None and known.size <= SMALL_ELEMENTS:
+            return self.const(known, dtype)
+        if known is not None:
+            self.walk.known[tensor] = known
+        return self.add(node)[0]
+
+    def several(
+        self, op: str, inputs: Sequence[Tensor], avals: Sequence[Any], **attrs: object
+    ) -> tuple[Tensor, ...]:
+        """Return the results of an op that has several."""
+        return self.add(self.node(op, inputs, avals, attrs))
+
+    def node(
+        self,
+        op: str,
+        inputs: Sequence[Tensor],
+        avals: Sequence[Any],
+        attrs: Mapping[str, object],
+        stateful: bool = False,
+    ) -> Node:
+        name = self._unique(self.name or op)
+        outputs = tuple(
+            Tensor(tuple(aval.shape), dtype_name(aval), f"{name}:{k}" if k else name)
+            for k, aval in enumerate(avals)
+        )
+        return Node(op, tuple(inputs), outputs, attrs, stateful, name, self.source)
+
+    def const(self, value: npt.ArrayLike, dtype: str = "int32") -> Tensor:
+        array = np.asarray(value, array_dtype(Tensor((), dtype)))
+        tensor = self.add(const(array, self._unique(f"{self.name}/const"), dtype))[0]
+        if array.dtype.kind in "biu":
+            self.walk.known[tensor] = array
+        return tensor
+
+    def _unique(self, name: str) -> str:
+        self.walk.names[name] += 1
+        count = self.walk.names[name]
+        return name if count == 1 else f"{name}_{count - 1}"
+
+    # What is known.
+
+    def known(self, tensor: Tensor) -> Array | None:
+        """Return the numbers that a tensor holds, where they are known."""
+        return tensor.value if tensor.value is not None else self.walk.known.get(tensor)
+
+    def _computed(self, node: Node) -> Array | None:
+        """Return the result of a node on what is known."""
+        tensor = node.output
+        whole = tensor.dtype.startswith(("int", "uint", "bool"))
+        if tensor.size > (KNOWN_ELEMENTS if whole else SMALL_ELEMENTS) or node.op not in KERNELS:
+            return None
+        if not whole and node.op not in _EXACT:
+            return None
+        operands = [self.known(one) for one in node.inputs]
+        if not operands or any(one is None for one in operands):
+            return None
+        with np.errstate(all="ignore"):
+            made = KERNELS[node.op](node, *operands)
+        return np.asarray(made, array_dtype(tensor))
+
+    def bare(self, tensor: Tensor) -> Tensor:
+        """Return what a tensor is broadcast of, aligned with it as NumPy does; else itself."""
+        node = self.walk.maker.get(tensor)
+        return node.inputs[0] if node is not None and node.op == "broadcast_to" else tensor
+
+    def ancestor(self, tensor: Tensor, op: str) -> Node | None:
+        """Return the node that makes a tensor, where it is an `op`."""
+        node = self.walk.maker.get(tensor)
+        return node if node is not None and node.op == op else None
+
+    # Movement: nothing is written that changes nothing.
+
+    def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        if x.dims == tuple(shape):
+            return x
+        return self.op("reshape", x, self.const(list(shape)), shape=shape)
+
+    def insert(self, x: Tensor, axes: Sequence[int]) -> Tensor:
+        """Return a tensor with axes of size one at `axes` of the result."""
+        shape = list(x.dims)
+        for axis in sorted(axes):
+            shape.insert(axis, 1)
+        if len(axes) == 1:
+            return self.op("expand_dims", x, self.const(axes[0]), shape=shape)
+        return self.reshape(x, shape)
+
+    def transpose(self, x: Tensor, order: Sequence[int]) -> Tensor:
+        if list(order) == list(range(len(x.dims))):
+            return x
+        return self.op("permute_dims", x, self.const(list(order)))
+
+    def broadcast(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """Return a tensor broadcast as NumPy does."""
+        if x.dims == tuple(shape):
+            return x
+        return self.op("broadcast_to", x, self.const(list(shape)))
+
+    def full(self, shape: Sequence[int], value: npt.ArrayLike, dtype: str) -> Tensor:
+        return self.broadcast(self.const(value, dtype), shape)
+
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        return x if x.dtype == dtype else self.op("astype", x, dtype=dtype)
+
+    def slice(self, x: Tensor, begin: Sequence[int], shape: Sequence[int]) -> Tensor:
+        if x.dims == tuple(shape):
+            return x
+        return self.op("slice", x, self.const(list(begin)), self.const(list(shape)))
+
+    def graph(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Graph:
+        return Graph(tuple(inputs), tuple(self.nodes), tuple(outputs))
