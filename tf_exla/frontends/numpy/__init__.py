@@ -1,5 +1,7 @@
 """The reference backend: what every op and loop of a graph means, in NumPy."""
 
 from tf_exla.frontends.numpy.evaluate import evaluate
+from tf_exla.frontends.numpy.namespace import NUMPY
+from tf_exla.frontends.numpy.trace import trace
 
-__all__ = ["evaluate"]
+__all__ = ["NUMPY", "evaluate", "trace"]
