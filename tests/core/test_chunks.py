@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.toy import Builder, ToyOps
+from core.kernels import InPlaceOps
+from tf_exla.frontends.numpy import trace
 from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
@@ -46,10 +49,8 @@ def test_a_chunk_takes_no_more_iterations_than_the_largest_aligned_one(
 
 
 def test_loops_in_loops_take_the_room_that_there_is() -> None:
-    b = Builder()
-    scores = b.op("matmul", b.input(3000, 3), b.input(3, 2000))
-    graph = b.graph(b.op("sum", b.op("exp", scores), axis=1))
-    projector, options = Projector(ToyOps()), Options(chunk_bytes=1 << 20, body_bytes=3 << 19)
+    graph = trace(lambda xp, x, y: xp.sum(xp.exp(x @ y), axis=1), (3000, 3), (3, 2000))
+    projector, options = Projector(InPlaceOps()), Options(chunk_bytes=1 << 20, body_bytes=3 << 19)
     smallest = split(projector, graph, 0, options).graph
     assert chunk_inside(smallest) == 1
     room = projector.working_set(smallest) + 400_000
@@ -65,10 +66,13 @@ def chunk_inside(graph: Graph) -> int:
 
 def test_chunks_made_smaller_for_the_cache_hold_the_room_too() -> None:
     """More iterations of a smaller chunk run side by side than of one that fits alone."""
-    b = Builder()
-    scores = b.op("matmul", b.input(901, 3), b.input(3, 2500))
-    graph = b.graph(b.op("sum", b.op("multiply", scores, b.op("exp", scores)), axis=1))
-    projector = Projector(ToyOps())
+
+    def fn(xp: Any, x: Any, y: Any) -> Any:
+        scores = x @ y
+        return xp.sum(scores * xp.exp(scores), axis=1)
+
+    graph = trace(fn, (901, 3), (3, 2500))
+    projector = Projector(InPlaceOps())
     options = Options(chunk_bytes=16 << 20, body_bytes=24 << 20, cores=2)
     for budget in (25 << 20, 28 << 20, 30 << 20):
         made = fit_loops(projector, split(projector, graph, budget, options).graph, budget, options)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import numpy as np
 import pytest
 
-from core.toy import Builder, ToyOps, run
+from core.kernels import InPlaceOps
 from tf_exla.errors import MemoryLimitError
+from tf_exla.frontends.numpy import evaluate, trace
 from tf_exla.ir.graph import Graph, Loop
 from tf_exla.ir.structure import structure_of
 from tf_exla.ir.traverse import walk
@@ -23,19 +25,21 @@ N = 600
 
 def exponentials(count: int, first: int = N, exponent: bool = True) -> Graph:
     """Sums of exp(a b), of `count` pairs; the first may be of another size."""
-    b = Builder()
-    results = []
-    for k in range(count):
-        n = first if k == 0 else N
-        scores = b.op("matmul", b.input(n, 3), b.input(3, n))
-        made = b.op("exp", scores) if exponent or k else scores
-        results.append(b.op("sum", made, axis=1))
-    return b.graph(*results)
+
+    def fn(xp: Any, *arrays: Any) -> Any:
+        def part(k: int) -> Any:
+            scores = arrays[2 * k] @ arrays[2 * k + 1]
+            return xp.sum(xp.exp(scores) if exponent or k else abs(scores), axis=1)
+
+        return [part(k) for k in range(count)]
+
+    sizes = [first, *[N] * (count - 1)]
+    return trace(fn, *(shape for n in sizes for shape in ((n, 3), (3, n))))
 
 
 def smallest(graph: Graph) -> int:
     with pytest.raises(MemoryLimitError) as caught:
-        optimize_graph(graph, ToyOps(), limit=1, options=OPTIONS)
+        optimize_graph(graph, InPlaceOps(), limit=1, options=OPTIONS)
     return caught.value.smallest_limit
 
 
@@ -45,25 +49,26 @@ def test_equal_peaks_are_split_one_after_the_other(count: int) -> None:
     graph = exponentials(count)
     least = smallest(graph)
     assert least < smallest(exponentials(1)) + (count - 1) * 60_000
-    plan = optimize_graph(graph, ToyOps(), limit=least + 400_000, options=OPTIONS)
+    plan = optimize_graph(graph, InPlaceOps(), limit=least + 400_000, options=OPTIONS)
     assert plan.projected_peak <= least + 400_000
     if count == 2:
         rng = np.random.default_rng(0)
         values = [rng.standard_normal(tensor.dims) for tensor in graph.inputs]
-        for new, old in zip(run(plan.graph, *values), run(graph, *values), strict=True):
+        for new, old in zip(evaluate(plan.graph, *values), evaluate(graph, *values), strict=True):
             np.testing.assert_allclose(new, old, rtol=1e-12)
 
 
 def test_a_peak_that_cannot_fall_ends_the_search() -> None:
-    b = Builder()
-    whole = [b.op("Inverse", b.input(N, N)) for _ in range(2)]
-    other = b.op("sum", b.op("exp", b.op("matmul", b.input(N, 3), b.input(3, N))), axis=1)
+    def fn(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
+        roots = [xp.linalg.cholesky(one) for one in (a, b)]
+        return roots, xp.sum(xp.exp(x @ y), axis=1)
+
     matrix = 8 * N * N
-    assert 4 * matrix < smallest(b.graph(*whole, other)) < 5 * matrix
+    assert 4 * matrix < smallest(trace(fn, (N, N), (N, N), (N, 3), (3, N))) < 5 * matrix
 
 
 def structures(graph: Graph) -> list[object]:
-    plan = optimize_graph(graph, ToyOps(), limit=smallest(graph) + 400_000, options=OPTIONS)
+    plan = optimize_graph(graph, InPlaceOps(), limit=smallest(graph) + 400_000, options=OPTIONS)
     return [structure_of(node) for node in walk(plan.graph) if isinstance(node, Loop)]
 
 
@@ -73,12 +78,12 @@ def test_loops_of_equal_parts_have_one_structure() -> None:
 
 def test_loops_of_equal_parts_share_a_body() -> None:
     graph = exponentials(3)
-    plan = optimize_graph(graph, ToyOps(), limit=smallest(graph) + 400_000, options=OPTIONS)
+    plan = optimize_graph(graph, InPlaceOps(), limit=smallest(graph) + 400_000, options=OPTIONS)
     loops = [node for node in plan.graph.nodes if isinstance(node, Loop)]
     assert len({loop.body for loop in loops}) == len({loop.chunk for loop in loops}) < len(loops)
     rng = np.random.default_rng(0)
     values = [rng.standard_normal(tensor.dims) for tensor in graph.inputs]
-    for new, old in zip(run(plan.graph, *values), run(graph, *values), strict=True):
+    for new, old in zip(evaluate(plan.graph, *values), evaluate(graph, *values), strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-12)
     assert len(set(structures(exponentials(3)))) == 1
 
@@ -95,7 +100,7 @@ def test_a_part_more_needs_few_projections_more(monkeypatch: pytest.MonkeyPatch)
     def count(graph: Graph) -> int:
         nonlocal bodies
         bodies = 0
-        optimize_graph(graph, ToyOps(), limit=smallest(graph) + 400_000, options=OPTIONS)
+        optimize_graph(graph, InPlaceOps(), limit=smallest(graph) + 400_000, options=OPTIONS)
         return bodies
 
     init = _Walk.__init__
@@ -114,12 +119,12 @@ def test_a_line_is_written_where_planning_takes_long(
 ) -> None:
     graph = exponentials(2)
     with caplog.at_level(logging.INFO, logger="tf_exla"):
-        optimize_graph(graph, ToyOps(), limit=3_000_000, options=OPTIONS, function="slow")
+        optimize_graph(graph, InPlaceOps(), limit=3_000_000, options=OPTIONS, function="slow")
         assert not caplog.records
         monkeypatch.setattr(patience.Patience, "__init__", _impatient)
-        optimize_graph(graph, ToyOps(), limit=3_000_000, options=OPTIONS, function="slow")
+        optimize_graph(graph, InPlaceOps(), limit=3_000_000, options=OPTIONS, function="slow")
     assert len(caplog.records) >= 1
-    assert "planning slow (6 nodes)" in caplog.text
+    assert "planning slow (8 nodes)" in caplog.text
 
 
 def _impatient(self: patience.Patience, function: str, nodes: int) -> None:

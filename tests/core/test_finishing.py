@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from core.toy import ToyOps
 from tf_exla.ir.graph import Graph
 from tf_exla.late import finishing
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
+from tf_exla.vocabulary.op_set import VocabularyOps
 
 BUDGET = 100
 SPLIT, SMALL, LATE, SMALL_LATE = (Graph((), (), ()) for _ in range(4))
@@ -30,4 +30,4 @@ def test_smaller_chunks_must_not_cost_more_than_late_passes_save(
     monkeypatch.setattr(finishing, "graph_seconds", lambda _, graph, promises: costs[graph])
     monkeypatch.setattr(Projector, "working_set", lambda _, graph: BYTES[graph])
     options = Options(jit_compile=jit_compile)
-    assert finishing.finish(Projector(ToyOps()), SPLIT, BUDGET, options) is taken
+    assert finishing.finish(Projector(VocabularyOps()), SPLIT, BUDGET, options) is taken

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from core.toy import Builder, ToyOps, run
+from core.kernels import InPlaceOps
+from tf_exla.frontends.numpy import evaluate, trace
 from tf_exla.ir.graph import Graph, Loop
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
@@ -20,23 +22,23 @@ OPTIONS = Options(cores=2, chunk_bytes=1 << 22, body_bytes=3 << 21)
 
 def kernel_product(n: int, others: int = 0) -> Graph:
     """(k + k²) v, k = exp(x yᵀ): large matrices between small ones, and other small ones."""
-    b = Builder()
-    x, y, v = b.input(n, 3), b.input(n, 3), b.input(n, 1)
-    for _ in range(others):
-        v = b.op("exp", v)
-    k = b.op("exp", b.op("matmul", x, b.op("permute_dims", y)))
-    return b.graph(b.op("matmul", b.op("add", k, b.op("multiply", k, k)), v))
+
+    def fn(xp: Any, x: Any, y: Any, v: Any) -> Any:
+        for _ in range(others):
+            v = xp.exp(v)
+        k = xp.exp(x @ y.T)
+        return (k + k * k) @ v
+
+    return trace(fn, (n, 3), (n, 3), (n, 1))
 
 
 def dense(n: int) -> Graph:
     """(a b) c: what it takes is products, whose time chunks do not change."""
-    b = Builder()
-    a, c = b.input(n, n), b.input(n, n)
-    return b.graph(b.op("matmul", b.op("matmul", a, c), c))
+    return trace(lambda xp, a, c: (a @ c) @ c, (n, n), (n, n))
 
 
 def optimized(graph: Graph, options: Options = OPTIONS) -> Plan:
-    return optimize_graph(graph, ToyOps(), limit=AMPLE, options=options)
+    return optimize_graph(graph, InPlaceOps(), limit=AMPLE, options=options)
 
 
 def loops(plan: Plan) -> list[Loop]:
@@ -50,10 +52,10 @@ def test_chunks_in_cache_are_faster() -> None:
     assert loops(plan)
     assert plan.working_set < plan.working_set_before / 20
     whole = optimized(graph, replace(OPTIONS, rewrites={"in-cache": False})).graph
-    assert graph_seconds(ToyOps(), plan.graph) < 0.76 * graph_seconds(ToyOps(), whole)
+    assert graph_seconds(InPlaceOps(), plan.graph) < 0.76 * graph_seconds(InPlaceOps(), whole)
     rng = np.random.default_rng(0)
     values = [rng.standard_normal(tensor.dims) for tensor in graph.inputs]
-    (made,), (want,) = run(plan.graph, *values), run(graph, *values)
+    (made,), (want,) = evaluate(plan.graph, *values), evaluate(graph, *values)
     np.testing.assert_allclose(made, want, rtol=1e-10)
 
 
@@ -79,6 +81,6 @@ def test_more_room_costs_no_time(share: float) -> None:
     needed = optimized(graph).projected_peak_before
     times = []
     for limit in (0.05, share):
-        plan = optimize_graph(graph, ToyOps(), limit=int(limit * needed), options=OPTIONS)
-        times.append(graph_seconds(ToyOps(), plan.graph, promises=False))
+        plan = optimize_graph(graph, InPlaceOps(), limit=int(limit * needed), options=OPTIONS)
+        times.append(graph_seconds(InPlaceOps(), plan.graph, promises=False))
     assert times[1] <= 1.05 * times[0]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from core.toy import Builder, ToyOps, run
+from core.kernels import InPlaceOps
+from tf_exla.frontends.numpy import evaluate
+from tf_exla.frontends.numpy.trace import Tracer
 from tf_exla.ir.check import check_graph
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.late.recomputing import recompute
 from tf_exla.model.fusion import in_registers
 
-OPS = ToyOps()
+OPS = InPlaceOps()
 
 
 def cluster(body: Graph, *ops: str) -> Node:
@@ -74,21 +76,20 @@ def clusters(graph: Graph) -> list[Node]:
     return [node for node in graph.nodes if node.op == "xla_cluster"]
 
 
-def gradient_like() -> tuple[Builder, Graph]:
-    """A kernel, a solve that is not compiled, and what reads both."""
-    b = Builder()
-    x, scale = b.input(6, 6), b.input()
-    root = b.op("exp", x)  # many flops: it is handed over
-    kernel = b.op("multiply", scale, root)  # one flop: it is not
-    whole = b.op("add", kernel, root)
-    solved = b.op("Inverse", whole)
-    body = b.graph(b.op("multiply", solved, kernel), b.op("subtract", solved, root))
+def gradient_like() -> Graph:
+    """A kernel, a decomposition that is not compiled, and what reads both."""
+    xp = Tracer()
+    x, scale = xp.input((6, 6)), xp.input(())
+    root = xp.exp(x)  # many flops: it is handed over
+    kernel = scale * root  # one flop: it is not
+    lower = xp.linalg.cholesky(kernel + root)
+    body = xp.graph(lower * kernel, lower - root)
     names = [node.name for node in body.nodes]
-    return b, clustered(body, tuple(names[:3]), tuple(names[4:]))
+    return clustered(body, tuple(names[:3]), tuple(names[4:]))
 
 
 def test_what_takes_a_flop_is_computed_again() -> None:
-    _, body = gradient_like()
+    body = gradient_like()
     before, after = clusters(body)
     assert len(before.outputs) == 3
     made = recompute(body, OPS)
@@ -103,61 +104,60 @@ def test_what_takes_a_flop_is_computed_again() -> None:
 
 
 def test_the_numbers_stay() -> None:
-    _, body = gradient_like()
-    values = np.random.default_rng(0).normal(size=(6, 6)), np.array(2.0)
-    want = run(inlined(body), *values)
-    for got, expected in zip(run(inlined(recompute(body, OPS)), *values), want, strict=True):
+    body = gradient_like()
+    values = 9 * np.eye(6), np.array(2.0)  # positive definite, exponentials of it, too
+    want = evaluate(inlined(body), *values)
+    for got, expected in zip(evaluate(inlined(recompute(body, OPS)), *values), want, strict=True):
         np.testing.assert_array_equal(got, expected)
 
 
 def test_what_others_read_or_takes_many_flops_is_handed_over() -> None:
-    b = Builder()
-    x = b.input(6, 6)
-    double = b.op("add", x, x)
-    root = b.op("exp", double)
-    solved = b.op("Inverse", root)
-    body = b.graph(b.op("multiply", b.op("multiply", solved, double), root), double)
+    xp = Tracer()
+    x = xp.input((6, 6))
+    double = x + x
+    root = xp.exp(double)
+    body = xp.graph(xp.linalg.cholesky(root) * double * root, double)
     names = [node.name for node in body.nodes]
     made = clustered(body, tuple(names[:2]), tuple(names[3:]))
     assert recompute(made, OPS) is made
 
 
 def test_a_cluster_without_results_goes() -> None:
-    b = Builder()
-    x = b.input(6, 6)
-    double = b.op("add", x, x)
-    other = b.op("Inverse", x)
-    body = b.graph(b.op("multiply", b.op("multiply", other, double), x))
+    xp = Tracer()
+    x = xp.input((6, 6))
+    double = x + x
+    body = xp.graph(xp.linalg.cholesky(x) * double * x)
     names = [node.name for node in body.nodes]
     made = recompute(clustered(body, (names[0],), tuple(names[2:])), OPS)
     assert len(clusters(made)) == 1
-    value = np.random.default_rng(0).normal(size=(6, 6))
-    np.testing.assert_array_equal(run(inlined(made), value)[0], run(inlined(body), value)[0])
+    value = np.eye(6) + 0.1
+    np.testing.assert_array_equal(
+        evaluate(inlined(made), value)[0], evaluate(inlined(body), value)[0]
+    )
 
 
 def test_what_several_loops_make_for_themselves() -> None:
-    b = Builder()
-    x = b.input(6, 6)
-    double, root = b.op("add", x, x), b.op("exp", x)
-    ends = b.op("add", double, root), b.op("subtract", double, root)
-    kept = in_registers(OPS, b.graph(*ends))
-    assert double in kept
-    assert root not in kept  # many flops, and two loops
-    total = b.op("sum", double, axis=0)
-    assert double not in in_registers(OPS, b.graph(*ends, total))
+    xp = Tracer()
+    x = xp.input((6, 6))
+    double, root = x + x, xp.exp(x)
+    ends = double + root, double - root
+    kept = in_registers(OPS, xp.graph(*ends))
+    assert double.tensor in kept
+    assert root.tensor not in kept  # many flops, and two loops
+    total = xp.sum(double, axis=0)
+    assert double.tensor not in in_registers(OPS, xp.graph(*ends, total))
 
 
 def test_one_loop_makes_whatever_it_reads() -> None:
-    b = Builder()
-    x = b.input(6, 6)
-    root = b.op("exp", x)
-    assert in_registers(OPS, b.graph(b.op("add", root, x))) == {root}
+    xp = Tracer()
+    x = xp.input((6, 6))
+    root = xp.exp(x)
+    assert in_registers(OPS, xp.graph(root + x)) == {root.tensor}
 
 
 def test_what_is_dear_is_not_made_again_by_way_of_what_is_simple() -> None:
-    b = Builder()
-    x = b.input(6, 6)
-    root = b.op("exp", x)
-    double = b.op("add", root, root)
-    ends = b.op("add", double, x), b.op("subtract", double, x)
-    assert in_registers(OPS, b.graph(*ends)) == {double}
+    xp = Tracer()
+    x = xp.input((6, 6))
+    root = xp.exp(x)
+    double = root + root
+    assert in_registers(OPS, xp.graph(double + x, double - x)) == {double.tensor}

@@ -122,9 +122,8 @@ class Tracer:
         return Array(self, tensor)
 
     def graph(self, *outputs: Any) -> Graph:
-        return Graph(
-            tuple(self.inputs), tuple(self.nodes), tuple(self.asarray(x).tensor for x in outputs)
-        )
+        made = tuple(self.asarray(x).tensor for x in outputs)
+        return Graph(tuple(self.inputs), tuple(self.nodes), made)
 
     def asarray(self, value: Any, dtype: str | None = None) -> Array:
         """Return a constant of a value that is no array of the function yet."""
