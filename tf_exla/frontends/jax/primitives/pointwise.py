@@ -7,6 +7,7 @@ from typing import Any
 
 from jax import lax
 
+from tf_exla.frontends.jax.primitives.masks import identity, select_band
 from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
@@ -67,7 +68,8 @@ def _astype(w: Writer, call: Call) -> Sequence[Tensor] | None:
         return None
     if (before, after) == ("f", "i"):
         return None  # what lies outside of the integers is XLA's to say
-    made = w.cast(w.bare(call.inputs[0]), call.dtype)
+    x = w.bare(call.inputs[0])
+    made = (before == "b" and identity(w, x, call.dtype)) or w.cast(x, call.dtype)
     return [w.broadcast(made, call.shape)]
 
 
@@ -105,7 +107,8 @@ def _select_n(w: Writer, call: Call) -> Sequence[Tensor] | None:
     known = w.known(which)
     if known is not None and known.size == 1:
         return [call.inputs[2 if known.all() else 1]]
-    return [w.broadcast(w.op("where", which, cases[1], cases[0]), call.shape)]
+    made = select_band(w, which, cases[1], cases[0]) or w.op("where", which, cases[1], cases[0])
+    return [w.broadcast(made, call.shape)]
 
 
 def _clamp(w: Writer, call: Call) -> Sequence[Tensor] | None:

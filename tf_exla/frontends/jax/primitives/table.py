@@ -8,17 +8,21 @@ from typing import Any
 from tf_exla.frontends.jax.primitives import (
     calls,
     control_flow,
+    gather,
     movement,
     pointwise,
     products,
     reductions,
+    scatter,
 )
 
 CONVERTERS: Mapping[str, Any] = {
     **calls.CONVERTERS,
     **control_flow.CONVERTERS,
+    **gather.CONVERTERS,
     **movement.CONVERTERS,
     **pointwise.CONVERTERS,
     **products.CONVERTERS,
     **reductions.CONVERTERS,
+    **scatter.CONVERTERS,
 }

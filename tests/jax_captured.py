@@ -1,0 +1,79 @@
+"""Programs captured from JAX and evaluated by NumPy, against JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tf_exla.frontends.jax.capture import Captured, capture
+from tf_exla.frontends.numpy import evaluate
+from tf_exla.frontends.numpy.kernels import KERNELS
+from tf_exla.ir.graph import Array, Node
+from tf_exla.ir.traverse import walk
+
+X = Any
+
+
+class Primitives(dict[str, Any]):
+    """Kernels of opaque nodes: the primitives themselves."""
+
+    def __contains__(self, op: object) -> bool:
+        return op not in KERNELS
+
+    def __missing__(self, op: str) -> Callable[[Node, Sequence[Array]], Sequence[Array]]:
+        return _bind
+
+
+def _bind(node: Node, operands: Sequence[Array]) -> Sequence[Array]:
+    primitive: Any = node.attrs["primitive"]
+    functions, params = primitive.get_bind_params(node.attrs["params"])
+    made = primitive.bind(*functions, *map(jnp.asarray, operands), **params)
+    found = made if primitive.multiple_results else [made]
+    keys = [jax.dtypes.issubdtype(one.dtype, jax.dtypes.extended) for one in found]
+    return [one if key else np.asarray(one) for one, key in zip(found, keys, strict=True)]
+
+
+def run(captured: Captured, *arguments: X) -> Any:
+    flat = [np.asarray(one) for one in jax.tree.leaves((arguments, {}))]
+    constants = [np.asarray(one) for one in captured.constants]
+    made = evaluate(captured.graph, *flat, *constants, kernels=Primitives())
+    for tensor, aval in zip(captured.graph.outputs, captured.out_avals, strict=True):
+        assert (tensor.dims, tensor.dtype) == (aval.shape, aval.dtype.name)
+    return jax.tree.unflatten(captured.out_tree, made)
+
+
+def check(function: Callable[..., X], *arguments: X, close: float = 1e-12) -> Captured:
+    captured = capture(function, *arguments)
+    found, expected = run(captured, *arguments), jax.jit(function)(*arguments)
+    jax.tree.map(lambda a, b: _same(a, b, close), found, expected)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    return captured
+
+
+def _same(found: X, expected: X, close: float) -> None:
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    if found.dtype.kind not in "fcV":
+        np.testing.assert_array_equal(found, expected)
+        return
+    if found.size:
+        scale = np.nanmax(np.abs(np.where(np.isfinite(expected), expected, 0)))
+        np.testing.assert_allclose(found, expected, rtol=close * 10, atol=close * max(scale, 1))
+
+
+def rand(*shape: int, seed: int = 0, dtype: str = "float64") -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def opaque(captured: Captured) -> set[str]:
+    """Return the primitives that are no op of the vocabulary."""
+    return {node.op for node in walk(captured.graph) if node.op.startswith("lax.")}
+
+
+def total(tree: X) -> X:
+    leaves = [one for one in jax.tree.leaves(tree) if jnp.issubdtype(one.dtype, jnp.floating)]
+    return sum(jnp.sum(jnp.sin(one)) for one in leaves)

@@ -1,0 +1,164 @@
+"""Writing by index: slices, rows, diagonals and sums of segments where a scatter is one of these.
+
+A scatter drops what lies outside, unless its indices are to be clamped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax.lax import GatherScatterMode
+
+from tf_exla.frontends.jax.inlining import apply
+from tf_exla.frontends.jax.primitives.gather import clamped, diagonal_at
+from tf_exla.frontends.jax.primitives.masks import diagonal
+from tf_exla.frontends.jax.primitives.pointwise import kind_of
+from tf_exla.frontends.jax.writer import Call, Writer
+from tf_exla.ir.graph import Array, Tensor
+
+
+def _scatter(w: Writer, call: Call) -> Sequence[Tensor] | None:
+    """Replace numbers of a tensor."""
+    x, indices, updates = call.inputs
+    known = w.known(indices)
+    if known is None or 0 in updates.dims or 0 in x.dims:
+        return None
+    begin = _window(call, known)
+    if begin is not None:
+        return [_written(w, call, begin, adds=False)]
+    return _on_diagonal(w, call, known, adds=False)
+
+
+def _scatter_add(w: Writer, call: Call) -> Sequence[Tensor] | None:
+    """Add to numbers of a tensor; to zeros, as the gradient of a gather does."""
+    x, indices, updates = call.inputs
+    if 0 in updates.dims or 0 in x.dims or kind_of(x.dtype) not in "fic":
+        return None
+    known = w.known(indices)
+    begin = None if known is None else _window(call, known)
+    if begin is not None:
+        return [_written(w, call, begin, adds=True)]
+    made = None if known is None else _on_diagonal(w, call, known, adds=True)
+    if made is None and _is_zero(w, x):
+        made = _segments(w, call) or _rows(w, call)
+    return made
+
+
+def _is_zero(w: Writer, x: Tensor) -> bool:
+    value = w.bare(x).value
+    return value is not None and not np.any(value)
+
+
+def _window(call: Call, known: Array) -> list[int] | None:
+    """Return where the one part begins that is written, its place known and inside."""
+    x = call.inputs[0]
+    how = call.params["dimension_numbers"]
+    if known.ndim != 1 or how.operand_batching_dims:
+        return None
+    begin = [0] * len(x.dims)
+    for place, axis in zip(known.tolist(), how.scatter_dims_to_operand_dims, strict=True):
+        begin[axis] = place
+    ends = zip(begin, _window_shape(call), x.dims, strict=True)
+    return None if min(begin) < 0 or any(b + n > size for b, n, size in ends) else begin
+
+
+def _window_shape(call: Call) -> list[int]:
+    """Return the shape of one part that is written, in the axes of the whole."""
+    x, _, updates = call.inputs
+    how = call.params["dimension_numbers"]
+    sizes = iter([updates.dims[k] for k in how.update_window_dims])
+    single = {*how.inserted_window_dims, *how.operand_batching_dims}
+    return [1 if axis in single else next(sizes) for axis in range(len(x.dims))]
+
+
+def _written(w: Writer, call: Call, begin: Sequence[int], adds: bool) -> Tensor:
+    """Return a tensor with a part written at a place that is known."""
+    x, _, updates = call.inputs
+    shape = _window_shape(call)
+    part = w.reshape(updates, shape)
+    if _is_zero(w, x):
+        ends = zip(begin, shape, x.dims, strict=True)
+        pairs = [[b, size - b - n] for b, n, size in ends]
+        return w.op("pad", part, w.const(pairs), shape=x.dims) if np.any(pairs) else part
+    if adds:
+        part = w.op("add", w.slice(x, begin, shape), part)
+    if part.dims == x.dims:
+        return part
+    starts = [w.const(one) for one in begin]
+    return apply(w, Call(lax.dynamic_update_slice_p, [x, part, *starts], {}, call.avals))[0]
+
+
+def _on_diagonal(w: Writer, call: Call, known: Array, adds: bool) -> Sequence[Tensor] | None:
+    """Write to [i, i + k] for all i of a matrix."""
+    x, _, updates = call.inputs
+    how = call.params["dimension_numbers"]
+    pair = tuple(how.scatter_dims_to_operand_dims)
+    single = known.ndim == 2 and len(x.dims) == 2 and len(updates.dims) == 1
+    if not single or pair != (0, 1) or tuple(how.inserted_window_dims) != pair:
+        return None
+    k = diagonal_at(known, *x.dims)
+    if k is None:
+        return None
+    place = w.const(k)
+    if adds:
+        updates = w.op("add", diagonal(w, x, k), updates)
+    return [w.op("matrix_set_diag", x, updates, place)]
+
+
+def _inside(w: Writer, call: Call, axis: int) -> Tensor | None:
+    """Return the indices along the one axis that is written, without the axis of coordinates."""
+    x, indices, _ = call.inputs
+    index = w.reshape(indices, indices.dims[:-1])
+    if call.params["mode"] is GatherScatterMode.CLIP:
+        index = clamped(w, index, x.dims[axis] - 1)
+    return index
+
+
+def _segments(w: Writer, call: Call) -> Sequence[Tensor] | None:
+    """Add rows by their number to zeros."""
+    x, _, updates = call.inputs
+    how = call.params["dimension_numbers"]
+    if len(how.scatter_dims_to_operand_dims) != 1 or how.operand_batching_dims:
+        return None
+    (axis,) = how.scatter_dims_to_operand_dims
+    shape = _window_shape(call)
+    rest = [size for k, size in enumerate(x.dims) if k != axis]
+    if tuple(how.inserted_window_dims) != (axis,) or shape[:axis] + shape[axis + 1 :] != rest:
+        return None
+    index = _inside(w, call, axis)
+    if index is None or not index.dims:
+        return None
+    outer = [k for k in range(len(updates.dims)) if k not in how.update_window_dims]
+    rows = w.transpose(updates, [*outer, *how.update_window_dims])
+    count = x.dims[axis]
+    made = w.op("segment_sum", rows, index, w.const(count), shape=(count, *rest))
+    order = list(range(1, len(x.dims)))
+    order.insert(axis, 0)
+    return [w.transpose(made, order)]
+
+
+def _rows(w: Writer, call: Call) -> Sequence[Tensor] | None:
+    """Add numbers to zeros at columns of their own row: the gradient of `take_along_axis`."""
+    x, indices, updates = call.inputs
+    how = call.params["dimension_numbers"]
+    batch = len(x.dims) - 1
+    leading = tuple(range(batch))
+    if not batch or how.operand_batching_dims != leading or how.update_window_dims:
+        return None
+    if how.scatter_indices_batching_dims != leading or len(indices.dims) != batch + 2:
+        return None
+    index = _inside(w, call, batch)
+    known = None if index is None else w.known(index)
+    if index is None or known is not None:
+        return None
+    count = w.const(x.dims[-1], index.dtype)
+    outside = w.op("less", index, w.const(0, index.dtype))
+    index = w.op("where", outside, count, index)
+    return [w.op("scatter_rows", index, updates, w.const(list(x.dims)), shape=x.dims,
+        dtype=x.dtype)]  # fmt: skip
+
+
+CONVERTERS: Mapping[str, Any] = {"scatter": _scatter, "scatter-add": _scatter_add}
