@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from core.rewritten import QUIET, TOLERANCE, only
+from core.rewritten import Outcome as Before
 
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
@@ -17,48 +19,19 @@ from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph
 from tf_exla.moves.blocking import write_out
 from tf_exla.moves.contracting_ops import ContractingOps
-from tf_exla.rewrite import Rewritten, chosen, rewrite_graph
+from tf_exla.rewrite import chosen, rewrite_graph
+
+__all__ = ["OPS", "QUIET", "Outcome", "check_numbers", "only", "random", "rewritten", "run"]
 
 OPS = ContractingOps(TensorFlowOps(threads=2))
-TOLERANCE = {"float64": 1e-12, "float32": 2e-5}  # products are added up in another order
-# What only moves numbers about, or makes them from nothing.
-QUIET = frozenset({"constant", "reshape", "expand_dims", "squeeze"})
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """A function before and after."""
+class Outcome(Before):
+    """A function before and after, as TensorFlow has it."""
 
-    before: Graph
-    result: Rewritten
     concrete: Any
     functions: Any
-
-    @property
-    def ops(self) -> list[str]:
-        """The ops that compute, in order."""
-        return [node.op for node in self.result.graph.nodes if node.op not in QUIET]
-
-    @property
-    def names(self) -> list[str]:
-        return [one.rewrite for one in self.result.applications]
-
-    @property
-    def reasons(self) -> str:
-        return "\n".join(one.reason for one in self.result.refusals)
-
-    @property
-    def largest(self) -> int:
-        """Elements of the largest tensor that is computed."""
-        sizes = (t.size for node in self.result.graph.nodes for t in node.outputs)
-        return max(sizes, default=0)
-
-
-def only(*families: str) -> Mapping[str, bool]:
-    """Switch on these families and no others."""
-    from tf_exla.rewrite import FAMILIES
-
-    return {name: name in families for name in FAMILIES}
 
 
 def rewritten(

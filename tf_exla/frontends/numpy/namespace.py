@@ -19,8 +19,13 @@ def _swapped(x: X) -> X:
 
 
 def _solve_triangular(a: X, b: X, lower: bool = True, adjoint: bool = False) -> X:
-    a = np.tril(a) if lower else np.triu(a)
-    return np.linalg.solve(np.conj(_swapped(a)) if adjoint else a, b)
+    how = {"lower": lower, "adjoint": adjoint}
+    return KERNELS["solve_triangular"](Node("solve_triangular", (), (), how), a, b)
+
+
+def _kept(function: Callable[..., X]) -> Callable[..., X]:
+    """Reduce in the dtype of the array: NumPy would widen integers."""
+    return lambda x, axis=None, keepdims=False: function(x, axis, x.dtype, keepdims=keepdims)
 
 
 class Namespace:
@@ -39,6 +44,8 @@ class Namespace:
     matrix_transpose = staticmethod(_swapped)
     concat = staticmethod(np.concatenate)
     permute_dims = staticmethod(np.transpose)
+    prod = staticmethod(_kept(np.prod))
+    sum = staticmethod(_kept(np.sum))
     top_k = staticmethod(top_k)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

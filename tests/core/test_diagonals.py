@@ -1,0 +1,110 @@
+"""No dense matrix for what is read from its diagonal, or made of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.rewritten import check_numbers, only, random, t
+
+DIAGONALS = only("diagonals", "chains", "cleanup")
+N = 40
+
+
+@pytest.mark.parametrize(
+    ("fn", "rewrite"),
+    [
+        (lambda xp, a, b, d: xp.linalg.diagonal(a @ b), "diagonal-of-product"),
+        (lambda xp, a, b, d: xp.linalg.diagonal(xp.matmul(a, a, transpose_b=True)), "diagonal-of-"),
+        (lambda xp, a, b, d: xp.linalg.diagonal(xp.matmul(b, b, transpose_a=True)), "diagonal-of-"),
+        (lambda xp, a, b, d: xp.linalg.diagonal(t(3.0 * (a @ b))), "diagonal-of-product"),
+        (lambda xp, a, b, d: xp.linalg.diagonal(a @ (b @ (a @ b))), "diagonal-of-product"),
+        (lambda xp, a, b, d: xp.linalg.trace(a @ b), "diagonal-of-product"),
+        (lambda xp, a, b, d: xp.linalg.trace(xp.matmul(a, a, transpose_b=True)), "diagonal-of-"),
+        (lambda xp, a, b, d: xp.linalg.diagonal(xp.diag(d)), "diagonal-of-diagonal"),
+        (lambda xp, a, b, d: xp.sum(xp.diag(d), 0), "sum-of-diagonal"),
+        (lambda xp, a, b, d: xp.sum(xp.diag(d), 1, keepdims=True), "sum-of-diagonal"),
+        (lambda xp, a, b, d: xp.sum(2.0 * xp.diag(d)), "sum-of-diagonal"),
+        (lambda xp, a, b, d: xp.diag(d) @ a, "matrix-chain"),
+        (lambda xp, a, b, d: b @ xp.diag(d), "matrix-chain"),
+        (lambda xp, a, b, d: (2.0 * xp.eye(N, dtype=a.dtype)) @ a, "matrix-chain"),
+    ],
+)
+def test_nothing_dense_is_left(fn: Callable[..., Any], rewrite: str) -> None:
+    outcome = check_numbers(fn, random(N, 3), random(3, N), random(N), families=DIAGONALS)
+    assert any(name.startswith(rewrite) for name in outcome.names)
+    assert outcome.largest < N * N
+    assert "matrix_diag" not in outcome.ops
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda xp, k, d: k + xp.diag(d),
+        lambda xp, k, d: xp.diag(d) + k,
+        lambda xp, k, d: k - xp.diag(d),
+        lambda xp, k, d: k + 0.1 * xp.diag(d),
+        lambda xp, k, d: k + d[0] * xp.eye(N, dtype=k.dtype),
+        lambda xp, k, d: k - xp.eye(N, dtype=k.dtype),
+    ],
+)
+def test_a_sum_with_a_diagonal(fn: Callable[..., Any]) -> None:
+    k = random(N, N)
+    k[1, 2] = k[3, 3] = np.nan
+    outcome = check_numbers(fn, k, random(N), families=DIAGONALS)
+    assert "plus-diagonal" in outcome.names
+    assert outcome.ops[-1] == "matrix_set_diag"
+    assert "matrix_diag" not in outcome.ops
+
+
+def test_batches() -> None:
+    a, b, d = random(2, N, 3), random(2, 3, N), random(2, N)
+    for fn in (
+        lambda xp, a, b, d: xp.linalg.diagonal(a @ b),
+        lambda xp, a, b, d: xp.diag(d) @ a,
+        lambda xp, a, b, d: xp.sum(xp.diag(d), (1, 2)),
+    ):
+        outcome = check_numbers(fn, a, b, d, families=DIAGONALS)
+        assert outcome.largest < N * N
+
+
+@pytest.mark.parametrize(
+    ("fn", "shapes", "reason"),
+    [
+        (lambda xp, a, b: xp.linalg.diagonal(a @ b), [(9, 3), (3, 7)], "only square ones"),
+        (lambda xp, k, d: k + xp.diag(d), [(1, 9), (9,)], "is broadcast"),
+        (lambda xp, k, d: k + xp.diag(d), [(2, 9, 9), (9,)], "is broadcast"),
+        (lambda xp, k, d: k + xp.diag(d), [(9, 9), (2, 9)], "is broadcast"),
+        (
+            lambda xp, a, b: xp.linalg.diagonal(a @ b),
+            [(5, 50), (50, 5)],
+            "would make a tensor|saves",
+        ),
+    ],
+)
+def test_refuses(fn: Callable[..., Any], shapes: list[Any], reason: str) -> None:
+    args = [random(*shape, seed=i) for i, shape in enumerate(shapes)]
+    outcome = check_numbers(fn, *args, families=only("diagonals"))
+    if "|" not in reason:
+        assert not outcome.result.applications
+        assert reason in outcome.reasons
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda xp, k, d: xp.linalg.diagonal(k @ k, 1),
+        lambda xp, k, d: xp.max(xp.diag(d), 1),
+        lambda xp, k, d: xp.diag(d) * k,
+        lambda xp, k, d: d + xp.diag(d),
+        lambda xp, k, d: xp.diag(d) - k,
+        lambda xp, k, d: xp.linalg.diagonal(xp.matmul(k, k, transpose_a=True) * k),
+        lambda xp, k, d: xp.diag(d) @ xp.diag(d),
+        lambda xp, k, d: xp.diag(d) @ xp.diag(d) @ k,
+    ],
+)
+def test_near_misses_keep_their_numbers(fn: Callable[..., Any]) -> None:
+    check_numbers(fn, random(9, 9), random(9), families=DIAGONALS)

@@ -1,0 +1,173 @@
+"""Sums of products that share an operand; products with row and column terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from core.rewritten import check_numbers, only, random, rewritten, t
+from tf_exla.frontends.numpy import NUMPY, evaluate
+
+SUMS = only("sums-of-products", "cleanup")
+RANK_ONE = only("rank-one-terms", "cleanup")
+M, N = 20, 300
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda xp, g, h, a: g @ a + xp.matmul(g, a, transpose_a=True),
+        lambda xp, g, h, a: g @ a + t(g) @ a,
+        lambda xp, g, h, a: g @ a - h @ a,
+        lambda xp, g, h, a: xp.add_n([g @ a, h @ a, t(g) @ a]),
+        lambda xp, g, h, a: 2.0 * (g @ a) + (h @ a) / 3.0,
+        lambda xp, g, h, a: 2.0 * (g @ a + h @ a),
+        lambda xp, g, h, a: -(g @ a) + h @ (3.0 * a),
+        lambda xp, g, h, a: t(t(a) @ g) + h @ a,
+        lambda xp, g, h, a: t(a) @ g + t(a) @ h,
+        lambda xp, g, h, a: xp.sum(g) * (g @ a) + h @ a,
+        lambda xp, g, h, a: (g @ a + a) + h @ a,
+        lambda xp, g, h, a: g @ a + a - h @ a,
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_one_product_is_left(fn: Callable[..., Any], dtype: str) -> None:
+    args = (random(M, M, dtype=dtype), random(M, M, seed=1, dtype=dtype), random(M, N, dtype=dtype))
+    outcome = check_numbers(fn, *args, families=SUMS)
+    assert "shared-operand" in outcome.names
+    assert outcome.ops.count("matmul") == 1
+
+
+def test_batches() -> None:
+    g, h, a = random(3, M, M), random(3, M, M, seed=1), random(3, M, N)
+    outcome = check_numbers(lambda xp, g, h, a: g @ a + t(h) @ a, g, h, a, families=SUMS)
+    assert outcome.ops.count("batch_matmul") == 1
+
+
+@pytest.mark.parametrize(
+    ("fn", "shapes"),
+    [
+        (lambda xp, a, b, c: a @ c + b @ c, [(M, M), (1, M), (M, N)]),  # broadcast rows
+        (lambda xp, a, b, c: a @ c + b @ c, [(2, M, M), (M, M), (M, N)]),  # broadcast batch
+        (lambda xp, a, b, c: a @ c + b @ c, [(1, M), (1, M), (M, N)]),
+        (lambda xp, a, b, c: a @ c + c @ b, [(M, M), (M, M), (M, M)]),
+        (lambda xp, a, b, c: a @ c + b @ t(c), [(M, M), (M, M), (M, M)]),
+        (lambda xp, a, b, c: xp.add_n([a @ c, a @ c, b @ c]), [(M, M), (M, M), (M, N)]),
+        (lambda xp, a, b, c: (a @ c) * (b @ c), [(M, M), (M, M), (M, M)]),
+        (lambda xp, a, b, c: a @ t(c) + t(c) @ b + c @ b, [(M, M), (M, M), (M, M)]),
+    ],
+)
+def test_near_misses_keep_their_numbers(fn: Callable[..., Any], shapes: list[Any]) -> None:
+    args = [random(*shape, seed=i) for i, shape in enumerate(shapes)]
+    check_numbers(fn, *args, families=SUMS)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "complex64", "complex128", "float16"])
+def test_other_dtypes_stay(dtype: str) -> None:
+    a, g, h = (random(6, 6, dtype=dtype, seed=i) for i in range(3))
+    outcome = rewritten(lambda xp, a, g, h: g @ a + h @ a, a, g, h)
+    assert outcome.ops.count("matmul") == 2
+
+
+def test_products_that_are_read_elsewhere_stay() -> None:
+    def fn(xp: Any, g: Any, h: Any, a: Any) -> Any:
+        one, two = g @ a, h @ a
+        return one, two, one + two
+
+    outcome = check_numbers(fn, random(M, M), random(M, M, seed=1), random(M, N), families=SUMS)
+    assert not outcome.result.applications
+    assert "saves no time" in outcome.reasons
+
+
+def test_small_sums_of_large_operands_stay() -> None:
+    a, b, c = random(N, 9), random(N, 9, seed=1), random(9, 2)
+    outcome = check_numbers(lambda xp, a, b, c: a @ c + b @ c, a, b, c, families=SUMS)
+    assert outcome.ops.count("matmul") in (1, 2)
+
+
+# Rank-one terms.
+
+
+def distance(xp: Any, x: Any, y: Any) -> Any:
+    xs, ys = xp.sum(x * x, -1), xp.sum(y * y, -1)
+    return -2.0 * xp.matmul(x, y, transpose_b=True) + xs[..., :, None] + ys[..., None, :]
+
+
+def gpflow_distance(xp: Any, x: Any, y: Any) -> Any:
+    xs, ys = xp.sum(xp.square(x), -1), xp.sum(xp.square(y), -1)
+    both = xp.reshape(xs, (-1, 1)) + xp.reshape(ys, (1, -1))
+    return -2.0 * xp.matmul(x, y, transpose_b=True) + both
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        distance,
+        gpflow_distance,
+        lambda xp, x, y: gpflow_distance(xp, x, x),
+        lambda xp, x, y: xp.exp(-0.5 * gpflow_distance(xp, x, y)),
+        lambda xp, x, y: x @ t(y) - xp.sum(x, 1)[:, None],
+        lambda xp, x, y: x @ t(y) + xp.sum(y, 1),
+        lambda xp, x, y: x @ t(y) + xp.sum(y, 1)[None] + xp.sum(y * y, 1)[None],
+        lambda xp, x, y: t(y @ t(x)) + xp.sum(y, 1) / 2.0,
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_one_product_with_two_more_columns(fn: Callable[..., Any], dtype: str) -> None:
+    args = random(60, 3, dtype=dtype), random(50, 3, dtype=dtype)
+    outcome = check_numbers(fn, *args, families=RANK_ONE)
+    assert "rank-one-terms" in outcome.names
+    assert outcome.ops[-1] in ("matmul", "exp")
+
+
+def test_batches_of_distances() -> None:
+    outcome = check_numbers(distance, random(2, 60, 3), random(2, 50, 3), families=RANK_ONE)
+    assert "rank-one-terms" in outcome.names
+
+
+@pytest.mark.parametrize(
+    ("fn", "shapes", "reason"),
+    [
+        (lambda xp, x, y, c: x @ t(y) + c, [(60, 40), (50, 40), (60, 1)], "not small beside"),
+        (lambda xp, x, y, c: x @ t(y) + c, [(2, 60, 2), (50, 2), (2, 60, 1)], "broadcast"),
+    ],
+)
+def test_rank_one_refuses(fn: Callable[..., Any], shapes: list[Any], reason: str) -> None:
+    args = [random(*shape, seed=i) for i, shape in enumerate(shapes)]
+    outcome = check_numbers(fn, *args, families=RANK_ONE)
+    assert "rank-one-terms" not in outcome.names
+    assert reason in outcome.reasons
+
+
+@pytest.mark.parametrize(
+    ("fn", "shapes"),
+    [
+        (lambda xp, x, y, c: x @ t(y) + c, [(60, 2), (50, 2), (60, 50)]),  # a full matrix
+        (lambda xp, x, y, c: x @ t(y) + c, [(60, 2), (50, 2), (1, 1)]),  # a scalar
+        (lambda xp, x, y, c: x @ t(y) + c, [(60, 2), (50, 2), (3, 60, 1)]),  # the sum is a batch
+        (lambda xp, x, y, c: x @ t(y) + c, [(60, 2), (60, 2), (60,)]),  # square: rows, not columns
+        (lambda xp, x, y, c: x @ t(y) + c, [(1, 2), (60, 2), (1, 1)]),
+        (
+            lambda xp, x, y, c: x @ t(y) + x @ t(y) + c,
+            [(60, 2), (50, 2), (60, 1)],
+        ),  # one term twice
+        (lambda xp, x, y, c: x @ t(y) + c + c + c, [(60, 2), (50, 2), (60, 1)]),
+        (lambda xp, x, y, c: x @ t(y) * c, [(60, 2), (50, 2), (60, 1)]),
+        (lambda xp, x, y, c: x @ t(y) + c, [(1, 2), (50, 2), (60, 1)]),  # the product is broadcast
+    ],
+)
+def test_rank_one_near_misses_keep_their_numbers(fn: Callable[..., Any], shapes: list[Any]) -> None:
+    check_numbers(fn, *[random(*s, seed=i) for i, s in enumerate(shapes)], families=RANK_ONE)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_stays_so(value: float) -> None:
+    x, y = random(60, 3), random(50, 3)
+    x[7, 1] = value
+    outcome = rewritten(gpflow_distance, x, y, families=RANK_ONE)
+    with np.errstate(invalid="ignore"):
+        (got,), want = evaluate(outcome.result.graph, x, y), gpflow_distance(NUMPY, x, y)
+    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
