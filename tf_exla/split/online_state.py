@@ -219,7 +219,7 @@ class OnlineReduction:
         m = self.loop.outputs[position]
         sizes = [1 if axis is None else m.dims[axis] for axis in layout]
         shape = np.broadcast_shapes(tuple(sizes), shift.dims)
-        axes = tuple(axis if size > 1 else None for axis, size in enumerate(shape))
+        axes = tuple(None if size == 1 else axis for axis, size in enumerate(shape))
         replaced = dataclasses.replace(node, inputs=(x, self._running(position, layout)))
         self.new[node.output] = replaced
         return Shifted(node.output, Shift(position, layout, shift), axes)
@@ -230,7 +230,7 @@ class OnlineReduction:
             return None
         missing = len(node.output.dims) - len(factor.dims)
         axes: list[int | None] = [None] * missing
-        axes += [axis if size > 1 else None for axis, size in enumerate(factor.dims)]
+        axes += [None if size == 1 else axis for axis, size in enumerate(factor.dims)]
         later = (*value.factors, (Factor(node.op, factor), tuple(axes)))
         return Scaled(self._widened(value.value), later)
 
