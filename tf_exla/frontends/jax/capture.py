@@ -53,6 +53,19 @@ def capture(
     """
     leaves = jax.tree.structure((args, kwargs))
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args, **kwargs)
+    graph, constants = capture_jaxpr(closed, platform)
+    return Captured(
+        graph,
+        leaves,
+        jax.tree.structure(shapes),
+        tuple(closed.in_avals),
+        tuple(closed.out_avals),
+        constants,
+    )
+
+
+def capture_jaxpr(closed: Any, platform: str | None = None) -> tuple[Graph, tuple[Any, ...]]:
+    """Return the graph of a closed jaxpr, and the constants that are its last inputs."""
     walk = Walk(CONVERTERS, platform or jax.default_backend())
     w = Writer(walk)
     jaxpr = closed.jaxpr
@@ -73,15 +86,7 @@ def capture(
             constants.append(value)
             inside.append(extra[-1])
     outputs = inline_open(w, jaxpr, inside, inputs)
-    graph = without_dead(w.graph((*inputs, *extra), outputs))
-    return Captured(
-        graph,
-        leaves,
-        jax.tree.structure(shapes),
-        tuple(closed.in_avals),
-        tuple(closed.out_avals),
-        tuple(constants),
-    )
+    return without_dead(w.graph((*inputs, *extra), outputs)), tuple(constants)
 
 
 def _labels(jaxpr: Any) -> list[str]:

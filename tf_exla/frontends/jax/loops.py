@@ -37,7 +37,7 @@ def emit_loop(loop: Loop, inputs: Sequence[X], scope: Scope, run: Run) -> list[X
     """Return the results of a loop; `run` emits a body."""
     full = loop.extent // loop.chunk
     if full == 1 and loop.remainder is None and not (loop.folds or loop.triangular):
-        return run(loop.body, inputs, Scope(first=scope.first))
+        return scope.held_back(lambda: run(loop.body, inputs, Scope(first=scope.first)))
     index = _index_dtype(loop)
     accumulators = _accumulators(loop)
     if loop.triangular:
@@ -46,13 +46,15 @@ def emit_loop(loop: Loop, inputs: Sequence[X], scope: Scope, run: Run) -> list[X
         return _while(loop, inputs, accumulators, scope, (0, last), run)
     first = 0
     if any(one is None for one in accumulators):  # what the first chunk makes starts them
-        start = Start(scope.after(0, index), loop.chunk)
-        accumulators = _chunk(loop, loop.body, inputs, accumulators, start, True, run)
+        empty, start = accumulators, Start(jnp.zeros((), index), loop.chunk)
+        accumulators = scope.held_back(
+            lambda: _chunk(loop, loop.body, inputs, empty, start, True, run)
+        )
         first = 1
     made = _while(loop, inputs, accumulators, scope, (first, full), run)
     if loop.remainder is not None:
-        start = Start(scope.after(full, index), loop.chunk)
-        made = _chunk(loop, loop.remainder, inputs, made, start, False, run)
+        rest, before, last = loop.remainder, made, Start(jnp.asarray(full, index), loop.chunk)
+        made = scope.held_back(lambda: _chunk(loop, rest, inputs, before, last, False, run))
     return made
 
 

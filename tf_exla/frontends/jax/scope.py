@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -54,3 +56,16 @@ class Scope:
         """Return a number as XLA knows it only when the last loop has ended."""
         made = jnp.asarray(number, dtype)
         return made if self.token is None else made + self.token.astype(dtype)
+
+    def held_back(self, function: Callable[[], list[X]]) -> list[X]:
+        """Return what a function computes, which XLA begins only when the last loop has ended.
+
+        It is a branch of a choice that XLA cannot make: its buffers are not there before.
+        """
+        if self.token is None:
+            return function()
+        shapes = jax.eval_shape(function)
+        made: list[X] = lax.cond(
+            self.token == 0, function, lambda: [jnp.zeros(one.shape, one.dtype) for one in shapes]
+        )
+        return made

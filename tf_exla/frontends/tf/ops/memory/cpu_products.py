@@ -67,7 +67,7 @@ def _product(call: Call, transpose_left: bool, transpose_right: bool) -> int:
     widened = 2 * copy_of_everything(call) if size == 2 else 0
     size = max(size, 4)
     if min(rows, inner, cols) > 1 and (batch == 1 or work > _SMALL_PRODUCT):
-        return widened + _contraction(rows, inner, cols, size, call.threads)
+        return widened + packed_bytes(rows, inner, cols, size, call.threads)
     vectors = call.threads * 2 * (rows + inner + cols) * size
     if batch > 1:
         small = call.threads * inner * (rows + cols) * size
@@ -91,10 +91,10 @@ def compiled_products(call: Call) -> int:
         for one in call.inputs
         if prod(one.shape[:-2]) < count
     )
-    return count * _contraction(rows, inner, cols, size, call.threads) + sum(repeated)
+    return count * packed_bytes(rows, inner, cols, size, call.threads) + sum(repeated)
 
 
-def _contraction(rows: int, inner: int, cols: int, size: int, threads: int) -> int:
+def packed_bytes(rows: int, inner: int, cols: int, size: int, threads: int) -> int:
     """Bound the packed operands of Eigen's TensorContraction on a thread pool.
 
     Eigen packs slices of both operands, 320 deep, two at a time. The axis along which it shards is
@@ -171,7 +171,7 @@ def convolution(call: Call) -> int:
     kernel, out = call.inputs[1], call.outputs[0]
     channels = kernel.shape[-1]
     patches, inner = prod(out.shape) // max(1, channels), prod(kernel.shape[:-1])
-    return _contraction(patches, inner, channels, itemsize(out.dtype), call.threads)
+    return packed_bytes(patches, inner, channels, itemsize(out.dtype), call.threads)
 
 
 # Both gradients lay out the patches of so many images, and no more than there are.
@@ -193,7 +193,7 @@ def conv2d_grad(image_at: int, filter_at: int) -> Bound:
         product = (patch, together * pixels, channels)  # for the filter; for images:
         if image_at < 0:
             product = (together * pixels, channels, patch)
-        packed = _contraction(*product, size, call.threads)
+        packed = packed_bytes(*product, size, call.threads)
         return together * pixels * patch * size + packed
 
     return bound

@@ -1,0 +1,190 @@
+"""Compile a program within its limit, whatever XLA makes of the plan.
+
+XLA orders a program and assigns its buffers itself, so a projection does not hold alone. What XLA
+compiled tells its bytes: `memory_analysis()` those of buffers, `outside.py` what kernels allocate
+beside them. Where they exceed the limit, the program is planned again for less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from tf_exla.errors import MemoryLimitError
+from tf_exla.frontends.jax.outside import outside_bytes
+from tf_exla.frontends.jax.planning import Settings
+from tf_exla.frontends.jax.restore import restore
+from tf_exla.pipeline.plan import Plan
+
+X = Any  # an array, or an aval
+
+COMPILER_OPTIONS: dict[str, str | bool] = {"xla_cpu_enable_concurrency_optimized_scheduler": False}
+"""XLA would run side by side what the plan runs in turn, and hold the buffers of both."""
+TRIES = 3
+RUNTIME = 1 << 20
+"""Bytes of a call beside all arrays: handles, threads' small allocations."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The peak of a call in bytes; `outside`: what kernels allocate beside XLA's buffers."""
+
+    arguments: int
+    results: int
+    temporary: int
+    outside: int
+
+    @property
+    def peak(self) -> int:
+        return self.arguments + self.results + self.temporary + self.outside + RUNTIME
+
+
+@dataclass(frozen=True)
+class Certified:
+    """A compiled program that holds its limit. `plan`: None where it is the original."""
+
+    run: Callable[..., list[X]]
+    certificate: Certificate
+    plan: Plan | None
+
+
+class Plannable(Protocol):
+    """A program: a jaxpr, and its plans."""
+
+    @property
+    def jaxpr(self) -> Any: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def constants(self) -> Sequence[X]: ...
+    def plan_within(self, limit: int) -> Plan: ...
+
+
+def certify(program: Plannable, donated: frozenset[int] = frozenset()) -> Certified:
+    """Return a program, compiled: as it is where that holds the limit, else by a plan.
+
+    `donated`: operands whose buffers a call may use. Raises `MemoryLimitError` where no plan holds
+    the limit.
+    """
+    return _Search(program, donated).found()
+
+
+class _Search:
+    def __init__(self, program: Plannable, donated: frozenset[int]) -> None:
+        self.program = program
+        self.donated = donated
+        self.limit = program.settings.limit
+
+    def found(self) -> Certified:
+        if self._holds(self._original):
+            return self._original
+        budget = self.limit
+        for attempt in range(TRIES):
+            try:
+                plan = self.program.plan_within(budget)
+            except MemoryLimitError:
+                break
+            made = self._planned(plan)
+            if self._holds(made):
+                return made
+            budget = self._tighter(plan, made, 4**attempt)
+            if budget <= plan.resident:
+                break
+        return self._smallest()
+
+    def _tighter(self, plan: Plan, made: Certified, times: int) -> int:
+        """Return a limit for which another plan is made: less by what XLA needed beyond this one.
+
+        That is constant, in proportion, or came with another chunk: later tries take off more.
+        """
+        over = times * (made.certificate.peak - self.limit)
+        part = over / made.certificate.peak
+        return int(plan.projected_peak - max(over, part * plan.working_set))
+
+    def _smallest(self) -> Certified:
+        """Return the plan that needs the least. Raises `MemoryLimitError` where that is more."""
+        try:
+            plan = self.program.plan_within(1)
+        except MemoryLimitError as error:
+            least = error
+            plan = self.program.plan_within(error.smallest_limit)
+        made = self._planned(plan)
+        if self._holds(made):
+            return made
+        raise MemoryLimitError(
+            least.function,
+            limit=self.limit,
+            resident=least.resident,
+            projected_peak=self._original.certificate.peak,
+            smallest_limit=made.certificate.peak,
+            blocker=least.blocker,
+            residents=least.residents,
+            parts=least.parts,
+        )
+
+    def _holds(self, made: Certified) -> bool:
+        return made.certificate.peak <= self.limit
+
+    @cached_property
+    def _original(self) -> Certified:
+        jaxpr = self.program.jaxpr
+        count = len(jaxpr.in_avals)
+
+        def function(*operands: X) -> list[X]:
+            closed = ClosedJaxpr(jaxpr.jaxpr, list(operands[count:]))
+            made: list[X] = jaxpr_as_fun(closed)(*operands[:count])
+            return made
+
+        return self._compiled(function, jaxpr.consts, None)
+
+    def _planned(self, plan: Plan) -> Certified:
+        return self._compiled(restore(plan.graph), self.program.constants, plan)
+
+    def _compiled(
+        self, function: Callable[..., list[X]], constants: Sequence[X], plan: Plan | None
+    ) -> Certified:
+        kinds = self.program.jaxpr.out_avals
+
+        def made(*operands: X) -> list[X]:
+            results = function(*operands)
+            return [_as(kind, one) for kind, one in zip(kinds, results, strict=True)]
+
+        given = [jnp.asarray(one) for one in constants]
+        specs = [spec(aval) for aval in (*self.program.jaxpr.in_avals, *given)]
+        lowered = jax.jit(made, donate_argnums=sorted(self.donated)).lower(*specs)
+        compiled = lowered.compile(compiler_options=COMPILER_OPTIONS)
+        return Certified(
+            lambda *operands: compiled(*operands, *given), _certificate(compiled, specs), plan
+        )
+
+
+def spec(aval: X) -> jax.ShapeDtypeStruct:
+    """Return what stands for an array in tracing."""
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+
+
+def _as(aval: X, value: X) -> X:
+    """Return a value as weak as the original's."""
+    if not aval.weak_type:
+        return value
+    return lax.convert_element_type_p.bind(
+        value, new_dtype=aval.dtype, weak_type=True, sharding=None
+    )
+
+
+def _certificate(compiled: Any, specs: Sequence[X]) -> Certificate:
+    found = compiled.memory_analysis()
+    arguments = sum(one.size * one.dtype.itemsize for one in specs)  # those not read, too
+    return Certificate(
+        max(arguments, found.argument_size_in_bytes),
+        found.output_size_in_bytes - found.alias_size_in_bytes,
+        found.temp_size_in_bytes,
+        outside_bytes(compiled.as_text()),
+    )

@@ -1,0 +1,174 @@
+"""A user's function within a limit: arguments of any structure, static ones, donated ones."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr
+
+from tf_exla.frontends.jax.certify import spec
+from tf_exla.frontends.jax.planning import Settings
+from tf_exla.frontends.jax.primitive import bind
+from tf_exla.frontends.jax.program import Program
+
+X = Any  # an array or a tracer
+Names = str | Sequence[str] | None
+Numbers = int | Sequence[int] | None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A traced call: the program, its operands, and how results are put together.
+
+    `donated`: operands that the caller gives away.
+    """
+
+    program: Program
+    operands: list[X]
+    structure: Any
+    donated: frozenset[int] = frozenset()
+
+
+class Function:
+    """A function that keeps its limit; called like the one it was made of."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        settings: Settings,
+        *,
+        static_argnums: Numbers = None,
+        static_argnames: Names = None,
+        donate_argnums: Numbers = None,
+        donate_argnames: Names = None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.settings = settings
+        self._made: tuple[Any, dict[str, Any]] = (
+            function,
+            {
+                "static_argnums": static_argnums,
+                "static_argnames": static_argnames,
+                "donate_argnums": donate_argnums,
+                "donate_argnames": donate_argnames,
+            },
+        )
+        self._static = _Places(function, static_argnums, static_argnames)
+        self._donated = _Places(function, donate_argnums, donate_argnames)
+        self._traced = jax.jit(
+            function, static_argnums=static_argnums, static_argnames=static_argnames
+        )
+        self._programs: dict[int, Program] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call = self.call(*args, **kwargs)
+        traced = any(isinstance(one, jax.core.Tracer) for one in call.operands)
+        if call.donated and not traced:
+            made = call.program.certified(call.donated).run(*call.operands)
+        else:
+            made = bind(call.program, call.operands)
+        return jax.tree.unflatten(call.structure, made)
+
+    def within(self, limit: int) -> Function:
+        """Return the same function for another limit."""
+        function, places = self._made
+        return Function(function, self.settings.within(limit), **places)
+
+    def call(self, *args: Any, **kwargs: Any) -> Call:
+        """Return what a call would run; arguments may be `jax.ShapeDtypeStruct`s."""
+        operands = jax.tree.leaves(self._static.without(args, kwargs))
+        if any(getattr(jax.typeof(one), "vma", None) for one in operands):
+            args, kwargs = self._static.mapped(_plain, args, kwargs)
+        traced = self._traced.trace(*args, **kwargs)
+        closed = getattr(traced, "_num_consts", 0)
+        if closed:  # tracers of a transformation around: JAX made operands of them
+            operands = [*traced._args_flat[:closed], *operands]
+        donated = self._donated.leaves(args, kwargs, self._static) if not closed else frozenset()
+        structure = jax.tree.structure(traced.out_info)
+        return Call(self._program(traced.jaxpr), operands, structure, donated)
+
+    def _program(self, jaxpr: ClosedJaxpr) -> Program:
+        # JAX keeps one jaxpr for calls with arguments of the same types.
+        with self._lock:
+            if id(jaxpr) not in self._programs:
+                self._programs[id(jaxpr)] = Program(jaxpr, self.settings)
+            return self._programs[id(jaxpr)]
+
+
+def _plain(one: X) -> jax.ShapeDtypeStruct:
+    """Return what an array is, without the axes of a `shard_map` along which it varies."""
+    return spec(jax.typeof(one))
+
+
+class _Places:
+    """Some arguments of a function, by number and by name, as `jax.jit` is told of them."""
+
+    def __init__(self, function: Callable[..., Any], numbers: Numbers, names: Names) -> None:
+        self.numbers = _several(numbers)
+        self.names = set(_several(names))
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except (TypeError, ValueError):
+            return
+        positional = [
+            one.name
+            for one in parameters
+            if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        ]
+        if numbers is None:
+            self.numbers = [k for k, name in enumerate(positional) if name in self.names]
+        elif names is None:
+            self.names = {
+                positional[number]
+                for number in self.numbers
+                if -len(positional) <= number < len(positional)
+            }
+
+    def has(self, key: int | str, count: int) -> bool:
+        """Return whether an argument is one of these; `count`: of positional ones in the call."""
+        if isinstance(key, str):
+            return key in self.names
+        return any(key == number % count for number in self.numbers if -count <= number < count)
+
+    def without(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """Return the arguments that are none of these."""
+        count = len(args)
+        return (
+            tuple(one for k, one in enumerate(args) if not self.has(k, count)),
+            {name: one for name, one in kwargs.items() if not self.has(name, count)},
+        )
+
+    def mapped(
+        self, change: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return the arguments, with the leaves of those that are none of these changed."""
+        count = len(args)
+
+        def of(key: int | str, one: Any) -> Any:
+            return one if self.has(key, count) else jax.tree.map(change, one)
+
+        return (
+            tuple(of(k, one) for k, one in enumerate(args)),
+            {k: of(k, one) for k, one in kwargs.items()},
+        )
+
+    def leaves(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], static: _Places
+    ) -> frozenset[int]:
+        """Return the positions of these arguments' arrays among all that are not static."""
+        marked = self.mapped(lambda _: False, *static.mapped(lambda _: True, args, kwargs))
+        leaves = jax.tree.leaves(static.without(*marked))
+        return frozenset(k for k, kept in enumerate(leaves) if kept)
+
+
+def _several(given: Any) -> list[Any]:
+    if given is None:
+        return []
+    return [given] if isinstance(given, (int, str)) else list(given)

@@ -1,0 +1,145 @@
+"""What kernels that XLA calls on a CPU allocate outside of XLA's buffers.
+
+Eigen packs the operands of products, LAPACK works on arrays of the call, stable sorts copy what
+they sort. The optimized module tells which are called. How Eigen packs for XLA is known from the
+TensorFlow front end, which has it compile loop bodies. OpenBLAS's own buffers, which a process
+allocates once, are not counted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tf_exla.frontends.tf.ops.memory.cpu_products import packed_bytes
+
+_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\((.*)$")
+_ARRAY = re.compile(r"\b([a-z]+[0-9]*)\w*\[([0-9,]*)\]")
+_NAME = re.compile(r"%([\w.\-]+)")
+_TARGET = re.compile(r'custom_call_target="(?:lapack_[sdcz])?(\w+?)(?:_ffi)?"')
+_PANEL = 64
+"""Columns of a block in LAPACK, at most (ilaenv)."""
+_LINES = 16
+"""Lines of a transform that DUCC moves through a buffer at once."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """A result of an instruction: bytes of an element, and sizes."""
+
+    item: int
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """An instruction that calls a kernel: its operands and results, and the rest of its line."""
+
+    operands: Sequence[Array]
+    results: Sequence[Array]
+    text: str
+
+    def axes(self, name: str) -> tuple[int, ...]:
+        """Return the numbers of an attribute."""
+        match = re.search(name + r"=\{([0-9,]*)\}", self.text)
+        return _numbers(match.group(1)) if match else ()
+
+
+def outside_bytes(module: str) -> int:
+    """Return a bound of what kernels allocate in a call; `module`: optimized, as text.
+
+    They run one after the other.
+    """
+    return max((_KERNELS[kernel](call) for kernel, call in _calls(module)), default=0)
+
+
+def _calls(module: str) -> Iterator[tuple[str, Call]]:
+    """Yield the instructions that call kernels which allocate."""
+    made: dict[str, list[Array]] = {}
+    found: list[tuple[str, list[str], list[Array], str]] = []
+    for line in module.splitlines():
+        match = _INSTRUCTION.match(line)
+        if match is None:
+            continue
+        name, kind, op, rest = match.groups()
+        made[name] = [Array(_item(one), _numbers(sizes)) for one, sizes in _ARRAY.findall(kind)]
+        target = _TARGET.search(rest)
+        kernel = target.group(1) if target else op
+        if kernel in _KERNELS:
+            found.append((kernel, _NAME.findall(rest.split(")")[0]), made[name], rest))
+    for kernel, names, results, text in found:
+        yield kernel, Call([one for name in names for one in made.get(name, [])], results, text)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split(",") if size)
+
+
+def _item(dtype: str) -> int:
+    bits = re.search(r"[0-9]+", dtype)
+    return max(1, int(bits.group()) // 8) if bits else 1
+
+
+def _threads() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _dot(call: Call) -> int:
+    left, right = (one.shape for one in call.operands[:2])
+    inner = prod(left[axis] for axis in call.axes("lhs_contracting_dims"))
+    batch = prod(left[axis] for axis in call.axes("lhs_batch_dims"))
+    rows, columns = (prod(shape) // max(1, inner * batch) for shape in (left, right))
+    if min(rows, columns, inner) <= 1:
+        return 0  # XLA's own loops
+    size = max(4, call.results[0].item)
+    return batch * packed_bytes(rows, inner, columns, size, _threads())
+
+
+def _convolution(call: Call) -> int:
+    """A product of patches with the filter; the channels are in no certain place."""
+    kernel, made = call.operands[1], call.results[0]
+    patch = prod(kernel.shape)
+    return packed_bytes(prod(made.shape), patch, 1, max(4, made.item), _threads())
+
+
+def _square(times: int) -> Callable[[Call], int]:
+    """Return a bound of so many matrices of the size of the smaller axis, and panels."""
+
+    def bound(call: Call) -> int:
+        one = call.operands[0]
+        rows, columns = one.shape[-2:]
+        return (times * min(rows, columns) ** 2 + _PANEL * (rows + columns)) * one.item
+
+    return bound
+
+
+def _sort(call: Call) -> int:
+    """Stable sorts, which JAX asks for, copy one line of all operands."""
+    (axis,) = call.axes("dimensions")
+    return sum(2 * one.shape[axis] * one.item for one in call.results)
+
+
+def _fft(call: Call) -> int:
+    length = max(call.axes("fft_length"), default=1)
+    return (_threads() * _LINES + 4) * length * 16
+
+
+def _top_k(call: Call) -> int:
+    return 16 * call.operands[0].shape[-1]
+
+
+_KERNELS: Mapping[str, Callable[[Call], int]] = {
+    "TopK": _top_k,
+    "convolution": _convolution,
+    "dot": _dot,
+    "fft": _fft,
+    "sort": _sort,
+    **dict.fromkeys(("gehrd", "geqp3", "geqrf", "orgqr", "sytrd", "ungqr"), _square(0)),
+    **dict.fromkeys(("heevd", "syevd"), _square(4)),
+    **dict.fromkeys(("gees", "geev", "gesdd", "gesvd"), _square(8)),
+}
+"""Bounds by kernel. LAPACK's drivers ask for 1 + 6 n + 2 n² (syevd; heevd: complex, and as many
+real ones), 4 n² + 7 n (gesdd); geev works on copies of its three matrices."""

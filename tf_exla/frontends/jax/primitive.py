@@ -1,0 +1,90 @@
+"""The primitive that a program is to JAX, with its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from tf_exla.frontends.jax.program import Program, has_tangent
+
+X = Any  # an array or a tracer
+
+program_p = Primitive("tf_exla_program")
+program_p.multiple_results = True
+
+
+def bind(program: Program, operands: Sequence[X]) -> list[X]:
+    """Apply a program to arrays, or to what stands for them under a transformation."""
+    made: list[X] = program_p.bind(*operands, program=program)
+    return made
+
+
+def _evaluated(*operands: X, program: Program) -> list[X]:
+    return program.certified().run(*operands)
+
+
+def _abstract(*operands: X, program: Program) -> tuple[list[X], Any]:
+    varying = frozenset[Any]().union(*(getattr(one, "vma", ()) for one in operands))
+    return [_varying(one, varying) for one in program.results], program.jaxpr.effects
+
+
+def _varying(aval: X, axes: frozenset[Any]) -> X:
+    """Return an aval that varies along axes of a `shard_map` around; programs know of none."""
+    return aval.update(vma=axes) if getattr(aval, "vma", axes) != axes else aval
+
+
+def _linearized(
+    primals: Sequence[X], tangents: Sequence[X], *, program: Program
+) -> tuple[list[X], list[X]]:
+    active = tuple(type(one) is not ad.Zero for one in tangents)
+    results = bind(program, primals)
+    given = [ad.instantiate_zeros(one) for one in tangents if type(one) is not ad.Zero]
+    moved = iter(bind(program.linear(active), [*primals, *given]))
+    return results, [
+        next(moved) if has_tangent(aval) else ad.Zero.from_primal_value(result)
+        for aval, result in zip(program.results, results, strict=True)
+    ]
+
+
+def _transposed(cotangents: Sequence[X], *operands: X, program: Program) -> list[X | None]:
+    unknown = tuple(map(ad.is_undefined_primal, operands))
+    given = tuple(type(one) is not ad.Zero for one in cotangents)
+    known = [one for one, off in zip(operands, unknown, strict=True) if not off]
+    values = [one for one, on in zip(cotangents, given, strict=True) if on]
+    made = iter(bind(program.transposed(unknown, given), [*known, *values]))
+    return [next(made) if off else None for off in unknown]
+
+
+def _batched(
+    operands: Sequence[X], axes: Sequence[Any], *, program: Program
+) -> tuple[list[X], Any]:
+    ((size, *_),) = {
+        (one.shape[axis],)
+        for one, axis in zip(operands, axes, strict=True)
+        if axis is not batching.not_mapped
+    }
+    at = tuple(None if axis is batching.not_mapped else axis for axis in axes)
+    made = bind(program.batched(size, at), operands)
+    return made, [0] * len(made)
+
+
+def _lowered(context: Any, *operands: Any, program: Program) -> Any:
+    plain = {
+        name: [_varying(aval, frozenset()) for aval in getattr(context, name)]
+        for name in ("avals_in", "avals_out")
+    }
+    return _lower(context.replace(**plain), *operands, program=program)
+
+
+_lower = mlir.lower_fun(lambda *operands, program: program.run(*operands), multiple_results=True)
+
+
+program_p.def_impl(_evaluated)
+program_p.def_effectful_abstract_eval(_abstract)
+ad.primitive_jvps[program_p] = _linearized
+ad.primitive_transposes[program_p] = _transposed
+batching.primitive_batchers[program_p] = _batched
+mlir.register_lowering(program_p, _lowered)

@@ -1,0 +1,87 @@
+"""JAX functions within a memory limit: `jit`, `optimize` and `explain`. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tf_exla.byte_size import parse_bytes
+from tf_exla.frontends.jax.explaining import report
+from tf_exla.frontends.jax.function import Function, Names, Numbers
+from tf_exla.frontends.jax.planning import Settings, options
+from tf_exla.report.report import MemoryReport
+
+__all__ = ["explain", "jit", "optimize"]
+
+Limit = int | float | str
+
+
+# Many parameters: those of `jax.jit`.
+def jit(
+    fn: Callable[..., Any],
+    limit: Limit,
+    *,
+    static_argnums: Numbers = None,
+    static_argnames: Names = None,
+    donate_argnums: Numbers = None,
+    donate_argnames: Names = None,
+    rewrites: Mapping[str, bool] | bool | None = None,
+) -> Function:
+    """Return `fn`, compiled like `jax.jit(fn)` and certified to stay below `limit`.
+
+    `limit`: bytes, or a string such as "500MB". `rewrites`: families of rewrites to switch, as
+    {"chains": False}; True or False for all of them. All other arguments are those of `jax.jit`.
+
+    The first call with arguments of a type raises `MemoryLimitError` where no plan holds the limit,
+    before anything is allocated. Certified is what runs from here: under another transformation
+    (`jax.jit`, `jax.grad`) the function is what `optimize` makes.
+    """
+    return Function(
+        fn,
+        _settings(fn, limit, rewrites),
+        static_argnums=static_argnums,
+        static_argnames=static_argnames,
+        donate_argnums=donate_argnums,
+        donate_argnames=donate_argnames,
+    )
+
+
+def optimize(
+    fn: Callable[..., Any],
+    limit: Limit,
+    *,
+    static_argnums: Numbers = None,
+    static_argnames: Names = None,
+    rewrites: Mapping[str, bool] | bool | None = None,
+) -> Function:
+    """Return `fn`, planned to stay below `limit` under JAX's transformations.
+
+    It can stand under `jit`, `grad`, `value_and_grad`, `vmap`, `jvp` and in `scan`. What they make
+    of it - a gradient, a batch - is planned under the same limit. JAX compiles the program around
+    it, and may order it otherwise: there the limit is planned, and not certified. To certify a
+    whole step, make it a function of its own and call `jit`.
+    """
+    settings = _settings(fn, limit, rewrites)
+    return Function(fn, settings, static_argnums=static_argnums, static_argnames=static_argnames)
+
+
+def explain(
+    fn: Callable[..., Any], *args: Any, limit: Limit | None = None, **kwargs: Any
+) -> MemoryReport:
+    """Return what `jit(fn, limit)` would do for these arguments, and run nothing.
+
+    Arguments may be `jax.ShapeDtypeStruct`s. `limit` defaults to that of `fn` where it has one.
+    Raises `MemoryLimitError` where no plan holds the limit.
+    """
+    if not isinstance(fn, Function):
+        if limit is None:
+            raise TypeError("explain needs a limit")
+        fn = jit(fn, limit)
+    elif limit is not None:
+        fn = fn.within(parse_bytes(limit))
+    return report(fn.call(*args, **kwargs).program)
+
+
+def _settings(fn: Callable[..., Any], limit: Limit, rewrites: Any) -> Settings:
+    name = getattr(fn, "__name__", None) or type(fn).__name__
+    return Settings(name, parse_bytes(limit), options(rewrites))
