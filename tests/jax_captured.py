@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from tf_exla.frontends.jax.capture import Captured, capture
 from tf_exla.frontends.numpy import evaluate
@@ -21,14 +22,22 @@ X = Any
 class Primitives(dict[str, Any]):
     """Kernels of opaque nodes: the primitives themselves."""
 
+    def __init__(self) -> None:
+        self.seen: list[tuple[Node, Sequence[Array], Sequence[Array]]] = []
+
     def __contains__(self, op: object) -> bool:
         return op not in KERNELS
 
     def __missing__(self, op: str) -> Callable[[Node, Sequence[Array]], Sequence[Array]]:
-        return _bind
+        return self._run
+
+    def _run(self, node: Node, operands: Sequence[Array]) -> Sequence[Array]:
+        results = bind(node, operands)
+        self.seen.append((node, operands, results))
+        return results
 
 
-def _bind(node: Node, operands: Sequence[Array]) -> Sequence[Array]:
+def bind(node: Node, operands: Sequence[Array]) -> Sequence[Array]:
     primitive: Any = node.attrs["primitive"]
     functions, params = primitive.get_bind_params(node.attrs["params"])
     made = primitive.bind(*functions, *map(jnp.asarray, operands), **params)
@@ -37,10 +46,11 @@ def _bind(node: Node, operands: Sequence[Array]) -> Sequence[Array]:
     return [one if key else np.asarray(one) for one, key in zip(found, keys, strict=True)]
 
 
-def run(captured: Captured, *arguments: X) -> Any:
+def run(captured: Captured, *arguments: X, kernels: Primitives | None = None) -> Any:
     flat = [np.asarray(one) for one in jax.tree.leaves((arguments, {}))]
     constants = [np.asarray(one) for one in captured.constants]
-    made = evaluate(captured.graph, *flat, *constants, kernels=Primitives())
+    kernels = Primitives() if kernels is None else kernels
+    made = evaluate(captured.graph, *flat, *constants, kernels=kernels)
     for tensor, aval in zip(captured.graph.outputs, captured.out_avals, strict=True):
         assert (tensor.dims, tensor.dtype) == (aval.shape, aval.dtype.name)
     return jax.tree.unflatten(captured.out_tree, made)
@@ -77,3 +87,18 @@ def opaque(captured: Captured) -> set[str]:
 def total(tree: X) -> X:
     leaves = [one for one in jax.tree.leaves(tree) if jnp.issubdtype(one.dtype, jnp.floating)]
     return sum(jnp.sum(jnp.sin(one)) for one in leaves)
+
+
+def kernel(x: X, y: X) -> X:
+    return jnp.exp(-jnp.sum((x[:, None] - y[None]) ** 2, -1) / 2)
+
+
+def spd(x: X) -> X:
+    return x @ x.T + x.shape[0] * jnp.eye(x.shape[0])
+
+
+def scan(x: X, reverse: bool = False) -> X:
+    def step(carry: X, row: X) -> tuple[X, X]:
+        return jnp.tanh(carry + row), (carry * row, row[0])
+
+    return lax.scan(step, jnp.ones(x.shape[1]), x, reverse=reverse)

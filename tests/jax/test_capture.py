@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax_captured import check, rand, total
+from jax_captured import check, kernel, rand, scan, spd, total
 
 from tf_exla.frontends.jax.capture import capture
 
@@ -23,23 +23,8 @@ def _x64() -> Iterator[None]:
         yield
 
 
-def _kernel(x: X, y: X) -> X:
-    return jnp.exp(-jnp.sum((x[:, None] - y[None]) ** 2, -1) / 2)
-
-
-def _spd(x: X) -> X:
-    return x @ x.T + x.shape[0] * jnp.eye(x.shape[0])
-
-
 def _loop(x: X) -> X:
     return lax.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, jnp.sin(s[1]) * x), (0, x))[1]
-
-
-def _scan(x: X, reverse: bool = False) -> X:
-    def step(carry: X, row: X) -> tuple[X, X]:
-        return jnp.tanh(carry + row), (carry * row, row[0])
-
-    return lax.scan(step, jnp.ones(x.shape[1]), x, reverse=reverse)
 
 
 def _choices(x: X) -> X:
@@ -75,25 +60,25 @@ ONE: Mapping[str, Callable[[X], X]] = {
         jnp.einsum("bij,bkj->bik", x[None], x[None]),
         jnp.einsum("bij,bkj->bki", x[None], x[None]), jnp.vdot(x, x),
     ),
-    "kernel": lambda x: _kernel(x, x) @ x[:, 0],
+    "kernel": lambda x: kernel(x, x) @ x[:, 0],
     "solves": lambda x: (
-        jnp.linalg.cholesky(_spd(x)), jax.scipy.linalg.cho_solve(
-            jax.scipy.linalg.cho_factor(_spd(x), lower=True), x),
-        jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(_spd(x)), x, lower=True),
-        jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(_spd(x)), x[:, 0], trans=1,
+        jnp.linalg.cholesky(spd(x)), jax.scipy.linalg.cho_solve(
+            jax.scipy.linalg.cho_factor(spd(x), lower=True), x),
+        jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(spd(x)), x, lower=True),
+        jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(spd(x)), x[:, 0], trans=1,
             lower=True),
     ),
-    "identities": lambda x: (jnp.eye(4, 5, 1) * 2.0, _spd(x) + 3 * jnp.eye(x.shape[0])),
+    "identities": lambda x: (jnp.eye(4, 5, 1) * 2.0, spd(x) + 3 * jnp.eye(x.shape[0])),
     "cumulative": lambda x: (jnp.cumsum(x, 0), jnp.cumprod(x, 1), lax.cumsum(x, 1, reverse=True)),
     "search": lambda x: (jnp.argmax(x, 1), jnp.argmin(x), lax.top_k(x, 1)),
     "calls": lambda x: (jax.jit(jnp.sin)(x), jax.checkpoint(jnp.cos)(x), jax.nn.relu(x)),
     "while": _loop,
-    "scan": _scan,
-    "scan reversed": lambda x: _scan(x, reverse=True),
+    "scan": scan,
+    "scan reversed": lambda x: scan(x, reverse=True),
     "map": lambda x: lax.map(lambda row: jnp.outer(row, row), x),
     "choices": _choices,
     "conjugate gradients": lambda x: jax.scipy.sparse.linalg.cg(
-        lambda v: _spd(x) @ v, x[:, 0], maxiter=3)[0],
+        lambda v: spd(x) @ v, x[:, 0], maxiter=3)[0],
     "pytree": lambda x: {"a": x, "b": (x.sum(), 2.0, jnp.arange(3))},
 }  # fmt: skip
 """Functions of one matrix of real numbers."""
@@ -121,8 +106,29 @@ def test_derivatives(name: str, how: str) -> None:
     check(DERIVED[how](lambda x: total(ONE[name](x))), rand(4, 3), close=1e-9)
 
 
+def test_effects_happen_once_and_in_order() -> None:
+    seen: list[float] = []
+
+    def function(x: X) -> X:
+        jax.debug.callback(lambda v: seen.append(float(v)), x[0], ordered=True)
+        y = jax.pure_callback(lambda v: np.sin(v), x, x)
+        jax.debug.callback(lambda v: seen.append(float(v)), y[0], ordered=True)
+        return lax.fori_loop(0, 2, lambda i, v: _noted(v, seen), y)
+
+    captured = capture(function, rand(3))
+    stateful = [node.op for node in captured.graph.nodes if node.stateful]
+    assert stateful == [
+        "lax.debug_callback", "lax.pure_callback", "lax.debug_callback", "while"
+    ]  # fmt: skip
+
+
+def _noted(v: X, seen: list[float]) -> X:
+    jax.debug.callback(lambda one: seen.append(float(one)), v[0])
+    return v + 1
+
+
 def test_a_product_is_what_rewrites_look_for() -> None:
-    captured = check(lambda x, y, v: _kernel(x, y) @ v, rand(5, 3), rand(7, 3), rand(7))
+    captured = check(lambda x, y, v: kernel(x, y) @ v, rand(5, 3), rand(7, 3), rand(7))
     ops = [node.op for node in captured.graph.nodes if node.op != "constant"]
     assert ops == [
         "expand_dims", "expand_dims", "subtract", "square", "sum", "negative", "divide", "exp",
@@ -144,7 +150,7 @@ def test_arguments_and_results() -> None:
 
 
 def test_the_source_is_the_users_line() -> None:
-    captured = capture(lambda x: _kernel(x, x), rand(3, 2))
+    captured = capture(lambda x: kernel(x, x), rand(3, 2))
     sources = {node.op: node.source for node in captured.graph.nodes}
-    assert "test_capture.py" in sources["exp"]
-    assert sources["exp"].endswith("in _kernel")
+    assert "jax_captured.py" in sources["exp"]
+    assert sources["exp"].endswith("in kernel")

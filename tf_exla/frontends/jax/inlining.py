@@ -68,4 +68,9 @@ def opaque(w: Writer, call: Call) -> Node:
     """Return a node that is the primitive itself, for which it is bound again."""
     attrs = {"primitive": call.primitive, "params": dict(call.params)}
     name = f"lax.{call.primitive.name}"
-    return w.node(name, call.inputs, call.avals, attrs, stateful=call.effects)
+    once = call.effects or call.primitive.name in ONCE
+    return w.node(name, call.inputs, call.avals, attrs, stateful=once)
+
+
+ONCE = frozenset({"pure_callback", "rng_uniform"})
+"""Primitives without effects that are not computed twice: Python, and other numbers each time."""

@@ -33,6 +33,7 @@ def _linear_solve(w: Writer, call: Call) -> Sequence[Tensor]:
 
 CONVERTERS: Mapping[str, Any] = {
     "checkpoint": _called("jaxpr"),
+    "composite": _called("jaxpr"),
     "closed_call": _called("call_jaxpr"),
     "core_call": _called("call_jaxpr"),
     "custom_jvp_call": _called("call_jaxpr"),

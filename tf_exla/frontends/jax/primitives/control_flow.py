@@ -13,7 +13,8 @@ from typing import Any
 from jax import lax
 
 from tf_exla.frontends.jax.inlining import apply, inline
-from tf_exla.frontends.jax.writer import Call, Writer
+from tf_exla.frontends.jax.primitives.pointwise import kind_of
+from tf_exla.frontends.jax.writer import Call, Writer, dtype_name
 from tf_exla.ir.graph import Graph, Node, Tensor
 
 
@@ -22,11 +23,21 @@ def _while(w: Writer, call: Call) -> Sequence[Tensor]:
     conds, bodies = params["cond_nconsts"], params["body_nconsts"]
     start = conds + bodies
 
+    def test(inner: Writer, state: Sequence[Tensor]) -> Tensor:
+        return inline(inner, params["cond_jaxpr"], [*state[:conds], *state[start:]])[0]
+
     def cond(inner: Writer, state: Sequence[Tensor]) -> Sequence[Tensor]:
-        return inline(inner, params["cond_jaxpr"], [*state[:conds], *state[start:]])
+        return [_any(inner, test(inner, state))]
 
     def body(inner: Writer, state: Sequence[Tensor]) -> Sequence[Tensor]:
-        return inline(inner, params["body_jaxpr"], state[conds:])
+        made = inline(inner, params["body_jaxpr"], state[conds:])
+        if not several:
+            return made
+        goes_on = test(inner, state)
+        pairs = zip(made, state[start:], strict=True)
+        return [_where(inner, goes_on, new, old) for new, old in pairs]
+
+    several = params["cond_jaxpr"].out_avals[0].shape  # loops that end one by one
 
     graphs = {
         "cond": _sub_graph(w, call.inputs, start, cond),
@@ -35,13 +46,27 @@ def _while(w: Writer, call: Call) -> Sequence[Tensor]:
     return _append(w, "while", call.inputs, graphs)[start:]
 
 
-def _scan(w: Writer, call: Call) -> Sequence[Tensor]:
+def _any(w: Writer, tests: Tensor) -> Tensor:
+    if not tests.dims:
+        return tests
+    return w.op("any", tests, w.const(list(range(len(tests.dims)))))
+
+
+def _where(w: Writer, which: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """Choose by the first axes."""
+    shape = (*which.dims, *[1] * (len(new.dims) - len(which.dims)))
+    return w.op("where", w.reshape(which, shape), new, old)
+
+
+def _scan(w: Writer, call: Call) -> Sequence[Tensor] | None:
     params = call.params
     consts, carried, length = params["num_consts"], params["num_carry"], params["length"]
     xs = len(call.inputs) - consts - carried
     given, state = call.inputs[:consts], call.inputs[consts : consts + carried]
     rows = call.inputs[consts + carried :]
     avals = call.avals[carried:]
+    if any(not kind_of(dtype_name(aval)) for aval in avals):
+        return None  # there are no keys of random numbers to begin with
     empty = [w.full(aval.shape, 0, aval.dtype.name) for aval in avals]
     zero = w.const(0)
     variables = [*given, *rows, zero, *state, *empty]
@@ -55,7 +80,7 @@ def _scan(w: Writer, call: Call) -> Sequence[Tensor]:
         at = counter
         if params["reverse"]:
             at = inner.op("subtract", inner.const(length - 1), counter)
-        taken = [inner.op("take", one, at, inner.const(0)) for one in inside[consts:passed]]
+        taken = [_row(inner, one, at) for one in inside[consts:passed]]
         made = inline(inner, params["jaxpr"], [*inside[:consts], *rest[:carried], *taken])
         written = [
             write_row(inner, whole, row, at)
@@ -69,6 +94,18 @@ def _scan(w: Writer, call: Call) -> Sequence[Tensor]:
         "body": _sub_graph(w, variables, passed, body, passes=passed),
     }
     return _append(w, "while", variables, graphs)[passed + 1 :]
+
+
+def _row(w: Writer, whole: Tensor, at: Tensor) -> Tensor:
+    """Return a row of a tensor, or of keys of random numbers, which no op takes."""
+    if kind_of(whole.dtype):
+        return w.op("take", whole, at, w.const(0))
+    one = (1, *whole.dims[1:])
+    start = [at, *(w.const(0) for _ in one[1:])]
+    key = _Like(whole)
+    part = Call(lax.dynamic_slice_p, [whole, *start], {"slice_sizes": one}, [key.of(one)])
+    squeezed = Call(lax.squeeze_p, apply(w, part), {"dimensions": (0,)}, [key.of(one[1:])])
+    return apply(w, squeezed)[0]
 
 
 def write_row(w: Writer, whole: Tensor, row: Tensor, at: Tensor) -> Tensor:
@@ -118,6 +155,10 @@ class _Like:
         self.shape = tensor.dims
         self.dtype = self
         self.name = tensor.dtype
+
+    def of(self, shape: Sequence[int]) -> _Like:
+        """Return the same of another shape."""
+        return _Like(Tensor(tuple(shape), self.name))
 
 
 def has_effects(graph: Graph) -> bool:

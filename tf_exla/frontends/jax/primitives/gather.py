@@ -61,7 +61,7 @@ def _gather(w: Writer, call: Call) -> Sequence[Tensor] | None:
         how, sizes = call.params["dimension_numbers"], call.params["slice_sizes"]
     if len(how.start_index_map) != 1 or not _one_index_each(call):
         return None
-    (axis,) = how.start_index_map
+    axis = int(how.start_index_map[0])
     batch = len(how.operand_batching_dims)
     leading = tuple(range(batch))
     if not how.operand_batching_dims == how.start_indices_batching_dims == leading or axis < batch:

@@ -101,10 +101,12 @@ def _split(w: Writer, call: Call) -> Sequence[Tensor]:
 
 def _iota(w: Writer, call: Call) -> Sequence[Tensor] | None:
     axis, shape = call.params["dimension"], call.shape
-    if len(call.inputs) or kind_of(call.dtype) != "i":
+    if len(call.inputs):
         return None
-    bounds = [w.const(one, call.dtype) for one in (0, shape[axis], 1)]
-    line = w.op("arange", *bounds, shape=(shape[axis],), dtype=call.dtype)
+    dtype = call.dtype if kind_of(call.dtype) == "i" else "int32"
+    bounds = [w.const(one, dtype) for one in (0, shape[axis], 1)]
+    line = w.op("arange", *bounds, shape=(shape[axis],), dtype=dtype)
+    line = w.cast(line, call.dtype)
     thin = [size if k == axis else 1 for k, size in enumerate(shape)]
     return [w.broadcast(w.reshape(line, thin), shape)]
 

@@ -66,8 +66,6 @@ def _astype(w: Writer, call: Call) -> Sequence[Tensor] | None:
     before, after = kind_of(call.inputs[0].dtype), kind_of(call.dtype)
     if not before or not after or (before == "c" and after != "c"):
         return None
-    if (before, after) == ("f", "i"):
-        return None  # what lies outside of the integers is XLA's to say
     x = w.bare(call.inputs[0])
     made = (before == "b" and identity(w, x, call.dtype)) or w.cast(x, call.dtype)
     return [w.broadcast(made, call.shape)]
@@ -177,6 +175,7 @@ CONVERTERS: Mapping[str, Any] = {
     "max": by_kind(f="maximum", i="maximum", b="logical_or"),
     "min": by_kind(f="minimum", i="minimum", b="logical_and"),
     "mul": _number("multiply"),
+    "name": _same,
     "ne": by_kind(f="not_equal", i="not_equal", b="not_equal", c="not_equal"),
     "neg": _number("negative"),
     "not": by_kind(b="logical_not"),

@@ -1,83 +1,89 @@
 """Records of primitives that are no op of the vocabulary: `lax.<primitive>` nodes.
 
-A primitive without a record is never split.
+A primitive without a record is never split: what draws random numbers, what calls Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from tf_exla.ir.graph import Node, Shape
+from tf_exla.frontends.jax.primitives import rules
+from tf_exla.vocabulary import flops
 from tf_exla.vocabulary.meaning import Meaning
 from tf_exla.vocabulary.rebuild import Rebuild
-from tf_exla.vocabulary.rules.builders import Letters, arrow, rank, sizes, words
+from tf_exla.vocabulary.rules.builders import Rule, words
+
+SERIES = 100
+"""Operations of a function that is computed by a series or a continued fraction."""
+RANDOM = "its numbers depend on how many there are"
+PYTHON = "it calls Python"
 
 
 def _many(record: Meaning, names: str) -> Mapping[str, Meaning]:
     return {f"lax.{name}": record for name in words(names)}
 
 
-def _update_slice(node: Node) -> str:
-    """Write a part into a tensor: axes that the part has whole may be split."""
-    whole, part = sizes(node.inputs[0]), sizes(node.inputs[1])
-    letters = Letters()
-    names = letters.low(len(whole))
-    parts = letters.low(len(whole))
-    same = [a == b for a, b in zip(whole, part, strict=True)]
-    first = [name if one else name.upper() for name, one in zip(names, same, strict=True)]
-    second = [
-        name if one else f"{other.upper()}0"
-        for name, other, one in zip(names, parts, same, strict=True)
-    ]
-    return arrow([first, second, *[""] * (len(node.inputs) - 2)], [first])
+def _pointwise(cost: int = 1) -> Meaning:
+    return Meaning(rules.pointwise, flops=cost)
 
 
-def _slice_at(node: Node) -> str:
-    """Read a part of a tensor: axes that the part has whole may be split."""
-    whole, part = sizes(node.inputs[0]), sizes(node.output)
-    letters = Letters()
-    pairs = [
-        letters.low(1) * 2 if a == b else letters.up(2) for a, b in zip(whole, part, strict=True)
-    ]
-    first, second = ([pair[k] for pair in pairs] for k in (0, 1))
-    return arrow([first, *[""] * (len(node.inputs) - 1)], [second])
+def _matrices(rule: Rule, factor: float) -> Meaning:
+    return Meaning(rule, flops=flops.cubic(factor), work="product")
 
 
-def _params(node: Node, **changes: object) -> Mapping[str, object]:
-    """Return the attributes of a node whose params change."""
-    params = node.attrs["params"]
-    assert isinstance(params, Mapping)
-    return {"params": {**params, **changes}}
-
-
-def _slice_sizes(node: Node, shapes: Sequence[Shape]) -> Mapping[str, object]:
-    return _params(node, slice_sizes=tuple(shapes[0]))
-
-
-def _along(node: Node) -> str:
-    """Need the axis that a param names whole; all operands and results have it."""
-    params = node.attrs["params"]
-    assert isinstance(params, Mapping)
-    axis = params["dimension" if "dimension" in params else "axis"]
-    names = Letters().low(rank(node.inputs[0]))
-    names[axis] = names[axis].upper()
-    return arrow([names] * len(node.inputs), [names] * len(node.outputs))
-
-
-def _pointwise(node: Node) -> str:
-    return arrow(["..."] * len(node.inputs), ["..."])
-
-
-_POINTWISE = Meaning(_pointwise)
+_SQUARE = rules.batched(2)
+_SCATTER = Meaning(rules.scatter)
+_WINDOWS = Meaning(rules.windows, flops=flops.per_operand)
 
 RECORDS: Mapping[str, Meaning] = {
-    **_many(_POINTWISE, """
-        clamp conj convert_element_type imag integer_pow is_finite nextafter not population_count
-        real reduce_precision rem round select_n sign"""),
-    **_many(Meaning(_pointwise, flops=4), "cbrt div pow"),
-    **_many(Meaning(_pointwise, flops=16), "acos acosh asin asinh atan atan2 atanh cosh exp2 sinh"),
-    **_many(Meaning(_along, flops=16, work="serial"), "cumlogsumexp cummax cummin sort"),
-    "lax.dynamic_slice": Meaning(_slice_at, flops=0, rebuild=Rebuild(_slice_sizes)),
-    "lax.dynamic_update_slice": Meaning(_update_slice, flops=0),
+    # Element by element.
+    **_many(_pointwise(), """
+        abs add add_any and clamp clz complex conj convert_element_type eq eq_to ge gt imag
+        is_finite le le_to lt lt_to max min mul ne neg nextafter not or population_count real
+        reduce_precision round select_n shift_left shift_right_arithmetic shift_right_logical sign
+        square sub xor"""),
+    **_many(_pointwise(4), "cbrt div integer_pow rem rsqrt sqrt"),
+    **_many(_pointwise(16), """
+        acos acosh asin asinh atan atan2 atanh cos cosh erf_inv exp exp2 expm1 log log1p logistic
+        pow sin sinh tan tanh"""),
+    **_many(_pointwise(SERIES), """
+        bessel_i0e bessel_i1e digamma erf erfc igamma igamma_grad_a igammac lgamma polygamma
+        random_gamma_grad regularized_incomplete_beta zeta"""),
+    "lax.bitcast_convert_type": Meaning(rules.bits, flops=0),
+    # Reductions, searches, sorting.
+    **_many(Meaning(rules.reduced, flops=flops.per_operand), """
+        argmax argmin reduce reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum
+        reduce_xor"""),
+    **_many(Meaning(rules.along, flops=16, work="serial"), "cumlogsumexp cummax cummin sort"),
+    "lax.approx_top_k": Meaning(rules.best, work="serial", flops=flops.per_operand, chooses=True),
+    # Products, decompositions and solves.
+    "lax.dot_general": Meaning(rules.product, flops=rules.multiplications, work="product"),
+    "lax.cholesky": _matrices(_SQUARE, 1 / 3),
+    "lax.cholesky_update": _matrices(_SQUARE, 1),
+    **_many(_matrices(_SQUARE, 25), "eig schur"),
+    **_many(_matrices(_SQUARE, 9), "eigh hessenberg tridiagonal"),
+    **_many(_matrices(_SQUARE, 4), "geqp3 geqrf householder_product qr"),
+    "lax.lu": _matrices(_SQUARE, 2 / 3),
+    "lax.lu_pivots_to_permutation": Meaning(rules.batched(1)),
+    "lax.svd": _matrices(_SQUARE, 20),
+    "lax.triangular_solve": Meaning(_SQUARE, flops=flops.solve(0), work="serial"),
+    "lax.tridiagonal_solve": Meaning(
+        "... M, ... M, ... M, ... M n -> ... M n", flops=8, work="serial"),
+    "lax.fft": Meaning(rules.transform, flops=40),
+    "lax.conv_general_dilated": Meaning(rules.convolution, flops=rules.filtered, work="product"),
+    **_many(_WINDOWS, """
+        reduce_window_max reduce_window_min reduce_window_sum select_and_gather_add
+        select_and_scatter_add"""),
+    # Reading and writing by index.
+    "lax.dynamic_slice": Meaning(rules.slice_at, flops=0, rebuild=Rebuild(rules.slice_sizes)),
+    "lax.dynamic_update_slice": Meaning(rules.update_slice, flops=0),
+    "lax.gather": Meaning(rules.gather, flops=0, rebuild=Rebuild(rules.window_sizes)),
+    "lax.scatter": Meaning(rules.scatter, flops=0),
+    **_many(_SCATTER, "scatter-add scatter-max scatter-min scatter-mul scatter-sub"),
+    # What is never split.
+    **_many(Meaning(reason=RANDOM), """
+        random_bits random_clone random_fold_in random_gamma random_seed random_split random_unwrap
+        random_wrap rng_bit_generator rng_uniform threefry2x32"""),
+    **_many(Meaning(reason=PYTHON), "debug_callback io_callback pure_callback"),
 }  # fmt: skip
 """By the op of the node."""

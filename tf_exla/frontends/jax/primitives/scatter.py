@@ -123,7 +123,7 @@ def _segments(w: Writer, call: Call) -> Sequence[Tensor] | None:
     how = call.params["dimension_numbers"]
     if len(how.scatter_dims_to_operand_dims) != 1 or how.operand_batching_dims:
         return None
-    (axis,) = how.scatter_dims_to_operand_dims
+    axis = int(how.scatter_dims_to_operand_dims[0])
     shape = _window_shape(call)
     rest = [size for k, size in enumerate(x.dims) if k != axis]
     if tuple(how.inserted_window_dims) != (axis,) or shape[:axis] + shape[axis + 1 :] != rest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_exla.frontends.jax.primitives import (
@@ -15,14 +15,25 @@ from tf_exla.frontends.jax.primitives import (
     reductions,
     scatter,
 )
+from tf_exla.frontends.jax.primitives.pointwise import Convert, kind_of
+from tf_exla.frontends.jax.writer import Call, Writer, dtype_name
+from tf_exla.ir.graph import Tensor
+
+
+def _of_numbers(convert: Convert) -> Convert:
+    """Convert what is about numbers only: keys of random numbers move opaquely."""
+
+    def checked(w: Writer, call: Call) -> Sequence[Tensor] | None:
+        dtypes = [one.dtype for one in call.inputs] + [dtype_name(one) for one in call.avals]
+        return convert(w, call) if all(map(kind_of, dtypes)) else None
+
+    return checked
+
+
+_PLAIN = (gather, movement, pointwise, products, reductions, scatter)
 
 CONVERTERS: Mapping[str, Any] = {
     **calls.CONVERTERS,
     **control_flow.CONVERTERS,
-    **gather.CONVERTERS,
-    **movement.CONVERTERS,
-    **pointwise.CONVERTERS,
-    **products.CONVERTERS,
-    **reductions.CONVERTERS,
-    **scatter.CONVERTERS,
+    **{name: _of_numbers(one) for module in _PLAIN for name, one in module.CONVERTERS.items()},
 }
