@@ -84,6 +84,9 @@ class OpSet(Protocol):
         Of a framework that runs node by node, none.
         """
 
+    def overwrites_variables(self) -> bool:
+        """Return whether a While keeps its variables in the buffers of their first values."""
+
     def resizable(self, node: Node) -> bool:
         """Return whether `resized` can make the node for other shapes."""
 

@@ -41,9 +41,19 @@ class Lifetimes:
         return tuple(sorted(found, key=lambda one: -one[1]))
 
 
-def lifetimes(graph: Graph, ops: OpSet, sizes: Sizes, sliced: frozenset[Tensor]) -> Lifetimes:
-    """Walk over a graph; `sliced`: the inputs that it allocates itself, before their first use."""
-    return _Walk(graph, ops, sizes, sliced).run()
+def lifetimes(
+    graph: Graph,
+    ops: OpSet,
+    sizes: Sizes,
+    sliced: frozenset[Tensor],
+    variables: frozenset[Tensor] = frozenset(),
+) -> Lifetimes:
+    """Walk over a graph.
+
+    `sliced`: the inputs that it allocates itself, before their first use. `variables`: those whose
+    buffers it may overwrite.
+    """
+    return _Walk(graph, ops, sizes, sliced, variables).run()
 
 
 def passed_on(node: Node) -> frozenset[int]:
@@ -71,8 +81,16 @@ class _Buffer:
 class _Walk:
     """The state of one walk over the nodes."""
 
-    def __init__(self, graph: Graph, ops: OpSet, sizes: Sizes, sliced: frozenset[Tensor]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        ops: OpSet,
+        sizes: Sizes,
+        sliced: frozenset[Tensor],
+        variables: frozenset[Tensor],
+    ) -> None:
         self.graph, self.ops, self.sizes, self.sliced = graph, ops, sizes, sliced
+        self.variables = variables
         self.uses = {tensor: len(readers) for tensor, readers in consumers(graph).items()}
         for tensor in graph.outputs:
             self.uses[tensor] = self.uses.get(tensor, 0) + 1
@@ -86,7 +104,8 @@ class _Walk:
     def run(self) -> Lifetimes:
         for tensor in self.graph.inputs:
             if tensor not in self.sliced:
-                self.buffers[tensor] = _Buffer(tensor, 0, owned=False)
+                uses = self.uses.get(tensor, 0)
+                self.buffers[tensor] = _Buffer(tensor, 0, tensor in self.variables, uses)
         made = (one for one in (*self._made(), *self.sliced) if one not in self.fused)
         loose = sum(size for t in made if (size := self.sizes.nbytes(t)) < CHAIN_BYTES)
         held: list[int] = []
@@ -118,6 +137,10 @@ class _Walk:
             elif tensor not in self.buffers:
                 self._allocate(tensor)
         shared = {k: self.buffers[node.inputs[k]] for k in passed_on(node)}
+        if is_while(node) and self.ops.overwrites_variables():
+            for k, tensor in enumerate(node.inputs):
+                if k not in shared and self._dies(tensor, node.outputs[k]):
+                    shared[k] = self.buffers[tensor]
         if (first := self._shared_buffer(node)) is not None:
             shared[0] = first
         if self.ops.joint(node) and not all(tensor.is_static for tensor in node.outputs):
@@ -193,15 +216,16 @@ class _Walk:
             if position >= len(node.inputs):
                 continue
             tensor = node.inputs[position]
-            buffer = self.buffers[tensor]
-            if (
-                buffer.owned
-                and buffer.pending == 1
-                and tensor.nbytes == output.nbytes == buffer.bytes
-                and tensor.dtype == output.dtype
-            ):
-                return buffer
+            if self._dies(tensor, output):
+                return self.buffers[tensor]
         return None
+
+    def _dies(self, tensor: Tensor, output: Tensor) -> bool:
+        """Return whether an operand that is read for the last time has room for a result."""
+        buffer = self.buffers[tensor]
+        size = tensor.nbytes if tensor in self.variables else buffer.bytes
+        alike = tensor.nbytes == output.nbytes == size and tensor.dtype == output.dtype
+        return buffer.owned and buffer.pending == 1 and alike
 
     def _finish(self, node: Node) -> None:
         for tensor in node.inputs:

@@ -17,6 +17,7 @@ from functools import cached_property
 from weakref import WeakKeyDictionary
 
 from tf_exla.ir.aliases import is_alias, readers_through, roots
+from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import ARG_REDUCERS, Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.structure import structure_of
@@ -122,7 +123,9 @@ class Projector:
         return known[key]
 
     def _projected(self, graph: Graph, sliced: frozenset[Tensor]) -> Projection:
-        alive = self.lifetimes(graph, sliced)
+        return self._with(graph, self.lifetimes(graph, sliced))
+
+    def _with(self, graph: Graph, alive: Lifetimes) -> Projection:
         steps: list[Step] = []
         peak, peak_step = alive.loose, 0
         for node, held in zip(graph.nodes, alive.held, strict=True):
@@ -197,6 +200,10 @@ class Projector:
             return self._loop_temporary(node)
         if node.op == "xla_cluster":
             return self._cluster_temporary(node)
+        if is_while(node) and self.ops.overwrites_variables():
+            body, cond = body_of(node), cond_of(node)
+            alive = lifetimes(body, self.ops, self.sizes, frozenset(), frozenset(body.inputs))
+            return max(self._with(body, alive).working_set, self.project(cond).working_set)
         if node.subgraphs:
             inner = max(self.project(sub).working_set for _, sub in node.subgraphs)
             return inner + carried_bytes(node, self.sizes)

@@ -97,6 +97,9 @@ class ContractingOps:
     def fused(self, graph: Graph) -> frozenset[Tensor]:
         return self.ops.fused(graph)
 
+    def overwrites_variables(self) -> bool:
+        return self.ops.overwrites_variables()
+
     def resizable(self, node: Node) -> bool:
         return is_while(node) or contraction_of(node) is not None or self.ops.resizable(node)
 

@@ -149,6 +149,10 @@ class VocabularyOps:
         """Return the results of a graph that have no buffer: what reads them computes them."""
         return frozenset()
 
+    def overwrites_variables(self) -> bool:
+        """Return whether a While keeps its variables in the buffers of their first values."""
+        return False
+
     # Sizes that are known only at run time, and lists.
 
     def joint(self, node: Node) -> bool:

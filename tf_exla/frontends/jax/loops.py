@@ -125,7 +125,7 @@ def _chunk(
     for k, tensor in zip(loop.folds, body.inputs[len(inputs) :], strict=True):
         one = before[k]
         given.append(jnp.zeros(tensor.dims, array_dtype(tensor)) if one is None else one)
-    parts = run(body, given, Scope(start, first))
+    parts = run(body, given, Scope(start, first, repeated=loop.bitwise_group is not None))
     return _combined(loop, before, parts, start)
 
 

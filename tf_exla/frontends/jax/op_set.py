@@ -5,6 +5,7 @@ XLA compiles a planned program as one module and assigns its buffers: see `model
 
 from __future__ import annotations
 
+from tf_exla.frontends.jax.held import held
 from tf_exla.frontends.jax.primitives.records import RECORDS
 from tf_exla.frontends.jax.scratch import SCRATCH
 from tf_exla.ir.graph import Graph, Node, Tensor
@@ -12,6 +13,14 @@ from tf_exla.ir.traits import IDENTITIES, RESHAPES
 from tf_exla.model.xla_module import fused
 from tf_exla.vocabulary.meaning import Meaning
 from tf_exla.vocabulary.op_set import VocabularyOps
+
+_UPDATES = frozenset(
+    {
+        "lax.dynamic_update_slice", "lax.scatter", "lax.scatter-add", "scatter_add",
+        "scatter_update", "update_rows",
+    }
+)  # fmt: skip
+"""Write a part of their first operand."""
 
 
 class JaxOps(VocabularyOps):
@@ -30,6 +39,14 @@ class JaxOps(VocabularyOps):
         bound = SCRATCH.get(node.op)
         return 0 if bound is None or not node.inputs[0].is_static else bound(node)
 
+    def forwards(self, node: Node) -> tuple[int, ...]:
+        """Return the inputs whose buffer the first output certainly reuses when they die there."""
+        return (0,) if node.op in _UPDATES else ()
+
+    def overwrites_variables(self) -> bool:
+        """Return whether a While keeps its variables in the buffers of their first values."""
+        return True
+
     def fused(self, graph: Graph) -> frozenset[Tensor]:
         """Return the results of a graph that have no buffer: what reads them computes them."""
-        return fused(self, graph)
+        return fused(self, graph) - held(graph)

@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from tf_exla.frontends.jax.emit import EMIT, array_dtype
+from tf_exla.frontends.jax.held import held, hold
 from tf_exla.frontends.jax.loops import emit_loop
 from tf_exla.frontends.jax.positions import merge_top_k
 from tf_exla.frontends.jax.scope import Scope
@@ -45,10 +46,12 @@ def restore(graph: Graph) -> Callable[..., list[X]]:
 def _run(graph: Graph, inputs: Sequence[X], scope: Scope) -> list[X]:
     """Return the outputs of a graph that is emitted into `scope`."""
     known: dict[Tensor, X] = dict(zip(graph.inputs, inputs, strict=True))
+    kept = held(graph, scope.repeated)
     for node in graph.nodes:
         operands = [_static(tensor, known[tensor]) for tensor in node.inputs]
         for tensor, result in zip(node.outputs, _emit(node, operands, scope), strict=True):
-            known[tensor] = _as_tensor(tensor, result)
+            made = _as_tensor(tensor, result)
+            known[tensor] = hold(made) if tensor in kept else made
     return [jnp.asarray(known[tensor]) for tensor in graph.outputs]
 
 

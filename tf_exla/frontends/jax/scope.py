@@ -45,12 +45,14 @@ class Scope:
 
     `around`: the chunk of the loop around; None outside of loops, and where the chunk is all.
     `first`: whether that is the first chunk, for certain. `token`: a zero, known once the loop
-    that was emitted last has ended; None before the first one.
+    that was emitted last has ended; None before the first one. `repeated`: another loop computes
+    the same numbers again, and compares them with what is computed here.
     """
 
     around: Start | None = None
     first: bool = True
     token: X | None = None
+    repeated: bool = False
 
     def after(self, number: int, dtype: Any) -> X:
         """Return a number as XLA knows it only when the last loop has ended."""
