@@ -75,7 +75,12 @@ CASES: Mapping[str, tuple[Callable[..., X], list[Array], str]] = {
         [np.array([[0, 2, 2, 3], [1, 1, 3, 3]], np.int32)], "a A -> a B"),
     "geqrf": (lambda x: linalg.geqrf(x)[1], [A], "a A B -> a C D, a E"),
     "triangular_solve": (lambda x, y: lax.linalg.triangular_solve(
-        x, y, left_side=True, unit_diagonal=True), [A, A[:, :, :2]], "a A B, a C D -> a E F"),
+        x, y, left_side=True, unit_diagonal=True), [A, A[:, :, :2]],
+        "... M M, ... M n -> ... M n"),
+    "triangular_solve right": (lambda x, y: lax.linalg.triangular_solve(x, y, unit_diagonal=True),
+        [A, A[:, :2]], "... M M, ... n M -> ... n M"),
+    "threefry2x32": (lambda k: jax.random.bits(k, (3, 4)), [np.array([1, 2], np.uint32)],
+        "..., ..., ..., ... -> ..., ..."),
     "tridiagonal_solve": (lax.linalg.tridiagonal_solve, [P, P + 3, P, A[:, :, :2]],
         "... M, ... M, ... M, ... M n -> ... M n"),
     "fft": (lambda x: jnp.fft.rfft(x), [A], "a b A -> a b B"),

@@ -118,12 +118,13 @@ class _Search:
         made = self._planned(plan)
         if self._holds(made):
             return made
+        original = self._original.certificate.peak
         raise MemoryLimitError(
             least.function,
             limit=self.limit,
             resident=least.resident,
-            projected_peak=self._original.certificate.peak,
-            smallest_limit=made.certificate.peak,
+            projected_peak=original,
+            smallest_limit=min(original, made.certificate.peak),
             blocker=least.blocker,
             residents=least.residents,
             parts=least.parts,

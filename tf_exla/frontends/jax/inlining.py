@@ -42,7 +42,7 @@ def inline_open(
 
     name, source = w.name, w.source
     for eqn in jaxpr.eqns:
-        w.source = source_line(eqn.source_info) or source
+        w.source = (not w.inside and source_line(eqn.source_info)) or source
         stack = str(eqn.source_info.name_stack)
         w.name = "/".join(filter(None, (stack, eqn.primitive.name)))
         call = Call(

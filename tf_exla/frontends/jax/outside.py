@@ -20,6 +20,7 @@ _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\((.*)$"
 _ARRAY = re.compile(r"\b([a-z]+[0-9]*)\w*\[([0-9,]*)\]")
 _NAME = re.compile(r"%([\w.\-]+)")
 _TARGET = re.compile(r'custom_call_target="(?:lapack_[sdcz])?(\w+?)(?:_ffi)?"')
+_LABELS = re.compile(r"dim_labels=\w+_(\w+)->")
 _PANEL = 64
 """Columns of a block in LAPACK, at most (ilaenv)."""
 _LINES = 16
@@ -99,10 +100,13 @@ def _dot(call: Call) -> int:
 
 
 def _convolution(call: Call) -> int:
-    """A product of patches with the filter; the channels are in no certain place."""
-    kernel, made = call.operands[1], call.results[0]
-    patch = prod(kernel.shape)
-    return packed_bytes(prod(made.shape), patch, 1, max(4, made.item), _threads())
+    """A product of patches with the filter; groups of channels are copied apart."""
+    (image, kernel), made = call.operands[:2], call.results[0]
+    labels = _LABELS.search(call.text)
+    filters = kernel.shape[labels.group(1).index("o")] if labels else 1
+    patch, pixels = (prod(one.shape) // max(1, filters) for one in (kernel, made))
+    groups = sum(prod(one.shape) * one.item for one in (image, made) if "_group_count" in call.text)
+    return groups + packed_bytes(pixels, patch, filters, max(4, made.item), _threads())
 
 
 def _square(times: int) -> Callable[[Call], int]:

@@ -6,7 +6,8 @@ Index arithmetic on constants is computed at once: it decides whether a gather i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,17 +70,30 @@ class Walk:
 
 
 class Writer:
-    """The nodes of one graph, in order. `name` and `source` are those of the equation at hand."""
+    """The nodes of one graph, in order. `name` and `source` are those of the equation at hand.
+
+    `inside`: equations are of a definition, which stands for one of the user's.
+    """
 
     def __init__(self, walk: Walk, source: str = "") -> None:
         self.walk = walk
         self.nodes: list[Node] = []
         self.name = ""
         self.source = source
+        self.inside = False
 
     def sub(self) -> Writer:
         """Return the writer of a sub-graph."""
         return Writer(self.walk, self.source)
+
+    @contextmanager
+    def definition(self) -> Iterator[None]:
+        """Give what is written the source of the equation at hand."""
+        self.inside = True
+        try:
+            yield
+        finally:
+            self.inside = False
 
     # Nodes.
 

@@ -49,6 +49,7 @@ RECORDS: Mapping[str, Meaning] = {
     **_many(_pointwise(SERIES), """
         bessel_i0e bessel_i1e digamma erf erfc igamma igamma_grad_a igammac lgamma polygamma
         random_gamma_grad regularized_incomplete_beta zeta"""),
+    "lax.threefry2x32": Meaning("..., ..., ..., ... -> ..., ...", flops=SERIES),
     "lax.bitcast_convert_type": Meaning(rules.bits, flops=0),
     # Reductions, searches, sorting.
     **_many(Meaning(rules.reduced, flops=flops.per_operand), """
@@ -66,7 +67,7 @@ RECORDS: Mapping[str, Meaning] = {
     "lax.lu": _matrices(_SQUARE, 2 / 3),
     "lax.lu_pivots_to_permutation": Meaning(rules.batched(1)),
     "lax.svd": _matrices(_SQUARE, 20),
-    "lax.triangular_solve": Meaning(_SQUARE, flops=flops.solve(0), work="serial"),
+    "lax.triangular_solve": Meaning(rules.solve, flops=flops.solve(0), work="serial"),
     "lax.tridiagonal_solve": Meaning(
         "... M, ... M, ... M, ... M n -> ... M n", flops=8, work="serial"),
     "lax.fft": Meaning(rules.transform, flops=40),
@@ -83,7 +84,7 @@ RECORDS: Mapping[str, Meaning] = {
     # What is never split.
     **_many(Meaning(reason=RANDOM), """
         random_bits random_clone random_fold_in random_gamma random_seed random_split random_unwrap
-        random_wrap rng_bit_generator rng_uniform threefry2x32"""),
+        random_wrap rng_bit_generator rng_uniform"""),
     **_many(Meaning(reason=PYTHON), "debug_callback io_callback pure_callback"),
 }  # fmt: skip
 """By the op of the node."""

@@ -53,6 +53,15 @@ def batched(trailing: int) -> Callable[[Node], str]:
     return rule
 
 
+def solve(node: Node) -> str:
+    """Solve systems of one matrix: right-hand sides are independent."""
+    return (
+        "... M M, ... M n -> ... M n"
+        if params_of(node)["left_side"]
+        else "... M M, ... n M -> ... n M"
+    )
+
+
 def transform(node: Node) -> str:
     """Transform the last axes, whose sizes may change."""
     return batched(len(params_of(node)["fft_lengths"]))(node)

@@ -12,6 +12,7 @@ from tf_exla.frontends.jax.primitives import (
     movement,
     pointwise,
     products,
+    random,
     reductions,
     scatter,
 )
@@ -35,5 +36,6 @@ _PLAIN = (gather, movement, pointwise, products, reductions, scatter)
 CONVERTERS: Mapping[str, Any] = {
     **calls.CONVERTERS,
     **control_flow.CONVERTERS,
+    **random.CONVERTERS,
     **{name: _of_numbers(one) for module in _PLAIN for name, one in module.CONVERTERS.items()},
 }

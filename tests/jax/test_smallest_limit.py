@@ -1,0 +1,98 @@
+"""What is large in the middle of a program need not exist whole: the smallest limit says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax_captured import kernel
+
+from tf_exla.errors import MemoryLimitError
+from tf_exla.frontends.jax.capture import capture
+from tf_exla.frontends.jax.planning import Settings, make_plan
+
+X = Any
+N = 2000
+WHOLE = 8 * N * N
+"""Bytes of a matrix of distances."""
+KEY = np.zeros(2, np.uint32)
+
+
+@pytest.fixture(autouse=True)
+def _x64() -> Iterator[None]:
+    with jax.experimental.enable_x64():
+        yield
+
+
+def _k(x: X) -> X:
+    return kernel(x, x)
+
+
+def _noise(key: X, x: X) -> X:
+    return jax.random.normal(key, (N, N)) @ x
+
+
+def _dropout(key: X, x: X) -> X:
+    return jnp.where(jax.random.bernoulli(key, 0.5, (N, N)), _k(x), 0) @ x
+
+
+def _monte_carlo(key: X, x: X) -> X:
+    def one(each: X) -> X:
+        return jnp.sum(jnp.tanh(jax.random.normal(each, (N,)) * x[:, 0]))
+
+    return jax.vmap(one)(jax.random.split(key, N))
+
+
+def _batches(work: Callable[[X], X]) -> Callable[[X], X]:
+    """Return work on N matrices of 45 x 45."""
+    return lambda x: work(jnp.tile(x[:, :1, None] * x[:, 1:2, None], (1, 45, 45)))
+
+
+PROGRAMS: Mapping[str, Callable[..., X]] = {
+    # Random numbers are functions of their places.
+    "random matrix": lambda x: _noise(jax.random.key(1), x),
+    "dropout": lambda x: _dropout(jax.random.key(1), x),
+    "dropout, differentiated": jax.grad(lambda x: jnp.sum(_dropout(jax.random.key(1), x) ** 2)),
+    "keys": lambda x: _monte_carlo(jax.random.key(1), x),
+    "gumbel": lambda x: jnp.argmax(x @ x.T + jax.random.gumbel(jax.random.key(1), (N, N)), 1),
+    "integers": lambda x: jax.random.randint(jax.random.key(1), (N, N), 0, 9).sum(1) * x[:, 0],
+    # Reading and writing by index.
+    "diagonal": lambda x: jnp.diag(_k(x) @ _k(x)),
+    "trace": lambda x: jnp.trace(_k(x) @ _k(x)),
+    "diagonal set": lambda x: _k(x).at[jnp.diag_indices(N)].set(2.0) @ x,
+    "row added": lambda x: _k(x).at[3].add(1.0) @ x,
+    "rows added": lambda x: jnp.zeros((N, N)).at[jnp.arange(N) // 2].add(_k(x)).sum(1),
+    "elements": lambda x: jnp.take_along_axis(_k(x), jnp.argsort(x, 1), 1),
+    "rows": lambda x: _k(x)[jnp.argsort(x[:, 0])[:50]].sum(1),
+    "segments": lambda x: jax.ops.segment_sum(_k(x), jnp.argsort(x[:, 0]) // 300, 7),
+    # Primitives that are no op of the vocabulary.
+    "transform": lambda x: jnp.abs(jnp.fft.fft(_k(x), axis=1)).sum(1),
+    "special functions": lambda x: jax.scipy.special.gammaln(1 + _k(x)).sum(1),
+    "complex numbers": lambda x: jnp.abs(jnp.exp(1j * (x @ x.T)) @ x),
+    "histogram": lambda x: jnp.histogram(_k(x), bins=10)[0],
+    "bins": lambda x: jnp.searchsorted(jnp.sort(x[:, 0]), _k(x)).sum(1),
+    "medians": lambda x: jnp.median(_k(x), axis=1),
+    "running maxima": lambda x: lax.cummax(_k(x), 1)[:, -1],
+    "precision": lambda x: jnp.matmul(x, x.T, precision="highest").sum(1),
+    "bits": lambda x: (lax.bitcast_convert_type(x @ x.T, np.int64) & 7).sum(1),
+    "rounding": lambda x: lax.reduce_precision(_k(x), 8, 7).sum(1),
+    "factors": _batches(lambda a: jnp.linalg.cholesky(a + 9 * jnp.eye(45))[:, -1]),
+    "solves": _batches(lambda a: jnp.linalg.solve(a + 9 * jnp.eye(45), a[..., :1])),
+    "eigenvalues": _batches(lambda a: jnp.linalg.eigh(a)[0]),
+    "right-hand sides": lambda x: jnp.linalg.solve(
+        _k(x[:45]) + jnp.eye(45), kernel(x[:45], jnp.tile(x, (40, 1)))).sum(0),
+}  # fmt: skip
+"""Functions of N points in three dimensions, with small results."""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_smallest_limit_is_small(name: str) -> None:
+    captured = capture(PROGRAMS[name], jax.ShapeDtypeStruct((N, 3), np.float64))
+    with pytest.raises(MemoryLimitError) as error:
+        make_plan(captured.graph, Settings(name, 1))
+    assert error.value.smallest_limit < WHOLE / 4, error.value
