@@ -79,6 +79,23 @@ def sgpr() -> Made:
     return jax.value_and_grad(bound, (0, 1)), (jnp.zeros(3), normal(100, 2, seed=1), x, y)
 
 
+def gpr() -> Made:
+    """The marginal likelihood of a Gaussian process, and its gradients."""
+
+    def likelihood(log: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        scale, noise = jnp.exp(log)
+        root = jnp.linalg.cholesky(rbf(x / scale, x / scale) + noise * jnp.eye(len(x)))
+        a = jax.scipy.linalg.solve_triangular(root, y, lower=True)
+        return -0.5 * (a**2).sum() - jnp.log(jnp.diag(root)).sum()
+
+    return jax.value_and_grad(likelihood), (jnp.zeros(2), normal(1_200, 3), normal(1_200))
+
+
+def product() -> Made:
+    """A wide product, of which Eigen packs a copy as large as the result."""
+    return lambda a, b: a @ b, (normal(500, 500), normal(500, 50_000))
+
+
 def conjugate_gradients() -> Made:
     def solve(x: jax.Array, b: jax.Array) -> jax.Array:
         k = rbf(x, x) + 10 * jnp.eye(len(x))
@@ -108,6 +125,8 @@ PROGRAMS: dict[str, tuple[Callable[[], Made], float]] = {
     "attention": (attention, 40),
     "attention, gradient": (attention_gradient, 50),
     "SGPR, value and gradients": (sgpr, 40),
+    "GPR, value and gradients": (gpr, 66),
+    "wide product": (product, 610),
     "conjugate gradients": (conjugate_gradients, 30),
     "MMD of equal sizes, value and gradient": (discrepancy, 20),
     "nearest neighbours": (neighbours, 40),
