@@ -79,11 +79,14 @@ PROGRAMS: dict[str, tuple[Formula, list[Shape], set[str]]] = {
         {"naive-distance"}),
     "row and column sums": (
         lambda xp, x, y, v: (
-            xp.sum(k := xp.exp(x @ xp.matrix_transpose(y)), axis=0), xp.sum(k, axis=1), k @ v), POINTS, set()),
-    "maxima": (lambda xp, x, y, v: xp.max(xp.sin(x @ xp.matrix_transpose(y)), axis=1), POINTS, set()),
+            xp.sum(k := xp.exp(x @ xp.matrix_transpose(y)), axis=0), xp.sum(k, axis=1), k @ v),
+        POINTS, set()),
+    "maxima": (lambda xp, x, y, v: xp.max(xp.sin(x @ xp.matrix_transpose(y)), axis=1),
+        POINTS, set()),
     "chain": (lambda xp, a, b, c: a @ b @ c, SQUARE, {"matrix-chain"}),
     "chain of transposes": (
-        lambda xp, a, b, c: xp.matrix_transpose(c) @ xp.matrix_transpose(b) @ xp.matrix_transpose(a) @ c, SQUARE, {"matrix-chain"}),
+        lambda xp, a, b, c: xp.matrix_transpose(c) @ xp.matrix_transpose(b) @ a @ c,
+        SQUARE, {"matrix-chain"}),
     "scalar in a chain": (lambda xp, a, b, c: (2.0 * a) @ (3.0 * c), SQUARE, {"matrix-chain"}),
     "diagonal in a chain": (
         lambda xp, a, b, c: xp.diag(c[:, 0]) @ a @ c, SQUARE, {"matrix-chain"}),
@@ -103,7 +106,8 @@ PROGRAMS: dict[str, tuple[Formula, list[Shape], set[str]]] = {
     "triangle": (lambda xp, a, b, c: xp.tril(a @ xp.matrix_transpose(a)) @ c, SQUARE, set()),
     "solve": (
         lambda xp, a, b, c: xp.linalg.solve_triangular(
-            xp.linalg.cholesky(a @ xp.matrix_transpose(a) + 1e4 * xp.diag(xp.exp(c[:, 0]))), b @ c), SQUARE, set()),
+            xp.linalg.cholesky(a @ xp.matrix_transpose(a) + 1e4 * xp.diag(xp.exp(c[:, 0]))), b @ c),
+        SQUARE, set()),
     "einsum": (
         lambda xp, a, b, c: xp.einsum("ij,kj->ik", a, b) @ c, SQUARE, {"matrix-chain"}),
 }  # fmt: skip
