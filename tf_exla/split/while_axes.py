@@ -184,7 +184,24 @@ def _join(ops: OpSet, node: Node) -> _Joined:
     for before, tensor in zip(body.inputs, cond.inputs, strict=True):
         if tensor in tested:
             whole.update(_places(before))
+    whole.update(_merged(body, classes))
     return _Joined(body, cond, rules, made, classes, frozenset(map(classes.root, whole)))
+
+
+def _merged(body: Graph, classes: AxisClasses) -> Iterator[Place]:
+    """Yield axes that merge or part within the body: chunks of both would not be of one size."""
+    sizes: dict[Place, int | None] = {}
+    for tensor in _tensors(body):
+        for place in _places(tensor):
+            size = (tensor.axes or ())[place[1]]
+            if sizes.setdefault(classes.root(place), size) != size:
+                yield place
+
+
+def _tensors(body: Graph) -> Iterator[Tensor]:
+    yield from body.inputs
+    for node in body.nodes:
+        yield from node.outputs
 
 
 def _places(tensor: Tensor) -> Iterator[Place]:
@@ -206,7 +223,7 @@ class _Walk:
     def partial(self) -> frozenset[int] | None:
         """Return the variables that add up over the axis; None where it cannot be split."""
         body, cond = self.one.body, self.one.cond
-        if any(self.one.carries(tensor, self.root) > 1 for tensor in self._tensors()):
+        if any(self.one.carries(tensor, self.root) > 1 for tensor in _tensors(body)):
             return None
         partial: frozenset[int] = frozenset()
         while True:
@@ -226,11 +243,6 @@ class _Walk:
         if any(cond.inputs[k] in tested for k in partial):
             return None
         return partial
-
-    def _tensors(self) -> Iterator[Tensor]:
-        yield from self.one.body.inputs
-        for node in self.one.body.nodes:
-            yield from node.outputs
 
     def _states(self, partial: Set[int]) -> dict[Tensor, State] | None:
         states: dict[Tensor, State] = {}
@@ -310,16 +322,14 @@ def resized_while(
     sizes: dict[Place, int | None] = {}
     for old, new in zip(one.body.inputs, inputs, strict=True):
         for axis, size in enumerate(new.axes or ()):
-            if (old.axes or ())[axis] != 1:
-                known = sizes.setdefault(one.classes.root((old, axis)), size)
+            root = one.classes.root((old, axis))
+            if (old.axes or ())[axis] != 1 and root not in one.whole:
+                known = sizes.setdefault(root, size)
                 assert known == size, f"{old} and {new} differ"
 
     def shape_of(tensor: Tensor) -> Shape:
-        assert tensor.axes is not None
-        return tuple(
-            sizes.get(one.classes.root((tensor, axis)), size)
-            for axis, size in enumerate(tensor.axes)
-        )
+        axes = enumerate(tensor.axes or ())
+        return tuple(sizes.get(one.classes.root((tensor, axis)), size) for axis, size in axes)
 
     def part(graph: Graph) -> Graph:
         """Copy the body, or the condition, which works on the same variables."""

@@ -168,7 +168,7 @@ class _Search:
 
 def spec(aval: X) -> jax.ShapeDtypeStruct:
     """Return what stands for an array in tracing."""
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
 def _as(aval: X, value: X) -> X:

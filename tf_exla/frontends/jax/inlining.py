@@ -51,6 +51,7 @@ def inline_open(
             eqn.params,
             [one.aval for one in eqn.outvars],
             bool(eqn.effects),
+            eqn.ctx,
         )
         env.update(zip(eqn.outvars, apply(w, call), strict=True))
     w.name, w.source = name, source
@@ -66,7 +67,7 @@ def apply(w: Writer, call: Call) -> Sequence[Tensor]:
 
 def opaque(w: Writer, call: Call) -> Node:
     """Return a node that is the primitive itself, for which it is bound again."""
-    attrs = {"primitive": call.primitive, "params": dict(call.params)}
+    attrs = {"primitive": call.primitive, "params": dict(call.params), "context": call.context}
     name = f"lax.{call.primitive.name}"
     once = call.effects or call.primitive.name in ONCE
     return w.node(name, call.inputs, call.avals, attrs, stateful=once)

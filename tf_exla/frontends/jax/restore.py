@@ -7,6 +7,7 @@ cannot fold, the final counter of a loop minus its trip count. The next loop cou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -97,7 +98,9 @@ def _bind(node: Node, operands: list[X]) -> Sequence[X]:
     """Apply a primitive of JAX that passes do not know."""
     primitive: Any = node.attrs["primitive"]
     functions, params = primitive.get_bind_params(node.attrs["params"])
-    made = primitive.bind(*functions, *operands, **params)
+    context: Any = node.attrs["context"]
+    with nullcontext() if context is None else context.manager:
+        made = primitive.bind(*functions, *operands, **params)
     return made if primitive.multiple_results else [made]
 
 

@@ -30,13 +30,17 @@ _EXACT = frozenset(
 
 @dataclass(frozen=True)
 class Call:
-    """One equation of a jaxpr: its primitive, its operands in the graph, what it returns."""
+    """One equation of a jaxpr: its primitive, its operands in the graph, what it returns.
+
+    `context`: settings of JAX under which it was traced, as how random numbers are counted.
+    """
 
     primitive: Any
     inputs: Sequence[Tensor]
     params: Mapping[str, Any]
     avals: Sequence[Any]
     effects: bool = False
+    context: Any = None
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ _LOW = 1 << 32
 def _bits(w: Writer, call: Call) -> Sequence[Tensor] | None:
     """Write what JAX computes; in other generators bits depend on how many there are."""
     (keys,), params = call.inputs, call.params
-    if keys.dtype != "key<fry>" or not jax.config.jax_threefry_partitionable:  # type: ignore[attr-defined]
+    if keys.dtype != "key<fry>" or not call.context.threefry_partitionable:
         return None
 
     def bits(key: Any) -> Any:
@@ -31,7 +31,8 @@ def _bits(w: Writer, call: Call) -> Sequence[Tensor] | None:
     for _ in keys.dims:
         function = jax.vmap(function)
     kind = jax.eval_shape(lambda: jax.random.key(0, impl="threefry2x32")).dtype
-    jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(keys.dims, kind))
+    with call.context.manager:
+        jaxpr = jax.make_jaxpr(function)(jax.ShapeDtypeStruct(keys.dims, kind))
     with w.definition():
         return inline(w, jaxpr, [keys])
 
