@@ -17,6 +17,7 @@ from jax import lax
 
 from tf_exla.frontends.jax import algebra, movement
 from tf_exla.frontends.jax.movement import ints
+from tf_exla.frontends.jax.top_k import top_k
 from tf_exla.ir.graph import Node, Tensor
 
 X = Any  # an array
@@ -191,7 +192,7 @@ EMIT: Mapping[str, Kernel] = {
     "sum": _reduction(_sum),
     "take": movement.take,
     "tile": lambda node, x, counts: jnp.tile(x, ints(counts)),
-    "top_k": lambda node, x, k: lax.top_k(x, int(k)),
+    "top_k": lambda node, x, k: top_k(x, int(k)),
     "truncate_divide": _truncate_divide,
     "update_rows": movement.update_rows,
     "vector_norm": _reduction(_vector_norm),

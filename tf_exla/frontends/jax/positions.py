@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
+
+from tf_exla.frontends.jax.top_k import top_k
 
 X = Any  # an array
 
@@ -19,7 +20,7 @@ def merge_top_k(before: Sequence[X], new: Sequence[X], k: int) -> list[X]:
     if before[0] is None:
         return list(new)
     values, places = (jnp.concatenate(pair, -1) for pair in zip(before, new, strict=True))
-    values, chosen = lax.top_k(values, k)
+    values, chosen = top_k(values, k)
     return [values, jnp.take_along_axis(places, chosen, -1)]
 
 

@@ -20,6 +20,7 @@ from tf_exla.frontends.jax.held import held, hold
 from tf_exla.frontends.jax.loops import emit_loop
 from tf_exla.frontends.jax.positions import merge_top_k
 from tf_exla.frontends.jax.scope import Scope
+from tf_exla.frontends.jax.top_k import top_k
 from tf_exla.ir.contraction import OP as CONTRACTION
 from tf_exla.ir.contraction import contraction_of
 from tf_exla.ir.control_flow import body_of, cond_of
@@ -146,7 +147,7 @@ def _contraction(node: Node, operands: list[X], scope: Scope) -> Sequence[X]:
 def _running_top_k(node: Node, operands: list[X], scope: Scope) -> Sequence[X]:
     x, values, places = operands
     block, k = int(str(node.attrs["block"])), values.shape[-1]
-    best, at = lax.top_k(x, min(k, x.shape[-1]))
+    best, at = top_k(x, min(k, x.shape[-1]))
     at = at.astype(places.dtype)
     if scope.around is not None:
         at += scope.around.at(block).astype(places.dtype)
