@@ -16,8 +16,9 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.model.settings import SETTINGS
 
 _MOVEMENT = frozenset({
-    "arange", "band_part", "broadcast_to", "concat", "flip", "full", "pad", "pad_with",
-    "permute_dims", "slice", "stack", "strided_slice", "take", "tile",
+    "arange", "band_part", "broadcast_to", "concat", "flip", "full", "matrix_diag",
+    "matrix_diag_part", "pad", "pad_with", "permute_dims", "slice", "stack", "strided_slice",
+    "take", "tile",
 })  # fmt: skip
 _REDUCTIONS = frozenset({"all", "any", "max", "mean", "min", "prod", "sum"})
 _SEARCHES = frozenset({"argmax", "argmin"})

@@ -97,7 +97,7 @@ def _rewrites(console: Console, report: ReportData) -> None:
             soft_wrap=True,
         )
     if cleanups:
-        console.print(f"  and {cleanups} clean-ups")
+        console.print(f"  clean-ups: {cleanups}")
     console.print()
 
 

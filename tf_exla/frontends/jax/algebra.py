@@ -74,8 +74,12 @@ def matrix_diag(node: Node, d: X, k: X, rows: X, columns: X, padding: X) -> X:
     at, n = _offset(node, k), d.shape[-1]
     height = n + max(-at, 0) if rows < 0 else int(rows)
     width = n + max(at, 0) if columns < 0 else int(columns)
-    whole = jnp.full((*d.shape[:-1], height, width), padding, d.dtype)
-    return set_diagonal(node, whole, d, k)
+    # A mask is computed where it is read. A scatter into a constant is folded, by XLA, into one.
+    before = max(-at, 0)
+    around = [(0, 0)] * (d.ndim - 1) + [(before, height - n - before)]
+    rows_of, columns_of = (lax.broadcasted_iota(np.int32, (height, width), k) for k in (0, 1))
+    column = jnp.pad(jnp.asarray(d), around)[..., None]
+    return jnp.where(columns_of - rows_of == at, column, jnp.asarray(padding, column.dtype))
 
 
 def set_diagonal(node: Node, x: X, d: X, k: X) -> X:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from tf_exla.errors import MemoryLimitError
+from tf_exla.errors import MemoryLimitError, PeakPart
 from tf_exla.frontends.jax.outside import outside_bytes
 from tf_exla.frontends.jax.planning import Settings
 from tf_exla.frontends.jax.restore import restore
@@ -43,7 +43,17 @@ class Certificate:
 
     @property
     def peak(self) -> int:
-        return self.arguments + self.results + self.temporary + self.outside + RUNTIME
+        return self.arguments + sum(one.bytes for one in self.parts)
+
+    @property
+    def parts(self) -> tuple[PeakPart, ...]:
+        """What the peak consists of beside the arguments."""
+        return (
+            PeakPart("results", self.results),
+            PeakPart("what XLA holds in between", self.temporary),
+            PeakPart("operands that kernels pack", self.outside),
+            PeakPart("runtime", RUNTIME),
+        )
 
 
 @dataclass(frozen=True)
@@ -127,7 +137,7 @@ class _Search:
             smallest_limit=min(original, made.certificate.peak),
             blocker=least.blocker,
             residents=least.residents,
-            parts=least.parts,
+            parts=made.certificate.parts,
         )
 
     def _holds(self, made: Certified) -> bool:

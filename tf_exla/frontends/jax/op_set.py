@@ -16,8 +16,8 @@ from tf_exla.vocabulary.op_set import VocabularyOps
 
 _UPDATES = frozenset(
     {
-        "lax.dynamic_update_slice", "lax.scatter", "lax.scatter-add", "scatter_add",
-        "scatter_update", "update_rows",
+        "lax.dynamic_update_slice", "lax.scatter", "lax.scatter-add", "matrix_set_diag",
+        "scatter_add", "scatter_update", "update_rows",
     }
 )  # fmt: skip
 """Write a part of their first operand."""
