@@ -70,6 +70,16 @@ PROGRAMS: Mapping[str, Callable[..., X]] = {
     "elements": lambda x: jnp.take_along_axis(_k(x), jnp.argsort(x, 1), 1),
     "rows": lambda x: _k(x)[jnp.argsort(x[:, 0])[:50]].sum(1),
     "segments": lambda x: jax.ops.segment_sum(_k(x), jnp.argsort(x[:, 0]) // 300, 7),
+    # Maps, whose gradients keep what each row computes.
+    "map": lambda x: lax.map(lambda row: jnp.sum(jnp.sin(row - x)), x),
+    "map, differentiated": jax.grad(
+        lambda x: jnp.sum(lax.map(lambda row: jnp.sum(kernel(row[None], x)), x))),
+    "map in batches, differentiated": jax.grad(
+        lambda x: jnp.sum(lax.map(lambda row: jnp.sum(kernel(row[None], x)), x, batch_size=64))),
+    "map of maps, differentiated": jax.grad(lambda x: jnp.sum(lax.map(
+        lambda a: jnp.sum(lax.map(lambda b: jnp.exp(-jnp.sum((a - b) ** 2)), x)), x))),
+    "map of kernels, differentiated": jax.grad(lambda x: jnp.sum(lax.map(
+        lambda scale: jnp.sum(jnp.sin(_k(x * scale) @ x)), x[:3, 0]))),
     # Primitives that are no op of the vocabulary.
     "transform": lambda x: jnp.abs(jnp.fft.fft(_k(x), axis=1)).sum(1),
     "special functions": lambda x: jax.scipy.special.gammaln(1 + _k(x)).sum(1),

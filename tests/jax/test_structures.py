@@ -91,6 +91,10 @@ PROGRAMS: Mapping[str, Callable[..., X]] = {
     "map in batches, batched": lambda key, x: jax.vmap(lambda a: lax.map(
         lambda row: jnp.tanh(row) * jnp.max(row), kernel(a, a), batch_size=8) @ a)(
             jnp.stack([x[:128], x[:128] / 2])),
+    "map, differentiated": lambda key, x: _graded(lambda x: lax.map(
+        lambda row: jnp.sum(kernel(row[None], x)) * row, x))(x),
+    "map of other keys": lambda key, x: lax.map(
+        lambda k: _noise(k, x), jax.random.split(jax.random.key(0, impl="rbg"), 3)),
     "associative scan": lambda key, x: lax.associative_scan(jnp.add, _k(x), axis=1)[:, -1],
     "shards": lambda key, x: _shared(x),
     "names": lambda key, x: jax.named_call(lambda x: lax.optimization_barrier(_k(x)) @ x)(x),

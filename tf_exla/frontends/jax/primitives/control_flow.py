@@ -13,6 +13,7 @@ from typing import Any
 from jax import lax
 
 from tf_exla.frontends.jax.inlining import apply, inline
+from tf_exla.frontends.jax.primitives.mapping import mapped
 from tf_exla.frontends.jax.primitives.pointwise import kind_of
 from tf_exla.frontends.jax.writer import Call, Writer, dtype_name
 from tf_exla.ir.graph import Graph, Node, Tensor
@@ -60,6 +61,9 @@ def _where(w: Writer, which: Tensor, new: Tensor, old: Tensor) -> Tensor:
 
 def _scan(w: Writer, call: Call) -> Sequence[Tensor] | None:
     params = call.params
+    batch = mapped(w, call)
+    if batch is not None:
+        return batch
     consts, carried, length = params["num_consts"], params["num_carry"], params["length"]
     xs = len(call.inputs) - consts - carried
     given, state = call.inputs[:consts], call.inputs[consts : consts + carried]

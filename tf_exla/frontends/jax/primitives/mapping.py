@@ -1,0 +1,64 @@
+"""A scan that carries nothing is its body on a batch: what of it exists at once, the plan says.
+
+So do the two scans of its gradient meet: what the first one leaves for the second need not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import jaxpr_as_fun
+
+from tf_exla.frontends.jax.inlining import inline
+from tf_exla.frontends.jax.writer import Call, Writer
+from tf_exla.ir.graph import Tensor
+
+_IN_TURN = frozenset({"cond", "rng_bit_generator", "rng_uniform", "while"})
+"""Primitives that are other programs on a batch: loops that go on until the last ends, choices of
+which both are computed, random numbers that are others."""
+
+
+def mapped(w: Writer, call: Call) -> Sequence[Tensor] | None:
+    """Write a scan as its body on all rows; None where that is another program."""
+    params, body = call.params, call.params["jaxpr"]
+    length, consts = params["length"], params["num_consts"]
+    if not length or params["num_carry"] or not _is_batchable(body.jaxpr):
+        return None
+    count = len(call.inputs)
+    axes = [None if k < consts else 0 for k in range(count)]
+    function = jax.vmap(jaxpr_as_fun(body), in_axes=axes, axis_size=length)
+    specs = [
+        jax.ShapeDtypeStruct(one.dims, aval.dtype)
+        for one, aval in zip(call.inputs, body.in_avals, strict=True)
+    ]
+    return inline(w, jax.make_jaxpr(function)(*specs), call.inputs)
+
+
+def _is_batchable(jaxpr: Any) -> bool:
+    if jaxpr.effects:
+        return False
+    return not any(
+        eqn.primitive.name in _IN_TURN
+        or eqn.params.get("num_carry")
+        or "callback" in eqn.primitive.name
+        or _other_keys(eqn)
+        for eqn in _equations(jaxpr)
+    )
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for value in eqn.params.values():
+            for one in value if isinstance(value, tuple) else (value,):
+                inner = getattr(one, "jaxpr", one)
+                if hasattr(inner, "eqns"):
+                    yield from _equations(inner)
+
+
+def _other_keys(eqn: Any) -> bool:
+    """Return whether random numbers of a batch are not those of its rows."""
+    dtypes = (str(one.aval.dtype) for one in (*eqn.invars, *eqn.outvars))
+    return any(name.startswith("key<") and name != "key<fry>" for name in dtypes)
