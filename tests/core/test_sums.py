@@ -171,3 +171,40 @@ def test_what_is_not_finite_stays_so(value: float) -> None:
     with np.errstate(invalid="ignore"):
         (got,), want = evaluate(outcome.result.graph, x, y), gpflow_distance(NUMPY, x, y)
     np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
+
+
+def block(xp: Any, rows: list[list[Any]]) -> Any:
+    return xp.concat([xp.concat(row, axis=1) for row in rows], axis=0)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda xp, a, b, v: block(xp, [[a, b], [t(b), t(a)]]) @ v,
+        lambda xp, a, b, v: t(v) @ block(xp, [[a, b], [t(b), t(a)]]),
+        lambda xp, a, b, v: xp.matmul(v, block(xp, [[a, b], [t(b), t(a)]]), transpose_a=True),
+        lambda xp, a, b, v: xp.matmul(block(xp, [[a, b], [t(b), t(a)]]), v, transpose_a=True),
+        lambda xp, a, b, v: t(block(xp, [[t(a), t(b)], [b, a]])) @ v,
+        lambda xp, a, b, v: xp.concat(
+            [xp.concat([a, t(b)], axis=0), xp.concat([b, t(a)], axis=0)], axis=1) @ v,
+        lambda xp, a, b, v: xp.sum(block(xp, [[a, b], [t(b), t(a)]]), axis=0),
+        lambda xp, a, b, v: xp.sum(block(xp, [[a, b], [t(b), t(a)]]), axis=1, keepdims=True),
+        lambda xp, a, b, v: xp.sum(block(xp, [[a, b], [t(b), t(a)]])),
+        lambda xp, a, b, v: xp.max(block(xp, [[a, b], [t(b), t(a)]]), axis=1),
+        lambda xp, a, b, v: xp.min(block(xp, [[a, b], [t(b), t(a)]]), axis=0),
+        lambda xp, a, b, v: xp.mean(block(xp, [[a, b], [a, b]]), axis=1),
+    ],
+)  # fmt: skip
+def test_blocks(fn: Callable[..., Any]) -> None:
+    """Matrices of blocks are read by rows or columns of blocks."""
+    outcome = check_numbers(fn, random(40, 40), random(40, 40), random(80, 2))
+    assert {"block-product", "block-reduction"} & set(outcome.names)
+    assert outcome.largest <= 40 * 80
+
+
+def test_what_is_joined_once_stays_joined() -> None:
+    outcome = check_numbers(
+        lambda xp, a, b, v: xp.concat([a, b], axis=1) @ v,
+        random(40, 40), random(40, 40), random(80, 2),
+    )  # fmt: skip
+    assert not outcome.names

@@ -12,6 +12,7 @@ import pytest
 from jax import lax
 from jax_captured import kernel
 
+import tf_exla.jax
 from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.jax.capture import capture
 from tf_exla.frontends.jax.planning import Settings, make_plan
@@ -70,6 +71,7 @@ PROGRAMS: Mapping[str, Callable[..., X]] = {
     "elements": lambda x: jnp.take_along_axis(_k(x), jnp.argsort(x, 1), 1),
     "rows": lambda x: _k(x)[jnp.argsort(x[:, 0])[:50]].sum(1),
     "segments": lambda x: jax.ops.segment_sum(_k(x), jnp.argsort(x[:, 0]) // 300, 7),
+    "blocks": lambda x: jnp.block([[_k(x), _k(2 * x)], [_k(3 * x), _k(x)]]) @ jnp.tile(x, (2, 1)),
     # Maps, whose gradients keep what each row computes.
     "map": lambda x: lax.map(lambda row: jnp.sum(jnp.sin(row - x)), x),
     "map, differentiated": jax.grad(
@@ -106,3 +108,19 @@ def test_the_smallest_limit_is_small(name: str) -> None:
     with pytest.raises(MemoryLimitError) as error:
         make_plan(captured.graph, Settings(name, 1))
     assert error.value.smallest_limit < WHOLE / 4, error.value
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x: jax.random.normal(jax.random.key(0, impl="rbg"), (N, N)) @ x,
+         "lax.random_bits is never split: its numbers depend on how many there are"),
+        (lambda x: jnp.linalg.cholesky(_k(x)) @ x, "cholesky: needs it whole"),
+    ],
+)  # fmt: skip
+def test_errors_say_what_is_in_the_way(function: Callable[[X], X], reason: str) -> None:
+    call = tf_exla.jax.jit(function, 1).call(jnp.zeros((N, 3)))
+    with pytest.raises(MemoryLimitError, match=reason) as error:
+        call.program.plan_within(1)
+    assert error.value.blocker is not None
+    assert error.value.blocker.source.startswith(("test_smallest_limit.py", "jax_captured.py"))

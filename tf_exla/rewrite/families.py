@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tf_exla.rewrite import (
+    blocks,
     chains,
     cleanup,
     diagonal,
@@ -30,7 +31,7 @@ FAMILIES: Mapping[str, tuple[Rewrite | GraphRewrite, ...]] = {
     cleanup.FAMILY: (*cleanup.REWRITES, *einsum.REWRITES),
     diagonal.FAMILY: diagonal.REWRITES,
     distance.FAMILY: distance.REWRITES,
-    sums.FAMILY: sums.REWRITES,
+    sums.FAMILY: (*sums.REWRITES, *blocks.REWRITES),
     rank_one.FAMILY: rank_one.REWRITES,
     chains.FAMILY: chains.REWRITES,
     solves.FAMILY: solves.REWRITES,

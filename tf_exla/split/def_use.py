@@ -47,11 +47,12 @@ class DefUse:
             return Refusal(f"{node.op} has side effects or state: it runs exactly once")
         if isinstance(node, Loop):
             return Refusal("it is a loop already")
-        if not self.ops.resizable(node):
-            return Refusal(f"{node.op} cannot be made for another shape")
-        if lists and is_while(node):
+        if lists and is_while(node) and self.ops.resizable(node):
             return self._while_rule(node)
-        return self.ops.rule(node, lists)
+        rule = self.ops.rule(node, lists)
+        if isinstance(rule, AxisRule) and not self.ops.resizable(node):
+            return Refusal(f"{node.op} cannot be made for another shape")
+        return rule
 
     def _while_rule(self, node: Node) -> AxisRule | Refusal:
         known = self._whiles.get(node)
