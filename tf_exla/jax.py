@@ -58,8 +58,8 @@ def optimize(
 
     It can stand under `jit`, `grad`, `value_and_grad`, `vmap`, `jvp` and in `scan`. What they make
     of it - a gradient, a batch - is planned under the same limit. JAX compiles the program around
-    it, and may order it otherwise: there the limit is planned, and not certified. To certify a
-    whole step, make it a function of its own and call `jit`.
+    it, and may order it otherwise: there the limit is planned, for half of what is free, and not
+    certified. To certify a whole step, make it a function of its own and call `jit`.
     """
     settings = _settings(fn, limit, rewrites)
     return Function(fn, settings, static_argnums=static_argnums, static_argnames=static_argnames)

@@ -131,3 +131,18 @@ def test_what_products_pack_is_bounded() -> None:
     slack = 1 << 20  # the certificate's own
     for (grown, bound), case in zip(run_fresh(products, env=ENVIRONMENT), PRODUCTS, strict=True):
         assert grown <= bound + slack, case
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if "wide" not in name])
+def test_planned_for_a_program_around(name: str) -> None:
+    import jax
+
+    import tf_exla.jax
+
+    with jax.experimental.enable_x64(True):
+        make, limit = PROGRAMS[name]
+        function, arguments = make()
+        around = jax.jit(tf_exla.jax.optimize(function, int(limit * 1e6)))
+        found = around.lower(*arguments).compile().memory_analysis()
+    parts = ("argument", "output", "temp")
+    assert sum(getattr(found, f"{part}_size_in_bytes") for part in parts) <= limit * 1e6
