@@ -67,6 +67,8 @@ PROGRAMS: Mapping[str, Callable[..., X]] = {
     "trace": lambda x: jnp.trace(_k(x) @ _k(x)),
     "diagonal set": lambda x: _k(x).at[jnp.diag_indices(N)].set(2.0) @ x,
     "row added": lambda x: _k(x).at[3].add(1.0) @ x,
+    "element set": lambda x: _k(x).at[3, 4].set(9.0) @ x,
+    "elements added": lambda x: _k(x).at[3:9, 4:7].add(1.0).sum(0),
     "rows added": lambda x: jnp.zeros((N, N)).at[jnp.arange(N) // 2].add(_k(x)).sum(1),
     "elements": lambda x: jnp.take_along_axis(_k(x), jnp.argsort(x, 1), 1),
     "rows": lambda x: _k(x)[jnp.argsort(x[:, 0])[:50]].sum(1),

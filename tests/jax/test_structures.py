@@ -97,6 +97,9 @@ PROGRAMS: Mapping[str, Callable[..., X]] = {
         lambda k: _noise(k, x), jax.random.split(jax.random.key(0, impl="rbg"), 3)),
     "associative scan": lambda key, x: lax.associative_scan(jnp.add, _k(x), axis=1)[:, -1],
     "shards": lambda key, x: _shared(x),
+    "tangents of integers": lambda key, x: jax.jvp(
+        lambda x: (jnp.argmax(_k(x), 1), _k(x) @ x), (x,), (x,)),
+    "cotangents of integers": lambda key, x: jax.vjp(lambda x, i: _k(x) * i, x, 3)[1](_k(x))[0],
     "names": lambda key, x: jax.named_call(lambda x: lax.optimization_barrier(_k(x)) @ x)(x),
 }  # fmt: skip
 """Functions of a key and points."""
@@ -127,7 +130,8 @@ def test_values_within_the_smallest_limit(name: str) -> None:
     expected = jax.tree.leaves(jax.jit(PROGRAMS[name])(key, x))
     for one, other in zip(map(_leaf, found), map(_leaf, expected), strict=True):
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+        if one.dtype != jax.dtypes.float0:
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
 def test_keys_closed_over() -> None:
@@ -155,13 +159,14 @@ def test_effects_happen_once_and_in_order() -> None:
         kind = jax.ShapeDtypeStruct((N, 3), x.dtype)
         return _k(z) @ jax.pure_callback(lambda a: (seen.append("pure"), np.asarray(a))[1], kind, z)
 
-    x = jnp.asarray(rand(N, 3))
-    expected = function(x)
-    jax.effects_barrier()
-    for limit in (smallest(tf_exla.jax.jit(function, 1).call(x)), "1GB"):
-        seen.clear()
-        planned = tf_exla.jax.jit(function, limit)
-        assert not seen
-        np.testing.assert_allclose(planned(x), expected, rtol=1e-9)
+    with jax.experimental.disable_x64():  # callbacks run in threads, which have their own settings
+        x = jnp.asarray(rand(N, 3))
+        expected = function(x)
         jax.effects_barrier()
-        assert seen == ["first", "second", "loop", "loop", "pure"]
+        for limit in (smallest(tf_exla.jax.jit(function, 1).call(x)), "1GB"):
+            seen.clear()
+            planned = tf_exla.jax.jit(function, limit)
+            assert not seen
+            np.testing.assert_allclose(planned(x), expected, rtol=1e-4)
+            jax.effects_barrier()
+            assert seen == ["first", "second", "loop", "loop", "pure"]

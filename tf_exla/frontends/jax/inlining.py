@@ -10,7 +10,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
 from tf_exla.frontends.jax.source_line import source_line
-from tf_exla.frontends.jax.writer import Call, Writer, dtype_name
+from tf_exla.frontends.jax.writer import NOTHING, Call, Writer, dtype_name
 from tf_exla.ir.graph import Node, Tensor
 
 
@@ -60,6 +60,8 @@ def inline_open(
 
 def apply(w: Writer, call: Call) -> Sequence[Tensor]:
     """Write one equation: ops of the vocabulary, or the primitive as it is."""
+    if call.avals and all(dtype_name(one) == NOTHING for one in call.avals):
+        return [w.const(np.zeros(one.shape, "V"), NOTHING) for one in call.avals]
     convert = w.walk.converters.get(call.primitive.name)
     made = None if convert is None else convert(w, call)
     return w.add(opaque(w, call)) if made is None else made

@@ -21,6 +21,7 @@ from tf_exla.frontends.jax.loops import emit_loop
 from tf_exla.frontends.jax.positions import merge_top_k
 from tf_exla.frontends.jax.scope import Scope
 from tf_exla.frontends.jax.top_k import top_k
+from tf_exla.frontends.jax.writer import NOTHING
 from tf_exla.ir.contraction import OP as CONTRACTION
 from tf_exla.ir.contraction import contraction_of
 from tf_exla.ir.control_flow import body_of, cond_of
@@ -54,7 +55,8 @@ def _run(graph: Graph, inputs: Sequence[X], scope: Scope) -> list[X]:
         for tensor, result in zip(node.outputs, _emit(node, operands, scope), strict=True):
             made = _as_tensor(tensor, result)
             known[tensor] = hold(made) if tensor in kept else made
-    return [jnp.asarray(known[tensor]) for tensor in graph.outputs]
+    made = [known[tensor] for tensor in graph.outputs]
+    return [one if one.dtype == jax.dtypes.float0 else jnp.asarray(one) for one in made]
 
 
 def _static(tensor: Tensor, value: X) -> X:
@@ -70,6 +72,8 @@ def _as_tensor(tensor: Tensor, value: X) -> X:
         raise ValueError(f"{tensor} is an array of shape {np.shape(value)}")
     if hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.extended):
         return value  # keys of random numbers
+    if tensor.dtype == NOTHING:
+        return np.zeros(tensor.dims, jax.dtypes.float0)
     dtype = array_dtype(tensor)
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype == dtype:
         made: X = np.asarray(value)  # whose readers may need its value

@@ -22,6 +22,8 @@ KNOWN_ELEMENTS = 1 << 20
 """Integers that are followed while a program is captured: as many as an index has, not a matrix."""
 SMALL_ELEMENTS = 8
 """Known results of up to so many elements are constants of the graph: a start, some axes."""
+NOTHING = "void"
+"""The dtype of tangents of integers (float0): their elements have no bytes."""
 _EXACT = frozenset(
     {"astype", "concat", "expand_dims", "permute_dims", "reshape", "slice", "squeeze"}
 )
@@ -53,6 +55,19 @@ class Call:
         return dtype_name(self.avals[0])
 
 
+class Like:
+    """The shape and dtype of a tensor, as an abstract value has them."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.shape = tensor.dims
+        self.dtype = self
+        self.name = tensor.dtype
+
+    def of(self, shape: Sequence[int]) -> Like:
+        """Return the same of another shape."""
+        return Like(Tensor(tuple(shape), self.name))
+
+
 def dtype_name(aval: Any) -> str:
     return str(aval.dtype.name)
 
@@ -76,19 +91,21 @@ class Walk:
 class Writer:
     """The nodes of one graph, in order. `name` and `source` are those of the equation at hand.
 
-    `inside`: equations are of a definition, which stands for one of the user's.
+    `inner`: it is a sub-graph, which may run many times. `inside`: equations are of a definition,
+    which stands for one of the user's.
     """
 
-    def __init__(self, walk: Walk, source: str = "") -> None:
+    def __init__(self, walk: Walk, source: str = "", inner: bool = False) -> None:
         self.walk = walk
         self.nodes: list[Node] = []
         self.name = ""
         self.source = source
+        self.inner = inner
         self.inside = False
 
     def sub(self) -> Writer:
         """Return the writer of a sub-graph."""
-        return Writer(self.walk, self.source)
+        return Writer(self.walk, self.source, inner=True)
 
     @contextmanager
     def definition(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from jax import lax
 from tf_exla.frontends.jax.inlining import apply, inline
 from tf_exla.frontends.jax.primitives.mapping import mapped
 from tf_exla.frontends.jax.primitives.pointwise import kind_of
-from tf_exla.frontends.jax.writer import Call, Writer, dtype_name
+from tf_exla.frontends.jax.writer import Call, Like, Writer, dtype_name
 from tf_exla.ir.graph import Graph, Node, Tensor
 
 
@@ -106,7 +106,7 @@ def _row(w: Writer, whole: Tensor, at: Tensor) -> Tensor:
         return w.op("take", whole, at, w.const(0))
     one = (1, *whole.dims[1:])
     start = [at, *(w.const(0) for _ in one[1:])]
-    key = _Like(whole)
+    key = Like(whole)
     part = Call(lax.dynamic_slice_p, [whole, *start], {"slice_sizes": one}, [key.of(one)])
     squeezed = Call(lax.squeeze_p, apply(w, part), {"dimensions": (0,)}, [key.of(one[1:])])
     return apply(w, squeezed)[0]
@@ -116,7 +116,7 @@ def write_row(w: Writer, whole: Tensor, row: Tensor, at: Tensor) -> Tensor:
     """Return a tensor with another row at an index along its first axis."""
     start = [at, *(w.const(0) for _ in row.dims)]
     inputs = [whole, w.insert(row, [0]), *start]
-    return apply(w, Call(lax.dynamic_update_slice_p, inputs, {}, [_Like(whole)]))[0]
+    return apply(w, Call(lax.dynamic_update_slice_p, inputs, {}, [Like(whole)]))[0]
 
 
 def _sub_graph(
@@ -146,23 +146,10 @@ def _append(
 ) -> Sequence[Tensor]:
     """Write a node with sub-graphs, whose results are like those of the last of them."""
     *_, last = graphs.values()
-    avals = [_Like(tensor) for tensor in last.outputs]
+    avals = [Like(tensor) for tensor in last.outputs]
     stateful = any(has_effects(sub) for sub in graphs.values())
     node = w.node(op, inputs, avals, dict(graphs), stateful)
     return w.add(node)
-
-
-class _Like:
-    """The shape and dtype of a tensor, as an abstract value has them."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.shape = tensor.dims
-        self.dtype = self
-        self.name = tensor.dtype
-
-    def of(self, shape: Sequence[int]) -> _Like:
-        """Return the same of another shape."""
-        return _Like(Tensor(tuple(shape), self.name))
 
 
 def has_effects(graph: Graph) -> bool:

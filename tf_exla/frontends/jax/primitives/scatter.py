@@ -16,7 +16,7 @@ from tf_exla.frontends.jax.inlining import apply
 from tf_exla.frontends.jax.primitives.gather import clamped, diagonal_at
 from tf_exla.frontends.jax.primitives.masks import diagonal
 from tf_exla.frontends.jax.primitives.pointwise import kind_of
-from tf_exla.frontends.jax.writer import Call, Writer
+from tf_exla.frontends.jax.writer import Call, Like, Writer
 from tf_exla.ir.graph import Array, Tensor
 
 
@@ -87,8 +87,18 @@ def _written(w: Writer, call: Call, begin: Sequence[int], adds: bool) -> Tensor:
         part = w.op("add", w.slice(x, begin, shape), part)
     if part.dims == x.dims:
         return part
+    partial = [k for k, (a, b) in enumerate(zip(shape, x.dims, strict=True)) if a != b]
+    if len(partial) > 1 and not w.inner:  # whole rows, so that the other axes may be split
+        rows, first = list(x.dims), [0] * len(begin)
+        rows[partial[0]], first[partial[0]] = shape[partial[0]], begin[partial[0]]
+        inside = [0 if k == partial[0] else one for k, one in enumerate(begin)]
+        part, begin = _updated(w, w.slice(x, first, rows), part, inside), first
+    return _updated(w, x, part, begin)
+
+
+def _updated(w: Writer, x: Tensor, part: Tensor, begin: Sequence[int]) -> Tensor:
     starts = [w.const(one) for one in begin]
-    return apply(w, Call(lax.dynamic_update_slice_p, [x, part, *starts], {}, call.avals))[0]
+    return apply(w, Call(lax.dynamic_update_slice_p, [x, part, *starts], {}, [Like(x)]))[0]
 
 
 def _on_diagonal(w: Writer, call: Call, known: Array, adds: bool) -> Sequence[Tensor] | None:
