@@ -84,7 +84,7 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
         if left_out and LEFT_OUT[left_out - 1] not in changed:  # the same without it
             continue
         split, target = graph, budget
-        for _ in range(SETTINGS.finish_tries):
+        for _ in range(SETTINGS.tries):
             finished = write_out(split, projector.ops)
             for late in LATE_PASSES:
                 if late in LEFT_OUT[:left_out]:

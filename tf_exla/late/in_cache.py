@@ -29,7 +29,7 @@ def split_in_cache(
     if max(map(projector.working_set, (whole, finished))) > budget:
         return None
     spent = sum(seconds for seconds, _ in slow_nodes(projector, whole, options))
-    if SETTINGS.calls * (1 - SETTINGS.margin_cache) * spent < RATES.search_node * sum(
+    if SETTINGS.calls * (1 - SETTINGS.margin_whole) * spent < RATES.search_node * sum(
         1 for _ in walk(whole)
     ):
         return None
@@ -38,6 +38,6 @@ def split_in_cache(
         return None
     made = finish(projector, found.graph, budget, options)
     fast, slow = (graph_seconds(projector.ops, one, promises=False) for one in (made, finished))
-    if projector.working_set(made) > budget or fast > SETTINGS.margin_cache * slow:
+    if projector.working_set(made) > budget or fast > SETTINGS.margin_whole * slow:
         return None
     return dataclasses.replace(found, graph=made)

@@ -54,6 +54,4 @@ def is_one_loop(ops: OpSet, node: Node) -> bool:
     if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
         return False
     size, largest = node.output.size, max((t.size for t in node.inputs), default=0)
-    return size >= SETTINGS.negligible * largest or (
-        size == largest and ops.flops(node) >= size > 0
-    )
+    return size >= SETTINGS.broadcast * largest or (size == largest and ops.flops(node) >= size > 0)

@@ -139,7 +139,7 @@ def running_seconds(rows: int, n: int, k: int, chunks: int) -> float:
     everything = _all_seconds(rows, n, k)
     if not size or chunks < 2:
         return everything
-    each = np.arange(2, min(chunks, SETTINGS.chunks_followed) + 1)
+    each = np.arange(2, chunks + 1)
     beaten = 1 - (1 - 1 / each) ** k  # of the rows
     most = k / each + 4 * np.sqrt(k / each) + 1  # groups of one row
     padded = rows * beaten * most
@@ -149,8 +149,7 @@ def running_seconds(rows: int, n: int, k: int, chunks: int) -> float:
         + n / size * RATES.top_k_tested
     )
     times = test + np.where(padded <= few_groups(rows, n, k), few, everything)
-    total = everything + times.sum() + (chunks - 1 - len(each)) * times[-1]
-    return float(total) / chunks
+    return float(everything + times.sum()) / chunks
 
 
 def running_pairs(loop: Loop) -> dict[int, Node]:

@@ -15,7 +15,6 @@ from tf_exla.moves.moving import move
 from tf_exla.moves.row_reads import read_rows
 from tf_exla.moves.sinking import sink
 from tf_exla.moves.transposing import transpose_apart
-from tf_exla.moves.unsharing import unshare
 from tf_exla.rewrite import Application, GraphRewrite, Rewrite, Rewritten, rewrite_graph
 
 
@@ -39,8 +38,8 @@ class Forms:
 
     `rewritten`: `cleaned`, rewritten by `rules`. Some rewrites need memory. A rewrite can tie two
     axes together (G + transposed G). Sinking and lowering cost more work, and make new chances:
-    what is sunk meets the readers in the body, a lowered softmax has a divisor. Last, what is
-    shared along two axes is made twice: first what is cheap, then all that is read transposed.
+    what is sunk meets the readers in the body, a lowered softmax has a divisor. Last, what is read
+    transposed is made twice.
     """
 
     projector: Projector
@@ -94,18 +93,14 @@ class Forms:
         def lowered() -> Form:
             return again("lowered", lower(self._sunk(slim.graph, room), ops, least))
 
-        def unshared(name: str, form: Form) -> Form:
-            return replace(form, name=name, graph=unshare(form.graph, ops, least))
-
         yield again("sunk into loops", self._sunk(slim.graph, room))
         yield lowered()
         yield Form("lowered, not rewritten", lower(self._sunk(self.cleaned, room), ops, least))
-        yield unshared("lowered, unshared", lowered())
         moved = move(lowered().graph, ops, least)
         yield lowered() if moved is lowered().graph else again("lowered, by index", moved)
         apart = transpose_apart(lowered().graph, ops, least)
         if apart is not lowered().graph:
-            yield unshared("lowered, transposed apart", replace(lowered(), graph=apart))
+            yield replace(lowered(), name="lowered, transposed apart", graph=apart)
 
     def _sunk(self, graph: Graph, room: int) -> Graph:
         projector, least = self.projector, least_bytes(self.projector, self.cleaned)

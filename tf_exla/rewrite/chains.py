@@ -119,9 +119,9 @@ def _in_order(
     most: int,
     shape: tuple[int, ...] | None,
 ) -> Tensor | Refusal:
-    if len(elements) > SETTINGS.factors:
+    if len(elements) > SETTINGS.terms:
         return Refusal(
-            f"the chain has {len(elements)} elements; at most {SETTINGS.factors} are tried"
+            f"the chain has {len(elements)} elements; at most {SETTINGS.terms} are tried"
         )
     if _without_matrix(elements):
         return Refusal("it is a product of diagonals, which the diagonals' own rewrites keep")

@@ -63,7 +63,7 @@ class _Run:
     def graph(self, graph: Graph) -> Graph:
         graph = self._subgraphs(graph)
         left = SETTINGS.replaced * len(graph.nodes) + 16
-        for _ in range(SETTINGS.sweeps):
+        while True:  # until nothing changes, or too much has
             before = graph
             site = RewriteContext(graph, self.ops, self.keys, self.budget)
             agenda = Worklist(site)

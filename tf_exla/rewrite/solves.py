@@ -35,7 +35,7 @@ def solve_of_product(site: RewriteContext, node: Node) -> Proposals:
         return
     summands = terms(site, right, shared=False)
     chains = [elements_of(site, Factor(term.tensor), shared=False) for term in summands]
-    if len(chains) > SETTINGS.summands or not any(len(elements) > 1 for _, elements, _ in chains):
+    if len(chains) > SETTINGS.terms or not any(len(elements) > 1 for _, elements, _ in chains):
         return
     few: dict[tuple[Element, ...], Tensor] = {}
     for term, (scale, elements, _) in zip(summands, chains, strict=True):
@@ -82,7 +82,7 @@ def product_of_sum(site: RewriteContext, node: Node) -> Proposals:
         return
     for on_left, (factor, other) in ((True, pair), (False, pair[::-1])):
         found = terms(site, factor.tensor, shared=True)
-        if not 2 <= len(found) <= SETTINGS.summands:
+        if not 2 <= len(found) <= SETTINGS.terms:
             continue
         if factor.shape[:-2] != other.shape[:-2]:
             yield Refusal(f"one of {factor.tensor} and {other.tensor} is broadcast")
@@ -138,9 +138,9 @@ def _with_known(
 
 def _multiplied(site: RewriteContext, elements: tuple[Element, ...], most: int) -> Factor | Refusal:
     """Multiply a chain in its cheapest order, without a result of more than `most` elements."""
-    if len(elements) > SETTINGS.factors:
+    if len(elements) > SETTINGS.terms:
         return Refusal(
-            f"the chain has {len(elements)} elements; at most {SETTINGS.factors} are tried"
+            f"the chain has {len(elements)} elements; at most {SETTINGS.terms} are tried"
         )
     order = best_order(elements, most)
     if order is None:

@@ -91,7 +91,7 @@ def shared_operand(site: RewriteContext, node: Node) -> Proposals:
     tried: list[list[Term]] = []
     for shared in (False, True):
         found = terms(site, node.output, shared)
-        if found not in tried and len(found) <= SETTINGS.summands:
+        if found not in tried and len(found) <= SETTINGS.terms:
             tried.append(found)
             yield from _merged(site, node, found)
 

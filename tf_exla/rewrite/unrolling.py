@@ -98,7 +98,7 @@ class Unroller:
             inner = tensor.dims[axis + 1 :]
             strided = max(inner, default=1) > 1 or max(tensor.dims[:axis], default=1) > 1
             if (tensor, slot) in self._outermost or (
-                strided and tensor.nbytes >= SETTINGS.transposed
+                strided and tensor.nbytes >= SETTINGS.worth_bytes
             ):
                 part = self._cut(self._moved(tensor, slot), 0, slot.block, i)
                 order = [*range(1, axis + 1), 0, *range(axis + 1, len(shape))]

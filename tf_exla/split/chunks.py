@@ -21,10 +21,10 @@ def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options)
     A loop for which no chunk does gets the smallest one.
     """
     target = budget
-    for _ in range(SETTINGS.chunks_tried):
+    for _ in range(SETTINGS.tries):
         fitted = _fit_once(projector, graph, target, options)
         over = projector.working_set(fitted) - budget
-        if over <= 0 or over > SETTINGS.chunk_slack:
+        if over <= 0 or over > SETTINGS.worth_bytes:
             break
         target -= over  # a chunk of another size may need a node more or less
     return fitted

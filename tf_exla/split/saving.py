@@ -20,7 +20,7 @@ def keep(context: SearchContext, best: Candidate) -> Candidate:
     region, again = best.stages.region, best.stages.recomputed_large(best.is_large)
     if (
         not again
-        or _most_saved(projector, best, best.stages) < (1 - SETTINGS.margin_save) * best.seconds
+        or _most_saved(projector, best, best.stages) < (1 - SETTINGS.margin) * best.seconds
     ):
         return best
 
@@ -46,7 +46,7 @@ def keep(context: SearchContext, best: Candidate) -> Candidate:
         made = trial(kept | {tensor})
         if made is not None and made.seconds < chosen.seconds:
             chosen, kept = made, kept | {tensor}
-    return chosen if chosen.seconds <= SETTINGS.margin_save * best.seconds else best
+    return chosen if chosen.seconds <= SETTINGS.margin * best.seconds else best
 
 
 def _most_saved(projector: Projector, best: Candidate, stages: Stages) -> float:

@@ -58,7 +58,7 @@ def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Op
         slow = [node.outputs[0] for _, node in slow_nodes(projector, graph, options)]
         if not slow:
             break
-        most = SETTINGS.margin_ahead * context.seconds(graph)
+        most = SETTINGS.margin * context.seconds(graph)
         faster = [
             one
             for one in candidates(context, graph, slow, refusals)
@@ -227,7 +227,7 @@ class _Search:
 
 def _ahead(context: SearchContext, graph: Graph, found: Sequence[Candidate]) -> Graph:
     """Return `graph`, which holds the budget, or a faster one that takes one split more."""
-    most = SETTINGS.margin_ahead * context.seconds(graph)
+    most = SETTINGS.margin * context.seconds(graph)
     more = [one for one in found if one.peak > context.budget and one.seconds < most]
     if not more:
         return graph

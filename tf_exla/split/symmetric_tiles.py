@@ -62,7 +62,7 @@ def pair_graphs(context: SearchContext, index: DefUse, seeds: Sequence[Tensor]) 
             if any(wide(node.output.dtype) != node.output.dtype for node in region.contractions):
                 continue  # each tile's sum would be rounded
             try:
-                if saving(index, region, forms) >= SETTINGS.margin_symmetric:
+                if saving(index, region, forms) >= 1 - SETTINGS.margin:
                     yield from _fitted(context, index, region, forms)
             except Refusal:
                 continue
@@ -82,7 +82,7 @@ def _fitted(
     for parallel in (SETTINGS.tile_parallel, 1) if options.cores > 1 else (1,):
         area = options.largest_chunk * SETTINGS.tile_part / parallel / each
         fastest = most = min(int(math.sqrt(area)), widest)
-        while most >= min(SETTINGS.tile_least, widest):
+        while most >= min(SETTINGS.few_rows, widest):
             chunk = even_chunk(region.extent, max(most, 1), largest)
             graph = pair_graph(index, region, forms, chunk, parallel)
             needed = own_bytes(context.projector, graph, index.graph)

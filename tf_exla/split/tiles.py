@@ -68,7 +68,7 @@ def tile_for_speed(context: SearchContext, graph: Graph) -> Graph:
             _rows_are_long(node, options) or _reads_much(node)
         ):
             continue
-        best, least = graph, SETTINGS.margin_tiles * node_seconds(projector.ops, node)
+        best, least = graph, SETTINGS.margin * node_seconds(projector.ops, node)
         key = structure_of(node), node.chunk, node.parallel
         found: tuple[int, ...] = ()
         room = min(context.room_at(graph, position), 2 * options.body_bytes)
