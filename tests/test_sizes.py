@@ -127,6 +127,22 @@ BOUNDED: dict[str, Callable[[tf.Tensor], Any]] = {
     ),
     "best": lambda x: tf.math.top_k(x[:, 0], k=tf.reduce_sum(tf.cast(x[:, 1] > 0, tf.int32)))[0],
     "broadcast": lambda x: tf.boolean_mask(x, x[:, 0] > 0)[:, None] * x[:1],
+    "exponential": lambda x: tf.linalg.expm(-_gram(x[:6]) * 0.01),
+    "sorted rows": lambda x: _gradient(lambda y: tf.sort(_positive(y), 1), x),
+    "best of rows": lambda x: _gradient(lambda y: tf.math.top_k(_positive(y), 3)[0], x),
+    "largest of columns": lambda x: _gradient(lambda y: tf.reduce_max(_positive(y), 0), x),
+    "each size": lambda x: tf.zeros(tf.unstack(tf.shape(_positive(x)))),
+    "squares": lambda x: tf.reduce_sum(tf.reshape(_gram(x), [tf.shape(_gram(x))[0], -1]), 0),
+    "static segments": lambda x: _gradient(
+        lambda y: tf.sort(tf.math.segment_max(y, tf.range(30) // 4 * 3), 1), x
+    ),
+    "static means": lambda x: tf.linalg.expm(
+        tf.sparse.segment_mean(x[:, :3], tf.range(30), tf.range(30) // 10)
+    ),
+    "large static segments": lambda x: tf.math.segment_sum(
+        tf.repeat(x, 100, 0), tf.constant([k // 50 for k in range(3000)])
+    ),
+    "static parts": lambda x: tf.stack(tf.dynamic_partition(x, tf.range(30) % 3, 3)),
     "nothing": lambda x: tf.boolean_mask(x, x[:, 0] > 1e9),
     "strings": lambda x: tf.boolean_mask(tf.as_string(x), x > 0),
     "padded spectrum": lambda x: tf.signal.rfft2d(
@@ -134,6 +150,14 @@ BOUNDED: dict[str, Callable[[tf.Tensor], Any]] = {
     ),
     "gradient of a part": lambda x: _gradient(lambda y: tf.boolean_mask(y, y[:, 0] > 0)[1:7, 3], x),
 }
+
+
+def _positive(x: tf.Tensor) -> tf.Tensor:
+    return tf.boolean_mask(x, x[:, 0] > 0)
+
+
+def _gram(x: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(_positive(x), _positive(x), transpose_b=True)
 
 
 def _in_seven(x: tf.Tensor) -> tf.Tensor:
@@ -146,6 +170,15 @@ def _gradient(function: Callable[[tf.Tensor], tf.Tensor], x: tf.Tensor) -> tf.Te
         tape.watch(x)
         loss = tf.reduce_sum(tf.sin(function(x)))
     return tape.gradient(loss, x)
+
+
+def test_an_index_at_its_largest_need_not_choose_the_largest() -> None:
+    def function(x: tf.Tensor) -> tf.Tensor:
+        sizes = tf.shape(tf.transpose(_positive(x)))  # 50, and at most 30
+        return tf.zeros([tf.gather(sizes, tf.argmax(x[0, :2] * 0.0)), 10_000])
+
+    report = tf_exla.optimize(function, 10**8).report(SMALL)
+    assert report.projected_peak >= 50 * 10_000 * 4
 
 
 def test_gradient_around_a_part_of_a_tensor_of_unknown_size() -> None:

@@ -22,12 +22,13 @@ class Most:
     """Upper bounds of one tensor; None where there is none.
 
     `dims`: of each size; None where the rank is not known. `size`: of the number of elements.
-    `value`: of its integers: one for each element, or one for all of them.
+    `value`: of its integers: one for each element, or one for all of them. Of an element that may
+    stand for something else, as -1 does in a shape, None.
     """
 
     dims: Shape | None = None
     size: int | None = None
-    value: tuple[int, ...] | None = None
+    value: Shape | None = None
 
     @classmethod
     def of(cls, tensor: Tensor) -> Most:
@@ -37,7 +38,7 @@ class Most:
     @property
     def top(self) -> int | None:
         """The bound of all integers."""
-        return None if self.value is None else max(self.value, default=0)
+        return None if self.value is None else highest(self.value)
 
     def within(self, shape: Shape | None) -> Most:
         """Return the same bounds for a tensor of this static shape, each as tight as the others."""
@@ -50,11 +51,13 @@ class Most:
         if dims is not None:
             open_ = [axis for axis, one in enumerate(dims) if one is None]
             known = math.prod(one for one in dims if one is not None)
+            # Of the other sizes only the static ones are certain to be as large as that.
+            sure = math.prod(one for one in shape or () if one is not None)
             if not open_:
                 size = known if size is None else min(size, known)
-            elif len(open_) == 1 and size is not None and known:
+            elif len(open_) == 1 and size is not None and sure:
                 axis = open_[0]
-                dims = (*dims[:axis], size // known, *dims[axis + 1 :])
+                dims = (*dims[:axis], size // sure, *dims[axis + 1 :])
         return replace(self, dims=dims, size=size)
 
     def join(self, other: Most) -> Most:
@@ -82,13 +85,13 @@ def highest(bounds: Sequence[int | None]) -> int | None:
     return None if None in bounds else max((one for one in bounds if one is not None), default=0)
 
 
-def _integers(value: Array | None) -> tuple[int, ...] | None:
-    """Return the integers of a static value, the largest of many; None where one is below zero."""
-    if value is None or value.dtype.kind not in "iu" or bool(np.any(value < 0)):  # type: ignore[operator]
+def _integers(value: Array | None) -> Shape | None:
+    """Return the integers of a static value, None for those below zero; the largest of many."""
+    if value is None or value.dtype.kind not in "iu":
         return None
     if value.size > SHAPE_ELEMENTS:
-        return (int(value.max()),)
-    return tuple(int(one) for one in np.ravel(value))
+        return None if bool(np.any(value < 0)) else (int(value.max()),)  # type: ignore[operator]
+    return tuple(None if one < 0 else int(one) for one in np.ravel(value))
 
 
 def largest(operands: Sequence[Most]) -> int | None:

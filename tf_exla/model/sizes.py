@@ -122,10 +122,10 @@ class Sizes:
             if not size:
                 continue
             for tensor in node.inputs:
-                known = self.most(tensor).size
+                known = self._fitted.get(tensor, self.most(tensor).size)
                 if is_of_unknown_size(tensor) and (known is None or size < known):
                     self._fitted[tensor] = size
-                    self._most[tensor] = replace(self.most(tensor), size=size)
+                    self._most[tensor] = self._fit(tensor, self.most(tensor))
                     found = True
         return found
 
@@ -160,14 +160,13 @@ class Sizes:
         else:
             bounds = list(self.ops.bounds(node, operands))
         for tensor, most in zip(node.outputs, bounds, strict=True):
-            if not is_of_unknown_size(tensor) and most.value is None:
+            if not is_of_unknown_size(tensor) and most.top is None:
                 # These integers may be a size of another tensor.
                 self._because(tensor, next(filter(None, map(self.cause, node.inputs)), None))
+                if most.value is not None:
+                    self._most[tensor] = most
                 continue
-            fitted = self._fitted.get(tensor)
-            if fitted is not None and (most.size is None or fitted < most.size):
-                most = replace(most, size=fitted)
-            self._most[tensor] = most.within(tensor.shape)
+            self._most[tensor] = self._fit(tensor, most).within(tensor.shape)
             if self._most[tensor].size is None:
                 self._blame(tensor, node)
             else:
@@ -341,8 +340,15 @@ class Sizes:
             if is_list(tensor) and tensor is not body.inputs[k]:
                 yield k, self._held.get(tensor, EMPTY)
 
+    def _fit(self, tensor: Tensor, most: Most) -> Most:
+        """Return the bounds with what the readers of a tensor tell."""
+        fitted = self._fitted.get(tensor)
+        if fitted is None or (most.size is not None and most.size <= fitted):
+            return most
+        return replace(most, size=fitted)
+
     def _set(self, tensor: Tensor, most: Most, sources: Sequence[Tensor]) -> None:
-        self._most[tensor] = most.within(tensor.shape)
+        self._most[tensor] = self._fit(tensor, most).within(tensor.shape)
         if self._most[tensor].size is None:
             cause = next((self._causes[one] for one in sources if one in self._causes), None)
             if cause is not None:

@@ -58,6 +58,35 @@ def fold(
         return None  # whether it fails is decided where it runs
 
 
+def fold_partly(
+    kind: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any], known: dict[Tensor, Array]
+) -> Array | None:
+    """Return the result of an op that moves integers, `UNKNOWN` those that no shape tells.
+
+    `known`: such results of the operands. `tf.shape(x)[1]` is static where only rows are not.
+    """
+    if kind == "Shape" and inputs[0].shape is not None:
+        sizes = [UNKNOWN if one is None else one for one in inputs[0].shape]
+        return np.array(sizes, str(attrs.get("out_type", "int32")))
+    if kind not in _MOVE_INTEGERS or not any(tensor in known for tensor in inputs):
+        return None
+    values = [tensor.value if tensor.value is not None else known.get(tensor) for tensor in inputs]
+    operands = [
+        Tensor(tensor.shape, tensor.dtype, tensor.name, value)
+        for tensor, value in zip(inputs, values, strict=True)
+    ]
+    made = fold(kind, operands, attrs, 1)
+    return made[0] if made is not None and made[0].dtype.name in ("int32", "int64") else None
+
+
+UNKNOWN = -(2**31) + 1
+"""An integer that is not static; no shape and no index is as small."""
+
+_MOVE_INTEGERS = frozenset(
+    {"Cast", "ConcatV2", "GatherV2", "Pack", "Reshape", "StridedSlice", "Slice", "Identity"}
+)
+
+
 def _array(result: tf.Tensor) -> Array:
     """Return a result's value; a scalar of text is no array by itself, and would lose its zeros."""
     return np.asarray(result.numpy(), object if result.dtype == tf.string else None)

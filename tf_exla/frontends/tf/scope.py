@@ -19,7 +19,7 @@ from tensorflow.python.framework import func_graph, op_def_registry
 
 from tf_exla.frontends.tf.attrs import attr_types, decode, shape_of
 from tf_exla.frontends.tf.emit import DEVICE, emit, emit_const, new_graph, placeholder
-from tf_exla.frontends.tf.folding import fold, is_small, value_bytes
+from tf_exla.frontends.tf.folding import UNKNOWN, fold, fold_partly, is_small, value_bytes
 from tf_exla.frontends.tf.func_graphs import (
     CaptureError,
     called_function,
@@ -30,6 +30,7 @@ from tf_exla.frontends.tf.func_graphs import (
 from tf_exla.frontends.tf.list_shapes import ListShape, asked, made_list, read_shapes
 from tf_exla.frontends.tf.names import graph_name
 from tf_exla.frontends.tf.source_line import source_line
+from tf_exla.frontends.tf.static_sizes import static_sizes
 from tf_exla.ir.graph import Array, Node, Shape, Tensor, item_bytes, repeats_one
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -46,7 +47,8 @@ class Walk:
     """What all scopes of one capture share.
 
     `symbols`: a tensor's stand-in in the scratch graph, made where it is first asked for.
-    `origins`: the tensor of the captured function that a tensor stands for.
+    `origins`: the tensor of the captured function that a tensor stands for. `partly`: values of
+    which some elements are static.
     `came`: shapes that are known of results, by the names of the nodes. `lists`: what is known of
     the tensors in lists. `structured`: captures ops of control flow, by their names.
     """
@@ -55,6 +57,7 @@ class Walk:
     scratch: func_graph.FuncGraph = field(default_factory=lambda: new_graph("capture"))
     symbols: dict[Tensor, tf.Tensor] = field(default_factory=dict)
     origins: dict[Tensor, tf.Tensor] = field(default_factory=dict)
+    partly: dict[Tensor, Array] = field(default_factory=dict)
     constants: list[tuple[Tensor, tf.Tensor]] = field(default_factory=list)
     functions: list[Any] = field(default_factory=list)
     came: Mapping[str, Sequence[Shape | None]] = field(default_factory=dict)
@@ -74,6 +77,12 @@ class Walk:
         )
         self.origins[tensor] = origin
         return tensor
+
+    def value(self, tensor: Tensor) -> Array | None:
+        """Return the value of a tensor where it is static, however large."""
+        if tensor.value is not None:
+            return tensor.value
+        return next((one.numpy() for large, one in self.constants if large is tensor), None)
 
     def symbol(self, tensor: Tensor) -> tf.Tensor:
         if tensor not in self.symbols:
@@ -153,12 +162,17 @@ class Scope:
         stateful = op._is_stateful
         lists = self.walk.lists
         shapes = read_shapes(kind, inputs, self._shapes(kind, inputs, attrs, op, name), lists)
+        shapes = static_sizes(kind, inputs, shapes, self.walk.value)
         if self.hoist and name in self.walk.came:
             came = self.walk.came[name]
             shapes = [old if new is None else new for old, new in zip(shapes, came, strict=True)]
+        partly = None
         if not stateful and _may_be_small(op, shapes):
             folded = asked(kind, inputs, lists, op.outputs[0].dtype.name)
             folded = folded or fold(kind, inputs, attrs, len(op.outputs))
+            partly = None if folded else fold_partly(kind, inputs, attrs, self.walk.partly)
+            if partly is not None and UNKNOWN not in partly:
+                folded, partly = [partly], None
             dtypes = [tensor.dtype.name for tensor in op.outputs]
             if folded is not None and all(map(_is_small_value, folded, dtypes)):
                 return [
@@ -167,6 +181,8 @@ class Scope:
                 ]
         known = made_list(kind, inputs, attrs, lists)
         outputs = self.outputs(op, shapes, name, [known])
+        if partly is not None:
+            self.walk.partly[outputs[0]] = partly
         if known is not None:
             lists[outputs[0]] = known
         large = any(not t.is_static or t.nbytes >= _SOURCE_BYTES for t in outputs)

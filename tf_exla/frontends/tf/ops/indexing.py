@@ -24,7 +24,8 @@ from tf_exla.vocabulary.rules.indexing import (
 )
 
 OPS: Mapping[str, Op] = {
-    **many(Op(stitch, bounds=sizes.stitched), "DynamicStitch ParallelDynamicStitch"),
+    **many(Op(stitch, bounds=sizes.stitched, values=values.stitched), """
+        DynamicStitch ParallelDynamicStitch"""),
     "Gather": Op(gather, flops=0),
     "GatherNd": moved(gather_nd, values=values.of_operand),
     "GatherV2": moved(values=values.of_operand),

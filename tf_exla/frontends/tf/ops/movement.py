@@ -66,5 +66,5 @@ OPS: Mapping[str, Op] = {
     "Tile": moved(cpu=cpu.broadcast_blocks, view="same", xla="well", values=values.of_operand,
         shape_operand=1),
     "Transpose": moved(view="same", xla="well", size="equal", values=values.of_operand),
-    "Unpack": moved(unpack, view="part", xla="poorly"),
+    "Unpack": moved(unpack, view="part", xla="poorly", values=values.parts),
 }  # fmt: skip

@@ -20,7 +20,7 @@ from tf_exla.frontends.tf.ops.memory.call import (
     transposed_reduction,
 )
 from tf_exla.ir.bounds import Most
-from tf_exla.ir.graph import Node
+from tf_exla.ir.graph import Node, Shape
 from tf_exla.ir.lists import ListEffect
 from tf_exla.ir.op_set import Compiles
 from tf_exla.vocabulary import flops
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tf_exla.frontends.tf.ops.xla_forms import Form
 
 SizeRule = Callable[[Node, Sequence[Most]], Sequence[Most]]
-ValueRule = Callable[[Node, Sequence[Most]], Sequence[tuple[int, ...] | None]]
+ValueRule = Callable[[Node, Sequence[Most]], Sequence[Shape | None]]
 
 View = Literal["", "always", "part", "same"]
 Size = Literal["", "broadcast", "equal", "not larger", "not smaller"]

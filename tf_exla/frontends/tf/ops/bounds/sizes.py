@@ -94,10 +94,10 @@ def filled_rows(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     """Each row that has no entry gets one."""
     indices, shape = operands[0].dims, operands[2].value
     rows = None
-    if indices and indices[0] is not None and shape:
+    if indices and indices[0] is not None and shape and shape[0] is not None:
         rows = indices[0] + shape[0]
-    top = operands[0].top
-    value = None if top is None or not shape else (max(top, *shape),)
+    top = highest([operands[0].top, operands[2].top])
+    value = None if top is None or not shape else (top,)
     first, *others = (_with_rows(tensor, rows) for tensor in node.outputs)
     made = [Most(first.dims, value=value), *others]
     return [Most(t.shape, t.size) if t.is_static else one for t, one in
@@ -107,9 +107,10 @@ def filled_rows(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 def ranged(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     start, _, delta = (tensor.value for tensor in node.inputs)
     top = operands[1].top
-    if start is None or delta is None or top is None or float(delta) <= 0:
+    step = 1.0 if delta is None and operands[2].top is not None else float(delta or 0)  # a size
+    if start is None or top is None or step <= 0:
         return infer(node, operands)
-    count = max(0, math.ceil((top - float(start)) / float(delta)))
+    count = max(0, math.ceil((top - float(start)) / step))
     return [Most((count,), value=(max(0, top - 1),))]
 
 
@@ -128,7 +129,8 @@ def sliced(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
         elif size is not None and begin is not None and one is not None:
             made[axis] = max(0, one - int(begin[axis]))
         elif counts is not None and len(counts) == len(made):
-            made[axis] = counts[axis] if one is None else min(one, counts[axis])
+            count = counts[axis]
+            made[axis] = count if one is None else one if count is None else min(one, count)
     return [Most(tuple(made))]
 
 
@@ -169,7 +171,7 @@ def reshaped(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     size = operands[0].size
     shape = operands[1].value
     if shape is not None and len(shape) == node.inputs[1].size and node.inputs[1].is_static:
-        made = Most(shape)  # a size that is not known, -1, is not among them
+        made = Most(shape)
     return [Most(made.dims, size).within(node.output.shape)]
 
 

@@ -12,14 +12,14 @@ import numpy as np
 
 from tf_exla.frontends.numpy.kernels import KERNELS
 from tf_exla.ir.bounds import Most, highest
-from tf_exla.ir.graph import Array, Node, Tensor, item_bytes
+from tf_exla.ir.graph import Array, Node, Shape, Tensor, item_bytes
 
-Bounds = Sequence[tuple[int, ...] | None]
+Bounds = Sequence[Shape | None]
 
 
 def shape(node: Node, operands: Sequence[Most]) -> Bounds:
     """The sizes of each operand."""
-    return [None if one.dims is None or None in one.dims else one.dims for one in operands]  # type: ignore[misc]
+    return [one.dims for one in operands]
 
 
 def size(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -100,19 +100,19 @@ def cast(node: Node, operands: Sequence[Most]) -> Bounds:
     known, dtype = operands[0].value, node.output.dtype
     if known is None or "int" not in dtype:
         return [known]
-    return [tuple(min(value, int(np.iinfo(dtype).max)) for value in known)]
+    most = int(np.iinfo(dtype).max)
+    return [tuple(None if value is None else min(value, most) for value in known)]
 
 
 def of_operand(node: Node, operands: Sequence[Most]) -> Bounds:
     """Results that hold integers of the first operand."""
-    top = operands[0].top
     rest = [None] * (len(node.outputs) - 1)
-    return [None if top is None else _folded(node, operands) or (top,), *rest]
+    return [_folded(node, operands) or _all(operands[0].top), *rest]
 
 
 def monotone(node: Node, operands: Sequence[Most]) -> Bounds:
     """Larger operands make larger results."""
-    return [None if any(one.top is None for one in operands) else _folded(node, operands)]
+    return [None if operands[0].top is None else _folded(node, operands)]
 
 
 def added(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -132,10 +132,35 @@ def product(node: Node, operands: Sequence[Most]) -> Bounds:
     return [_folded(node, operands) or ((left * right,) if known else None)]
 
 
+def parts(node: Node, operands: Sequence[Most]) -> Bounds:
+    """Each result is a slice of the operand."""
+    value = largest_value(node.inputs[0], operands[0], partly=True)
+    if value is None:
+        return [_all(operands[0].top) for _ in node.outputs]
+    axis = int(str(node.attrs.get("axis", 0)))
+    return [tuple(np.ravel(np.take(value, k, axis))) for k in range(len(node.outputs))]
+
+
+def stitched(node: Node, operands: Sequence[Most]) -> Bounds:
+    """Each element at its largest, where the places are static; what is put last stays."""
+    half = len(operands) // 2
+    top = _all(highest([one.top for one in operands[half:]]))
+    if not node.output.is_static or len(node.output.dims) != 1:
+        return [top]
+    made: list[int | None] = [None] * node.output.size
+    for places, tensor, most in zip(node.inputs[:half], node.inputs[half:], operands[half:],
+                                    strict=True):  # fmt: skip
+        value = largest_value(tensor, most, partly=True)
+        if places.value is None or value is None or places.dims != tensor.dims:
+            return [top]
+        for place, one in zip(places.value.ravel(), value.ravel(), strict=True):
+            made[place] = one
+    return [tuple(made)]
+
+
 def largest(node: Node, operands: Sequence[Most]) -> Bounds:
     """Each integer of a result is one of the operands'."""
-    top = highest([one.top for one in operands])
-    return [None if top is None else _folded(node, operands) or (top,)]
+    return [_folded(node, operands) or _all(highest([one.top for one in operands]))]
 
 
 def either(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -143,7 +168,7 @@ def either(node: Node, operands: Sequence[Most]) -> Bounds:
     return [_all(highest([one.top for one in operands[1:3]]))]
 
 
-def _all(top: int | None) -> tuple[int, ...] | None:
+def _all(top: int | None) -> Shape | None:
     return None if top is None else (top,)
 
 
@@ -151,7 +176,16 @@ _ARITHMETIC = frozenset({"add", "add_n", "cumprod", "cumsum", "multiply", "prod"
 """Ops whose results may be larger than their dtype holds."""
 
 
-def _folded(node: Node, operands: Sequence[Most]) -> tuple[int, ...] | None:
+_OF_ALL = frozenset({"add", "add_n", "maximum", "multiply", "stack"})
+"""Ops whose result is larger if any of their operands is."""
+
+_MOVING = frozenset(
+    {"concat", "expand_dims", "reshape", "squeeze", "stack", "strided_slice", "take", "transpose"}
+)
+"""Ops that move elements whatever they are: some may have no bound."""
+
+
+def _folded(node: Node, operands: Sequence[Most]) -> Shape | None:
     """Compute the result of the largest operands.
 
     The largest operands may overflow where those of a call do not: arithmetic is done in Python's
@@ -159,33 +193,47 @@ def _folded(node: Node, operands: Sequence[Most]) -> tuple[int, ...] | None:
     """
     if len(node.outputs) != 1 or not node.output.is_static:
         return None
+    data = len(node.inputs) if node.op in _OF_ALL else -1 if node.op == "concat" else 1
+    if any(tensor.value is None for tensor in node.inputs[data:]):
+        return None  # of axes and indices the largest need not choose the largest
     inputs = []
     for tensor, most in zip(node.inputs, operands, strict=True):
-        value = tensor.value if tensor.value is not None else largest_value(tensor, most)
+        value = tensor.value
+        if value is None:
+            value = largest_value(tensor, most, partly=node.op in _MOVING)
         if value is None or value.size * item_bytes(tensor.dtype) > _FOLDED_BYTES:
             return None
         inputs.append(Tensor(value.shape, tensor.dtype, tensor.name, value))
-    if node.op in _ARITHMETIC:
-        exact = [np.asarray(one.value, object) for one in inputs]
+    if node.op in _ARITHMETIC or node.op in _MOVING:
+        exact = [np.asarray(one.value, object) for one in inputs[:data]]
+        exact.extend(np.asarray(one.value) for one in inputs[data:])
         found: list[Array] | None = [np.asarray(KERNELS[node.op](node, *exact), object)]
     else:
         from tf_exla.frontends.tf.folding import fold  # TensorFlow computes it
 
         found = fold(node.op, inputs, node.attrs, 1)
-    if found is None or found[0].dtype.kind not in "iuO" or bool(np.any(np.less(found[0], 0))):
+    if found is None or found[0].dtype.kind not in "iuO":
         return None
     ceiling = int(np.iinfo(node.output.dtype).max)
-    return tuple(min(int(one), ceiling) for one in found[0].ravel())
+    return tuple(
+        None if one is None or one < 0 else min(int(one), ceiling) for one in found[0].ravel()
+    )
 
 
 _FOLDED_BYTES = 1024
 
 
-def largest_value(tensor: Tensor, most: Most) -> Array | None:
-    """Return a value of a tensor whose integers are all as large as they can be."""
+def largest_value(tensor: Tensor, most: Most, partly: bool = False) -> Array | None:
+    """Return a value of a tensor whose integers are all as large as they can be.
+
+    `partly`: those that have no bound are None.
+    """
     if most.value is None or not tensor.is_static:
         return None
     values = most.value * tensor.size if len(most.value) == 1 else most.value
-    if len(values) != tensor.size or max(values, default=0) > np.iinfo(tensor.dtype).max:
+    known = [one for one in values if one is not None]
+    if len(values) != tensor.size or max(known, default=0) > np.iinfo(tensor.dtype).max:
         return None
-    return np.array(values, tensor.dtype).reshape(tensor.dims)
+    if len(known) < len(values) and not partly:
+        return None
+    return np.array(values, object if partly else tensor.dtype).reshape(tensor.dims)
