@@ -60,6 +60,12 @@ class Most:
                 dims = (*dims[:axis], size // sure, *dims[axis + 1 :])
         return replace(self, dims=dims, size=size)
 
+    def at_most(self, size: int | None) -> Most:
+        """Return the same bounds for a tensor of at most `size` elements; None says nothing."""
+        if size is None or (self.size is not None and self.size <= size):
+            return self
+        return replace(self, size=size)
+
     def join(self, other: Most) -> Most:
         """Return bounds of what is either of both."""
         dims: Shape | None = None

@@ -125,7 +125,7 @@ class Sizes:
                 known = self._fitted.get(tensor, self.most(tensor).size)
                 if is_of_unknown_size(tensor) and (known is None or size < known):
                     self._fitted[tensor] = size
-                    self._most[tensor] = self._fit(tensor, self.most(tensor))
+                    self._most[tensor] = self.most(tensor).at_most(size)
                     found = True
         return found
 
@@ -166,7 +166,7 @@ class Sizes:
                 if most.value is not None:
                     self._most[tensor] = most
                 continue
-            self._most[tensor] = self._fit(tensor, most).within(tensor.shape)
+            self._most[tensor] = most.at_most(self._fitted.get(tensor)).within(tensor.shape)
             if self._most[tensor].size is None:
                 self._blame(tensor, node)
             else:
@@ -340,15 +340,8 @@ class Sizes:
             if is_list(tensor) and tensor is not body.inputs[k]:
                 yield k, self._held.get(tensor, EMPTY)
 
-    def _fit(self, tensor: Tensor, most: Most) -> Most:
-        """Return the bounds with what the readers of a tensor tell."""
-        fitted = self._fitted.get(tensor)
-        if fitted is None or (most.size is not None and most.size <= fitted):
-            return most
-        return replace(most, size=fitted)
-
     def _set(self, tensor: Tensor, most: Most, sources: Sequence[Tensor]) -> None:
-        self._most[tensor] = self._fit(tensor, most).within(tensor.shape)
+        self._most[tensor] = most.at_most(self._fitted.get(tensor)).within(tensor.shape)
         if self._most[tensor].size is None:
             cause = next((self._causes[one] for one in sources if one in self._causes), None)
             if cause is not None:

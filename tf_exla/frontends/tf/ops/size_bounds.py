@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_exla.frontends.tf.ops.bounds.infer import broadcast, infer, smaller
+from tf_exla.frontends.tf.ops.bounds.infer import broadcast, infer
 from tf_exla.frontends.tf.ops.record import Op
 from tf_exla.ir.bounds import HANDLES, Most, largest
 from tf_exla.ir.graph import Node
@@ -31,6 +31,4 @@ def _sizes(node: Node, op: Op, operands: Sequence[Most]) -> list[Most]:
         made = [broadcast(node, operands, one) for one in made]
         return [one.within(t.shape) for one, t in zip(made, node.outputs, strict=True)]
     size = largest(operands[:1]) if op.size in ("equal", "not larger") else None
-    if size is None:
-        return made
-    return [smaller(one, size).within(t.shape) for one, t in zip(made, node.outputs, strict=True)]
+    return [one.at_most(size).within(t.shape) for one, t in zip(made, node.outputs, strict=True)]

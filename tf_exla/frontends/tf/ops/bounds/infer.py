@@ -60,10 +60,6 @@ def _value(tensor: Tensor, most: Most, is_shape: bool) -> Array | None:
     return largest_value(tensor, most) if is_shape and most.value is not None else None
 
 
-def smaller(most: Most, size: int) -> Most:
-    return Most(most.dims, size if most.size is None else min(size, most.size), most.value)
-
-
 def broadcast(node: Node, operands: Sequence[Most], made: Most) -> Most:
     """Return the larger of the sizes of each axis; of unknown axes, the product of the sizes."""
     pairs = dict(zip(node.inputs, operands, strict=True))
@@ -73,7 +69,7 @@ def broadcast(node: Node, operands: Sequence[Most], made: Most) -> Most:
         if None in sizes:
             return made
         # A vector beside a column makes a matrix.
-        return smaller(made, math.prod(one for one in sizes if one is not None))
+        return made.at_most(math.prod(one for one in sizes if one is not None))
     rank = max((one for one in ranks if one is not None), default=0)
     dims: list[int | None] = []
     for axis in range(-rank, 0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from tf_exla.frontends.tf.ops.bounds.infer import infer, smaller
+from tf_exla.frontends.tf.ops.bounds.infer import infer
 from tf_exla.ir.bounds import Most, highest, largest
 from tf_exla.ir.graph import Node, Tensor
 
@@ -150,9 +150,7 @@ def strided(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
             rows = max(0, math.ceil((last - start) / int(step[0])))
             rows = rows if dims[0] is None else min(rows, dims[0])
             made = Most((rows, *dims[1:]))
-    if operands[0].size is not None:
-        made = smaller(made, operands[0].size)
-    return [made.within(shape)]
+    return [made.at_most(operands[0].size).within(shape)]
 
 
 def _plain_slice(node: Node) -> bool:
