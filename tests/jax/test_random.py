@@ -10,6 +10,7 @@ import jax.experimental
 import numpy as np
 import pytest
 from random_jax import program
+from random_jax_steps import program as steps
 
 import tf_exla.jax
 from tf_exla import MemoryLimitError
@@ -35,11 +36,23 @@ def test_random_program(seed: int) -> None:
     function, arguments = program(seed)
     with jax.disable_jit():
         expected = _leaves(function(*arguments))
+    _check(function, arguments, expected, 2)
+
+
+@pytest.mark.parametrize("seed", [2, 3, 5, 6, 8, 15, 20, 26])
+def test_random_steps(seed: int) -> None:
+    function, arguments = steps(seed)
+    _check(function, arguments, _leaves(jax.jit(function)(*arguments)), 1)
+
+
+def _check(function: Any, arguments: Any, expected: list[np.ndarray], limits: int) -> None:
+    """Compare the results of plans within the smallest limit, and within one for twice as much."""
     call = tf_exla.jax.jit(function, "1GB").call(*arguments)
     with pytest.raises(MemoryLimitError) as error:
         call.program.plan_within(1)
     smallest = error.value.smallest_limit
-    for limit in (smallest, smallest + call.program.plan_within(smallest).working_set):
+    twice = smallest + call.program.plan_within(smallest).working_set
+    for limit in (smallest, twice)[:limits]:
         plan = call.program.plan_within(limit)
         made = jax.jit(restore(plan.graph))(*call.operands, *call.program.constants)
         found = [np.asarray(one) for one in made]
