@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import click
 from rich.console import Console
 
+from gp_experiments.calls import Frontend
 from gp_experiments.configuration import ConfigError, load_config
 from gp_experiments.datasets import DEFAULT_DIR
 from gp_experiments.results.command import figures
@@ -33,6 +36,13 @@ _DATA_DIR = click.option(
     help="Folder of the data sets; what is not there is downloaded into it.",
 )
 _FORCE = click.option("--force", is_flag=True, help="Repeat runs that have a record.")
+
+
+_FRONTEND = click.option(
+    "--frontend",
+    type=click.Choice(get_args(Frontend)),
+    help="What the programs are written in; default: what the config says, else tensorflow.",
+)
 
 
 def run(
@@ -92,13 +102,23 @@ def _command(name: str) -> click.Command:
         out: Path | None,
         data_dir: Path,
         force: bool,
+        frontend: str | None = None,
     ) -> None:
         folder = out or Path("results") / name
-        if run(name, config, overrides, folder, data_dir, force, Console())["failed"]:
+        given = (*overrides, *_frontend(frontend))
+        if run(name, config, given, folder, data_dir, force, Console())["failed"]:
             raise SystemExit(1)
 
     command.help = experiment(name).__doc__
-    return command
+    return _FRONTEND(command) if _has_frontends(name) else command
+
+
+def _has_frontends(name: str) -> bool:
+    return any(field.name == "frontend" for field in dataclasses.fields(experiment(name).Config))
+
+
+def _frontend(chosen: str | None) -> tuple[str, ...]:
+    return (f"frontend={chosen}",) if chosen else ()
 
 
 @click.command("all")
@@ -118,8 +138,16 @@ def _command(name: str) -> click.Command:
 )
 @_DATA_DIR
 @_FORCE
+@_FRONTEND
 @click.pass_context
-def run_all(context: click.Context, configs: Path, out: Path, data_dir: Path, force: bool) -> None:
+def run_all(
+    context: click.Context,
+    configs: Path,
+    out: Path,
+    data_dir: Path,
+    force: bool,
+    frontend: str | None,
+) -> None:
     """Run the small config of every experiment in turn, then make tables and pictures."""
     console = Console()
     seconds: dict[str, float] = {}
@@ -127,7 +155,8 @@ def run_all(context: click.Context, configs: Path, out: Path, data_dir: Path, fo
     for name in NAMES:
         start = time.perf_counter()
         config = configs / f"{name}-small.toml"
-        failed += run(name, config, (), out / name, data_dir, force, console)["failed"]
+        given = _frontend(frontend) if _has_frontends(name) else ()
+        failed += run(name, config, given, out / name, data_dir, force, console)["failed"]
         seconds[name] = time.perf_counter() - start
     context.invoke(figures, folder=out)
     for name, spent in {**seconds, "all": sum(seconds.values())}.items():

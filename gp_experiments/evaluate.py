@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import gpflow
-import numpy as np
-import tensorflow as tf
+from typing import TYPE_CHECKING
 
-import tf_exla
+import numpy as np
+
 from gp_experiments.data import Array
+
+if TYPE_CHECKING:
+    import gpflow
 
 
 def predict(model: gpflow.models.GPModel, Xnew: Array, limit: int | str) -> tuple[Array, Array]:
     """Return mean [N, P] and variance [N, P] of y at Xnew [N, D]; all N in one call."""
+    import tensorflow as tf
+
+    import tf_exla
+
     mean, variance = tf_exla.optimize(model.predict_y, limit)(tf.constant(Xnew))
     return mean.numpy(), variance.numpy()
 

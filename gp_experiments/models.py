@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import gpflow
 import numpy as np
 
 from gp_experiments.data import Array
+
+if TYPE_CHECKING:
+    import gpflow
 
 Kernel = Callable[[Array, Array], Array]  # [n, D], [m, D] -> [n, m]
 
@@ -24,6 +27,8 @@ def build_sgpr(
     Matern-3/2 kernel of variance 1 with a lengthscale per input, constant mean, float64. Data are
     standardised. All parameters are trainable, inducing points too.
     """
+    import gpflow
+
     return gpflow.models.SGPR(
         data,
         gpflow.kernels.Matern32(lengthscales=np.full(Z.shape[1], lengthscale)),

@@ -21,13 +21,18 @@ from typing import Any
 
 Record = dict[str, Any]
 
-PACKAGES = ("tf_exla", "tensorflow", "gpflow", "numpy", "scipy", "keras")
+PACKAGES = ("tf_exla", "tensorflow", "gpflow", "jax", "numpy", "scipy", "keras")
 
 
 def config_key(experiment: str, config: Mapping[str, Any]) -> str:
     """Return a hash of an experiment's name and config, whatever the order of the config's keys."""
     text = json.dumps([experiment, plain(config)], sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def frontend_of(record: Record) -> str:
+    """Return what the program of a record was written in."""
+    return str(record["config"].get("frontend", "tensorflow"))
 
 
 class Records:

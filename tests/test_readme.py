@@ -9,11 +9,16 @@ from fresh_process import run_fresh
 README = (Path(__file__).parent.parent / "README.md").read_text()
 
 
+JAX_PAGE = (Path(__file__).parent.parent / "docs" / "jax.md").read_text()
+
+
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
 def block(language: str) -> str:
     """The first code block of a language."""
-    found = re.search(rf"```{language}\n(.*?)```", README, re.DOTALL)
-    assert found is not None
-    return found[1]
+    return blocks(language)[0]
 
 
 @pytest.mark.parametrize("iterations", [1, pytest.param(5, marks=pytest.mark.thorough)])
@@ -23,6 +28,23 @@ def test_example_runs_inside_its_limit_and_stock_does_not(iterations: int) -> No
     shorter = example.replace('"maxiter": 5', f'"maxiter": {iterations}')
     report = run_fresh(shorter + "\nsend(optimizer.report.to_dict())")
     assert report["projected_peak"] <= report["limit"] < report["projected_peak_before"]
+
+
+def test_example_in_jax_runs_inside_its_limit() -> None:
+    _, example = blocks("python")
+    shorter = example.replace("50_000", "8_000").replace("100MB", "10MB")
+    assert shorter.count("8_000") == 2
+    code = f"""{shorter}
+import sys
+rows = np.exp(-0.5 * ((X[:3, None] - X) ** 2).sum(-1)) @ v
+send([float(abs(product[:3] - rows).max()), "tensorflow" in sys.modules])"""
+    error, imported = run_fresh(code, env={"LANG": "C"})
+    assert error < 1e-9
+    assert not imported
+
+
+def test_code_of_the_page_on_jax_runs() -> None:
+    run_fresh("\n".join([*blocks("python", JAX_PAGE), "send(0)"]), env={"LANG": "C"})
 
 
 def test_printed_report_is_of_the_example() -> None:

@@ -1,7 +1,7 @@
 """Transformer layers over long sequences: forward, and a step of training.
 
-Keras's MultiHeadAttention and Dense layers, float32, each with a LayerNormalization behind it.
-Stock TensorFlow holds the attention weights [batch, heads, length, length].
+Keras's MultiHeadAttention and Dense layers, float32, each with a LayerNormalization behind it; or
+the same written in JAX. Stock holds the attention weights [batch, heads, length, length].
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
+from gp_experiments import calls
 from gp_experiments.arms import Arm
 from gp_experiments.experiments import runs
 from gp_experiments.sweep import Task
@@ -57,38 +60,12 @@ def tasks(config: Config) -> Iterator[Task]:
                 yield runs.task(__name__, f"{mode} length {length:,}", run)
 
 
-def program(run: Run) -> runs.Program:
-    """Return the layers, or their train step, as a function of x [batch, length, d_model]."""
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
-    keras.utils.set_random_seed(0)
-    inputs = keras.Input((run.length, run.d_model))
-    x = inputs
-    for _ in range(run.layers):
-        attention = keras.layers.MultiHeadAttention(run.heads, run.d_model // run.heads)
-        x = keras.layers.LayerNormalization()(x + attention(x, x))
-        hidden = keras.layers.Dense(run.dff, activation="relu")(x)
-        x = keras.layers.LayerNormalization()(x + keras.layers.Dense(run.d_model)(hidden))
-    model = keras.Model(inputs, x)
-    optimizer = keras.optimizers.SGD(1e-3)
-    optimizer.build(model.trainable_variables)
-
-    def forward(x: tf.Tensor) -> tf.Tensor:
-        return model(x)
-
-    def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(model(x, training=True) - y))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
+def program(run: Run) -> runs.Written:
+    """Return the layers, or their train step, and x (and targets) [batch, length, d_model]."""
     rng = np.random.default_rng(0)
     shape = (run.batch, run.length, run.d_model)
-    made = [tf.constant(rng.standard_normal(shape, np.float32)) for _ in range(2)]
-    return (forward, made[:1]) if run.mode == "forward" else (step, made)
+    made = [rng.standard_normal(shape, np.float32) for _ in range(2)]
+    return calls.programs(run.frontend).attention(run), made[: 1 if run.mode == "forward" else 2]
 
 
 def peak(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
@@ -98,6 +75,6 @@ def peak(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
 
 
 def time(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
-    """Time the calls, in TensorFlow's usual settings."""
+    """Time the calls, in the usual settings of the library."""
     run, _ = runs.parse(Run, arguments)
     return runs.time_of(run, lambda: program(run), arm)

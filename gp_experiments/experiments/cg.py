@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from gp_experiments import calls, datasets, evaluate, models
 from gp_experiments.arms import Arm
 from gp_experiments.experiments import runs
 from gp_experiments.sweep import Task
@@ -60,66 +64,30 @@ def tasks(config: Config) -> Iterator[Task]:
             yield runs.task(__name__, dataset, run)
 
 
-def solver(kernel: Any, run: Run) -> Any:
-    """Return a function (X [N, D], y [N], B [N, R]) -> weights [N], iterations [], residual [].
-
-    It solves (K + noise) weights = y. B Bᵀ approximates K.
-    """
-    import tensorflow as tf
-
-    def conjugate_gradients(X: tf.Tensor, y: tf.Tensor, B: tf.Tensor) -> Any:
-        K = kernel(X)  # [N, N]
-        inner = tf.matmul(B, B, transpose_a=True)  # [R, R]
-        inner = tf.linalg.cholesky(inner + run.noise * tf.eye(run.rank, dtype=X.dtype))
-
-        def precondition(r: tf.Tensor) -> tf.Tensor:
-            solved = tf.linalg.cholesky_solve(inner, tf.matmul(B, r[:, None], transpose_a=True))
-            return (r - tf.matmul(B, solved)[:, 0]) / run.noise
-
-        def unfinished(i: tf.Tensor, w: Any, r: tf.Tensor, *_: Any) -> tf.Tensor:
-            return (i < run.iterations) & (tf.norm(r) > run.tolerance * tf.norm(y))
-
-        def step(i: Any, w: Any, r: Any, p: Any, rz: Any) -> Any:
-            Kp = tf.linalg.matvec(K, p) + run.noise * p
-            alpha = rz / tf.reduce_sum(p * Kp)
-            w, r = w + alpha * p, r - alpha * Kp
-            z = precondition(r)
-            new = tf.reduce_sum(r * z)
-            return i + 1, w, r, z + new / rz * p, new
-
-        z = precondition(y)
-        start = (tf.constant(0), tf.zeros_like(y), y, z, tf.reduce_sum(y * z))
-        i, w, r, _, _ = tf.while_loop(unfinished, step, start)
-        return w, i, tf.norm(r) / tf.norm(y)
-
-    return conjugate_gradients
-
-
 def problem(run: Run, data_dir: Path) -> tuple[Any, Any, Any]:
     """Return the kernel, the split of the data, and [X [N, D], y [N], B [N, R]]."""
-    import gpflow
-    import numpy as np
-    import tensorflow as tf
-
-    from gp_experiments import datasets, models
-
     split = datasets.load(run.dataset, data_dir).split(run.seed)
-    X, y = map(tf.constant, split.train)
-    kernel = gpflow.kernels.Matern32(lengthscales=run.lengthscale)
+    X, y = split.train
+    kernel = calls.programs(run.frontend).matern32(run.lengthscale)
     Z = models.select_inducing_points(
-        split.train[0], run.rank, models.matern32(run.lengthscale),
-        rng=np.random.default_rng(run.seed),
-    )  # fmt: skip
-    factor = tf.linalg.cholesky(kernel(Z) + 1e-6 * tf.eye(len(Z), dtype=tf.float64))
-    B = tf.transpose(tf.linalg.triangular_solve(factor, kernel(Z, X)))  # [N, R]
+        X, run.rank, models.matern32(run.lengthscale), rng=np.random.default_rng(run.seed)
+    )
+    Kzz, Kzx = (np.asarray(kernel(Z, other)) for other in (Z, X))
+    factor = np.linalg.cholesky(Kzz + 1e-6 * np.eye(len(Z)))
+    B = solve_triangular(factor, Kzx, lower=True).T  # [N, R]
     return kernel, split, [X, y[:, 0], B]
+
+
+def solver(kernel: Any, run: Run) -> Any:
+    """Return the solver as a function of X, y and B."""
+    return calls.programs(run.frontend).conjugate_gradients(kernel, run)
 
 
 def peak(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
     """Measure the peak of the solver, held to the limit."""
     run, data_dir = runs.parse(Run, arguments)
 
-    def make() -> runs.Program:
+    def make() -> runs.Written:
         kernel, split, inputs = problem(run, data_dir)
         num_train, dims = split.train[0].shape
         arm.note(num_train=num_train, num_test=len(split.test[0]), dims=dims)
@@ -130,32 +98,23 @@ def peak(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
 
 def time(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
     """Time the solver, and predict the test rows."""
-    import tensorflow as tf
-
-    from gp_experiments import evaluate
-    from gp_experiments.measuring import build, limit_device, time_calls
-
     run, data_dir = runs.parse(Run, arguments)
-    limit_device(run.cap, run.limit)
     kernel, split, inputs = problem(run, data_dir)
-
-    def mean(X_test: tf.Tensor, X: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        return tf.linalg.matvec(kernel(X_test, X), weights)[:, None]  # [N_test, 1]
-
+    program = runs.built(run, lambda: (solver(kernel, run), inputs))
+    mean = calls.programs(run.frontend).mean(kernel)
     X, y, _ = inputs
-    program, _ = build(solver(kernel, run), inputs, run.arm, run.limit, run.jit_compile)
-    X_test = tf.constant(split.test[0])
-    predict, _ = build(mean, [X_test, X, y], run.arm, run.limit, run.jit_compile)
+    predict = runs.built(run, lambda: (mean, [split.test[0], X, y]))
     solved: list[Any] = []
 
     def call() -> Any:
-        solved[:] = program(*inputs)
+        solved[:] = program.call(*program.arguments)
         return solved[:1]
 
-    times = time_calls(call, arm, repeats=run.repeats)
+    times = calls.time_calls(call, arm, repeats=run.repeats)
     weights, iterations, residual = solved
+    (predicted,) = predict.call(*predict.arguments[:2], weights)
     return times | {
         "iterations": int(iterations),
         "residual": float(residual),
-        "rmse": evaluate.rmse(split.test[1], predict(X_test, X, weights).numpy()),
+        "rmse": evaluate.rmse(split.test[1], np.asarray(predicted)),
     }

@@ -1,7 +1,7 @@
 """Exact k nearest neighbours by brute force as in the paper's Tables 1 and 3: queries per second.
 
-k = 10, float32, squared Euclidean (L2), Manhattan (L1) and cosine distance; stock TensorFlow, the
-same under a limit, and peers where they are installed.
+k = 10, float32, squared Euclidean (L2), Manhattan (L1) and cosine distance; stock
+TensorFlow or JAX, the same under a limit, and peers where they are installed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gp_experiments import calls
 from gp_experiments.arms import Arm
 from gp_experiments.experiments import runs
 from gp_experiments.peers.contenders import NAMED
 from gp_experiments.sweep import Task
+from gp_experiments.vectors import load_vectors
 
 PEERS = ("keops", "faiss", "sklearn")  # as gp_experiments.peers knows them
 SUMMARY = "k nearest neighbours: queries per second and peak (Tables 1 and 3)"
@@ -60,31 +62,10 @@ def tasks(config: Config) -> Iterator[Task]:
                 yield runs.task(__name__, f"{vectors} {distance}", run, held=bool(run.limit))
 
 
-def distances(kind: str, x: Any, y: Any) -> Any:
-    """Return the distances [m, n] of x [m, d] and y [n, d], as one writes them in TensorFlow."""
-    import tensorflow as tf
-
-    if kind == "L1":
-        return tf.reduce_sum(tf.abs(x[:, None] - y[None]), -1)
-    if kind == "cosine":
-        x, y = tf.math.l2_normalize(x, -1), tf.math.l2_normalize(y, -1)
-        return 1 - tf.matmul(x, y, transpose_b=True)
-    xx, yy = tf.reduce_sum(tf.square(x), -1), tf.reduce_sum(tf.square(y), -1)
-    return xx[:, None] + yy[None] - 2 * tf.matmul(x, y, transpose_b=True)
-
-
-def program(run: Run, data_dir: Path) -> runs.Program:
+def program(run: Run, data_dir: Path) -> runs.Written:
     """Return the search as a function of queries [m, d] and data [n, d]; its results are [m, k]."""
-    import tensorflow as tf
-
-    from gp_experiments.vectors import load_vectors
-
     data, queries = load_vectors(run.vectors, run.queries, data_dir)
-
-    def search(x: tf.Tensor, y: tf.Tensor) -> Any:
-        return tf.math.top_k(-distances(run.distance, x, y), run.k)
-
-    return search, [tf.constant(queries), tf.constant(data)]
+    return calls.programs(run.frontend).knn(run), [queries, data]
 
 
 def peak(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
@@ -99,9 +80,9 @@ def time(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
     if run.arm in PEERS:
         return time_peer(run, data_dir, arm)
 
-    def make() -> runs.Program:
+    def make() -> runs.Written:
         search, (queries, data) = program(run, data_dir)
-        arm.note(n=int(data.shape[0]), d=int(data.shape[1]), m=int(queries.shape[0]))
+        arm.note(n=len(data), d=data.shape[1], m=len(queries))
         return search, [queries, data]
 
     return runs.time_of(run, make, arm)
@@ -109,13 +90,11 @@ def time(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
 
 def time_peer(run: Run, data_dir: Path, arm: Arm) -> dict[str, Any]:
     """Time another library's search; building its index is not counted."""
-    from gp_experiments.measuring import time_calls
     from gp_experiments.peers.cases import Case
-    from gp_experiments.vectors import load_vectors
 
     data, queries = load_vectors(run.vectors, run.queries, data_dir)
     sizes = {"n": len(data), "d": data.shape[1], "queries": len(queries), "k": run.k}
     arm.note(n=sizes["n"], d=sizes["d"], m=sizes["queries"], device="CPU")
     case = Case("knn", "knn", sizes, "", sizes, "", dtype="float32", metric=run.distance.lower())
     program = NAMED[run.arm].build("knn")(case, {"data": data, "queries": queries})
-    return time_calls(program.call, arm, repeats=run.repeats)
+    return calls.time_calls(lambda: program.call().values(), arm, repeats=run.repeats)

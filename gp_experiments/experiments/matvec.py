@@ -1,6 +1,7 @@
 """A kernel matrix times a vector as in the paper's Figure 2: peak and time against N, per limit.
 
-GPflow's SquaredExponential on inputs [N, 1], float64. Stock TensorFlow holds the [N, N] matrix.
+The squared exponential (GPflow's, or written in JAX) on inputs [N, 1], float64. Stock holds the
+[N, N] matrix.
 
 Where all rows of the product take too long, a slice of them is computed, K(X[:rows], X) v. All rows
 are planned then all the same, and their time is extrapolated from that of a row.
@@ -8,10 +9,15 @@ are planned then all the same, and their time is extrapolated from that of a row
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
+import numpy as np
+
+from gp_experiments import calls
 from gp_experiments.arms import Arm
 from gp_experiments.experiments import runs
 from gp_experiments.sweep import Task
@@ -47,27 +53,10 @@ def tasks(config: Config) -> Iterator[Task]:
             yield runs.task(__name__, label, Run(size=size, rows=rows, **arm))
 
 
-def product(run: Run) -> Any:
-    """Return (X [N, 1], v [N, 1]) -> K(X[:rows], X) v as a function."""
-    import gpflow
-    import tensorflow as tf
-
-    kernel = gpflow.kernels.SquaredExponential()
-
-    def matvec(X: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-        K = kernel(X) if run.rows == run.size else kernel(X[: run.rows], X)
-        return tf.matmul(K, v)  # [rows, 1]
-
-    return matvec
-
-
-def program(run: Run) -> runs.Program:
-    """Return the product and its arguments."""
-    import numpy as np
-    import tensorflow as tf
-
+def program(run: Run) -> runs.Written:
+    """Return (X [N, 1], v [N, 1]) -> K(X[:rows], X) v, and its arguments."""
     X, v = np.random.default_rng(0).standard_normal((2, run.size, 1))
-    return product(run), [tf.constant(X), tf.constant(v)]
+    return calls.programs(run.frontend).matvec(run), [X, v]
 
 
 def peak(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
@@ -80,25 +69,20 @@ def peak(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
 
 def planned(run: Run) -> dict[str, Any]:
     """Plan the product of all rows, without running it; bytes and flops."""
-    import dataclasses
-
-    import tensorflow as tf
-
-    from gp_experiments.measuring import projected
-
-    whole = product(dataclasses.replace(run, rows=run.size))
-    column = tf.TensorSpec([run.size, 1], tf.float64)
-    return projected(whole, [column, column], run.arm, run.limit, run.jit_compile)
+    whole = calls.programs(run.frontend).matvec(dataclasses.replace(run, rows=run.size))
+    column = np.broadcast_to(np.float64(0), (run.size, 1))
+    planned: dict[str, Any] = calls.measuring(run.frontend).projected(
+        whole, [column, column], run.arm, run.limit, jit_compile=run.jit_compile
+    )
+    return planned
 
 
 def time(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
-    """Time the calls, in TensorFlow's usual settings.
+    """Time the calls, in the usual settings of the library.
 
     Of a slice also `row_seconds`, and from it `extrapolated_seconds` of all rows. A slice has no
     symmetry to use: all rows together should take less than that.
     """
-    from statistics import median
-
     run, _ = runs.parse(Run, arguments)
     result = runs.time_of(run, lambda: program(run), arm)
     if run.rows < run.size:

@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gp_experiments.arms import SPEED_ENVIRONMENT, Arm, Cap
+from gp_experiments.calls import Frontend, Program, measuring, time_calls
 from gp_experiments.sweep import Phase, Task
+from tf_exla.byte_size import parse_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The part of a config that says how programs are held and timed.
+    """The part of a config that says in what programs are written, how they are held, and timed.
 
     `memory` is what stock is held to. `repeats`: calls that are timed after a first one; a first
     call that takes long is the only one. `timeout` [s] of one process.
     """
 
     memory: str
+    frontend: Frontend = "tensorflow"
     stock: bool = True
     repeats: int = 3
     cap: Cap = "resident"
@@ -32,6 +35,7 @@ class Run:
     """One program in one arm; `limit` is the limit, or the memory that stock is held to."""
 
     arm: str
+    frontend: str
     limit: str
     repeats: int
     cap: Cap
@@ -39,8 +43,8 @@ class Run:
 
 
 R = TypeVar("R", bound=Run)
-Program = tuple[Callable[..., Any], Sequence[Any]]
-"""A function of tensors, and its arguments."""
+Written = tuple[Callable[..., Any], Sequence[Any]]
+"""A function as it is written for a front end, and arrays of NumPy to call it with."""
 
 
 def arms(settings: Settings, limits: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -54,6 +58,7 @@ def fields_of(settings: Settings, arm: str, limit: str) -> dict[str, Any]:
     """Return the fields of `Run` for one arm; XLA is forced on nothing but our own loops."""
     return {
         "arm": arm,
+        "frontend": settings.frontend,
         "limit": limit,
         "repeats": settings.repeats,
         "cap": settings.cap,
@@ -69,7 +74,13 @@ def task(module: str, label: str, run: Run, *, held: bool = True) -> Task:
     phases = [Phase("time", f"{module}:time", SPEED_ENVIRONMENT)]
     if held:
         phases.insert(0, Phase("peak", f"{module}:peak", cap=run.cap))
-    return Task(f"{label} {run.arm} {run.limit}".strip(), asdict(run), tuple(phases))
+    label = f"{label} {run.arm} {run.limit}".strip() + of(run.frontend)
+    return Task(label, asdict(run), tuple(phases))
+
+
+def of(frontend: str) -> str:
+    """Return what a label says of a front end: nothing of the usual one."""
+    return "" if frontend == "tensorflow" else f" ({frontend})"
 
 
 def parse(cls: type[R], arguments: Mapping[str, Any]) -> tuple[R, Path]:
@@ -79,22 +90,28 @@ def parse(cls: type[R], arguments: Mapping[str, Any]) -> tuple[R, Path]:
     return cls(**values), Path(arguments["data_dir"])
 
 
-def peak_of(run: Run, make: Callable[[], Program], arm: Arm) -> dict[str, Any]:
+def built(run: Run, make: Callable[[], Written]) -> Program:
+    """Return the program of a run as its front end runs it."""
+    tools = measuring(run.frontend)
+    tools.limit_device(run.cap, run.limit)
+    function, inputs = make()
+    program: Program = tools.build(
+        function, inputs, run.arm, run.limit, jit_compile=run.jit_compile
+    )
+    return program
+
+
+def peak_of(run: Run, make: Callable[[], Written], arm: Arm) -> dict[str, Any]:
     """Measure the peak of a program, held to the limit."""
-    from gp_experiments import measuring
+    program = built(run, make)
+    arm.note(**program.facts)
+    measuring(run.frontend).warm_up()
+    arm.hold_to(parse_bytes(run.limit))
+    measured, method = program.measure()
+    return {"measured": measured, "measured_by": method}
 
-    measuring.limit_device(run.cap, run.limit)
-    function, inputs = make()
-    return measuring.peak_of(function, inputs, run.arm, run.limit, arm, jit_compile=run.jit_compile)
 
-
-def time_of(run: Run, make: Callable[[], Program], arm: Arm) -> dict[str, Any]:
-    """Time the calls of a program, in TensorFlow's usual settings."""
-    from gp_experiments import measuring
-
-    measuring.limit_device(run.cap, run.limit)
-    function, inputs = make()
-    return measuring.time_of(
-        function, inputs, run.arm, run.limit, arm,
-        repeats=run.repeats, jit_compile=run.jit_compile,
-    )  # fmt: skip
+def time_of(run: Run, make: Callable[[], Written], arm: Arm) -> dict[str, Any]:
+    """Time the calls of a program, in its library's usual settings."""
+    program = built(run, make)
+    return time_calls(lambda: program.call(*program.arguments), arm, repeats=run.repeats)

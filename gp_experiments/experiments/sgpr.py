@@ -1,8 +1,8 @@
 """Sparse GP regression (Titsias 2009) as in the paper's Table 2 and Figure 3: stock against limit.
 
-GPflow's SGPR, Matern-3/2 with a lengthscale per input, constant mean, noise variance 0.1, float64,
-L-BFGS-B; inducing points by greedy conditional variance selection. Prediction runs under the limit
-too.
+GPflow's SGPR, or the same written in JAX: Matern-3/2 with a lengthscale per input, constant mean,
+noise variance 0.1, float64, L-BFGS-B; inducing points by greedy conditional variance selection.
+Prediction runs under the limit too.
 """
 
 from __future__ import annotations
@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import scipy.optimize
 
+from gp_experiments import calls, datasets, evaluate, models
 from gp_experiments.arms import Arm, Cap
+from gp_experiments.calls import Frontend
+from gp_experiments.experiments import runs
 from gp_experiments.sweep import Phase, Task
+from tf_exla.byte_size import parse_bytes
 
 SUMMARY = "SGPR: loss, RMSE and NLPD in training for growing M (Table 2, Figure 3)"
 LENGTHSCALE = 1.0  # where training starts, of standardised inputs
@@ -34,6 +39,7 @@ class Config:
     datasets: tuple[str, ...]
     limits: tuple[str, ...]
     num_inducing: tuple[int, ...]
+    frontend: Frontend = "tensorflow"
     seeds: tuple[int, ...] = (111, 222, 333)
     arms: tuple[Literal["stock", "limit"], ...] = ("stock", "limit")
     iterations: int = 1000
@@ -56,6 +62,7 @@ class Run:
     num_inducing: int
     seed: int
     arm: str
+    frontend: str
     iterations: int
     metrics_every: int
     train_inducing: bool
@@ -76,12 +83,14 @@ def tasks(config: Config) -> Iterator[Task]:
             for num_inducing in config.num_inducing:
                 for arm in config.arms:
                     run = Run(
-                        dataset, limit, num_inducing, seed, arm, config.iterations,
+                        dataset, limit, num_inducing, seed, arm, config.frontend, config.iterations,
                         config.metrics_every, config.train_inducing, config.candidates, config.fold,
                         config.jit_compile and arm == "limit", config.cap, config.measure,
                     )  # fmt: skip
                     phase = Phase("training", f"{__name__}:train", cap=config.cap)
-                    label = f"{dataset} M={num_inducing} seed {seed} {arm}"
+                    label = (
+                        f"{dataset} M={num_inducing} seed {seed} {arm}{runs.of(config.frontend)}"
+                    )
                     yield Task(label, asdict(run), (phase,))
 
 
@@ -90,58 +99,25 @@ def train(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
     data_dir, work_dir = Path(arguments.pop("data_dir")), Path(arguments.pop("work_dir"))
     run = Run(**arguments)
 
-    import gpflow
-    import scipy.optimize
-    import tensorflow as tf
-
-    import tf_exla
-    from gp_experiments import datasets, evaluate, models
-    from gp_experiments.measuring import device, limit_device, stock_peak, warm_up
-    from tf_exla.byte_size import parse_bytes
-    from tf_exla.gpflow import Scipy
-
+    tools = calls.measuring(run.frontend)
     limit = parse_bytes(run.limit)
-    limit_device(run.cap, limit)
+    tools.limit_device(run.cap, limit)
     dataset = datasets.load(run.dataset, data_dir)
     split = dataset.split(run.seed) if run.fold is None else dataset.published_split(run.fold)
     Z = inducing_points(split.train[0], run, work_dir)
-    model = models.build_sgpr(split.train, Z, lengthscale=LENGTHSCALE)
-    gpflow.set_trainable(model.inducing_variable, run.train_inducing)
-    X_test, y_test = tf.constant(split.test[0]), split.test[1]
-    variables = model.trainable_variables
+    model: calls.Trainable = calls.programs(run.frontend).sgpr(run, split, Z, LENGTHSCALE)
+    y_test = split.test[1]
     result: dict[str, Any] = {
-        "device": device(), "limit": limit, "num_train": len(split.train[0]),
-        "num_test": len(y_test), "dims": X_test.shape[1], "num_inducing": len(Z),
+        "limit": limit, "num_train": len(split.train[0]), "num_test": len(y_test),
+        "dims": split.test[0].shape[1], "num_inducing": len(Z), **model.facts,
     }  # fmt: skip
-    optimizer: Any
-    if run.arm == "limit":
-        optimizer = Scipy(limit, jit_compile=run.jit_compile or None)
-        evaluation = optimizer.eval_func(model.training_loss_closure(), variables, {})
-        report = optimizer.report
-        result |= {
-            "projected": report.projected_peak, "projected_stock": report.projected_peak_before,
-            "rewrite_seconds": report.rewrite_seconds,
-        }  # fmt: skip
-        predict = tf_exla.optimize(model.predict_y, limit)
-        result["projected_predict"] = predict.report(X_test).projected_peak
-        predict.prepare(X_test)
-    else:
-        optimizer = gpflow.optimizers.Scipy()
-        evaluation = optimizer.eval_func(model.training_loss_closure(), variables, {})
-        (traced,) = optimizer.compile_cache.values()
-        x = optimizer.initial_parameters(variables)
-        traced.get_concrete_function(x)
-        result["projected_stock"] = stock_peak(traced, [x])
-        predict = tf.function(model.predict_y)
-        predict.get_concrete_function(X_test)
-
     arm.note(**result)
     # What every program needs is there: from now on each arm has the limit beside it.
-    warm_up()
+    tools.warm_up()
     arm.hold_to(limit)
 
-    def score() -> dict[str, float]:
-        mean, variance = (one.numpy() for one in predict(X_test))
+    def score(x: Any) -> dict[str, float]:
+        mean, variance = model.predict(x)
         return {
             "rmse": evaluate.rmse(y_test, mean), "nlpd": evaluate.nlpd(y_test, mean, variance)
         }  # fmt: skip
@@ -151,22 +127,24 @@ def train(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
 
     def evaluated(x: Any) -> tuple[float, Any]:
         start = time.perf_counter()
-        loss, gradient = evaluation(x)
+        loss, gradient = model.evaluate(x)
         seconds.append(time.perf_counter() - start)
         losses.append(float(loss))
         count = len(losses)
         if run.metrics_every and count % run.metrics_every == 0:
-            arm.step(evaluation=count, loss=losses[-1], seconds=sum(seconds), **score())
+            arm.step(evaluation=count, loss=losses[-1], seconds=sum(seconds), **score(x))
         # An iteration of L-BFGS-B takes little more than one evaluation.
         arm.progress(min(count, run.iterations), run.iterations, f"loss {losses[-1]:,.1f}")
         return losses[-1], gradient
 
-    start = optimizer.initial_parameters(variables).numpy()
     found = scipy.optimize.minimize(
-        evaluated, start, jac=True, method="L-BFGS-B", options={"maxiter": run.iterations}
+        evaluated,
+        model.parameters,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": run.iterations},
     )
-    optimizer.assign_tensors(variables, optimizer.unpack_tensors(variables, tf.constant(found.x)))
-    final = score()
+    final = score(found.x)
     arm.step(evaluation=len(losses), loss=float(found.fun), seconds=sum(seconds), **final)
     result |= final | {
         "loss": float(found.fun), "evaluations": len(losses), "iterations": int(found.nit),
@@ -175,26 +153,22 @@ def train(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:
     }  # fmt: skip
     arm.check()
     if run.measure:
-        parameters = tf.constant(found.x)
-        (function,) = optimizer.compile_cache.values()
-        measured = tf_exla.measured_peak(function, parameters)
-        result |= {"measured": int(measured), "measured_by": measured.method}
+        measured, method = model.measure(found.x)
+        result |= {"measured": measured, "measured_by": method}
     return result
 
 
 def inducing_points(X: Any, run: Run, work_dir: Path) -> Any:
     """Return Z [M, D], selected greedily. A larger selection, if there is one, begins with them."""
-    from gp_experiments.models import matern32, select_inducing_points
-
     fold = "random" if run.fold is None else run.fold
     name = f"inducing-{run.dataset}-{fold}-{run.seed}-{run.candidates}.npy"
     path = work_dir / name
     if path.exists() and len(Z := np.load(path)) >= run.num_inducing:
         return Z[: run.num_inducing]
-    Z = select_inducing_points(
+    Z = models.select_inducing_points(
         X,
         run.num_inducing,
-        matern32(LENGTHSCALE),
+        models.matern32(LENGTHSCALE),
         rng=np.random.default_rng(run.seed),
         subset=run.candidates,
     )

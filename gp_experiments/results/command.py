@@ -8,11 +8,17 @@ from pathlib import Path
 
 import click
 
-from gp_experiments.records import Record, Records
+from gp_experiments.calls import FRONTENDS
+from gp_experiments.records import Record, Records, frontend_of
 
 EXPERIMENTS = ("sgpr", "matvec", "knn", "attention", "cg", "graphs")
 
 
+NOTES = {
+    "jax": "**In JAX**, stock is `jax.jit`, and projected what arguments, results and XLA's "
+    "buffers take; limit is `tf_exla.jax.jit`, and projected what was certified.\n"
+}
+"""What stands above the tables of a front end."""
 PICTURE_BYTES = 100_000
 """The size of a picture beside a page, at most."""
 
@@ -47,8 +53,18 @@ def figures(folder: Path, page: Path | None = None) -> None:
 def pictures(name: str, records: list[Record], target: Path) -> list[Path]:
     """Draw the pictures of an experiment; return their paths."""
     module = importlib.import_module(f"gp_experiments.results.{name}")
-    paths: list[Path] = module.figures(records, target)
+    paths: list[Path] = []
+    for frontend, own in by_frontend(records).items():
+        folder = target if frontend == "tensorflow" else target / frontend
+        folder.mkdir(exist_ok=True)
+        paths += module.figures(own, folder)
     return paths
+
+
+def by_frontend(records: list[Record]) -> dict[str, list[Record]]:
+    """Return the records of each front end that has some."""
+    chosen = {name: [r for r in records if frontend_of(r) == name] for name in FRONTENDS}
+    return {name: own for name, own in chosen.items() if own}
 
 
 def shown(paths: list[Path], page: Path) -> str:
@@ -85,9 +101,13 @@ def tables(name: str, records: list[Record]) -> str:
     from gp_experiments.results.common import machine
 
     module = importlib.import_module(f"gp_experiments.results.{name}")
-    parts = [table.markdown() for table in module.tables(records)]
-    commits = ", ".join(sorted({r["commit"] or "?" for r in records}))
-    return "\n".join([*parts, f"On {machine(records)}; commit {commits}.\n"])
+    parts = []
+    for frontend, own in by_frontend(records).items():
+        parts += [NOTES[frontend]] if frontend in NOTES else []
+        parts += [table.markdown() for table in module.tables(own)]
+        commits = ", ".join(sorted({r["commit"] or "?" for r in own}))
+        parts.append(f"On {machine(own)}; commit {commits}.\n")
+    return "\n".join(parts)
 
 
 def replaced(page: str, texts: dict[str, str]) -> str:

@@ -12,12 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from gp_experiments.arms import OUT_OF_MEMORY
-from gp_experiments.records import Record
+from gp_experiments.calls import FRONTENDS
+from gp_experiments.records import Record, frontend_of
 from tf_exla.byte_size import format_bytes
 
 NO_MEMORY = "∅"
 PAPER = "0.6"  # the paper's values are grey
-STOCK, LIMIT = "stock", "limit"
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,8 @@ def machine(records: Sequence[Record]) -> str:
             if device == "CPU"
             else device
         )
-        text = f"{on}, TensorFlow {record['versions'].get('tensorflow', '?')}"
+        frontend = frontend_of(record)
+        text = f"{on}, {FRONTENDS[frontend]} {record['versions'].get(frontend, '?')}"
         if text not in found:
             found.append(text)
     return "; ".join(found)

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gp_experiments.arms import OUT_OF_MEMORY
+from gp_experiments.calls import LIMIT, STOCK
 from gp_experiments.records import Record
 from gp_experiments.results.common import (
-    LIMIT,
     NO_MEMORY,
-    STOCK,
     Table,
     cell,
     choose,

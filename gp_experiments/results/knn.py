@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from gp_experiments.calls import LIMIT, STOCK
 from gp_experiments.records import Record
 from gp_experiments.results.common import (
-    LIMIT,
     NO_MEMORY,
-    STOCK,
     Table,
     cell,
     choose,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from gp_experiments.calls import LIMIT
 from gp_experiments.records import Record
 from gp_experiments.results import curves
 from gp_experiments.results.common import (
-    LIMIT,
     Table,
     cell,
     choose,

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gp_experiments.calls import LIMIT, STOCK
 from gp_experiments.records import Record
 from gp_experiments.results.common import (
-    LIMIT,
     PAPER,
-    STOCK,
     Table,
     cell,
     choose,

@@ -9,7 +9,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +95,19 @@ def call(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any
     return invoke
 
 
-def run(call: Any, name: str, out: Path) -> list[Record]:
-    settings = [word for setting in SMALLEST[name] for word in ("--set", setting)]
-    call(name, "--out", str(out), *settings)
+# What XLA fuses needs less than in TensorFlow: other limits, and sizes at which stock ends.
+IN_JAX = {
+    "sgpr": ['limits=["10MB"]'],
+    "matvec": ["sizes=[4000]", "sliced=[]"],
+    "knn": ['limit="5MB"'],
+    "attention": ['limits=["3MB"]'],
+    "cg": [],
+}
+
+
+def run(call: Any, name: str, out: Path, *more: str, changed: Sequence[str] = ()) -> list[Record]:
+    settings = [word for one in (*SMALLEST[name], *changed) for word in ("--set", one)]
+    call(name, "--out", str(out), *more, *settings)
     drawn = call("figures", str(out))
     assert "tables.md" in drawn
     for line in drawn.split():
@@ -116,6 +126,17 @@ def run(call: Any, name: str, out: Path) -> list[Record]:
 @pytest.mark.parametrize("name", ["knn", "attention", "graphs"])
 def test_smallest(name: str, call: Any, tmp_path: Path) -> None:
     assert {record["status"] for record in run(call, name, tmp_path)} == {"done"}
+
+
+@pytest.mark.parametrize("name", IN_JAX)
+def test_in_jax(name: str, call: Any, tmp_path: Path) -> None:
+    *_, limit = records = run(call, name, tmp_path, "--frontend", "jax", changed=IN_JAX[name])
+    assert {record["config"]["frontend"] for record in records} == {"jax"}
+    assert limit["config"]["arm"] == "limit"
+    assert limit["result"]["split"]
+    if name == "matvec":
+        assert records[0]["status"] == "oom"
+    assert "certified" in (tmp_path / "figures" / "tables.md").read_text()
 
 
 def test_in_new_processes(tmp_path: Path) -> None:
