@@ -206,3 +206,18 @@ def test_tensorflow_is_not_imported() -> None:
     assert not run_fresh(
         "import sys, tf_exla.jax; send('tensorflow' in sys.modules)", env={"LANG": "C"}
     )
+
+
+def test_repeated_calls_are_found_by_their_types() -> None:
+    traced = []
+
+    def double(x: jax.Array, k: int) -> jax.Array:
+        traced.append(x.shape)
+        return x * k
+
+    within = tf_exla.jax.jit(double, "2MB", static_argnums=1)
+    for x in (jnp.ones(3), jnp.zeros(3), jnp.ones(4)):
+        np.testing.assert_array_equal(within(x, 2), 2 * x)
+    np.testing.assert_array_equal(within(jnp.ones(3), 5), np.full(3, 5.0))
+    assert traced == [(3,), (4,), (3,)]
+    assert repr(within) == "<double within 2.00 MB>"

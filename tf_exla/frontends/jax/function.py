@@ -6,12 +6,14 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+from jax._src.core import trace_state_clean  # no public name since 0.7
 from jax.extend.core import ClosedJaxpr
 
+from tf_exla.byte_size import format_bytes
 from tf_exla.frontends.jax.certify import spec
 from tf_exla.frontends.jax.planning import Settings
 from tf_exla.frontends.jax.primitive import bind
@@ -33,6 +35,25 @@ class Call:
     operands: list[X]
     structure: Any
     donated: frozenset[int] = frozenset()
+
+
+@jax.tree_util.register_pytree_node_class
+class _Ticket:
+    """What calls with arguments of a type run: a structure without arrays.
+
+    So it can be the result of a function under `jax.jit`, which finds it by the types of arguments
+    in a few microseconds.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+
+    def tree_flatten(self) -> tuple[tuple[()], Call]:
+        return (), self.call
+
+    @classmethod
+    def tree_unflatten(cls, call: Call, _: Any) -> _Ticket:
+        return cls(call)
 
 
 class Function:
@@ -61,20 +82,32 @@ class Function:
         )
         self._static = _Places(function, static_argnums, static_argnames)
         self._donated = _Places(function, donate_argnums, donate_argnames)
-        self._traced = jax.jit(
-            function, static_argnums=static_argnums, static_argnames=static_argnames
-        )
+        static: dict[str, Any] = {
+            "static_argnums": static_argnums,
+            "static_argnames": static_argnames,
+        }
+        self._traced = jax.jit(function, **static)
+
+        @functools.wraps(function)
+        def ticket(*args: Any, **kwargs: Any) -> _Ticket:
+            return _Ticket(replace(self.call(*args, **kwargs), operands=[]))
+
+        self._ticket = jax.jit(ticket, **static)
         self._programs: dict[int, Program] = {}
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call = self.call(*args, **kwargs)
-        traced = any(isinstance(one, jax.core.Tracer) for one in call.operands)
-        if call.donated and not traced:
-            made = call.program.certified(call.donated).run(*call.operands)
+        operands = jax.tree.leaves(self._static.without(args, kwargs))
+        if trace_state_clean() and not any(isinstance(one, jax.core.Tracer) for one in operands):
+            call = self._ticket(*args, **kwargs).call
+            made = call.program.certified(call.donated).run(*operands)
         else:
+            call = self.call(*args, **kwargs)
             made = bind(call.program, call.operands)
         return jax.tree.unflatten(call.structure, made)
+
+    def __repr__(self) -> str:
+        return f"<{self.settings.name} within {format_bytes(self.settings.limit)}>"
 
     def within(self, limit: int) -> Function:
         """Return the same function for another limit."""
@@ -139,6 +172,8 @@ class _Places:
 
     def without(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Return the arguments that are none of these."""
+        if not self.numbers and not self.names:
+            return args, kwargs
         count = len(args)
         return (
             tuple(one for k, one in enumerate(args) if not self.has(k, count)),
