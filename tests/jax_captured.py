@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from tf_exla.frontends.jax.capture import Captured, capture
+from tf_exla.frontends.jax.compat import apply
 from tf_exla.frontends.numpy import evaluate
 from tf_exla.frontends.numpy.kernels import KERNELS
 from tf_exla.ir.graph import Array, Node
@@ -39,8 +40,8 @@ class Primitives(dict[str, Any]):
 
 def bind(node: Node, operands: Sequence[Array]) -> Sequence[Array]:
     primitive: Any = node.attrs["primitive"]
-    functions, params = primitive.get_bind_params(node.attrs["params"])
-    made = primitive.bind(*functions, *map(jnp.asarray, operands), **params)
+    params: Any = node.attrs["params"]
+    made = apply(primitive, map(jnp.asarray, operands), params)
     found = made if primitive.multiple_results else [made]
     keys = [jax.dtypes.issubdtype(one.dtype, jax.dtypes.extended) for one in found]
     return [one if key else np.asarray(one) for one, key in zip(found, keys, strict=True)]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fresh_process import run_fresh
 from jax_programs import PROGRAMS
+from jax_x64 import enable_x64
 
 ENVIRONMENT = {"JAX_PLATFORMS": "cpu"}
 SINGLE: dict[str, float] = {"matvec": 6, "matvec, gradient": 20, "conjugate gradients": 20}
@@ -139,7 +140,7 @@ def test_planned_for_a_program_around(name: str) -> None:
 
     import tf_exla.jax
 
-    with jax.experimental.enable_x64(True):
+    with enable_x64(True):
         make, limit = PROGRAMS[name]
         function, arguments = make()
         around = jax.jit(tf_exla.jax.optimize(function, int(limit * 1e6)))

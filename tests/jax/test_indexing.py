@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from jax import lax
 from jax_captured import check, opaque, rand, total
+from jax_x64 import enable_x64
 
 X = Any
 
 
 @pytest.fixture(autouse=True)
 def _x64() -> Iterator[None]:
-    with jax.experimental.enable_x64():
+    with enable_x64():
         yield
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from fresh_process import run_fresh
 from jax_programs import normal, rbf
+from jax_x64 import enable_x64
 
 import tf_exla.jax
 from tf_exla.errors import MemoryLimitError
@@ -24,7 +25,7 @@ LIMIT = "1.5MB"
 
 @pytest.fixture(autouse=True)
 def _x64() -> Any:
-    with jax.experimental.enable_x64():
+    with enable_x64():
         yield
 
 
@@ -123,7 +124,7 @@ CALLS: dict[str, tuple[dict[str, Any], tuple[Any, ...], dict[str, Any]]] = {
 @pytest.mark.parametrize("x64", [True, False])
 def test_calls_are_those_of_jit(name: str, x64: bool) -> None:
     how, args, kwargs = CALLS[name]
-    with jax.experimental.enable_x64(x64):
+    with enable_x64(x64):
         found = tf_exla.jax.jit(_named, "10MB", **how)(*args, **kwargs)
         same(found, jax.jit(_named, **how)(*args, **kwargs))
 
@@ -139,7 +140,7 @@ def test_what_is_traced_once_is_not_traced_again() -> None:
     x = normal(3)
 
     def call() -> None:
-        with jax.experimental.enable_x64():
+        with enable_x64():
             made(x)
 
     threads = [threading.Thread(target=call) for _ in range(4)]
@@ -150,7 +151,7 @@ def test_what_is_traced_once_is_not_traced_again() -> None:
     made(x + 1)
     assert len(traced) == 1
     made(2.0)
-    with jax.experimental.enable_x64(False):
+    with enable_x64(False):
         assert made(2.0).dtype == np.float32
     assert len(traced) == 3
 

@@ -17,6 +17,7 @@ import pytest
 from jax import lax
 from jax._src.lax import linalg
 from jax_captured import Primitives, bind, rand, run
+from jax_x64 import enable_x64
 
 from tf_exla.frontends.jax.capture import capture
 from tf_exla.frontends.jax.op_set import JaxOps
@@ -31,7 +32,7 @@ OPS = JaxOps()
 
 @pytest.fixture(autouse=True)
 def _x64() -> Iterator[None]:
-    with jax.experimental.enable_x64():
+    with enable_x64():
         yield
 
 

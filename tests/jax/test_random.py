@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
-import jax.experimental
 import numpy as np
 import pytest
+from jax_x64 import enable_x64
 from random_jax import program
 from random_jax_steps import program as steps
 
@@ -22,7 +22,7 @@ RECOMPUTED = (54, 113)
 
 @pytest.fixture(autouse=True)
 def _x64() -> Iterator[None]:
-    with jax.experimental.enable_x64(True):
+    with enable_x64(True):
         yield
 
 

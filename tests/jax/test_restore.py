@@ -11,6 +11,7 @@ import programs
 import pytest
 import tensorflow as tf
 from frontends.test_op_rules import CASES, build
+from jax_x64 import enable_x64
 
 import tf_exla
 from tf_exla.frontends.jax.emit import EMIT
@@ -29,7 +30,7 @@ OPTIONS = Options(chunk_bytes=1 << 20, body_bytes=1 << 20, cores=2, jit_compile=
 
 @pytest.fixture(autouse=True)
 def _x64() -> Iterator[None]:
-    with jax.experimental.enable_x64():
+    with enable_x64():
         yield
 
 
@@ -72,5 +73,5 @@ def test_a_split_program_means_what_the_program_does(name: str) -> None:
 
 def test_what_jax_would_round_is_refused() -> None:
     node = const(np.ones(3), "ones")
-    with jax.experimental.enable_x64(False), pytest.raises(TypeError, match="jax_enable_x64"):
+    with enable_x64(False), pytest.raises(TypeError, match="jax_enable_x64"):
         restore(Graph((), (node,), node.outputs))()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax_captured import kernel
+from jax_x64 import enable_x64
 
 import tf_exla.jax
 from tf_exla.errors import MemoryLimitError
@@ -26,7 +27,7 @@ KEY = np.zeros(2, np.uint32)
 
 @pytest.fixture(autouse=True)
 def _x64() -> Iterator[None]:
-    with jax.experimental.enable_x64():
+    with enable_x64():
         yield
 
 

@@ -13,6 +13,7 @@ from jax import lax
 from jax.experimental.shard_map import shard_map
 from jax.sharding import PartitionSpec
 from jax_captured import kernel, rand
+from jax_x64 import enable_x64
 
 import tf_exla.jax
 from tf_exla.errors import MemoryLimitError
@@ -24,7 +25,7 @@ N = 150
 
 @pytest.fixture(autouse=True)
 def _x64() -> Iterator[None]:
-    with jax.experimental.enable_x64():
+    with enable_x64():
         yield
 
 
@@ -159,7 +160,7 @@ def test_effects_happen_once_and_in_order() -> None:
         kind = jax.ShapeDtypeStruct((N, 3), x.dtype)
         return _k(z) @ jax.pure_callback(lambda a: (seen.append("pure"), np.asarray(a))[1], kind, z)
 
-    with jax.experimental.disable_x64():  # callbacks run in threads, which have their own settings
+    with enable_x64(False):  # callbacks run in threads, which have their own settings
         x = jnp.asarray(rand(N, 3))
         expected = function(x)
         jax.effects_barrier()

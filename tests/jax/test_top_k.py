@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import jax
-import jax.experimental
 import numpy as np
 import pytest
 from jax import lax
+from jax_x64 import enable_x64
 
 from tf_exla.frontends.jax.top_k import top_k
 
@@ -23,7 +23,7 @@ def test_top_k(shape: tuple[int, ...], k: int, kind: str) -> None:
         x = np.round(x)
     if kind == "special":
         x = np.where(rng.random(shape) < 0.3, rng.choice(_SPECIAL, shape), x)
-    with jax.experimental.enable_x64(True):
+    with enable_x64(True):
         found = jax.jit(lambda x: top_k(x, k))(x)
         expected = lax.top_k(x, k)
     for one, other in zip(found, expected, strict=True):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax_captured import check, kernel, rand, scan, spd
+from jax_x64 import enable_x64
 
 from tf_exla.ir.graph import Array
 
@@ -19,7 +20,7 @@ X = Any
 
 @pytest.fixture(autouse=True)
 def _x64() -> Iterator[None]:
-    with jax.experimental.enable_x64():
+    with enable_x64():
         yield
 
 

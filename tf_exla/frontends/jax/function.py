@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
-from jax._src.core import trace_state_clean  # no public name since 0.7
 from jax.extend.core import ClosedJaxpr
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.frontends.jax.certify import spec
+from tf_exla.frontends.jax.compat import closed_over, trace_state_clean
 from tf_exla.frontends.jax.planning import Settings
 from tf_exla.frontends.jax.primitive import bind
 from tf_exla.frontends.jax.program import Program
@@ -120,9 +120,8 @@ class Function:
         if any(getattr(jax.typeof(one), "vma", None) for one in operands):
             args, kwargs = self._static.mapped(_plain, args, kwargs)
         traced = self._traced.trace(*args, **kwargs)
-        closed = getattr(traced, "_num_consts", 0)
-        if closed:  # tracers of a transformation around: JAX made operands of them
-            operands = [*traced._args_flat[:closed], *operands]
+        closed = closed_over(traced)
+        operands = [*closed, *operands]
         donated = self._donated.leaves(args, kwargs, self._static) if not closed else frozenset()
         structure = jax.tree.structure(traced.out_info)
         return Call(self._program(traced.jaxpr), operands, structure, donated)

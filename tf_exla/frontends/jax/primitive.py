@@ -62,12 +62,9 @@ def _batched(
     operands: Sequence[X], axes: Sequence[Any], *, program: Program
 ) -> tuple[list[X], Any]:
     ((size, *_),) = {
-        (one.shape[axis],)
-        for one, axis in zip(operands, axes, strict=True)
-        if axis is not batching.not_mapped
+        (one.shape[axis],) for one, axis in zip(operands, axes, strict=True) if axis is not None
     }
-    at = tuple(None if axis is batching.not_mapped else axis for axis in axes)
-    made = bind(program.batched(size, at), operands)
+    made = bind(program.batched(size, tuple(axes)), operands)
     return made, [0] * len(made)
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tf_exla.frontends.jax.compat import apply
 from tf_exla.frontends.jax.emit import EMIT, array_dtype
 from tf_exla.frontends.jax.held import held, hold
 from tf_exla.frontends.jax.loops import emit_loop
@@ -102,10 +103,10 @@ def _emit(node: Node, operands: list[X], scope: Scope) -> Sequence[X]:
 def _bind(node: Node, operands: list[X]) -> Sequence[X]:
     """Apply a primitive of JAX that passes do not know."""
     primitive: Any = node.attrs["primitive"]
-    functions, params = primitive.get_bind_params(node.attrs["params"])
+    params: Any = node.attrs["params"]
     context: Any = node.attrs["context"]
     with nullcontext() if context is None else context.manager:
-        made = primitive.bind(*functions, *operands, **params)
+        made = apply(primitive, operands, params)
     return made if primitive.multiple_results else [made]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from jax._src import source_info_util
+from tf_exla.frontends.jax.compat import user_frames
 
 INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
@@ -17,7 +17,7 @@ def source_line(info: Any) -> str:
     Where all frames are in installed packages, the innermost that is not JAX's; "" without any.
     """
     library = ""
-    for frame in source_info_util.user_frames(info):
+    for frame in user_frames(info):
         if frame.file_name.startswith(HERE):
             continue
         text = f"{os.path.basename(frame.file_name)}:{frame.start_line} in {_short(frame)}"

@@ -1,0 +1,41 @@
+"""What has another name, or takes other arguments, in some of the releases 0.6 to 0.10 of JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+from jax._src import source_info_util
+from jax._src.core import trace_state_clean  # `jax.core` has it no longer since 0.8
+
+__all__ = ["apply", "closed_over", "trace_state_clean", "user_frames"]
+
+VERSION = jax.__version_info__[:2]
+
+
+def user_frames(info: Any) -> Iterable[Any]:
+    """Return the frames of an equation's source that are not JAX's, the innermost first."""
+    frames: Iterable[Any] = source_info_util.user_frames(
+        info if VERSION < (0, 7) else info.traceback
+    )
+    return frames
+
+
+def apply(primitive: Any, operands: Iterable[Any], params: Mapping[str, Any]) -> Any:
+    """Return what a primitive makes of operands; a list where it has several results."""
+    found = primitive.get_bind_params(params)
+    functions, rest = found if isinstance(found, tuple) else ((), found)
+    return primitive.bind(*functions, *operands, **rest)
+
+
+def closed_over(traced: Any) -> Sequence[Any]:
+    """Return the tracers of a transformation around that a traced function closes over.
+
+    JAX made them its first operands.
+    """
+    if hasattr(traced, "_consts"):
+        consts: Sequence[Any] = traced._consts
+        return consts
+    first: Sequence[Any] = traced._args_flat[: getattr(traced, "_num_consts", 0)]
+    return first
