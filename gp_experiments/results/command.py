@@ -45,7 +45,7 @@ def figures(folder: Path, page: Path | None = None) -> None:
     for path in (path for paths in drawn.values() for path in paths):
         click.echo(path)
     if page is not None:
-        texts = {name: text + shown(drawn[name], page) for name, text in texts.items()}
+        texts = {name: text + shown(drawn[name], target, page) for name, text in texts.items()}
         page.write_text(replaced(page.read_text(), texts))
         click.echo(page)
 
@@ -67,22 +67,26 @@ def by_frontend(records: list[Record]) -> dict[str, list[Record]]:
     return {name: own for name, own in chosen.items() if own}
 
 
-def shown(paths: list[Path], page: Path) -> str:
-    """Put small copies of PNG pictures beside a page; return Markdown that shows them."""
+def shown(paths: list[Path], source: Path, page: Path) -> str:
+    """Put small copies of PNG pictures, which are in the folder `source` or below, beside a page.
+
+    Return Markdown that shows them.
+    """
     from PIL import Image
 
     folder = page.parent / "figures"
     links = []
     for path in (path for path in paths if path.suffix == ".png"):
-        folder.mkdir(exist_ok=True)
-        copy = folder / path.name
+        copy = folder / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
         with Image.open(path) as picture:
             few = picture.convert("RGB").quantize(64, dither=Image.Dither.NONE)
             few.save(copy, optimize=True)
         if copy.stat().st_size > PICTURE_BYTES:
             copy.unlink()  # a graph of hundreds of nodes: to be looked at, not to be shown
             continue
-        links.append(f"![{path.stem.replace('-', ' ')}]({folder.name}/{copy.name})\n")
+        link = copy.relative_to(page.parent).as_posix()
+        links.append(f"![{path.stem.replace('-', ' ')}]({link})\n")
     return "".join(f"\n{link}" for link in links)
 
 

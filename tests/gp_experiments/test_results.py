@@ -5,7 +5,7 @@ from typing import Any
 
 from gp_experiments.records import Record, Records, config_key
 from gp_experiments.results import knn, matvec, sgpr
-from gp_experiments.results.command import PICTURE_BYTES, read, replaced, shown, tables
+from gp_experiments.results.command import PICTURE_BYTES, pictures, read, replaced, shown, tables
 
 
 def record(experiment: str, config: dict[str, Any], status: str, **result: Any) -> Record:
@@ -111,11 +111,14 @@ def test_slices_have_a_table_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_page_shows_small_pictures(tmp_path: Path) -> None:
-    drawn = matvec.figures(PRODUCTS, tmp_path)
+    of_jax = [r | {"config": r["config"] | {"frontend": "jax"}} for r in PRODUCTS]
+    drawn = pictures("matvec", PRODUCTS + of_jax, tmp_path)
     page = tmp_path / "docs" / "page.md"
     page.parent.mkdir()
-    assert shown(drawn, page) == "\n![matvec](figures/matvec.png)\n"
-    assert 5_000 < (page.parent / "figures" / "matvec.png").stat().st_size < PICTURE_BYTES
+    links = "\n![matvec](figures/matvec.png)\n\n![matvec](figures/jax/matvec.png)\n"
+    assert shown(drawn, tmp_path, page) == links
+    for copy in page.parent / "figures" / "matvec.png", page.parent / "figures/jax/matvec.png":
+        assert 3_000 < copy.stat().st_size < PICTURE_BYTES
 
 
 def test_a_page_keeps_what_is_written_by_hand() -> None:

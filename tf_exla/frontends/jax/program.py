@@ -30,7 +30,7 @@ X = Any  # an array, a tracer, or an aval
 Mask = tuple[bool, ...]
 MARGIN = 2
 """XLA's scheduler runs side by side what does not depend on each other, unless told otherwise, and
-holds the buffers of both: up to 1.84 times what is projected, in twelve programs."""
+holds the buffers of both: up to 1.84 times what is projected, in eleven programs at 15 limits."""
 
 
 class Program:
