@@ -74,6 +74,26 @@ def keras(*layers: Any, length: int = T) -> Program:
     return function, (normal(B, length, D), normal(B, 1))
 
 
+def trained(*layers: Any) -> Program:
+    """A step of gradient descent from the same weights: variables are written on both sides."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> Any:
+        for variable, value in zip(model.trainable_variables, start, strict=True):
+            variable.assign(value)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(x) - y))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        for variable, gradient in zip(model.trainable_variables, gradients, strict=True):
+            variable.assign_sub(0.1 * gradient)
+        return loss, [tf.convert_to_tensor(variable) for variable in model.trainable_variables]
+
+    tf.keras.utils.set_random_seed(1)
+    model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(1, dtype="float64")])
+    model.build((None, T, D))
+    start = [variable.numpy() for variable in model.trainable_variables]
+    return function, (normal(B, T, D), normal(B, 1))
+
+
 def recurrent(kind: str, units: int = H, **options: Any) -> Any:
     if kind != "SimpleRNN":
         options["use_cudnn"] = False
@@ -97,6 +117,7 @@ SPLIT: dict[str, Callable[[], Program]] = {
     "gru": lambda: keras(recurrent("GRU")),
     "two-layers": lambda: keras(recurrent("LSTM", return_sequences=True), recurrent("GRU")),
     "both-ways": lambda: keras(bidirectional()),
+    "trained": lambda: trained(recurrent("GRU", return_sequences=True), recurrent("LSTM")),
     "masked": lambda: keras(tf.keras.layers.Masking(), recurrent("LSTM")),
 }
 """Loops that work on each row by itself."""

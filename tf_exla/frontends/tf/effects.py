@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tf_exla.ir.control_flow import CHOICES
+from tf_exla.ir.control_flow import CHOICES, is_while
 from tf_exla.ir.graph import Graph, Node, Tensor
-from tf_exla.ir.traverse import without_dead
+from tf_exla.ir.traverse import walk, without_dead
 
 READS = frozenset(
     {"read_variable", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
@@ -88,10 +88,11 @@ def _settled(graph: Graph, writes: _Writes) -> Graph:
 
 
 def lift_reads(graph: Graph) -> Graph:
-    """Move pure reads of variables out of loops and branches.
+    """Move reads of variables out of loops and branches.
 
     A variable that nothing writes has one value during the call; outside, it is read once, and a
-    gradient finds the value that the forward pass saw.
+    gradient finds the value that the forward pass saw. One that the program writes elsewhere has
+    one value during a While that has no other effects than to read: it is read right before.
     """
     nodes: list[Node] = []
     renamed: dict[Tensor, Tensor] = {}
@@ -107,17 +108,21 @@ def lift_reads(graph: Graph) -> Graph:
 def _lift_from(node: Node, before: list[Node], renamed: dict[Tensor, Tensor]) -> Node:
     subs = {key: lift_reads(sub) for key, sub in node.subgraphs}
     offset = len(node.inputs) - len(next(iter(subs.values())).inputs)
+    written = not is_while(node) or not all(map(_only_reads_variables, subs.values()))
     inputs, outputs = list(node.inputs), list(node.outputs)
     for position, handle in enumerate(node.inputs[offset:]):
         if handle.dtype != "resource":
             continue
         inner = [sub.inputs[position] for sub in subs.values()]
-        reads = [_only_reads(sub, tensor) for sub, tensor in zip(subs.values(), inner, strict=True)]
+        reads = [
+            _only_reads(sub, tensor, written)
+            for sub, tensor in zip(subs.values(), inner, strict=True)
+        ]
         if None in reads or not any(reads):
             continue
         like = next(read for found in reads for read in found or ())
         value = _copy(like.output, f"{handle.name}/value")
-        before.append(Node("read_variable", (handle,), (value,), like.attrs, name=value.name))
+        before.append(dataclasses.replace(like, inputs=(handle,), outputs=(value,), name=value.name))
         inputs[offset + position] = value
         for key, tensor in zip(list(subs), inner, strict=True):
             subs[key] = _with_value(subs[key], tensor, _copy(value, f"{tensor.name}/value"))
@@ -125,14 +130,30 @@ def _lift_from(node: Node, before: list[Node], renamed: dict[Tensor, Tensor]) ->
             renamed[outputs[position]] = handle
             outputs[position] = _copy(value, f"{value.name}/after")
     return dataclasses.replace(
-        node, inputs=tuple(inputs), outputs=tuple(outputs), attrs={**node.attrs, **subs}
+        node,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        attrs={**node.attrs, **subs},
+        stateful=any(inner.stateful for sub in subs.values() for inner in sub.nodes),
     )
 
 
-def _only_reads(graph: Graph, handle: Tensor) -> list[Node] | None:
-    """Return the reads of a handle; None where it has other uses than being passed on."""
+def _only_reads_variables(graph: Graph) -> bool:
+    """Return whether all effects of a graph are reads of variables."""
+    return all(node.op == "read_variable" for node in walk(graph) if _has_effect(node))
+
+
+def _has_effect(node: Node) -> bool:
+    return node.stateful and not node.subgraphs  # that of a sub-graph is that of its nodes
+
+
+def _only_reads(graph: Graph, handle: Tensor, written: bool) -> list[Node] | None:
+    """Return the reads of a handle; None where it has other uses than being passed on.
+
+    `written`: whether the variable may change between two reads that are stateful.
+    """
     users = [node for node in graph.nodes if handle in node.inputs]
-    if any(node.op != "read_variable" or node.stateful for node in users):
+    if any(node.op != "read_variable" or (node.stateful and written) for node in users):
         return None
     passed = [k for k, tensor in enumerate(graph.outputs) if tensor is handle]
     return users if all(graph.inputs.index(handle) == k for k in passed) else None
