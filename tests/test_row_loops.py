@@ -70,6 +70,23 @@ def test_rows_that_meet_stay_whole(name: str) -> None:
             assert difference(expected, optimized(*ARGUMENTS), 1e-9) <= 1
 
 
+@pytest.mark.parametrize("name", ["last-gradient", "lstm", "two-layers"])
+def test_rows_of_unknown_number_are_split(name: str) -> None:
+    """Gradients read the shapes of a call from lists: they are as good as static ones."""
+    function, arguments = SPLIT[name]()
+    specs = [tf.TensorSpec([None, *x.shape[1:]], x.dtype) for x in arguments[:2]]
+    specs += [tf.TensorSpec.from_tensor(x) for x in arguments[2:]]
+    least = []
+    for signature in (None, specs):
+        stock = tf.function(function, input_signature=signature, autograph=False)
+        with pytest.raises(tf_exla.MemoryLimitError) as info:
+            tf_exla.optimize(stock, 1, strict=True).report(*arguments)
+        least.append(info.value.smallest_limit)
+    assert least[1] < 1.1 * least[0]
+    optimized = tf_exla.optimize(stock, least[1], strict=True)
+    assert difference(stock(*arguments), optimized(*arguments), 1e-9) <= 1
+
+
 def test_a_region_ends_before_a_list_that_it_could_only_cut() -> None:
     """The gradient of a loop over heads keeps lists that do not depend on the rows."""
     x, z, w = normal(1501, 3), normal(40, 3), normal(2, 40, 1)

@@ -122,7 +122,9 @@ def _lift_from(node: Node, before: list[Node], renamed: dict[Tensor, Tensor]) ->
             continue
         like = next(read for found in reads for read in found or ())
         value = _copy(like.output, f"{handle.name}/value")
-        before.append(dataclasses.replace(like, inputs=(handle,), outputs=(value,), name=value.name))
+        before.append(
+            dataclasses.replace(like, inputs=(handle,), outputs=(value,), name=value.name)
+        )
         inputs[offset + position] = value
         for key, tensor in zip(list(subs), inner, strict=True):
             subs[key] = _with_value(subs[key], tensor, _copy(value, f"{tensor.name}/value"))

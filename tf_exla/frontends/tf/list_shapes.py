@@ -9,7 +9,7 @@ written to.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -19,15 +19,39 @@ from tf_exla.ir.graph import Array, Shape, Tensor
 
 
 @dataclass(frozen=True, slots=True)
+class Value:
+    """A static value that can be compared."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+    @staticmethod
+    def of(array: Array) -> Value | None:
+        """Return an array's value; of text there is none."""
+        array = np.asarray(array)
+        if array.dtype == object:
+            return None
+        return Value(array.dtype.name, array.shape, array.tobytes())
+
+    @property
+    def array(self) -> Array:
+        return np.frombuffer(self.data, self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
 class ListShape:
     """The number of places of a list and the shape of its tensors; None where not known.
 
-    `empty`: nothing with a shape of its own was written so far.
+    `empty`: nothing with a shape of its own was written so far. `value`: that of each tensor in it;
+    `bare`: there is none in it.
     """
 
     count: int | None = None
     element: Shape | None = None
     empty: bool = False
+    value: Value | None = None
+    bare: bool = False
 
     @property
     def items(self) -> Shape | None:
@@ -37,14 +61,19 @@ class ListShape:
     def join(self, other: ListShape) -> ListShape:
         """Return what is true of both."""
         count = self.count if self.count == other.count else None
+        value = (other if self.bare else self).value
+        if not (self.bare or other.bare or self.value == other.value):
+            value = None
+        bare = self.bare and other.bare
         if self.empty or other.empty:
             return ListShape(count, (other if self.empty else self).element,
-                             self.empty and other.empty)  # fmt: skip
-        return ListShape(count, widen(self.element, other.element))
+                             self.empty and other.empty, value, bare)  # fmt: skip
+        return ListShape(count, widen(self.element, other.element), False, value, bare)
 
     def with_item(self, item: Tensor) -> ListShape:
         """Return what is known after an item was written."""
-        return self.join(ListShape(self.count, item.shape))
+        value = None if item.value is None else Value.of(item.value)
+        return self.join(ListShape(self.count, item.shape, value=value))
 
 
 Lists = Mapping[Tensor, ListShape]
@@ -62,18 +91,19 @@ def made_list(
         case "TensorListReserve":
             return ListShape(_number(inputs[1]), empty=True)
         case "EmptyTensorList":
-            return ListShape(empty=True)
+            return ListShape(empty=True, bare=True)
         case "TensorListPushBack" if first is not None:
-            made = first.with_item(inputs[1])
-            return ListShape(None, made.element, made.empty)
+            return replace(first.with_item(inputs[1]), count=None)
         case "TensorListPopBack" if first is not None:
-            return ListShape(None, first.element, first.empty)
+            return replace(first, count=None)
         case "TensorListSetItem" if first is not None:
             made = first.with_item(inputs[2])
             grows = bool(attrs.get("resize_if_index_out_of_bounds"))
             return ListShape(None if grows else made.count, made.element)
-        case "Identity" | "ZerosLike":
+        case "Identity":
             return first
+        case "ZerosLike" if first is not None:
+            return replace(first, value=None)
         case "AddN" | "AddV2" if inputs[0].dtype == "variant":
             # TensorFlow adds lists of as many places, tensor by tensor.
             known = [lists.get(one, ListShape()) for one in inputs]
@@ -109,6 +139,15 @@ def read_shapes(
         position, read = _READS[kind]
         made[position] = _merged(made[position], read(known))
     return made
+
+
+def repeated(kind: str, inputs: Sequence[Tensor], lists: Lists) -> Array | None:
+    """Return the tensor that an op takes from a list, where all in it have one static value.
+
+    The shapes that the gradient of a loop reads are such: static for the sizes of a call.
+    """
+    known = lists.get(inputs[0]) if kind == "TensorListPopBack" else None
+    return None if known is None or known.value is None else known.value.array
 
 
 def asked(kind: str, inputs: Sequence[Tensor], lists: Lists, dtype: str) -> list[Array] | None:

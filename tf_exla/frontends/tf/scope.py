@@ -27,7 +27,7 @@ from tf_exla.frontends.tf.func_graphs import (
     held_bytes,
     ordered_ops,
 )
-from tf_exla.frontends.tf.list_shapes import ListShape, asked, made_list, read_shapes
+from tf_exla.frontends.tf.list_shapes import ListShape, asked, made_list, read_shapes, repeated
 from tf_exla.frontends.tf.names import graph_name
 from tf_exla.frontends.tf.source_line import source_line
 from tf_exla.frontends.tf.static_sizes import static_sizes
@@ -191,6 +191,9 @@ class Scope:
         self.nodes.append(
             Node(op_name, tuple(inputs), tuple(outputs), attrs, stateful, name, source)
         )
+        same = repeated(kind, inputs, lists)
+        if same is not None:
+            outputs[1] = self.constant(same, outputs[1].dtype, f"{name}/same")
         return outputs
 
     def outputs(
