@@ -208,3 +208,14 @@ def test_what_is_joined_once_stays_joined() -> None:
         random(40, 40), random(40, 40), random(80, 2),
     )  # fmt: skip
     assert not outcome.names
+
+
+def test_points_in_blocks_make_one_product() -> None:
+    """Rows of two data sets, with a column beside: their Gram matrix is larger than they are."""
+
+    def gram(xp: Any, x: Any, y: Any) -> Any:
+        z = xp.concat([xp.concat([x, y], 0), xp.concat([x[:, :1], y[:, :1]], 0)], 1)
+        return xp.matmul(z, z, transpose_b=True)
+
+    outcome = check_numbers(gram, random(60, 3), random(50, 3))
+    assert "block-product" not in outcome.names

@@ -29,6 +29,8 @@ def block_product(site: RewriteContext, node: Node) -> Proposals:
         other = found[1 - at]
         if joined is None or len(other.tensor.dims) != 2:
             continue
+        if factor.tensor.nbytes <= node.output.nbytes:  # a copy of one for that of the other
+            continue
         parts, axis = joined
         effective = 1 - axis if factor.transposed else axis
         blocks = [Factor(part, factor.transposed) for part in parts]
