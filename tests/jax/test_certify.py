@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 from fresh_process import run_fresh
+from jax_measured import growth, measured, warm
 from jax_programs import PROGRAMS
 from jax_x64 import enable_x64
 
@@ -18,64 +13,12 @@ SINGLE: dict[str, float] = {"matvec": 6, "matvec, gradient": 20, "conjugate grad
 """Programs that run with x64 off as well: all numbers in float32. Limits in MB."""
 
 
-def _status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
-
-
-def _warm(size: int = 600) -> None:
-    """Let Eigen and OpenBLAS allocate what they keep for the life of the process."""
-    import jax
-    import jax.numpy as jnp
-
-    def kernels(a: Any) -> Any:
-        root = jnp.linalg.cholesky(a @ a.T + a)
-        wide = jnp.tile(a, (1, 16))  # OpenBLAS uses more of its buffers, the wider its operands
-        return jax.scipy.linalg.solve_triangular(root, wide, lower=True), jnp.exp(a).sum()
-
-    for dtype in ("float32", "float64") if jax.config.jax_enable_x64 else ("float32",):
-        jax.block_until_ready(jax.jit(kernels)(jnp.eye(size, dtype=dtype)))
-
-
-def _growth(call: Callable[[], Any]) -> int:
-    """Return by how much the resident set grows at most during a call."""
-    import jax
-
-    gc.collect()
-    time.sleep(0.2)
-    before = _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
-    kept = jax.block_until_ready(call())
-    grown = _status("VmHWM") - before
-    del kept
-    return grown
-
-
 def certified(name: str, limit: float, x64: bool) -> dict[str, float]:
     """Run a program within its limit; return what was certified and measured, in bytes."""
     import jax
-    import numpy as np
-
-    import tf_exla.jax
 
     jax.config.update("jax_enable_x64", x64)
-    function, arguments = PROGRAMS[name][0]()
-    call = tf_exla.jax.jit(function, int(limit * 1e6)).call(*arguments)
-    made = call.program.certified()
-    _warm()
-    held = sum(one.nbytes for one in call.operands)
-    measured = held + _growth(lambda: made.run(*call.operands))
-    error = 0.0
-    expected = jax.tree.leaves(jax.jit(function)(*arguments))
-    for one, other in zip(made.run(*call.operands), expected, strict=True):
-        scale = float(np.abs(other).max()) or 1.0
-        error = max(error, float(np.abs(one - other).max()) / scale)
-    return {
-        "limit": limit * 1e6,
-        "certified": made.certificate.peak,
-        "measured": measured,
-        "error": error,
-    }
+    return measured(*PROGRAMS[name][0](), limit)
 
 
 OFTEN = {"matvec", "attention", "MMD of equal sizes, value and gradient"}
@@ -104,14 +47,14 @@ def products() -> list[list[float]]:
     from tf_exla.frontends.jax.certify import COMPILER_OPTIONS
     from tf_exla.frontends.jax.outside import outside_bytes
 
-    _warm()
+    warm()
     rows = []
     for dtype, *shapes in PRODUCTS:
         jax.config.update("jax_enable_x64", dtype == "float64")
         a, b = (jnp.ones(shape, dtype) for shape in shapes)
         made = jax.jit(jnp.matmul).lower(a, b).compile(compiler_options=COMPILER_OPTIONS)
         known = made.memory_analysis()
-        grown = _growth(lambda made=made, a=a, b=b: made(a, b))
+        grown = growth(lambda made=made, a=a, b=b: made(a, b))
         inside = known.output_size_in_bytes + known.temp_size_in_bytes
         rows.append([grown - inside, outside_bytes(made.as_text())])
     return rows
