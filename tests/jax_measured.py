@@ -42,11 +42,13 @@ def growth(call: Callable[[], Any]) -> int:
     return grown
 
 
-def measured(function: Callable[..., Any], arguments: Any, limit: float) -> dict[str, float]:
+def measured(
+    function: Callable[..., Any], arguments: Any, limit: float, least: float = 0
+) -> dict[str, float]:
     """Run a function within a limit in MB; return what was certified and measured, in bytes.
 
     `stock`: what XLA's buffers take without a limit. `error`: the largest difference to it,
-    relative to the largest number of the array, or to a thousandth of that of all arrays.
+    relative to the largest number of the array, or to `least` times that of all arrays.
     """
     import jax
     import numpy as np
@@ -63,7 +65,7 @@ def measured(function: Callable[..., Any], arguments: Any, limit: float) -> dict
     sizes = [float(np.abs(one).max(initial=0)) for one in expected]
     error = 0.0
     for one, other, size in zip(made.run(*call.operands), expected, sizes, strict=True):
-        scale = max(size, max(sizes) / 1000) or 1.0
+        scale = max(size, least * max(sizes)) or 1.0
         error = max(error, float(np.abs(_numbers(one) - other).max(initial=0)) / scale)
     known = stock.memory_analysis()
     parts = ("argument", "output", "temp")

@@ -118,7 +118,7 @@ def test_a_page_shows_small_pictures(tmp_path: Path) -> None:
     links = "\n![matvec](figures/matvec.png)\n\n![matvec](figures/jax/matvec.png)\n"
     assert shown(drawn, tmp_path, page) == links
     for copy in page.parent / "figures" / "matvec.png", page.parent / "figures/jax/matvec.png":
-        assert 3_000 < copy.stat().st_size < PICTURE_BYTES
+        assert 5_000 < copy.stat().st_size < PICTURE_BYTES
 
 
 def test_a_page_keeps_what_is_written_by_hand() -> None:

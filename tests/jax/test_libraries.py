@@ -24,7 +24,8 @@ def within(name: str) -> dict[str, float]:
 
     case = CASES[name]
     jax.config.update("jax_enable_x64", case.x64)
-    return measured(*case.make(), case.limit)
+    # The gradient of attention's bias of keys is zero, but for rounding.
+    return measured(*case.make(), case.limit, least=1e-3)
 
 
 @pytest.mark.parametrize(
