@@ -62,15 +62,20 @@ def mapped(x: tf.Tensor, w: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.sin(mean) * tf.reduce_sum(points, 1, keepdims=True))
 
 
+def network(layers: Sequence[Any], length: int = T) -> Any:
+    tf.keras.utils.set_random_seed(1)
+    model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(1, dtype="float64")])
+    model.build((None, length, D))
+    return model
+
+
 def keras(*layers: Any, length: int = T) -> Program:
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(tf.square(model(x) - y))
         return loss, tape.gradient(loss, model.trainable_variables)
 
-    tf.keras.utils.set_random_seed(1)
-    model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(1, dtype="float64")])
-    model.build((None, length, D))
+    model = network(layers, length)
     return function, (normal(B, length, D), normal(B, 1))
 
 
@@ -87,9 +92,7 @@ def trained(*layers: Any) -> Program:
             variable.assign_sub(0.1 * gradient)
         return loss, [tf.convert_to_tensor(variable) for variable in model.trainable_variables]
 
-    tf.keras.utils.set_random_seed(1)
-    model = tf.keras.Sequential([*layers, tf.keras.layers.Dense(1, dtype="float64")])
-    model.build((None, T, D))
+    model = network(layers)
     start = [variable.numpy() for variable in model.trainable_variables]
     return function, (normal(B, T, D), normal(B, 1))
 

@@ -77,7 +77,7 @@ def _settled(graph: Graph, writes: _Writes) -> Graph:
         subs = {key: _settled(sub, writes) for key, sub in node.subgraphs}
         stateful = node.stateful
         if subs:
-            stateful = any(inner.stateful for sub in subs.values() for inner in sub.nodes)
+            stateful = _any_effect(subs)
         elif node.op in _PURE or (node.op in READS and writes.pure_read(node)):
             stateful = False
         attrs: Mapping[str, Any] = {**node.attrs, **subs} if subs else node.attrs
@@ -85,6 +85,10 @@ def _settled(graph: Graph, writes: _Writes) -> Graph:
             node = dataclasses.replace(node, attrs=attrs, stateful=stateful)
         nodes.append(node)
     return without_dead(graph.replace(nodes=tuple(nodes)))
+
+
+def _any_effect(subs: Mapping[str, Graph]) -> bool:
+    return any(node.stateful for sub in subs.values() for node in sub.nodes)
 
 
 def lift_reads(graph: Graph) -> Graph:
@@ -136,17 +140,15 @@ def _lift_from(node: Node, before: list[Node], renamed: dict[Tensor, Tensor]) ->
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         attrs={**node.attrs, **subs},
-        stateful=any(inner.stateful for sub in subs.values() for inner in sub.nodes),
+        stateful=_any_effect(subs),
     )
 
 
 def _only_reads_variables(graph: Graph) -> bool:
     """Return whether all effects of a graph are reads of variables."""
-    return all(node.op == "read_variable" for node in walk(graph) if _has_effect(node))
-
-
-def _has_effect(node: Node) -> bool:
-    return node.stateful and not node.subgraphs  # that of a sub-graph is that of its nodes
+    # The effects of a node with sub-graphs are those of their nodes.
+    leaves = (node for node in walk(graph) if not node.subgraphs)
+    return all(node.op == "read_variable" for node in leaves if node.stateful)
 
 
 def _only_reads(graph: Graph, handle: Tensor, written: bool) -> list[Node] | None:
