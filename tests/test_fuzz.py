@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from fresh_process import run_fresh
 from samples import batches
 
 from tf_exla.fuzz import worker
@@ -228,6 +229,18 @@ def _run_line(step: Step, inputs: Shapes, traced: bool) -> str:
         return f"up to {largest}"
     finite = all(np.all(np.isfinite(one.astype(np.float64))) for one in gradients)
     return "" if finite else f"{step.dtype}: the gradient is not finite"
+
+
+def test_the_heap_is_traced() -> None:
+    code = """
+        import tensorflow as tf
+        from tf_exla.fuzz.heap import heap_peak
+
+        x = tf.ones([1_000_000], tf.float64)
+        tf.exp(x)
+        send(heap_peak(lambda: tf.exp(x) + tf.sin(x)))
+    """
+    assert 16e6 <= run_fresh(code) < 25e6
 
 
 @pytest.mark.parametrize(("unit", "holds"), [(0.0, False), (2.0**-24, True)])

@@ -104,6 +104,20 @@ def test_ties_in_every_plan(name: str, dtype: str, jit: bool | None) -> None:
     assert max(worst for _, worst in found) <= 1, found
 
 
+def test_least_of_segments_in_loops_inside_of_a_loop() -> None:
+    """The rows of segments are taken in the chunks whose numbers are compared with them."""
+    x = points("segments of products", 997, 0, "float32")
+    y = points("segments of products", 301, 1, "float32")
+    stock = tf.function(PROGRAMS["segments of products"], autograph=False)
+    expected = stock(x, y)
+    found = []
+    for limit, optimized in distinct_plans(stock, (x, y), None, 3):
+        loops = optimized.report(x, y).loops
+        found.append((limit, len(loops), difference(expected, optimized(x, y), 1e-4)))
+    assert max(count for _, count, _ in found) >= 3
+    assert max(worst for _, _, worst in found) <= 1, found
+
+
 @pytest.mark.parametrize("name", ["mapped alone", "mapped alone, columns", "mapped choice"])
 def test_a_gradient_reads_the_numbers_whose_maxima_are_in_a_list(name: str) -> None:
     """The loop and its gradient do not both make the matrix themselves."""

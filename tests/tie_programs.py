@@ -81,6 +81,14 @@ def unsorted_segments(reduce: Any) -> Callable[[tf.Tensor], tf.Tensor]:
     return function
 
 
+def means_of_segments(d: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_mean(tf.math.unsorted_segment_min(d, tf.range(d.shape[0]) * 5 % 64, 64), 0)
+
+
+def products(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.exp(-tf.square(tf.matmul(x, y, transpose_b=True)))
+
+
 def pool(d: tf.Tensor) -> tf.Tensor:
     return tf.square(tf.nn.max_pool2d(d[None, :, :, None], 3, 2, "VALID"))
 
@@ -356,6 +364,7 @@ PROGRAMS: dict[str, Function] = {
     "segment min": of(far, segments(tf.math.segment_min)),
     "unsorted segment max": of(distances, unsorted_segments(tf.math.unsorted_segment_max)),
     "unsorted segment min": of(far, unsorted_segments(tf.math.unsorted_segment_min)),
+    "segments of products": of(products, means_of_segments),
     "max pool": of(distances, pool),
     "max pool, far": of(far, pool),
     "top k": of(distances, lambda d: tf.math.top_k(d, 5).values),
@@ -428,6 +437,7 @@ ONCE = {
     "mapped, everywhere", "maximum and rows", "repeated", "repeated columns", "rounds", "carried",
     "listed", "looked up after", "first choice", "second choice", "third choice", "scanned",
     "segment min", "unsorted segment min", "top k of columns", "moved", "log sum exp",
+    "segments of products",
     "mapped relu", "mapped top k", "mapped above third", "repeated best", "condition",
     "condition, sorted", "condition, best", "chosen best", "scanned, best",
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -118,8 +119,14 @@ def test_what_is_compared_stays_one() -> None:
     ],
 )
 def test_runs(places: list[int], expected: list[tuple[int, int, int]]) -> None:
-    assert runs(np.asarray(places)) == expected
+    assert list(runs(np.asarray(places))) == expected
     made = [
         first + k * step for first, count, step in runs(np.asarray(places)) for k in range(count)
     ]
     assert made == places
+
+
+def test_runs_are_found_one_by_one() -> None:
+    """Every other place of a long axis: nobody waits for all of its runs."""
+    places = np.where(np.arange(10**6) % 2, np.arange(10**6), -1)
+    assert list(islice(runs(places), 3)) == [(-1, 1, 1), (1, 1, 1), (-1, 1, 1)]

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import tf_exla
 from tf_exla.fuzz.compare import UNITS, allowances, difference, nudged
+from tf_exla.fuzz.heap import heap_peak
 from tf_exla.fuzz.plain import differentiated, draw_inputs
 from tf_exla.fuzz.programs import FuzzProgram, with_helpers
 
@@ -77,11 +78,20 @@ def check(program: FuzzProgram, ran: Callable[[], object] = lambda: None) -> Fou
         peak = 0
         if len(measured) < MEASURED and projected not in measured:
             measured.add(projected)
-            peak = int(tf_exla.measured_peak(optimized.function, *arguments, fresh=False))
+            peak = _peak(optimized, arguments, projected)
         if not peak <= projected <= limit:
             details = f"measured {peak}, projected {projected}"
             return {**found, "failure": "broken limit", "limit": limit, "details": details}
     return found
+
+
+def _peak(optimized: _Run, arguments: Arguments, projected: int) -> int:
+    """Return the measured peak of a call; by the heap where the resident set seems too large."""
+    peak = tf_exla.measured_peak(optimized.function, *arguments, fresh=False)
+    if peak <= projected:
+        return int(peak)
+    heap = heap_peak(lambda: optimized.function(*arguments))
+    return int(peak) if heap is None else min(int(peak), peak.resident + heap)
 
 
 class _Run:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import suppress
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +80,7 @@ class _Maker:
         x = found.data
         chosen: list[tuple[int, Tensor]] = []
         for axis, places in found.places:
-            if len(runs(places)) > SETTINGS.runs:
+            if len(list(islice(runs(places), SETTINGS.runs + 1))) > SETTINGS.runs:
                 raise _Stays
             numbers = self._numbers(w, places)
             if places.min(initial=0) < 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -42,22 +42,22 @@ def moves_of(node: Node) -> Move | None:
     return found._replace(places=places) if places else None
 
 
-def runs(places: Places) -> list[tuple[int, int, int]]:
-    """Part places into runs: first, count, step."""
-    found: list[tuple[int, int, int]] = []
+def runs(places: Places) -> Iterator[tuple[int, int, int]]:
+    """Yield the runs that places consist of: first, count, step."""
+    steps = np.diff(places)
+    changes = np.flatnonzero(np.diff(steps)) + 1  # where another step than the one before begins
     begin = 0
     while begin < len(places):
-        end = begin + 1
-        step = int(places[end] - places[begin]) if end < len(places) else 1
-        if end < len(places):
-            steps = np.diff(places[begin:])
-            other = np.flatnonzero(steps != step)
-            end = len(places) if not len(other) else begin + int(other[0]) + 1
+        end, step = len(places), 1
+        if begin < len(steps):
+            step = int(steps[begin])
+            change = np.searchsorted(changes, begin, "right")
+            if change < len(changes):
+                end = int(changes[change]) + 1
         if end - begin == 2 and step not in (-1, 0, 1):  # two neighbours of two runs, rather
             step, end = 1, begin + 1
-        found.append((int(places[begin]), end - begin, step if end - begin > 1 else 1))
+        yield int(places[begin]), end - begin, step if end - begin > 1 else 1
         begin = end
-    return found
 
 
 def _static(node: Node, position: int) -> list[int] | None:

@@ -42,12 +42,53 @@ def compared_again(index: DefUse, stages: Stages) -> list[tuple[Node, Tensor, St
             affected = [tensor for tensor in inside if tensor in again]
             if node in recomputed or affected:
                 again.update(node.outputs)
-            if not affected or len(inside) == len(node.inputs) or not is_test(node):
+            if not affected or not is_test(node):
                 continue
-            others = [tensor for tensor in node.inputs if tensor not in inside]
+            others = [
+                tensor
+                for tensor in node.inputs
+                if tensor not in inside
+                or any(_meets_completed(index, stage, one, tensor) for one in affected)
+            ]
+            if not others:
+                continue
             if least_level(node) < CHOSEN or any(_is_chosen(index, region, t) for t in others):
                 found.append((node, affected[0], stage))
     return found
+
+
+def _meets_completed(index: DefUse, stage: Stage, own: Tensor, other: Tensor) -> bool:
+    """Return whether `other` is made of a completed instance of what `own` is made of again.
+
+    A chunk of rows taken from the maxima of segments is: it carries the axis, its numbers are those
+    of an earlier stage. What is made of both instances, as `maximum(own, completed)`, is not.
+    """
+    if own is other:
+        return False
+    here, recomputed = set(stage.nodes), set(stage.recomputed)
+    again, _ = _makers(index, here, own)
+    beside, completed = _makers(index, here, other)
+    return not completed.isdisjoint((again - beside) & recomputed)
+
+
+def _makers(index: DefUse, here: set[Node], tensor: Tensor) -> tuple[set[Node], set[Node]]:
+    """Return the nodes that `tensor` is made by in a stage, and those behind what the stage reads.
+
+    `here`: the nodes of the stage. A node can be in both: a later stage computes it again.
+    """
+    inside: set[Node] = set()
+    outside: set[Node] = set()
+    work = [(index.producer.get(tensor), True)]
+    while work:
+        node, is_inside = work.pop()
+        if node is None:
+            continue
+        is_inside = is_inside and node in here
+        seen = inside if is_inside else outside
+        if node not in seen:
+            seen.add(node)
+            work += [(index.producer.get(operand), is_inside) for operand in node.inputs]
+    return inside, outside
 
 
 def _is_chosen(index: DefUse, region: Region, tensor: Tensor) -> bool:
