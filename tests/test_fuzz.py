@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fresh_process import run_fresh
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from fresh_process import run_fresh
 from samples import batches
 
 from tf_exla.fuzz import worker
