@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, overload
 
 from tf_exla.byte_size import parse_bytes
+from tf_exla.frontends.jax.compat import warn_if_untested
 from tf_exla.frontends.jax.explaining import report
 from tf_exla.frontends.jax.function import Function, Names, Numbers
 from tf_exla.frontends.jax.planning import Settings, options
@@ -13,56 +14,124 @@ from tf_exla.report.report import MemoryReport
 
 __all__ = ["explain", "jit", "optimize"]
 
+warn_if_untested()
+
 Limit = int | float | str
+Decorator = Callable[[Callable[..., Any]], Function]
 
 
 # Many parameters: those of `jax.jit`.
+@overload
 def jit(
     fn: Callable[..., Any],
     limit: Limit,
+    *,
+    static_argnums: Numbers = ...,
+    static_argnames: Names = ...,
+    donate_argnums: Numbers = ...,
+    donate_argnames: Names = ...,
+    rewrites: Mapping[str, bool] | bool | None = ...,
+) -> Function: ...
+
+
+# Many parameters: as above.
+@overload
+def jit(
+    fn: None = ...,
+    limit: Limit | None = ...,
+    *,
+    static_argnums: Numbers = ...,
+    static_argnames: Names = ...,
+    donate_argnums: Numbers = ...,
+    donate_argnames: Names = ...,
+    rewrites: Mapping[str, bool] | bool | None = ...,
+) -> Decorator: ...
+
+
+# Many parameters: as above.
+def jit(
+    fn: Callable[..., Any] | None = None,
+    limit: Limit | None = None,
     *,
     static_argnums: Numbers = None,
     static_argnames: Names = None,
     donate_argnums: Numbers = None,
     donate_argnames: Names = None,
     rewrites: Mapping[str, bool] | bool | None = None,
-) -> Function:
+) -> Function | Decorator:
     """Return `fn`, compiled like `jax.jit(fn)` and certified to stay below `limit`.
 
-    `limit`: bytes, or a string such as "500MB". `rewrites`: families of rewrites to switch, as
-    {"chains": False}; True or False for all of them. All other arguments are those of `jax.jit`.
+    `fn`: without it, a decorator: `@jit(limit="500MB")`, of methods too (with `static_argnums=0`,
+    as for `jax.jit`). `limit`: bytes, or a string such as "500MB". `rewrites`: families of rewrites
+    to switch, as {"chains": False}; True or False for all of them. All other arguments are those of
+    `jax.jit`.
 
     The first call with arguments of a type raises `MemoryLimitError` where no plan holds the limit,
     before anything is allocated. Certified is what runs from here: under another transformation
     (`jax.jit`, `jax.grad`) the function is what `optimize` makes.
     """
-    return Function(
-        fn,
-        _settings(fn, limit, rewrites),
-        static_argnums=static_argnums,
-        static_argnames=static_argnames,
-        donate_argnums=donate_argnums,
-        donate_argnames=donate_argnames,
-    )
+
+    def made(function: Callable[..., Any]) -> Function:
+        return Function(
+            function,
+            _settings(function, limit, rewrites),
+            static_argnums=static_argnums,
+            static_argnames=static_argnames,
+            donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames,
+        )
+
+    _check(fn, limit)
+    return made if fn is None else made(fn)
 
 
+@overload
 def optimize(
     fn: Callable[..., Any],
     limit: Limit,
     *,
+    static_argnums: Numbers = ...,
+    static_argnames: Names = ...,
+    rewrites: Mapping[str, bool] | bool | None = ...,
+) -> Function: ...
+
+
+@overload
+def optimize(
+    fn: None = ...,
+    limit: Limit | None = ...,
+    *,
+    static_argnums: Numbers = ...,
+    static_argnames: Names = ...,
+    rewrites: Mapping[str, bool] | bool | None = ...,
+) -> Decorator: ...
+
+
+def optimize(
+    fn: Callable[..., Any] | None = None,
+    limit: Limit | None = None,
+    *,
     static_argnums: Numbers = None,
     static_argnames: Names = None,
     rewrites: Mapping[str, bool] | bool | None = None,
-) -> Function:
+) -> Function | Decorator:
     """Return `fn`, planned to stay below `limit` under JAX's transformations.
 
     It can stand under `jit`, `grad`, `value_and_grad`, `vmap`, `jvp` and in `scan`. What they make
     of it - a gradient, a batch - is planned under the same limit. JAX compiles the program around
     it, and may order it otherwise: there the limit is planned, for half of what is free, and not
-    certified. To certify a whole step, make it a function of its own and call `jit`.
+    certified. To certify a whole step, make it a function of its own and call `jit`. Without `fn`
+    it is a decorator.
     """
-    settings = _settings(fn, limit, rewrites)
-    return Function(fn, settings, static_argnums=static_argnums, static_argnames=static_argnames)
+
+    def made(function: Callable[..., Any]) -> Function:
+        settings = _settings(function, limit, rewrites)
+        return Function(
+            function, settings, static_argnums=static_argnums, static_argnames=static_argnames
+        )
+
+    _check(fn, limit)
+    return made if fn is None else made(fn)
 
 
 def explain(
@@ -82,6 +151,16 @@ def explain(
     return report(fn.call(*args, **kwargs).program)
 
 
-def _settings(fn: Callable[..., Any], limit: Limit, rewrites: Any) -> Settings:
+def _check(fn: Any, limit: Limit | None) -> None:
+    """Raise TypeError or ValueError for what is no function, or no limit."""
+    if fn is not None and not callable(fn):
+        raise TypeError(f"the first argument is the function, not {fn!r}; write limit={fn!r}")
+    if limit is None:
+        raise TypeError('there is no limit; write limit="500MB"')
+    parse_bytes(limit)
+
+
+def _settings(fn: Callable[..., Any], limit: Limit | None, rewrites: Any) -> Settings:
+    assert limit is not None
     name = getattr(fn, "__name__", None) or type(fn).__name__
     return Settings(name, parse_bytes(limit), options(rewrites))

@@ -16,6 +16,7 @@ from jax_x64 import enable_x64
 
 import tf_exla.jax
 from tf_exla.errors import MemoryLimitError
+from tf_exla.frontends.jax.compat import warn_if_untested
 from tf_exla.ir.graph import Loop
 from tf_exla.report.report import MemoryReport
 
@@ -222,3 +223,72 @@ def test_repeated_calls_are_found_by_their_types() -> None:
     np.testing.assert_array_equal(within(jnp.ones(3), 5), np.full(3, 5.0))
     assert traced == [(3,), (4,), (3,)]
     assert repr(within) == "<double within 2.00 MB>"
+
+
+class _Model:
+    """A class whose methods keep a limit."""
+
+    def __init__(self, power: float) -> None:
+        self.power = power
+
+    @tf_exla.jax.jit(limit=LIMIT, static_argnums=0)
+    def loss(self, x: jax.Array, v: jax.Array) -> jax.Array:
+        return loss(x, v) ** self.power
+
+    @tf_exla.jax.optimize(limit=LIMIT, static_argnums=0)
+    def part(self, x: jax.Array, v: jax.Array) -> jax.Array:
+        return loss(x, v) ** self.power
+
+
+def test_methods_are_decorated() -> None:
+    x, v = points()
+    one, other = _Model(1.0), _Model(2.0)
+    same(one.loss(x, v), loss(x, v))
+    same(other.loss(x, v), loss(x, v) ** 2.0)
+    same(jax.grad(other.part)(x, v), jax.grad(lambda x: loss(x, v) ** 2.0)(x))
+    assert isinstance(_Model.loss, type(tf_exla.jax.jit(loss, LIMIT)))
+
+
+def test_lowered_functions_are_compiled_and_certified() -> None:
+    x, v = points()
+    traced = []
+
+    def named(x: jax.Array, *, v: jax.Array, k: int) -> dict[str, jax.Array]:
+        traced.append(k)
+        return {"a": k * loss(x, v)}
+
+    within = tf_exla.jax.jit(named, LIMIT, static_argnames="k")
+    shapes = jax.ShapeDtypeStruct(x.shape, x.dtype), jax.ShapeDtypeStruct(v.shape, v.dtype)
+    assert within.eval_shape(shapes[0], v=shapes[1], k=3)["a"].dtype == np.float64
+    compiled = within.lower(shapes[0], v=shapes[1], k=3).compile()
+    same(compiled(x, v=v, k=3), {"a": 3 * loss(x, v)})
+    assert 0 < compiled.certificate.peak <= 1.5e6
+    assert compiled.certificate.temporary == compiled.memory_analysis().temp_size_in_bytes
+    assert "while" in compiled.as_text()
+    assert traced == [3]
+    within(x, v=v, k=3)
+    within.clear_cache()
+    within(x, v=v, k=3)
+    assert len(traced) > 1
+    with pytest.raises(MemoryLimitError):
+        within.within(1000).lower(x, v=v, k=3).compile()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: tf_exla.jax.jit("1GB"), "limit='1GB'"),
+        (lambda: tf_exla.jax.jit(loss), "no limit"),
+        (lambda: tf_exla.jax.optimize(static_argnums=0), "no limit"),
+        (lambda: tf_exla.jax.optimize(loss, "1XB"), "got '1XB'"),
+    ],
+)
+def test_what_is_no_function_or_no_limit_is_told(call: Any, words: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        call()
+
+
+def test_untested_releases_are_told() -> None:
+    warn_if_untested((0, 6))
+    with pytest.warns(UserWarning, match=r"0\.6 to 0\.\d+, not with 0\.99"):
+        warn_if_untested((0, 99))

@@ -58,11 +58,20 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Certified:
-    """A compiled program that holds its limit. `plan`: None where it is the original."""
+    """A compiled program that holds its limit. `plan`: None where it is the original.
 
-    run: Callable[..., list[X]]
+    `compiled`: the `jax.stages.Compiled`, which is given the operands, then the `constants`.
+    """
+
+    compiled: Any
+    constants: Sequence[X]
     certificate: Certificate
     plan: Plan | None
+
+    def run(self, *operands: X) -> list[X]:
+        """Return the results of a call."""
+        made: list[X] = self.compiled(*operands, *self.constants)
+        return made
 
 
 class Plannable(Protocol):
@@ -171,9 +180,7 @@ class _Search:
         specs = [spec(aval) for aval in (*self.program.jaxpr.in_avals, *given)]
         lowered = jax.jit(made, donate_argnums=sorted(self.donated)).lower(*specs)
         compiled = lowered.compile(compiler_options=COMPILER_OPTIONS)
-        return Certified(
-            lambda *operands: compiled(*operands, *given), _certificate(compiled, specs), plan
-        )
+        return Certified(compiled, given, _certificate(compiled, specs), plan)
 
 
 def spec(aval: X) -> jax.ShapeDtypeStruct:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,9 +10,23 @@ import jax
 from jax._src import source_info_util
 from jax._src.core import trace_state_clean  # `jax.core` has it no longer since 0.8
 
-__all__ = ["apply", "closed_over", "trace_state_clean", "user_frames"]
+__all__ = ["apply", "closed_over", "trace_state_clean", "user_frames", "warn_if_untested"]
 
 VERSION = jax.__version_info__[:2]
+OLDEST, NEWEST = (0, 6), (0, 10)
+"""The releases that the tests were run with."""
+
+
+def warn_if_untested(version: tuple[int, ...] = VERSION) -> None:
+    """Warn of a release that the tests were not run with."""
+    if OLDEST <= version <= NEWEST:
+        return
+    oldest, newest, found = (".".join(map(str, one)) for one in (OLDEST, NEWEST, version))
+    warnings.warn(
+        f"tf_exla.jax was tested with JAX {oldest} to {newest}, not with {found}: what it uses of"
+        " JAX may have changed, and kernels may allocate what is not counted",
+        stacklevel=3,
+    )
 
 
 def user_frames(info: Any) -> Iterable[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,7 @@ from tf_exla.frontends.jax.compat import closed_over, trace_state_clean
 from tf_exla.frontends.jax.planning import Settings
 from tf_exla.frontends.jax.primitive import bind
 from tf_exla.frontends.jax.program import Program
+from tf_exla.frontends.jax.stages import Compiled, Lowered
 
 X = Any  # an array or a tracer
 Names = str | Sequence[str] | None
@@ -86,13 +88,13 @@ class Function:
             "static_argnums": static_argnums,
             "static_argnames": static_argnames,
         }
-        self._traced = jax.jit(function, **static)
+        self._traced: Any = jax.jit(function, **static)
 
         @functools.wraps(function)
         def ticket(*args: Any, **kwargs: Any) -> _Ticket:
             return _Ticket(replace(self.call(*args, **kwargs), operands=[]))
 
-        self._ticket = jax.jit(ticket, **static)
+        self._ticket: Any = jax.jit(ticket, **static)
         self._programs: dict[int, Program] = {}
         self._lock = threading.Lock()
 
@@ -106,6 +108,9 @@ class Function:
             made = bind(call.program, call.operands)
         return jax.tree.unflatten(call.structure, made)
 
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
     def __repr__(self) -> str:
         return f"<{self.settings.name} within {format_bytes(self.settings.limit)}>"
 
@@ -113,6 +118,34 @@ class Function:
         """Return the same function for another limit."""
         function, places = self._made
         return Function(function, self.settings.within(limit), **places)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """Return the function for arguments of these types; `.compile()` plans and certifies it.
+
+        Arguments may be `jax.ShapeDtypeStruct`s.
+        """
+
+        def compiled() -> Compiled:
+            call = self.call(*args, **kwargs)
+
+            def operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[X]:
+                return jax.tree.leaves(self._static.without(args, kwargs))
+
+            certified = call.program.certified(call.donated)
+            return Compiled(certified, operands, call.structure)
+
+        return Lowered(compiled)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Return `jax.ShapeDtypeStruct`s of the results, as `jax.eval_shape` does."""
+        return self._traced.eval_shape(*args, **kwargs)
+
+    def clear_cache(self) -> None:
+        """Forget what was traced, planned and compiled."""
+        with self._lock:
+            self._traced.clear_cache()
+            self._ticket.clear_cache()
+            self._programs.clear()
 
     def call(self, *args: Any, **kwargs: Any) -> Call:
         """Return what a call would run; arguments may be `jax.ShapeDtypeStruct`s."""
