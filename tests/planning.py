@@ -31,9 +31,9 @@ from random_programs import random_program
 import tf_exla
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
-from tf_exla.frontends.tf.ops.memory import cpu_products
 from tf_exla.ir.graph import Graph, Loop
 from tf_exla.ir.traverse import walk
+from tf_exla.model import eigen
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.pipeline.optimize import optimize_graph
@@ -46,7 +46,7 @@ OPTIONS = Options(chunk_bytes=CACHE // 2, body_bytes=CACHE * 3 // 4, cores=2)
 FRACTIONS = (0.5, 0.1)
 """Of the peak of the program as it is; the smallest limit is the third."""
 OPS = TensorFlowOps(threads=2)
-cpu_products.L1, cpu_products.L2 = 1 << 17, 1 << 22  # kernels' scratch, too
+eigen.L1, eigen.L2 = 1 << 17, 1 << 22  # kernels' scratch, too
 GOLDEN = Path(__file__).with_name("golden_plans.json")
 
 

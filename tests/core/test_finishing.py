@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tf_exla.ir.graph import Graph
-from tf_exla.late import finishing
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
+from tf_exla.pipeline import finishing
 from tf_exla.vocabulary.op_set import VocabularyOps
 
 BUDGET = 100

@@ -17,8 +17,6 @@ from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import walk
-from tf_exla.late.finishing import finish
-from tf_exla.late.in_cache import split_in_cache
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
@@ -29,7 +27,9 @@ from tf_exla.moves.messages import lighten
 from tf_exla.moves.random_rows import random_rows
 from tf_exla.moves.scattering import scatter_rows
 from tf_exla.pipeline.collecting import rare_collections
+from tf_exla.pipeline.finishing import finish
 from tf_exla.pipeline.forms import Form, Forms, least_bytes
+from tf_exla.pipeline.in_cache import split_in_cache
 from tf_exla.pipeline.patience import Patience
 from tf_exla.pipeline.peak_parts import blocker, largest_residents, peak_parts
 from tf_exla.pipeline.plan import Plan

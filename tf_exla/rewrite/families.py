@@ -25,7 +25,7 @@ from tf_exla.rewrite.rewrite import GraphRewrite, Rewrite
 SYMMETRY = "symmetry"
 """No rewrite of single nodes: `rewrite/mirroring.py`, and pairs of chunks in the splitting."""
 IN_CACHE = "in-cache"
-"""No rewrite either: splitting what fits the limit, for speed (`late/in_cache.py`)."""
+"""No rewrite either: splitting what fits the limit, for speed (`pipeline/in_cache.py`)."""
 
 FAMILIES: Mapping[str, tuple[Rewrite | GraphRewrite, ...]] = {
     cleanup.FAMILY: (*cleanup.REWRITES, *einsum.REWRITES),

@@ -24,11 +24,11 @@ from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.rates import RATES
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.rewrite import Application, GraphRewrite, RefusedRewrite, Rewritten
-from tf_exla.rewrite.unrolling import Unroller
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.region import Region, grow
 from tf_exla.split.repeating import compared_again
 from tf_exla.split.stages import Stages, arrange, build_loop, replaced, rewrite
+from tf_exla.split.unrolling import Unroller
 
 FAMILY = "small-axes"
 

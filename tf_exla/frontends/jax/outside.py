@@ -1,8 +1,7 @@
 """What kernels that XLA calls on a CPU allocate outside of XLA's buffers.
 
 Eigen packs the operands of products, LAPACK works on arrays of the call, stable sorts copy what
-they sort. The optimized module tells which are called. How Eigen packs for XLA is known from the
-TensorFlow front end, which has it compile loop bodies. OpenBLAS's own buffers, which a process
+they sort. The optimized module tells which are called. OpenBLAS's own buffers, which a process
 allocates once, are not counted.
 """
 
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tf_exla.frontends.tf.ops.memory.cpu_products import packed_bytes
+from tf_exla.model.eigen import packed_bytes
 
 _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\((.*)$")
 _ARRAY = re.compile(r"\b([a-z]+[0-9]*)\w*\[([0-9,]*)\]")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import ceil, prod
 
 from tf_exla.frontends.tf.ops.memory.call import Bound, Call, all_bytes, itemsize, tensor_bytes
-from tf_exla.frontends.tf.ops.memory.cpu_products import L1, LEAST_L1
+from tf_exla.model.eigen import L1, LEAST_L1
 from tf_exla.model.top_k import CHUNKED, by_groups, few_groups, running_size
 
 # Eigen evaluates broadcasts in blocks that fit a core's cache: measured 120 kB for each thread, and

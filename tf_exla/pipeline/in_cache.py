@@ -10,12 +10,12 @@ import dataclasses
 
 from tf_exla.ir.graph import Graph
 from tf_exla.ir.traverse import walk
-from tf_exla.late.finishing import finish
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.rates import RATES
 from tf_exla.model.settings import SETTINGS
+from tf_exla.pipeline.finishing import finish
 from tf_exla.split.search import Splitting, slow_nodes, split_for_speed
 
 
