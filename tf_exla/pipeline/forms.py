@@ -10,6 +10,7 @@ from tf_exla.ir.graph import Graph
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
+from tf_exla.moves.iterations import write_iterations
 from tf_exla.moves.lowering import lower
 from tf_exla.moves.moving import move
 from tf_exla.moves.row_reads import read_rows
@@ -38,8 +39,8 @@ class Forms:
 
     `rewritten`: `cleaned`, rewritten by `rules`. Some rewrites need memory. A rewrite can tie two
     axes together (G + transposed G). Sinking and lowering cost more work, and make new chances:
-    what is sunk meets the readers in the body, a lowered softmax has a divisor. Last, what is read
-    transposed is made twice.
+    what is sunk meets the readers in the body, a lowered softmax has a divisor. What is read
+    transposed is made twice. A While of few iterations is written out.
     """
 
     projector: Projector
@@ -61,10 +62,15 @@ class Forms:
         slim = self._slim()
         yield slim
         yield Form("as captured", self.cleaned)
-        yield from self._moved(slim, self.budget)
+        yield from self._moved(slim, self.budget, self.cleaned)
+        written = write_iterations(slim.graph, self.projector.ops)
+        if written is not slim.graph:
+            form = self._again("iterations written out", written, slim)
+            yield form
+            yield from self._moved(form, self.budget, None)
         least = least_bytes(self.projector, self.cleaned)
         if read_rows(self.cleaned, self.projector, least, 0, 0) is not self.cleaned:
-            for form in self._moved(slim, 0):  # one row at a time takes the least
+            for form in self._moved(slim, 0, self.cleaned):  # one row at a time takes the least
                 yield replace(form, name=f"{form.name}, row by row")
 
     def _slim(self) -> Form:
@@ -79,28 +85,35 @@ class Forms:
     def _tight(self) -> list[Rewrite | GraphRewrite]:
         return [one for one in self.rules if not (isinstance(one, Rewrite) and one.needs_memory)]
 
-    def _moved(self, slim: Form, room: int) -> Iterator[Form]:
-        """Yield the forms that moves make; `room`: bytes for rows that a loop reads at once."""
-        ops, least = self.projector.ops, least_bytes(self.projector, self.cleaned)
+    def _moved(self, slim: Form, room: int, plain: Graph | None) -> Iterator[Form]:
+        """Yield the forms that moves make of `slim`, and of `plain`, which was not rewritten.
 
-        def again(name: str, graph: Graph) -> Form:
-            if graph is slim.graph:
-                return replace(slim, name=name)
-            made = rewrite_graph(graph, ops, self._tight())
-            return Form(name, made.graph, (*slim.applications, *made.applications))
+        `room`: bytes for rows that a loop reads at once.
+        """
+        ops, least = self.projector.ops, least_bytes(self.projector, self.cleaned)
 
         @cache
         def lowered() -> Form:
-            return again("lowered", lower(self._sunk(slim.graph, room), ops, least))
+            graph = lower(self._sunk(slim.graph, room), ops, least)
+            return self._again("lowered", graph, slim)
 
-        yield again("sunk into loops", self._sunk(slim.graph, room))
+        yield self._again("sunk into loops", self._sunk(slim.graph, room), slim)
         yield lowered()
-        yield Form("lowered, not rewritten", lower(self._sunk(self.cleaned, room), ops, least))
+        if plain is not None:
+            yield Form("lowered, not rewritten", lower(self._sunk(plain, room), ops, least))
         moved = move(lowered().graph, ops, least)
-        yield lowered() if moved is lowered().graph else again("lowered, by index", moved)
+        if moved is not lowered().graph:
+            yield self._again("lowered, by index", moved, slim)
         apart = transpose_apart(lowered().graph, ops, least)
         if apart is not lowered().graph:
             yield replace(lowered(), name="lowered, transposed apart", graph=apart)
+
+    def _again(self, name: str, graph: Graph, slim: Form) -> Form:
+        """Return a form of `slim`, its rewrites applied again."""
+        if graph is slim.graph:
+            return replace(slim, name=name)
+        made = rewrite_graph(graph, self.projector.ops, self._tight())
+        return Form(name, made.graph, (*slim.applications, *made.applications))
 
     def _sunk(self, graph: Graph, room: int) -> Graph:
         projector, least = self.projector, least_bytes(self.projector, self.cleaned)
