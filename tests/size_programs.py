@@ -173,6 +173,19 @@ def folded_gradient(x: tf.Tensor, keep: tf.Tensor) -> Any:
     return tape.gradient(loss, part)
 
 
+def mapped_again_gradient(x: tf.Tensor, keep: tf.Tensor) -> Any:
+    """The gradient adds up lists: all are as long as the one whose length is known."""
+    part = x[:901]
+    with tf.GradientTape() as tape:
+        tape.watch(part)
+        rows = tf.boolean_mask(part, keep[:901])
+        again = tf.while_loop(
+            lambda i, v: i < 2, lambda i, v: (i + 1, tf.map_fn(tf.tanh, v)), (0, rows)
+        )
+        loss = tf.reduce_sum(again[1] ** 2)
+    return tape.gradient(loss, part)
+
+
 def flagged(x: tf.Tensor, keep: tf.Tensor) -> Any:
     """The lowest bit of a number is at most one."""
     counts = tf.histogram_fixed_width(x[:, 0], [-2.0, 2.0], ROWS)
@@ -184,5 +197,5 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     for one in (where, masked, masked_gradient, slices, products, unique, parts, stitched, repeated,
                 sparse, embedded, counted, mapped, grown, chosen, ragged, growing_array,
                 list_of_zeros, sums_of_lists, list_in_a_loop, second_gradient, scanned,
-                folded_gradient, flagged)
+                folded_gradient, mapped_again_gradient, flagged)
 }  # fmt: skip

@@ -116,18 +116,20 @@ def made(
 
 
 def _sum(lists: Sequence[Held]) -> Held:
-    """Return what the sum of lists holds."""
+    """Return what the sum of lists holds: all have the same number of tensors."""
     total = max((one.total for one in lists), default=0)
+    lengths = [one.length for one in lists if one.length is not None]
+    most = [one.most for one in lists if one.most is not None]
     # More than two lists are added one by one, each sum beside the one before.
     return Held(
         growth=2 * total if len(lists) > 2 else total,
         total=total,
         added=max((one.added for one in lists), default=0),
         derived=any(one.derived for one in lists),
-        most=lists[0].most if lists else None,
+        most=min(most, default=None),
         reserved=any(one.reserved for one in lists),
         item=max((one.item for one in lists), default=0),
-        length=highest([one.length for one in lists]),
+        length=min(lengths, default=None),
     )
 
 
