@@ -101,7 +101,9 @@ WRITTEN: dict[str, Function] = {
     },
 }
 STAY: dict[str, Function] = {
-    "many iterations": lambda x, s: tf.map_fn(lambda row: tf.reduce_sum(row * x), x),
+    "many iterations": lambda x, s: tf.map_fn(
+        lambda row: tf.reduce_sum(row * x), tf.tile(x, [2, 1])
+    ),
     "as often as data say": lambda x, s: tf.while_loop(
         lambda v: tf.reduce_sum(v) < 1e3, lambda v: 2 * v + 1, (x,)
     ),
@@ -175,3 +177,28 @@ def test_gradients_of_maps_over_few_are_split() -> None:
         tf.nest.flatten(optimized(x, SCALES)), tf.nest.flatten(stock(x, SCALES)), strict=True
     ):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_what_the_last_iteration_computed_is_split() -> None:
+    """Distances of the last step of Lloyd's algorithm are read after the loop."""
+
+    def function(x: tf.Tensor) -> Any:
+        def step(i: tf.Tensor, centres: tf.Tensor, _: tf.Tensor) -> Any:
+            distances = tf.reduce_sum(x**2, 1)[:, None] - 2 * x @ tf.transpose(centres)
+            distances += tf.reduce_sum(centres**2, 1)
+            nearest = tf.argmin(distances, 1)
+            ones = tf.ones_like(x[:, :1])
+            count = tf.math.unsorted_segment_sum(ones, nearest, 50)
+            sums = tf.math.unsorted_segment_sum(x, nearest, 50)
+            return i + 1, sums / tf.maximum(count, 1.0), distances
+
+        start = 0, x[:50], tf.zeros([x.shape[0], 50], x.dtype)
+        _, centres, distances = tf.while_loop(lambda i, c, d: i < 20, step, start)
+        return centres, tf.reduce_mean(tf.reduce_min(distances, 1))
+
+    x = normal(5003, 4)
+    stock = tf.function(function, autograph=False)
+    limit = tf_exla.explain(stock, x, limit=10**9).projected_peak_before // 4
+    optimized = tf_exla.optimize(stock, limit, strict=True)
+    for one, other in zip(optimized(x), stock(x), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)

@@ -155,10 +155,10 @@ class SearchSettings:
     """Elements of what counts as a counter: the begin of a slice has as many as there are axes."""
     runs: int = 16
     """Runs of evenly spaced places along an axis that a moved tensor is written out in."""
-    written_iterations: int = 16
-    """Iterations up to which a While is written out ..."""
+    written_iterations: int = 64
+    """Iterations up to which a While is written out, as the indices of a short axis ..."""
     written_nodes: int = 1500
-    """... and nodes up to which it may become: a plan of them takes some five seconds."""
+    """... and nodes that it may become: a plan of them takes some five seconds."""
     sunk_choices: int = 4
     """Operands up to which every choice of those to sink is tried, 2**4 programs: else all, or
     one."""

@@ -63,15 +63,15 @@ class Forms:
         yield slim
         yield Form("as captured", self.cleaned)
         yield from self._moved(slim, self.budget, self.cleaned)
+        least = least_bytes(self.projector, self.cleaned)
+        if read_rows(self.cleaned, self.projector, least, 0, 0) is not self.cleaned:
+            for form in self._moved(slim, 0, self.cleaned):  # one row at a time takes the least
+                yield replace(form, name=f"{form.name}, row by row")
         written = write_iterations(slim.graph, self.projector.ops)
         if written is not slim.graph:
             form = self._again("iterations written out", written, slim)
             yield form
             yield from self._moved(form, self.budget, None)
-        least = least_bytes(self.projector, self.cleaned)
-        if read_rows(self.cleaned, self.projector, least, 0, 0) is not self.cleaned:
-            for form in self._moved(slim, 0, self.cleaned):  # one row at a time takes the least
-                yield replace(form, name=f"{form.name}, row by row")
 
     def _slim(self) -> Form:
         """Return the program without the rewrites that need memory."""
