@@ -14,7 +14,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ class Records:
 def surroundings() -> Record:
     """Return what a number depends on beside its config: commit, versions, machine, time (UTC)."""
     return {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "commit": _commit(),
         "versions": {"python": platform.python_version(), **_versions()},
         "machine": {

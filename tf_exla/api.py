@@ -7,8 +7,11 @@ from typing import Any, overload
 
 from tf_exla.frontends.tf.optimized import OptimizedFunction
 from tf_exla.frontends.tf.request import Limit, Request
+from tf_exla.frontends.tf.versions import warn_if_untested
 from tf_exla.model.options import Unbounded
 from tf_exla.report.report import MemoryReport
+
+warn_if_untested()
 
 __all__ = ["OptimizedFunction", "explain", "optimize"]
 

@@ -14,10 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from typing import Self
 
 Array = npt.NDArray[np.generic]
 Shape = tuple[int | None, ...]
@@ -46,8 +49,14 @@ def item_bytes(dtype: str) -> int:
     return _ITEM_BYTES.get(dtype, 1)
 
 
-@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
-class Tensor:
+class _Weak:
+    """Gives a class with slots the one for weak references: `weakref_slot` needs Python 3.11."""
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tensor(_Weak):
     """One value of the program.
 
     `shape`: static sizes; None for an unknown size, and None as a whole for an unknown rank.

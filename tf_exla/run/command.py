@@ -39,7 +39,7 @@ def run_program(
     from tf_exla.run.script import optimized_functions
 
     sys.argv = [program, *arguments]
-    if not sys.flags.safe_path:
+    if not getattr(sys.flags, "safe_path", False):  # since Python 3.11
         sys.path[0] = os.getcwd() if module else str(Path(program).resolve().parent)
     inherit(limit, strict)
     stack = contextlib.ExitStack()

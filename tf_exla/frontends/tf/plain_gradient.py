@@ -6,6 +6,7 @@ side effects, and where its variables still have the values that it read.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,10 +25,13 @@ class PlainGradient:
     def __init__(self, forward: Program, concrete: Any, error: Exception) -> None:
         effect = next((node for node in forward.graph.nodes if node.stateful), None)
         if effect is not None:
-            error.add_note(
+            note = (
                 f"{forward.settings.name}: its gradient cannot run as it was either, since "
                 f"{effect.name} ({effect.op}) would run twice"
             )
+            if sys.version_info < (3, 11):  # which has no notes
+                raise error from RuntimeError(note)
+            error.add_note(note)
             raise error
         self.forward = forward
         self.concrete = concrete

@@ -14,7 +14,8 @@ from typing import Any
 from tf_exla.byte_size import parse_bytes
 from tf_exla.frontends.tf.device import counts_exactly, device
 from tf_exla.frontends.tf.free_memory import auto_limit
-from tf_exla.model.allocator import BLOCKS, EXACT
+from tf_exla.frontends.tf.versions import exact_allocator
+from tf_exla.model.allocator import BLOCKS
 from tf_exla.model.options import Options, Unbounded
 from tf_exla.rewrite.families import switches
 
@@ -90,6 +91,7 @@ class Request:
             tensor_split_size=self.tensor_split_size,
             unbounded=self.unbounded,
             trace=self.trace,
+            allocator=exact_allocator(),
         )
         if device() == "GPU":
             made = dataclasses.replace(
@@ -98,7 +100,7 @@ class Request:
                 chunk_bytes=_GPU_CHUNK_BYTES,
                 body_bytes=4 * _GPU_CHUNK_BYTES,
                 cached=False,
-                allocator=EXACT if counts_exactly() else BLOCKS,
+                allocator=exact_allocator() if counts_exactly() else BLOCKS,
                 cores=1,  # its kernels wait for each other, and use all of it
             )
         return made

@@ -1,0 +1,32 @@
+"""The releases of TensorFlow that the tests were run with: what kernels allocate may differ."""
+
+from __future__ import annotations
+
+import warnings
+
+import tensorflow as tf
+
+from tf_exla.model.allocator import EXACT, MARGIN, Allocator
+
+TESTED = ("2.18", "2.21")
+"""Minor releases with which the suite passes."""
+
+
+def is_tested(version: str = tf.__version__) -> bool:
+    """Return whether the tests were run with a release."""
+    return ".".join(version.split(".")[:2]) in TESTED
+
+
+def warn_if_untested(version: str = tf.__version__) -> None:
+    """Warn of a release that the tests were not run with."""
+    if not is_tested(version):
+        warnings.warn(
+            f"tf_exla was tested with TensorFlow {' and '.join(TESTED)}, not with {version}, whose"
+            f" kernels may allocate more: plans leave a {MARGIN.part}th of the memory free",
+            stacklevel=3,
+        )
+
+
+def exact_allocator(version: str = tf.__version__) -> Allocator:
+    """Return what plans assume of an allocator that takes what it is asked for."""
+    return EXACT if is_tested(version) else MARGIN
