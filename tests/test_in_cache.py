@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
 
 import tf_exla
+from tf_exla.model import options
 
 N = 4_001
 
@@ -22,6 +24,12 @@ def distances_summed(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
 def arguments() -> tuple[tf.Tensor, tf.Tensor]:
     rng = np.random.default_rng(0)
     return tf.constant(rng.standard_normal((N, 3))), tf.constant(rng.standard_normal((N, 1)))
+
+
+@pytest.fixture(autouse=True)
+def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same cache on all machines: matrices are larger than it."""
+    monkeypatch.setattr(options, "cache_bytes", lambda: 32 << 20)
 
 
 def test_numbers_and_report() -> None:
@@ -42,6 +50,7 @@ def test_switched_off() -> None:
 
 
 def _measured() -> tuple[int, int]:
+    options.cache_bytes = lambda: 32 << 20  # of this process
     args = arguments()
     optimized = tf_exla.optimize(distances_summed, "2TB")
     projected = optimized.report(*args).projected_peak
