@@ -147,6 +147,21 @@ def test_what_stays(name: str) -> None:
     assert write_iterations(before, OPS) is before
 
 
+def test_a_constant_of_the_body_is_there_once() -> None:
+    matrix = np.random.default_rng(0).normal(size=(2, 2))
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        return tf.while_loop(
+            lambda i, v: i < 9, lambda i, v: (i + 1, tf.tanh(v @ tf.constant(matrix))), (0, x)
+        )[1]
+
+    before, _ = graph_of(function, X)
+    after = write_iterations(before, OPS)
+    shapes = [node.output.shape for node in after.nodes if node.op == "constant"]
+    assert shapes.count((2, 2)) == 1
+    assert sum(node.op == "matmul" for node in after.nodes) == 9
+
+
 def test_a_list_that_a_loop_reads_stays() -> None:
     """The second loop runs too often; so the first one's list, which it reads, is made."""
 

@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from tf_exla.ir.builder import make_node
+from tf_exla.ir.clean import clean
 from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import Array, Graph, Loop, Node, Tensor, const
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.refusal import Refusal
-from tf_exla.ir.traverse import without_dead
 from tf_exla.model.settings import SETTINGS
 
 Items = Sequence[Tensor | None]
@@ -42,7 +42,7 @@ def write_iterations(graph: Graph, ops: OpSet) -> Graph:
             continue
         except Refusal:
             return graph
-        return without_dead(made) if writer.count else graph
+        return clean(made, ops) if writer.count else graph
 
 
 class _Stays(Exception):

@@ -71,7 +71,8 @@ class Forms:
         if written is not slim.graph:
             form = self._again("iterations written out", written, slim)
             yield form
-            yield from self._moved(form, self.budget, None)
+            for moved in self._moved(form, self.budget, None):
+                yield replace(moved, name=f"{moved.name}, {form.name}")
 
     def _slim(self) -> Form:
         """Return the program without the rewrites that need memory."""
