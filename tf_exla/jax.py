@@ -71,18 +71,15 @@ def jit(
     (`jax.jit`, `jax.grad`) the function is what `optimize` makes.
     """
 
-    def made(function: Callable[..., Any]) -> Function:
-        return Function(
-            function,
-            _settings(function, limit, rewrites),
-            static_argnums=static_argnums,
-            static_argnames=static_argnames,
-            donate_argnums=donate_argnums,
-            donate_argnames=donate_argnames,
-        )
-
-    _check(fn, limit)
-    return made if fn is None else made(fn)
+    return _within(
+        fn,
+        limit,
+        rewrites,
+        static_argnums=static_argnums,
+        static_argnames=static_argnames,
+        donate_argnums=donate_argnums,
+        donate_argnames=donate_argnames,
+    )
 
 
 @overload
@@ -124,14 +121,9 @@ def optimize(
     it is a decorator.
     """
 
-    def made(function: Callable[..., Any]) -> Function:
-        settings = _settings(function, limit, rewrites)
-        return Function(
-            function, settings, static_argnums=static_argnums, static_argnames=static_argnames
-        )
-
-    _check(fn, limit)
-    return made if fn is None else made(fn)
+    return _within(
+        fn, limit, rewrites, static_argnums=static_argnums, static_argnames=static_argnames
+    )
 
 
 def explain(
@@ -151,16 +143,21 @@ def explain(
     return report(fn.call(*args, **kwargs).program)
 
 
-def _check(fn: Any, limit: Limit | None) -> None:
-    """Raise TypeError or ValueError for what is no function, or no limit."""
+def _within(
+    fn: Callable[..., Any] | None, limit: Limit | None, rewrites: Any, **places: Any
+) -> Function | Decorator:
+    """Return a function within a limit, or what makes one; `places`: of static arguments and such.
+
+    Raises TypeError or ValueError for what is no function, or no limit.
+    """
     if fn is not None and not callable(fn):
         raise TypeError(f"the first argument is the function, not {fn!r}; write limit={fn!r}")
     if limit is None:
         raise TypeError('there is no limit; write limit="500MB"')
-    parse_bytes(limit)
+    size = parse_bytes(limit)
 
+    def made(function: Callable[..., Any]) -> Function:
+        name = getattr(function, "__name__", None) or type(function).__name__
+        return Function(function, Settings(name, size, options(rewrites)), **places)
 
-def _settings(fn: Callable[..., Any], limit: Limit | None, rewrites: Any) -> Settings:
-    assert limit is not None
-    name = getattr(fn, "__name__", None) or type(fn).__name__
-    return Settings(name, parse_bytes(limit), options(rewrites))
+    return made if fn is None else made(fn)

@@ -12,6 +12,13 @@ MOST = 1 << 22
 """Elements up to which numbers are evaluated: 32 MB while a program is planned."""
 
 
+def static_integer(tensor: Tensor) -> int | None:
+    """Return the value of a single integer; None where it is another tensor, or not known."""
+    if tensor.value is None or tensor.value.size != 1 or "int" not in tensor.dtype:
+        return None
+    return int(tensor.value.reshape(()))
+
+
 def static_integers(tensor: Tensor, made_by: Mapping[Tensor, Node]) -> Array | None:
     """Return the value of an integer tensor that only constants decide; None where it has none.
 

@@ -19,6 +19,7 @@ from tf_exla.ir.graph import Array, Graph, Loop, Node, Tensor, const
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.refusal import Refusal
+from tf_exla.ir.static_integers import static_integer
 from tf_exla.model.settings import SETTINGS
 
 Items = Sequence[Tensor | None]
@@ -193,7 +194,7 @@ class _Writer:
         items, result = self.lists[node.inputs[0]], node.outputs[-1]
         if node.op == "list_stack":
             return [self._stacked(items, result)]
-        at = -1 if node.op == "list_pop" else _integer(node.inputs[1])
+        at = -1 if node.op == "list_pop" else static_integer(node.inputs[1])
         if at is None or not -len(items) <= at < len(items):
             raise Refusal("a place in a list that is not known")
         item = items[at] or self._zeros(result)
@@ -265,12 +266,12 @@ def _is_special(node: Node) -> bool:
 
 
 def _reserved(writer: _Writer, node: Node) -> Items | None:
-    count = _integer(node.inputs[1])
+    count = static_integer(node.inputs[1])
     return None if count is None or count > SETTINGS.written_iterations else [None] * count
 
 
 def _set(writer: _Writer, node: Node) -> Items | None:
-    items, at = list(writer.lists[node.inputs[0]]), _integer(node.inputs[1])
+    items, at = list(writer.lists[node.inputs[0]]), static_integer(node.inputs[1])
     if at is None or not 0 <= at < len(items):
         return None
     items[at] = node.inputs[2]
@@ -291,12 +292,6 @@ _MAKERS: Mapping[str, Callable[[_Writer, Node], Items | None]] = {
 
 
 # Numbers.
-
-
-def _integer(tensor: Tensor) -> int | None:
-    if tensor.value is None or tensor.value.size != 1 or "int" not in tensor.dtype:
-        return None
-    return int(tensor.value.reshape(()))
 
 
 def _static_value(graph: Graph, inputs: Sequence[Tensor]) -> bool | None:

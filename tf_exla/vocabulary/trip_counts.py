@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tf_exla.ir.control_flow import body_of, cond_of
 from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.static_integers import static_integer
 from tf_exla.ir.traverse import producers
 
 
@@ -44,12 +45,12 @@ def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
 
     def progress(tensor: Tensor, most: Mapping[Tensor, int]) -> tuple[int, int] | None:
         """Return the first value of a number in the condition, and by how much it changes."""
-        if (known := _integer(tensor)) is not None:
+        if (known := static_integer(tensor)) is not None:
             return known, 0
         if tensor not in cond.inputs:
             return combined(made.get(tensor), most)
         k = cond.inputs.index(tensor)
-        first = _integer(node.inputs[k])
+        first = static_integer(node.inputs[k])
         if first is None:
             first = most.get(node.inputs[k])
         step = step_of(body, stepped, k)
@@ -77,7 +78,7 @@ def counted(node: Node, times: int) -> dict[Tensor, int]:
     stepped = producers(body)
     found = {}
     for k, tensor in enumerate(node.outputs):
-        first, step = _integer(node.inputs[k]), step_of(body, stepped, k)
+        first, step = static_integer(node.inputs[k]), step_of(body, stepped, k)
         if first is not None and step is not None:
             found[tensor] = first + times * max(step, 0)
     return found
@@ -100,16 +101,10 @@ def step_of(body: Graph, made: Mapping[Tensor, Node], k: int) -> int | None:
     left, right = map(plain, maker.inputs)
     if right is before and maker.op != "subtract":
         left, right = right, left
-    step = _integer(right)
+    step = static_integer(right)
     if left is not before or step is None:
         return None
     return -step if maker.op == "subtract" else step
 
 
 _COMPARISONS = frozenset({"greater", "greater_equal", "less", "less_equal"})
-
-
-def _integer(tensor: Tensor) -> int | None:
-    if tensor.value is None or tensor.value.size != 1 or "int" not in tensor.dtype:
-        return None
-    return int(tensor.value.reshape(()))

@@ -99,7 +99,7 @@ class Function:
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        operands = jax.tree.leaves(self._static.without(args, kwargs))
+        operands = self._operands(args, kwargs)
         if trace_state_clean() and not any(isinstance(one, jax.core.Tracer) for one in operands):
             call = self._ticket(*args, **kwargs).call
             made = call.program.certified(call.donated).run(*operands)
@@ -127,12 +127,8 @@ class Function:
 
         def compiled() -> Compiled:
             call = self.call(*args, **kwargs)
-
-            def operands(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[X]:
-                return jax.tree.leaves(self._static.without(args, kwargs))
-
             certified = call.program.certified(call.donated)
-            return Compiled(certified, operands, call.structure)
+            return Compiled(certified, self._operands, call.structure)
 
         return Lowered(compiled)
 
@@ -149,7 +145,7 @@ class Function:
 
     def call(self, *args: Any, **kwargs: Any) -> Call:
         """Return what a call would run; arguments may be `jax.ShapeDtypeStruct`s."""
-        operands = jax.tree.leaves(self._static.without(args, kwargs))
+        operands = self._operands(args, kwargs)
         if any(getattr(jax.typeof(one), "vma", None) for one in operands):
             args, kwargs = self._static.mapped(_plain, args, kwargs)
         traced = self._traced.trace(*args, **kwargs)
@@ -158,6 +154,10 @@ class Function:
         donated = self._donated.leaves(args, kwargs, self._static) if not closed else frozenset()
         structure = jax.tree.structure(traced.out_info)
         return Call(self._program(traced.jaxpr), operands, structure, donated)
+
+    def _operands(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[X]:
+        """Return the arrays of a call, static arguments left out."""
+        return jax.tree.leaves(self._static.without(args, kwargs))
 
     def _program(self, jaxpr: ClosedJaxpr) -> Program:
         # JAX keeps one jaxpr for calls with arguments of the same types.
