@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from tf_exla.frontends.tf.measure import measured_peak
     from tf_exla.report.report import MemoryReport
+    from tf_exla.run.limited import limit
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ __all__ = [
     "UnboundedMemoryError",
     "UnboundedMemoryWarning",
     "explain",
+    "limit",
     "measured_peak",
     "optimize",
 ]
@@ -41,6 +43,7 @@ _MODULES = {
     "UnboundedMemoryError": "errors",
     "UnboundedMemoryWarning": "errors",
     "explain": "api",
+    "limit": "run.limited",
     "measured_peak": "frontends.tf.measure",
     "optimize": "api",
 }

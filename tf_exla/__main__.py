@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from tf_exla import __version__
+from tf_exla.byte_size import read_bytes
 from tf_exla.model.machine import machine_name
 
 
@@ -18,11 +19,31 @@ def main() -> None:
     pass
 
 
+class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Bytes, or "auto"."""
+
+    name = "size"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        if value == "auto":
+            return value
+        try:
+            return read_bytes(value, "--limit")
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 @main.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     help="Run PROGRAM, a script or with -m a module, with every outermost tf.function optimized.",
 )
-@click.option("--limit", help='The cap on the peak, as "1GB"; default TF_EXLA_LIMIT or "auto".')
+@click.option(
+    "--limit",
+    type=_Size(),
+    help='The cap on the peak, as "1GB"; default TF_EXLA_LIMIT or "auto".',
+)
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -37,7 +58,7 @@ def main() -> None:
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
-    limit: str | None,
+    limit: int | str | None,
     report: Path | None,
     strict: bool,
     module: bool,
@@ -46,6 +67,9 @@ def run(
 ) -> None:
     from tf_exla.run.command import run_program
 
+    if program.startswith("-"):
+        options = [name for one in click.get_current_context().command.params for name in one.opts]
+        raise click.NoSuchOption(program.partition("=")[0], possibilities=options)
     if not module and not Path(program).exists():
         raise click.BadParameter(f"there is no file {program!r}", param_hint="PROGRAM")
     run_program(program, args, module=module, limit=limit, strict=strict, report=report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
+from tf_exla.arguments import check_function, check_names
 from tf_exla.frontends.tf.optimized import OptimizedFunction
 from tf_exla.frontends.tf.request import Limit, Request
 from tf_exla.frontends.tf.versions import warn_if_untested
@@ -104,6 +105,8 @@ def explain(
     `tf.TensorSpec`s. `trace`: the report also has what each step of the plan was chosen from, and
     why the others lost. Raises `MemoryLimitError` where no plan holds the limit.
     """
+    check_function(fn)
+    check_names(fn, kwargs, ("limit", "trace"))
     if not isinstance(fn, OptimizedFunction):
         fn = optimize(fn, "auto" if limit is None else limit)
     elif limit is not None:

@@ -46,6 +46,21 @@ def parse_bytes(value: object) -> int:
     )
 
 
+def read_bytes(text: str, source: str) -> int:
+    """Return the bytes of a text from outside of Python: "1G" and "1000000" count as well.
+
+    Raises ValueError, which names the `source`: an option of a command, a variable.
+    """
+    bare = text.strip()
+    if (bare.isascii() and bare.isdigit()) or bare[-1:] in "kKMGT":
+        bare += "B"
+    try:
+        return parse_bytes(bare)
+    except ValueError as error:
+        expected = f'a size such as "500MB", "1G" or 1000000 (units: {", ".join(_UNITS)})'
+        raise ValueError(f"{source}={text!r} is not {expected}") from error
+
+
 def format_bytes(n: float) -> str:
     """Return `n` bytes as text in decimal units, three digits: "3.20 GB", "152 MB", "17 B"."""
     size = float(n)

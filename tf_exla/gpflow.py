@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tf_exla.api import OptimizedFunction, optimize
 from tf_exla.frontends.tf.measure import MeasuredPeak, measured_peak
+from tf_exla.frontends.tf.request import Limit
 from tf_exla.report.report import MemoryReport
 
 __all__ = ["Scipy"]
@@ -36,16 +37,19 @@ class _OptimizedCache(OrderedDict[Any, Any]):
 class Scipy(gpflow.optimizers.Scipy):
     """Minimize as `gpflow.optimizers.Scipy` does, with the peak of each evaluation below `limit`.
 
-    The loss and its gradients are one graph there; that joint graph is what is optimized. `limit`
-    and `jit_compile` are those of `tf_exla.optimize`; everything else is GPflow's, results too.
-    `MemoryLimitError` is raised by `minimize` before anything large is allocated.
+    The loss and its gradients are one graph there; that joint graph is what is optimized. `limit`,
+    `jit_compile`, `rewrites` and `strict` are those of `tf_exla.optimize`; everything else is
+    GPflow's, results too. `MemoryLimitError` is raised by `minimize` before anything large is
+    allocated; ValueError or TypeError at once for what is no such argument.
     """
 
     def __init__(
         self,
-        limit: int | str = "auto",
+        limit: Limit = "auto",
         *,
         jit_compile: bool | None = None,
+        rewrites: Mapping[str, bool] | bool | None = None,
+        strict: bool = False,
         compile_cache_size: int = 2,
     ) -> None:
         if compile_cache_size == 0:
@@ -56,6 +60,9 @@ class Scipy(gpflow.optimizers.Scipy):
         super().__init__(compile_cache_size)
         self.limit = limit
         self.jit_compile = jit_compile
+        self.rewrites = rewrites
+        self.strict = strict
+        self._optimize(lambda: None)  # raises what is wrong with the arguments
         self.compile_cache: _OptimizedCache = _OptimizedCache(self._optimize)
         self._variables: tuple[tf.Variable, ...] = ()
 
@@ -99,8 +106,14 @@ class Scipy(gpflow.optimizers.Scipy):
         return tf.cast(self.initial_parameters(self._variables), tf.float64)  # [P]
 
     def _optimize(self, function: Any) -> OptimizedFunction:
-        optimized: OptimizedFunction = optimize(function, self.limit, jit_compile=self.jit_compile)
-        return optimized
+        made: OptimizedFunction = optimize(
+            function,
+            self.limit,
+            jit_compile=self.jit_compile,
+            rewrites=self.rewrites,
+            strict=self.strict,
+        )
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
         # As in GPflow, functions are not pickled.

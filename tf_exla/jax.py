@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
+from tf_exla.arguments import check_function, check_names
 from tf_exla.byte_size import parse_bytes
 from tf_exla.frontends.jax.compat import warn_if_untested
 from tf_exla.frontends.jax.explaining import report
@@ -134,6 +135,8 @@ def explain(
     Arguments may be `jax.ShapeDtypeStruct`s. `limit` defaults to that of `fn` where it has one.
     Raises `MemoryLimitError` where no plan holds the limit.
     """
+    check_function(fn)
+    check_names(fn, kwargs, ("limit",))
     if not isinstance(fn, Function):
         if limit is None:
             raise TypeError("explain needs a limit")
@@ -150,8 +153,8 @@ def _within(
 
     Raises TypeError or ValueError for what is no function, or no limit.
     """
-    if fn is not None and not callable(fn):
-        raise TypeError(f"the first argument is the function, not {fn!r}; write limit={fn!r}")
+    if fn is not None:
+        check_function(fn)
     if limit is None:
         raise TypeError('there is no limit; write limit="500MB"')
     size = parse_bytes(limit)

@@ -438,7 +438,7 @@ def kernel_product(n: int, limit: str, symmetry: bool, jit_compile: bool) -> dic
     return {
         "projected": report.projected_peak,
         "measured": int(tf_exla.measured_peak(function, x, v)),
-        "text": str(report),
+        "text": report.details(),
         "worst": max(
             float(np.abs(got - want).max() / np.abs(want).max())
             for got, want in zip(

@@ -61,7 +61,7 @@ def test_the_report_lists_what_was_applied() -> None:
     assert entry.identity == "s a bᵀ + x 1ᵀ + 1 yᵀ = [s a, x, 1] [b, 1, y]ᵀ"
     assert entry.bytes < entry.bytes_before
     assert entry.sources[0].startswith("test_options.py:")
-    text = str(report)
+    text = report.details()
     assert "Rewrites" in text
     assert "rank-one-terms" in text
     assert report.to_dict()["rewrites"]
@@ -77,7 +77,7 @@ def test_the_report_counts_costly_nodes() -> None:
     report = tf_exla.explain(gradient, random(100, 900), random(100, 100), limit="1GB")
     (products,) = [one for one in report.costly if one.op == "matmul"]
     assert (products.before, products.after) == (3, 2)
-    assert "matmul 3 -> 2" in str(report)
+    assert "matmul 3 -> 2" in report.details()
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -112,7 +112,7 @@ class ReportData:
     """What the plan needs beside what the original program needs.
 
     All sizes are bytes. peak = resident + working set. `*_before`: the original program in its own
-    order, without splitting.
+    order, without splitting. `largest`: of the original; `largest_left`: what the plan makes whole.
     """
 
     function: str
@@ -139,3 +139,4 @@ class ReportData:
     graph_before: tuple[GraphNode, ...] = ()
     graph: tuple[GraphNode, ...] = ()
     steps: tuple[Step, ...] = ()
+    largest_left: LargeTensor | None = None

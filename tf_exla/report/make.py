@@ -46,7 +46,8 @@ def make_report(
         nodes=sum(1 for _ in walk(plan.graph)),
         flops_before=graph_flops(ops, plan.original),
         flops=graph_flops(ops, plan.graph),
-        largest=_largest(plan),
+        largest=_largest(plan, plan.original, LARGEST),
+        largest_left=next(iter(_largest(plan, plan.graph, 1)), None),
         loops=tuple(_loops(plan, ops)),
         steps=plan.steps,
         refusals=_refusals(plan.refusals, plan.graph),
@@ -103,7 +104,7 @@ def _rewrites(plan: Plan) -> tuple[RewriteEntry, ...]:
     return tuple(sorted(entries, key=lambda one: one.bytes - one.bytes_before))
 
 
-def _largest(plan: Plan) -> tuple[LargeTensor, ...]:
+def _largest(plan: Plan, graph: Graph, count: int) -> tuple[LargeTensor, ...]:
     whole = set(producers(plan.graph)) | set(plan.graph.inputs)
     return tuple(
         LargeTensor(
@@ -115,7 +116,7 @@ def _largest(plan: Plan) -> tuple[LargeTensor, ...]:
             source=node.source,
             split=tensor not in whole,
         )
-        for tensor, node in largest_tensors(plan.original, LARGEST)
+        for tensor, node in largest_tensors(graph, count)
     )
 
 

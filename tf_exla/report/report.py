@@ -8,12 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tf_exla.report.data import ReportData
-from tf_exla.report.text import format_report
+from tf_exla.report.summary import format_summary
+from tf_exla.report.text import format_details
 
 
 @dataclass(frozen=True)
 class MemoryReport(ReportData):
-    """A report that prints, plots and draws itself; its fields are those of `ReportData`."""
+    """A report that prints, plots and draws itself; its fields are those of `ReportData`.
+
+    As a string it has ten lines or so; `details` has all.
+    """
+
+    def details(self) -> str:
+        """Return the long form: tensors, rewrites, steps, loops, and what was not split and why."""
+        return format_details(self)
 
     def to_dict(self) -> dict[str, object]:
         """Return every field as plain Python values."""
@@ -43,4 +51,4 @@ class MemoryReport(ReportData):
         return draw_report(self, path, most)
 
     def __str__(self) -> str:
-        return format_report(self)
+        return format_summary(self)

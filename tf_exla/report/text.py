@@ -1,4 +1,4 @@
-"""The report as text: tables by rich."""
+"""The long form of a report: tables by rich."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ WIDTH = 110
 REFUSALS = 6
 
 
-def format_report(report: ReportData) -> str:
-    """Print a report in at most `WIDTH` columns."""
+def format_details(report: ReportData) -> str:
+    """Print all of a report in at most `WIDTH` columns."""
     out = io.StringIO()
     console = Console(file=out, width=WIDTH, color_system=None, highlight=False)
     console.print(
@@ -62,7 +62,8 @@ def _summary(report: ReportData) -> Table:
     return table
 
 
-def _shape(shape: tuple[int | None, ...], dtype: str) -> str:
+def format_shape(shape: tuple[int | None, ...], dtype: str) -> str:
+    """Return a type as "f64[200, 100000]"; "?" is a size that is not known."""
     return f"{short_dtype(dtype)}[{', '.join('?' if s is None else str(s) for s in shape)}]"
 
 
@@ -71,7 +72,7 @@ def _largest(report: ReportData) -> Table:
     for entry in report.largest:
         table.add_row(
             f"{entry.name} ({entry.op})",
-            _shape(entry.shape, entry.dtype),
+            format_shape(entry.shape, entry.dtype),
             format_bytes(entry.bytes),
             "yes" if entry.split else "no",
             entry.source,
@@ -144,7 +145,8 @@ def _loops(console: Console, report: ReportData) -> None:
     console.print(table)
     for entry in report.loops:
         results = ", ".join(
-            f"{_shape(result.shape, result.dtype)} {result.combine}" for result in entry.results
+            f"{format_shape(result.shape, result.dtype)} {result.combine}"
+            for result in entry.results
         )
         console.print(
             f"  stage {entry.stage}: {escape(entry.axis)}\n    results: {escape(results)}"
@@ -157,7 +159,7 @@ def _refusals(console: Console, report: ReportData) -> None:
     console.print("Not split:")
     for one in report.refusals[:REFUSALS]:
         console.print(
-            f"  {one.tensor} {_shape(one.shape, one.dtype)}, {format_bytes(one.bytes)}: "
+            f"  {one.tensor} {format_shape(one.shape, one.dtype)}, {format_bytes(one.bytes)}: "
             f"axis {one.axis} reaches {one.op} ({one.node}): {one.reason}"
         )
     if len(report.refusals) > REFUSALS:

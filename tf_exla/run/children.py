@@ -28,7 +28,7 @@ _installed = ExitStack()
 class _Installer:
     """Calls `install` where it is unpickled, if this package can be imported there."""
 
-    def __init__(self, limit: str | None, strict: bool) -> None:
+    def __init__(self, limit: int | str | None, strict: bool) -> None:
         self.call = f"install({limit!r}, {strict!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -46,7 +46,7 @@ class _Installer:
         return exec, (source, {})
 
 
-def inherit(limit: str | None, strict: bool) -> None:
+def inherit(limit: int | str | None, strict: bool) -> None:
     """Let the children of this process hold the limit; it lasts as long as the process."""
 
     def add(name: str) -> None:
@@ -63,7 +63,7 @@ def inherit(limit: str | None, strict: bool) -> None:
     sys.addaudithook(_tell_of_others())
 
 
-def install(limit: str | None, strict: bool) -> None:
+def install(limit: int | str | None, strict: bool) -> None:
     """Optimize every outermost `tf.function` of this process, from when it imports TensorFlow."""
 
     def patch() -> None:

@@ -25,7 +25,7 @@ def run_program(
     arguments: Sequence[str],
     *,
     module: bool = False,
-    limit: str | None = None,
+    limit: int | str | None = None,
     strict: bool = False,
     report: Path | None = None,
 ) -> None:

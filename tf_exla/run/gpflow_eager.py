@@ -21,6 +21,7 @@ from tensorflow.python.framework import op_def_registry
 
 from tf_exla.api import OptimizedFunction
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
+from tf_exla.run.session import Session
 
 METHODS = {
     gpflow.models.BayesianModel: (
@@ -59,8 +60,6 @@ _HARMLESS = frozenset(
     }
 )
 
-Optimize = Callable[[Any], OptimizedFunction]
-
 
 class _Inside(threading.local):
     """Whether this thread runs a method whose inner calls are part of it."""
@@ -72,14 +71,10 @@ _inside = _Inside()
 
 
 class EagerCalls:
-    """Runs methods of models optimized; what cannot be traced, or is small, as it was.
+    """Runs methods of models optimized; what cannot be traced, or is small, as it was."""
 
-    `optimize` makes an optimized function; `limit` returns bytes.
-    """
-
-    def __init__(self, optimize: Optimize, limit: Callable[[], int]) -> None:
-        self._optimize = optimize
-        self._limit = limit
+    def __init__(self, session: Session) -> None:
+        self._session = weakref.proxy(session)  # which these calls live as long as
         self._plans: weakref.WeakKeyDictionary[Any, dict[Any, OrderedDict[Any, Any]]] = (
             weakref.WeakKeyDictionary()
         )
@@ -116,7 +111,7 @@ class EagerCalls:
         kept = self._plans.setdefault(model, {}).setdefault(method, OrderedDict())
         key = (_fingerprint(concrete), tuple(map(id, concrete.captured_inputs)))  # which it keeps
         if key not in kept:
-            kept[key] = traced.function, self._optimize(traced.function)
+            kept[key] = traced.function, self._session.optimized(traced.function)
             if len(kept) > _PLANS:
                 kept.popitem(last=False)
         kept.move_to_end(key)
@@ -126,7 +121,8 @@ class EagerCalls:
     def _is_small(self, model: Any, args: Any, kwargs: Any) -> bool:
         rows = sum(map(_rows, tf.nest.flatten((args, kwargs))))
         rows += sum(map(_rows, model._flatten(predicate=_is_array)))
-        return _MATRICES * 8 * rows * rows <= self._limit()
+        limit: int = self._session.limit_bytes()
+        return _MATRICES * 8 * rows * rows <= limit
 
 
 class _Traced:
@@ -208,10 +204,15 @@ def _draws(graph: Any) -> bool:
     return any(op is not None and op.is_stateful and op.name not in _HARMLESS for op in known)
 
 
+_calls: weakref.WeakKeyDictionary[Session, EagerCalls] = weakref.WeakKeyDictionary()
+
+
 @contextmanager
-def during_run(optimize: Optimize, limit: Callable[[], int]) -> Iterator[None]:
-    """Optimize methods of GPflow's models, and of classes derived from them, called eagerly."""
-    calls = EagerCalls(optimize, limit)
+def redirected(latest: Callable[[], Session | None]) -> Iterator[None]:
+    """Optimize methods of GPflow's models, and of classes derived from them, called eagerly.
+
+    `latest`: returns the session that takes a call.
+    """
     changed: list[tuple[type, str, Any]] = []
 
     def wrap(cls: type, names: tuple[str, ...]) -> None:
@@ -222,7 +223,7 @@ def during_run(optimize: Optimize, limit: Callable[[], int]) -> Iterator[None]:
             if (cls, name) in {each[:2] for each in changed}:
                 continue  # a class with two bases
             changed.append((cls, name, method))
-            setattr(cls, name, _through(calls, method))
+            setattr(cls, name, _through(latest, method))
 
     def wrap_below(cls: type, names: tuple[str, ...]) -> None:
         wrap(cls, names)
@@ -255,9 +256,14 @@ def _hook(base: type, wrap: Callable[..., None], names: tuple[str, ...]) -> Call
     return init_subclass
 
 
-def _through(calls: EagerCalls, method: Any) -> Any:
+def _through(latest: Callable[[], Session | None], method: Any) -> Any:
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return calls.call(method, self, args, kwargs)
+        session = latest()
+        if session is None:
+            return method(self, *args, **kwargs)
+        if session not in _calls:
+            _calls[session] = EagerCalls(session)
+        return _calls[session].call(method, self, args, kwargs)
 
     return call

@@ -1,4 +1,4 @@
-"""Packages whose eager calls `run` optimizes as well, once a script imports them."""
+"""Packages whose eager calls are optimized as well, once a program imports them."""
 
 from __future__ import annotations
 
@@ -6,25 +6,22 @@ import importlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
 
 from tf_exla.run.on_import import on_import
+from tf_exla.run.session import Session
 
 INTEGRATIONS = {"gpflow": "tf_exla.run.gpflow_eager"}
-"""The module of ours that has `during_run(optimize, limit)`, by the package that it is for."""
+"""The module of ours that has `redirected(latest)`, by the package that it is for."""
 
 
 @contextmanager
-def integrations(optimize: Callable[[Any], Any], limit: Callable[[], int]) -> Iterator[None]:
-    """Optimize eager calls of packages that are imported meanwhile.
-
-    `optimize`: makes an optimized function; `limit`: returns bytes.
-    """
+def integrations(latest: Callable[[], Session | None]) -> Iterator[None]:
+    """Optimize eager calls of packages that are imported meanwhile, by the `latest` session."""
     with ExitStack() as stack:
 
         def begin(name: str) -> None:
             module = importlib.import_module(INTEGRATIONS[name])
-            stack.enter_context(module.during_run(optimize, limit))
+            stack.enter_context(module.redirected(latest))
 
         for name in INTEGRATIONS:
             stack.enter_context(on_import(name, partial(begin, name)))

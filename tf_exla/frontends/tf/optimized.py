@@ -17,6 +17,7 @@ from tensorflow.python.eager.polymorphic_function import eager_function_run, pol
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util, resource_variable_ops
 
+from tf_exla.arguments import check_function
 from tf_exla.frontends.tf import signature
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.fallback import Guard
@@ -60,8 +61,7 @@ class OptimizedFunction(Saveable):
     ) -> None:
         if isinstance(fn, OptimizedFunction):
             fn = cast(Callable[..., Any], fn._function)
-        if not callable(fn):
-            raise TypeError(f"optimize needs a function, got {fn!r}")
+        check_function(fn)
         self._owned = not isinstance(fn, polymorphic_function.Function)
         self._function: Any = tf.function(fn) if self._owned else fn
         self._request = request

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from tf_exla.byte_size import parse_bytes
+from tf_exla.arguments import check_switch, did_you_mean
+from tf_exla.byte_size import parse_bytes, read_bytes
 from tf_exla.frontends.tf.device import counts_exactly, device
 from tf_exla.frontends.tf.free_memory import auto_limit
 from tf_exla.frontends.tf.versions import exact_allocator
@@ -61,6 +62,8 @@ class Request:
         """Read the arguments of `optimize`. A ValueError or TypeError quotes a bad one."""
         if unbounded not in ("raise", "warn"):
             raise ValueError(f'unbounded must be "raise" or "warn", got {unbounded!r}')
+        check_switch("jit_compile", jit_compile, optional=True)
+        check_switch("strict", strict)
         threshold, size = _flags()
         if tensor_size_threshold is not None:
             threshold = parse_bytes(tensor_size_threshold)
@@ -111,22 +114,30 @@ def _rebuilt(fields: Mapping[str, Any]) -> Request:
 
 
 def _limit(limit: Limit) -> int | None:
-    if limit == "auto":
-        limit = os.environ.get(LIMIT_VARIABLE, "auto")
-    return None if limit == "auto" else parse_bytes(limit)
+    if limit != "auto":
+        return parse_bytes(limit)
+    asked = os.environ.get(LIMIT_VARIABLE, "auto")
+    return None if asked == "auto" else read_bytes(asked, LIMIT_VARIABLE)
 
 
 def _flags() -> tuple[int | None, int | None]:
     """Return the threshold and the chunk size of TF_EXLA_FLAGS."""
     text = os.environ.get(FLAGS_VARIABLE, "")
     parser = argparse.ArgumentParser(FLAGS_VARIABLE, add_help=False, exit_on_error=False)
-    parser.add_argument("--tensor_size_threshold")
-    parser.add_argument("--tensor_split_size")
+    names = ("--tensor_size_threshold", "--tensor_split_size")
+    for name in names:
+        parser.add_argument(name)
     try:
         found, rest = parser.parse_known_args(shlex.split(text))
     except argparse.ArgumentError as error:
         raise ValueError(f"{FLAGS_VARIABLE}={text!r}: {error}") from error
     if rest:
-        raise ValueError(f"{FLAGS_VARIABLE}={text!r}: unknown flag {rest[0]!r}")
-    threshold, size = found.tensor_size_threshold, found.tensor_split_size
-    return threshold and parse_bytes(threshold), size and parse_bytes(size)
+        hint = did_you_mean(rest[0].partition("=")[0], names)
+        raise ValueError(f"{FLAGS_VARIABLE}={text!r}: unknown flag {rest[0]!r}{hint}")
+    threshold, size = (
+        value and read_bytes(value, f"{name} of {FLAGS_VARIABLE}")
+        for name, value in zip(
+            names, (found.tensor_size_threshold, found.tensor_split_size), strict=True
+        )
+    )
+    return threshold, size

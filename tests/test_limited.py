@@ -1,0 +1,123 @@
+"""`with tf_exla.limit(...)`: what is called inside holds the limit."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+
+import tf_exla
+
+X = tf.constant(np.random.default_rng(0).normal(size=(1003, 3)))
+PLAIN = Function.__call__
+
+
+def product(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.tanh(tf.matmul(x, x, transpose_b=True)), 1)
+
+
+@pytest.fixture
+def function() -> Any:
+    return tf.function(product)
+
+
+def limits(function: Any, block: Any) -> list[int]:
+    return [one.limit for one in block.reports() if one.function == function.__name__]
+
+
+def test_functions_called_inside(function: Any) -> None:
+    expected = function(X)
+    with tf_exla.limit("2MB", strict=True) as block:
+        tf.debugging.assert_near(function(X), expected, rtol=1e-12)
+        (report,) = [one for one in block.reports() if one.function == "product"]
+        assert report.projected_peak <= 2_000_000 < report.projected_peak_before
+        with pytest.raises(tf_exla.MemoryLimitError), tf_exla.limit(10):
+            function(X)
+    assert Function.__call__ is PLAIN
+
+
+def test_the_innermost_counts_and_own_limits_stay(function: Any) -> None:
+    own = tf_exla.optimize(product, "2MB")
+    with tf_exla.limit("8MB") as outer:
+        with tf_exla.limit("3MB") as inner:
+            function(X)
+            own(X)
+            assert limits(function, inner) == [3_000_000]
+        assert limits(function, outer) == []
+        function(X)
+        assert limits(function, outer) == [8_000_000]
+    assert [one.limit for one in own.reports()] == [2_000_000]
+
+
+def test_plans_are_kept_from_block_to_block(function: Any) -> None:
+    for _ in range(3):
+        with tf_exla.limit("2MB") as block:
+            function(X)
+    assert limits(function, block) == [2_000_000]
+    assert function.experimental_get_tracing_count() == 1
+    with tf_exla.limit("2MB", jit_compile=False) as other:  # it asks for something else
+        assert limits(function, other) == []
+
+
+def test_it_decorates(function: Any) -> None:
+    block = tf_exla.limit("2.5MB")
+
+    @block
+    def train(x: tf.Tensor) -> tf.Tensor:
+        """Train."""
+        return function(x)
+
+    assert train.__doc__ == "Train."
+    train(X)
+    assert limits(function, block) == [2_500_000]
+    assert Function.__call__ is PLAIN
+
+
+def test_blocks_of_threads_end_in_any_order() -> None:
+    one, two = tf_exla.limit("2MB"), tf_exla.limit("3MB")
+    ends = threading.Event()
+
+    def other() -> None:
+        with two:
+            ends.wait(10)
+
+    with one:
+        thread = threading.Thread(target=other)
+        thread.start()
+    assert Function.__call__ is not PLAIN
+    ends.set()
+    thread.join()
+    assert Function.__call__ is PLAIN
+
+
+def test_gpflow_called_eagerly() -> None:
+    def model() -> Any:
+        kernel = gpflow.kernels.SquaredExponential()
+        return gpflow.models.SGPR((X, X[:, :1]), kernel, X[:20].numpy(), noise_variance=0.1)
+
+    expected = model().predict_f(X)
+    with tf_exla.limit("2MB", strict=True) as block:
+        found = model().predict_f(X)
+        (report,) = [one for one in block.reports() if one.function == "SGPR.predict_f"]
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
+    assert report.projected_peak <= 2_000_000
+
+
+def test_a_failure_is_a_warning() -> None:
+    compiled = tf.function(product, jit_compile=True)
+    with tf_exla.limit("2MB"):
+        with pytest.warns(tf_exla.NotOptimizedWarning, match="XLA compiles it as a whole"):
+            compiled(X)
+        compiled(X)  # once
+
+
+@pytest.mark.parametrize("bad", [{"limit": "1XB"}, {"limit": "2MB", "rewrites": {"chain": False}}])
+def test_bad_arguments(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"1XB|chain"):
+        tf_exla.limit(**bad)

@@ -1,0 +1,131 @@
+"""A Keras callback that holds `fit`, `evaluate` and `predict` to a memory limit."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import keras
+import tensorflow as tf
+
+from tf_exla.frontends.tf.request import Limit, Request
+from tf_exla.model.options import Unbounded
+from tf_exla.report.report import MemoryReport
+from tf_exla.run.limited import Limited
+from tf_exla.run.session import Session
+
+__all__ = ["MemoryLimit"]
+
+_FUNCTIONS = ("train_function", "test_function", "predict_function")
+"""What Keras calls for each batch. `make_...` compiles it where the model has none."""
+
+_ENDS = (StopIteration, tf.errors.OutOfRangeError)
+"""How a step says that there is no more data."""
+
+_at_work: WeakKeyDictionary[Any, MemoryLimit] = WeakKeyDictionary()
+"""The callback that changed a model and has not made it what it was yet."""
+
+
+class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
+    """Holds each step of a model to a limit while `fit`, `evaluate` or `predict` runs.
+
+    Counted are a batch, the weights, the slots of the optimizer, and what the step allocates. The
+    last batch may be smaller: each size has its own plan. While the callback is at work Keras does
+    not let XLA compile whole steps (`jit_compile`), whose memory XLA would plan; parts of loops
+    still are compiled. Afterwards the model is as it was, and it may be compiled again in between.
+    Arguments are those of `tf_exla.optimize`.
+
+    The first step with a size for which no plan holds the limit raises `MemoryLimitError`. A model
+    that runs eagerly has no graph to rewrite: ValueError.
+    """
+
+    def __init__(
+        self,
+        limit: Limit = "auto",
+        *,
+        jit_compile: bool | None = None,
+        rewrites: Mapping[str, bool] | bool | None = None,
+        unbounded: Unbounded = "raise",
+        strict: bool = False,
+    ) -> None:
+        super().__init__()
+        self._session = Session(
+            Request.of(limit, jit_compile, rewrites=rewrites, unbounded=unbounded, strict=strict)
+        )
+        self._jit_compile: Any = None
+        self._kept: list[Any] = []  # the functions of the last run, for its reports
+        self._fitting = False
+
+    def set_model(self, model: Any) -> None:
+        """Begin; Keras calls this before it makes its functions."""
+        if model in _at_work:  # another run ended by an error outside of a step
+            _at_work[model]._restore()
+        super().set_model(model)
+        if model.run_eagerly:
+            raise ValueError("a limit is held by rewriting graphs, and run_eagerly=True makes none")
+        _at_work[model] = self
+        self._kept = []
+        self._jit_compile, model.jit_compile = model.jit_compile, False
+        for name in _FUNCTIONS:
+            setattr(model, name, None)
+            setattr(model, f"make_{name}", self._maker(model, name))
+
+    def reports(self) -> list[MemoryReport]:
+        """Return a report for each function and each size of a batch that ran last."""
+        return self._session.reports()
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._fitting = True
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self._fitting = False
+        self._restore()
+
+    def on_test_end(self, logs: Any = None) -> None:
+        if not self._fitting:  # else it is the validation of `fit`
+            self._restore()
+
+    def on_predict_end(self, logs: Any = None) -> None:
+        if not self._fitting:
+            self._restore()
+
+    def _maker(self, model: Any, name: str) -> Callable[..., None]:
+        """Return what makes a function as the model does, and has it called within the limit."""
+        make = getattr(model, f"make_{name}")
+
+        def make_within(force: bool = False) -> None:
+            if getattr(model, name) is None or force:
+                make(force)
+                function = getattr(model, name)
+                self._kept.append(function)
+                setattr(model, name, self._within(function))
+
+        return make_within
+
+    def _within(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        block = Limited(self._session)
+
+        @functools.wraps(function)
+        def step(*args: Any) -> Any:
+            try:
+                with block:
+                    return function(*args)
+            except _ENDS:
+                raise
+            except BaseException:  # Keras does not tell callbacks of it
+                self._restore()
+                raise
+
+        return step
+
+    def _restore(self) -> None:
+        """Make the model what it was."""
+        if _at_work.pop(self.model, None) is None:
+            return
+        for name in _FUNCTIONS:
+            setattr(self.model, name, None)
+            delattr(self.model, f"make_{name}")
+        self.model.jit_compile = self._jit_compile
+        self._fitting = False

@@ -1,0 +1,79 @@
+"""The short form of a report: ten lines or so."""
+
+from __future__ import annotations
+
+from tf_exla.byte_size import format_bytes
+from tf_exla.report.data import LoopEntry, ReportData
+from tf_exla.report.text import WIDTH, format_shape
+
+LOOPS = 4
+"""Loops that are shown; of the others, their number."""
+SLOWER = 1.25
+"""A plan that is estimated to be slower by this factor has a hint that a larger limit is faster."""
+
+
+def format_summary(report: ReportData) -> str:
+    """Say what holds the limit, what that costs, and what to look at next."""
+    before = format_bytes(report.projected_peak_before)
+    lines = [f"{report.function} on {report.device}, limit {format_bytes(report.limit)}"]
+    lines.append(
+        _entry(
+            "peak",
+            f"{before} -> {format_bytes(report.projected_peak)} projected, "
+            f"{format_bytes(report.resident)} of it resident",
+        )
+    )
+    lines.append(_entry("time", _time(report)))
+    for number, loop in enumerate(report.loops[:LOOPS]):
+        lines.append(_entry(f"loop {number + 1}", _loop(loop)))
+    if len(report.loops) > LOOPS:
+        lines.append(_entry("", f"and {len(report.loops) - LOOPS} more loops"))
+    if not report.loops:
+        lines.append(_entry("loops", "none: nothing had to be split"))
+    left = report.largest_left
+    if left is not None:
+        where = f", {left.source}" if left.source else ""
+        shape = format_shape(left.shape, left.dtype)
+        lines.append(
+            _entry("largest", f"{shape}, {format_bytes(left.bytes)}, is left whole{where}")
+        )
+    for note in report.notes:
+        lines.append(_entry("note", note))
+    lines.append(_entry("next", _next(report)))
+    return "\n".join(lines)
+
+
+def _entry(name: str, text: str) -> str:
+    """Return a line; the rest of a long one is left out, since `details` has it."""
+    line = f"  {name:<8} {text}"
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 4].rsplit(' ', 1)[0]} ..."
+
+
+def _time(report: ReportData) -> str:
+    planned = f"planned in {report.rewrite_seconds:.2f} s"
+    if not report.steps:
+        return planned
+    before, after = report.steps[0].seconds_before, report.steps[-1].seconds
+    ratio = f", {after / before:.2f} x" if before else ""
+    return f"{before:.3g} s -> {after:.3g} s estimated{ratio}; {planned}"
+
+
+def _loop(loop: LoopEntry) -> str:
+    side_by_side = f", {loop.parallel} at once" if loop.parallel > 1 else ""
+    inside = "inside of the one before: " if loop.depth else ""
+    recomputed = f"; {len(loop.recomputed)} nodes computed again" if loop.recomputed else ""
+    return (
+        f"{inside}{loop.extent} in {loop.iterations} chunks of {loop.chunk}{side_by_side}, "
+        f"{loop.axis}{recomputed}"
+    )
+
+
+def _next(report: ReportData) -> str:
+    hints = []
+    if report.steps and report.steps[-1].seconds > SLOWER * report.steps[0].seconds_before:
+        hints.append("a larger limit is faster")
+    left = report.largest_left
+    if left is not None and any(one.tensor == left.name for one in report.refusals):
+        hints.append("details() says why the largest is not split")
+    hints.append("details() has rewrites, loops and tensors; plot(path) the memory over time")
+    return "; ".join(hints)

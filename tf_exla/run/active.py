@@ -1,0 +1,68 @@
+"""The sessions of this process: every `tf.function` goes to the one that began last.
+
+Calls are redirected as long as there is a session, in all threads. Sessions may end in any order,
+as they do where several threads begin their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.util import traceback_utils
+
+from tf_exla.run.integrations import integrations
+from tf_exla.run.session import Session
+
+Function = polymorphic_function.Function
+
+_lock = threading.Lock()
+_sessions: list[Session] = []
+_patches = contextlib.ExitStack()
+
+
+def begin(session: Session) -> None:
+    """Let a session take the calls."""
+    with _lock:
+        _sessions.append(session)
+        if len(_sessions) == 1:
+            _patches.enter_context(_redirected())
+            _patches.enter_context(integrations(_latest))
+
+
+def end(session: Session) -> None:
+    """Take the session away that began last of those that are this one."""
+    with _lock:
+        at = max(k for k, one in enumerate(_sessions) if one is session)
+        del _sessions[at]
+        if not _sessions:
+            _patches.close()
+
+
+def _latest() -> Session | None:
+    """Return the session that takes the calls; None where another thread has just ended it."""
+    try:
+        return _sessions[-1]
+    except IndexError:
+        return None
+
+
+@contextlib.contextmanager
+def _redirected() -> Iterator[None]:
+    original = Function.__call__
+
+    @traceback_utils.filter_traceback  # type: ignore[untyped-decorator]
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        session = _latest()
+        if session is None:
+            return original(self, *args, **kwargs)
+        return session.call(original, self, args, kwargs)
+
+    Function.__call__ = call
+    try:
+        yield
+    finally:
+        Function.__call__ = original

@@ -1,0 +1,68 @@
+"""Functions of the user that are optimized as they are called, without a change to them."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import tensorflow as tf
+
+from tf_exla.api import OptimizedFunction
+from tf_exla.frontends.tf.capture import CaptureError
+from tf_exla.frontends.tf.fallback import Guard, Listener
+from tf_exla.frontends.tf.request import Request
+from tf_exla.report.report import MemoryReport
+
+_WHOLE = "XLA compiles it as a whole (jit_compile=True)"
+
+
+class Session(Listener):
+    """Optimizes outermost `tf.function`s for one request, each once.
+
+    `keep`: whether functions that the program drops live on, so that their reports can be asked for
+    at the end.
+    """
+
+    def __init__(self, request: Request, keep: bool = False) -> None:
+        self._request = request
+        self._keep = keep
+        self._functions: weakref.WeakKeyDictionary[Any, OptimizedFunction] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._kept: list[OptimizedFunction] = []
+        self._compiled: weakref.WeakSet[Any] = weakref.WeakSet()  # by XLA, and the user was told
+
+    def call(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
+        """Call a `tf.function`: optimized where it is outermost; `original` calls it as it is."""
+        if not tf.executing_eagerly():
+            return original(function, *args, **kwargs)
+        if function._jit_compile:
+            name = str(getattr(function, "__name__", None) or function)
+            if self._request.strict:
+                raise CaptureError(f"{name}: {_WHOLE}")
+            if function not in self._compiled:
+                self._compiled.add(function)
+                self.failed(name, _WHOLE)
+            return original(function, *args, **kwargs)
+        return self.optimized(function)(*args, **kwargs)
+
+    def limit_bytes(self) -> int:
+        """Return the limit in bytes, now."""
+        return self._request.bytes()
+
+    def optimized(self, function: Any) -> OptimizedFunction:
+        """Return a `tf.function` optimized: the same object each time."""
+        known = self._functions.get(function)
+        if known is None:
+            # Without `keep` a function that the program drops is dropped, and what it captured.
+            seen = function if self._keep else weakref.proxy(function)
+            known = OptimizedFunction(seen, self._request, Guard(self._request.strict, self))
+            self._functions[function] = known
+            if self._keep:
+                self._kept.append(known)
+        return known
+
+    def reports(self) -> list[MemoryReport]:
+        """Return a report for each specialisation of each function that still lives."""
+        functions = self._kept if self._keep else list(self._functions.values())
+        return [report for one in functions for report in one.reports()]
