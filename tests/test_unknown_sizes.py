@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+import tf_exla
 from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.program import OPS
@@ -70,3 +72,34 @@ def test_no_pass_breaks(
     concrete = tf.function(function, autograph=False).get_concrete_function(*specs)
     with contextlib.suppress(MemoryLimitError):
         optimize_graph(capture(concrete).graph, OPS, limit=limit)
+
+
+def solved(y: tf.Tensor) -> tf.Tensor:
+    """Rows whose number TensorFlow does not know while it traces; the inputs tell it."""
+    rows = tf.math.segment_sum(y, tf.minimum(tf.range(301), 63))
+    gram = tf.matmul(rows, rows, transpose_b=True) + tf.eye(tf.shape(rows)[0], dtype=y.dtype)
+    return tf.reduce_sum(tf.linalg.lstsq(gram, rows))
+
+
+def branched(y: tf.Tensor) -> tf.Tensor:
+    rows = tf.math.segment_sum(y, tf.minimum(tf.range(301), 63))
+    wide = tf.greater(tf.shape(rows)[1], tf.shape(rows)[0])
+    return tf.reduce_sum(tf.cond(wide, lambda: rows, lambda: tf.tanh(rows @ tf.transpose(rows))))
+
+
+@pytest.mark.parametrize("function", [solved, branched])
+def test_gradients_of_a_choice_that_is_known_have_known_sizes(
+    function: Callable[[tf.Tensor], tf.Tensor],
+) -> None:
+    """What the choice kept for its gradient is wrapped in optionals, whose sizes nobody knows."""
+    y = tf.constant(np.random.default_rng(0).normal(size=(301, 5)))
+    stock = tf.function(gradients(function))
+    concrete = stock.get_concrete_function(y)
+    graph = capture(concrete).graph
+    assert not [node.name for node in graph.nodes if not all(t.is_static for t in node.outputs)]
+    for a, b in zip(
+        tf.nest.flatten(tf_exla.optimize(stock, "50MB", strict=True)(y)),
+        tf.nest.flatten(stock(y)),
+        strict=True,
+    ):
+        tf.debugging.assert_near(a, b, rtol=1e-6)  # normal equations square the condition

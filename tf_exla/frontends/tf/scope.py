@@ -50,7 +50,8 @@ class Walk:
     `origins`: the tensor of the captured function that a tensor stands for. `partly`: values of
     which some elements are static.
     `came`: shapes that are known of results, by the names of the nodes. `lists`: what is known of
-    the tensors in lists. `structured`: captures ops of control flow, by their names.
+    the tensors in lists. `optionals`: what each optional was made of. `structured`: captures ops of
+    control flow, by their names.
     """
 
     structured: Mapping[str, Structured]
@@ -62,6 +63,7 @@ class Walk:
     functions: list[Any] = field(default_factory=list)
     came: Mapping[str, Sequence[Shape | None]] = field(default_factory=dict)
     lists: dict[Tensor, ListShape] = field(default_factory=dict)
+    optionals: dict[Tensor, list[Tensor]] = field(default_factory=dict)
 
     def input(
         self,
@@ -141,7 +143,13 @@ class Scope:
         if op.device:
             attrs[DEVICE] = op.device
         self._keep_functions(op)
-        return self.add(op.type, inputs, attrs, op, name)
+        if op.type == "OptionalGetValue" and inputs[0] in self.walk.optionals:
+            # The gradient of a choice that is known reads what the choice put into optionals.
+            return self.walk.optionals[inputs[0]]
+        made = self.add(op.type, inputs, attrs, op, name)
+        if op.type == "OptionalFromValue":
+            self.walk.optionals[made[0]] = inputs
+        return made
 
     def call(
         self, op: tf.Operation, function: str, inputs: list[Tensor], name: str
