@@ -1,4 +1,4 @@
-"""SGPR's loss and gradients, stock against optimized: time interleaved, peak in a fresh process."""
+"""GPflow models, stock against optimized: times interleaved, peaks in fresh processes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,39 @@ import click
 from rich.console import Console
 
 from gp_experiments.fresh_peak import ENVIRONMENT
+from gp_experiments.results.command import replaced
 
 
 @dataclass(frozen=True)
 class Case:
-    """One line of the table: sizes, the limit, how often both are timed, and whether stock is."""
+    """One line of the table: a work and its sizes, the limit, how often both are timed.
+
+    `inducing`: for a posterior or its variance, the points that it is queried at. `stock`: whether
+    stock is run.
+    """
 
     points: int
     inducing: int
     limit: str
     rounds: int
     stock: bool = True
+    dimension: int = 3
+    work: str = "training"
+
+    def __str__(self) -> str:
+        points, other = f"{self.points:,} x {self.dimension}", f"{self.inducing:,}"
+        if self.work == "posterior":
+            return f"GPR posterior, {points}, at {other} points"
+        if self.work == "variance":
+            return f"diagonal of K Q Kᵀ, {points}, at {other} points"
+        return f"SGPR loss and gradients, {points}, M = {other}"
 
 
 CASES = (
     Case(50_000, 200, "60MB", 5),
+    Case(820_000, 50, "200MB", 3, dimension=9),
+    Case(2_000, 50_000, "200MB", 3, work="posterior"),
+    Case(500, 50_000, "100MB", 3, stock=False, work="variance"),
     Case(200_000, 500, "600MB", 3),
     Case(200_000, 500, "200MB", 3),
     Case(1_000_000, 1_000, "2GB", 1, stock=False),
@@ -46,27 +64,39 @@ CASES = (
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
 )
-def bench(quick: bool, full: bool, output: Path) -> None:
-    """Measure SGPR's loss and gradients in time and memory, stock and optimized."""
+@click.option(
+    "--page",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A Markdown page: what is between <!-- bench --> and <!-- end --> becomes the table.",
+)
+def bench(quick: bool, full: bool, output: Path, page: Path | None) -> None:
+    """Measure GPflow models in time and memory, stock and optimized."""
     output.mkdir(parents=True, exist_ok=True)
     console = Console()
     rows = []
     for case in CASES[:1] if quick else CASES if full else CASES[:-1]:
-        console.print(f"N={case.points:,}, M={case.inducing:,}, limit {case.limit} ...")
-        record = {**asdict(case), **_fresh(case, "peak"), **_fresh(case, "time")}
+        console.print(f"{case}, limit {case.limit} ...")
+        record = {
+            **asdict(case),
+            "title": str(case),
+            **_fresh(case, "peak"),
+            **_fresh(case, "time"),
+        }
         with (output / "records.jsonl").open("a") as file:
             file.write(json.dumps(record) + "\n")
         rows.append(table_row(record))
     table = "\n".join([*HEADER, *rows])
     (output / "table.md").write_text(table + "\n")
+    if page is not None:
+        page.write_text(replaced(page.read_text(), {"bench": table}))
     console.print(table, soft_wrap=True)
 
 
 # The command line switches the pool off for all commands.
 DEFAULTS = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 HEADER = (
-    "| N | M | limit | stock: projected peak | seconds | projected | measured | seconds | ratio |",
-    "|---|---|---|---|---|---|---|---|---|",
+    "| work | limit | stock: projected peak | seconds | projected | measured | seconds | ratio |",
+    "|---|---|---|---|---|---|---|---|",
 )
 
 
@@ -77,8 +107,7 @@ def table_row(record: dict[str, Any]) -> str:
     stock, optimized = record["stock_seconds"], record["seconds"]
     ratios = [ours / theirs for ours, theirs in zip(optimized, stock, strict=True)] if stock else []
     cells = [
-        f"{record['points']:,}",
-        f"{record['inducing']:,}",
+        record["title"],
         record["limit"],
         format_bytes(record["projected_before"]),
         f"{median(stock):.2f}" if stock else "not run",
@@ -109,15 +138,34 @@ def _fresh(case: Case, what: str) -> dict[str, Any]:
 
 
 def _program(case: Case) -> Any:
-    """Return SGPR's loss and gradients on synthetic data, as a Python function."""
+    """Return the work on made-up data, as a Python function; the first result is one number."""
     import gpflow
     import numpy as np
     import tensorflow as tf
 
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((case.points, 3))
+    X = rng.standard_normal((case.points, case.dimension))
     Y = np.sin(X[:, :1]) + 0.1 * rng.standard_normal((case.points, 1))
-    kernel = gpflow.kernels.Matern32(lengthscales=np.ones(3))
+    kernel = gpflow.kernels.Matern32(lengthscales=np.ones(case.dimension))
+    if case.work == "variance":
+        inverse = tf.constant(np.linalg.inv(kernel(X).numpy() + 0.1 * np.eye(case.points)))
+        others = tf.constant(rng.standard_normal((case.inducing, case.dimension)))
+
+        def variance() -> Any:
+            across = kernel(others, X)
+            found = tf.linalg.diag_part(across @ inverse @ tf.transpose(across))
+            return tf.reduce_sum(found), found
+
+        return variance
+    if case.work == "posterior":
+        exact = gpflow.models.GPR((X, Y), kernel, noise_variance=0.1)
+        queries = tf.constant(rng.standard_normal((case.inducing, case.dimension)))
+
+        def posterior() -> Any:
+            mean, variance = exact.predict_f(queries)
+            return tf.reduce_sum(mean), mean, variance
+
+        return posterior
     Z = X[: case.inducing].copy()
     model = gpflow.models.SGPR((X, Y), kernel, inducing_variable=Z, noise_variance=0.1)
 
@@ -157,8 +205,7 @@ def times(case: Case) -> dict[str, Any]:
     for round_ in range(case.rounds + 1):
         for name, function in contenders:
             start = time.perf_counter()
-            loss, _ = function()
-            float(loss)
+            float(function()[0])
             if round_ or case.rounds == 1:
                 seconds[name].append(time.perf_counter() - start)
     return seconds

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from fresh_process import run_fresh
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
-
-
-JAX_PAGE = (Path(__file__).parent.parent / "docs" / "jax.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+JAX_PAGE = (ROOT / "docs" / "jax.md").read_text()
+USING_PAGE = (ROOT / "docs" / "using.md").read_text()
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "tf_exla" / "DESIGN.md"])
 
 
 def blocks(language: str, page: str = README) -> list[str]:
@@ -47,10 +48,33 @@ def test_code_of_the_page_on_jax_runs() -> None:
     run_fresh("\n".join([*blocks("python", JAX_PAGE), "send(0)"]), env={"LANG": "C"})
 
 
+def test_code_of_the_page_on_limits_runs() -> None:
+    run_fresh("\n".join([*blocks("python", USING_PAGE), "send(0)"]))
+
+
+def test_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 120
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    text = page.read_text()
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"https?:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", linked.read_text(), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-") for title in titles}
+            assert anchor in slugs, target
+
+
 def test_printed_report_is_of_the_example() -> None:
     printed = block("text")
     assert re.search(r'limit="(\d+)MB"', block("python"))[1] + " MB" in printed.splitlines()[0]
-    assert "Projected peak" in printed
+    assert " projected, " in printed
 
 
 def test_one_line_runs_the_tests() -> None:

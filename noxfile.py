@@ -1,0 +1,36 @@
+"""The suite on the versions that are supported: `pipx run nox --session tests-3.10-2.16`."""
+
+from __future__ import annotations
+
+import nox
+
+WHOLE = (("3.10", "2.16"), ("3.11", "2.18"), ("3.12", "2.21"))
+"""Python and TensorFlow; between them, `PROMISE` runs what depends on TensorFlow's kernels."""
+PROMISE = (("3.11", "2.17"), ("3.11", "2.19"), ("3.11", "2.20"))
+MEMORY = (
+    "tests/frontends/test_kernel_memory.py",
+    "tests/frontends/test_kernel_scratch.py",
+    "tests/test_programs.py",
+    "tests/test_random_programs.py",
+)
+
+
+def _install(session: nox.Session, tensorflow: str) -> None:
+    session.install("-e", ".[dev]", f"tensorflow=={tensorflow}.*", f"tf_keras=={tensorflow}.*")
+
+
+def _pytest(session: nox.Session, *paths: str) -> None:
+    session.run("python", "-m", "pytest", "-n", "2", "--dist", "worksteal", *paths)
+
+
+def _session(kind: str, python: str, tensorflow: str, paths: tuple[str, ...]) -> None:
+    @nox.session(python=python, name=f"{kind}-{python}-{tensorflow}")
+    def run(session: nox.Session) -> None:
+        _install(session, tensorflow)
+        _pytest(session, *(session.posargs or paths))
+
+
+for _python, _tensorflow in WHOLE:
+    _session("tests", _python, _tensorflow, ())
+for _python, _tensorflow in PROMISE:
+    _session("promise", _python, _tensorflow, MEMORY)
