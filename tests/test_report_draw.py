@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tf_exla
-from tf_exla.report.draw import _edges, _visible
+from tf_exla.report.draw import _edges, visible
 from tf_exla.report.graph import INPUT, GraphNode
 from tf_exla.report.report import MemoryReport
 
@@ -50,8 +50,8 @@ def test_the_largest_nodes_are_drawn_and_scalars_are_not() -> None:
         node("exp", 0, size=50),
         node("log", 3, size=20), node("sum", 4, size=1, output=True),
     ]  # fmt: skip
-    assert _visible(nodes, 40) == [0, 3, 4, 5]
-    assert _visible(nodes, 3) == [3, 4, 5]
+    assert visible(nodes, 40) == [0, 3, 4, 5]
+    assert visible(nodes, 3) == [3, 4, 5]
 
 
 def test_edges_lead_through_hidden_nodes_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tf_exla.errors import PeakPart
 from tf_exla.report.graph import GraphNode
 from tf_exla.split.trace import Step
 
@@ -100,11 +101,16 @@ class RewriteEntry:
 
 @dataclass(frozen=True, slots=True)
 class TimelinePoint:
-    """The working set in bytes while one node of the plan runs."""
+    """The working set in bytes while one node of the plan runs.
+
+    `alive`: the largest parts of it: tensors by their names, and what the node needs beside them.
+    """
 
     node: str
     op: str
     bytes: int
+    source: str = ""
+    alive: tuple[PeakPart, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.ir.graph import short_dtype
-from tf_exla.report.data import ReportData
+from tf_exla.report.data import LoopEntry, ReportData
 from tf_exla.report.graph import INPUT, GraphNode
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Nodes that are left out first: they hold no data of the user's.
 _PLUMBING = frozenset({"constant", "identity", "identity_n", "no_op", "read_variable", "shape"})
-_LOOP_COLOURS = ("#cfe2f3", "#fce5cd", "#d9ead3", "#ead1dc", "#fff2cc", "#d0e0e3")
+LOOP_COLOURS = ("#cfe2f3", "#fce5cd", "#d9ead3", "#ead1dc", "#fff2cc", "#d0e0e3")
 _WIDTH, _HEIGHT = 1.5, 0.8  # inches of a node's place
 
 
@@ -31,7 +31,7 @@ def draw_report(report: ReportData, path: str | Path | None = None, most: int = 
         (f"original: peak {format_bytes(report.projected_peak_before)}", report.graph_before),
         (f"optimized: peak {format_bytes(report.projected_peak)}", report.graph),
     ]
-    drawings = [_Drawing(_visible(nodes, most), nodes) for _, nodes in sides]
+    drawings = [Drawing(visible(nodes, most), nodes) for _, nodes in sides]
     widths = [drawing.width * _WIDTH for drawing in drawings]
     height = max(drawing.height for drawing in drawings) * _HEIGHT + 1.3
     figure = Figure(figsize=(sum(widths) + 0.5, height), layout="constrained")
@@ -48,15 +48,15 @@ def draw_report(report: ReportData, path: str | Path | None = None, most: int = 
     return figure
 
 
-def _legend(report: ReportData, drawings: Sequence[_Drawing]) -> list[Any]:
+def _legend(report: ReportData, drawings: Sequence[Drawing]) -> list[Any]:
     from matplotlib.patches import Patch
 
     shown = {node.loop for drawing in drawings for node in drawing.nodes if node.loop is not None}
     handles = [
         Patch(
-            facecolor=_LOOP_COLOURS[number % len(_LOOP_COLOURS)],
+            facecolor=LOOP_COLOURS[number % len(LOOP_COLOURS)],
             edgecolor="0.5",
-            label=f"loop {number}: {loop.iterations} chunks of {loop.chunk} of {loop.extent:,}",
+            label=loop_label(number, loop),
         )
         for number, loop in enumerate(report.loops)
         if number in shown
@@ -67,7 +67,12 @@ def _legend(report: ReportData, drawings: Sequence[_Drawing]) -> list[Any]:
     return handles
 
 
-def _visible(nodes: Sequence[GraphNode], most: int) -> list[int]:
+def loop_label(number: int, loop: LoopEntry) -> str:
+    """Return a loop in words, for a legend."""
+    return f"loop {number}: {loop.iterations} chunks of {loop.chunk} of {loop.extent:,}"
+
+
+def visible(nodes: Sequence[GraphNode], most: int) -> list[int]:
     """Return positions of the nodes to draw: what is data, the largest tensors where too many.
 
     A scalar is drawn where it is a result.
@@ -82,7 +87,7 @@ def _visible(nodes: Sequence[GraphNode], most: int) -> list[int]:
     return sorted(kept[:most])
 
 
-class _Drawing:
+class Drawing:
     """A layered layout (Sugiyama) of the visible nodes; edges lead through those that are not."""
 
     def __init__(self, visible: Sequence[int], everything: Sequence[GraphNode]) -> None:
@@ -105,10 +110,10 @@ class _Drawing:
             )  # fmt: skip
         for node, (x, y) in zip(self.nodes, self.places, strict=True):
             inside = node.loop is not None
-            colour = _LOOP_COLOURS[(node.loop or 0) % len(_LOOP_COLOURS)] if inside else "white"
+            colour = LOOP_COLOURS[(node.loop or 0) % len(LOOP_COLOURS)] if inside else "white"
             edge = "C3" if node.bytes > limit else "black" if node.output else "0.5"
             axes.text(
-                x, y, _label(node), ha="center", va="center", fontsize=6.5, zorder=2,
+                x, y, label(node), ha="center", va="center", fontsize=6.5, zorder=2,
                 bbox={"boxstyle": "round,pad=0.3", "facecolor": colour, "edgecolor": edge,
                       "linewidth": 1.4 if edge != "0.5" else 0.6},
             )  # fmt: skip
@@ -117,7 +122,8 @@ class _Drawing:
         axes.axis("off")
 
 
-def _label(node: GraphNode) -> str:
+def label(node: GraphNode) -> str:
+    """Return what is written on a node: the op, type and size of its largest result."""
     sizes = ", ".join("?" if size is None else str(size) for size in node.shape)
     first = node.name if node.op == INPUT else node.op
     first = first if len(first) <= 22 else first[:21] + "…"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from tf_exla.errors import PeakPart
 from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, walk
@@ -23,10 +24,15 @@ from tf_exla.report.data import (
 from tf_exla.report.graph import graph_nodes
 from tf_exla.report.notes import plan_notes
 from tf_exla.report.report import MemoryReport
+from tf_exla.report.text import format_shape
 from tf_exla.rewrite import Application
 from tf_exla.split.region import RefusedSplit
 
 LARGEST = 8
+ALIVE = 3
+"""Tensors that are named for each step of a timeline."""
+SPANS = 100
+"""Tensors that they are chosen from."""
 
 
 def make_report(
@@ -185,7 +191,18 @@ def _refusals(found: Sequence[RefusedSplit], graph: Graph) -> tuple[Refusal, ...
 
 def _timeline(plan: Plan, *, before: bool) -> tuple[TimelinePoint, ...]:
     projection = plan.projection_before if before else plan.projection
-    return tuple(
-        TimelinePoint(step.node.name or step.node.op, step.node.op, step.bytes)
-        for step in projection.steps
-    )
+    # Those of a step are found among the largest of all: plans have thousands of steps.
+    spans = sorted(projection.lifetimes.spans, key=lambda span: -span[1])[:SPANS]
+    points = []
+    for position, step in enumerate(projection.steps):
+        alive = [
+            PeakPart(f"{tensor.name} {format_shape(tensor.shape or (), tensor.dtype)}", size)
+            for tensor, size, first, last in spans
+            if first <= position <= last
+        ]
+        if step.temporary:
+            alive.append(PeakPart("scratch memory", step.temporary))
+        largest = tuple(sorted(alive, key=lambda part: -part.bytes)[:ALIVE])
+        name = step.node.name or step.node.op
+        points.append(TimelinePoint(name, step.node.op, step.bytes, step.node.source, largest))
+    return tuple(points)

@@ -50,5 +50,23 @@ class MemoryReport(ReportData):
 
         return draw_report(self, path, most)
 
+    def to_html(self, path: str | Path | None = None) -> str:
+        """Return the report as a page of HTML that needs no network; with `path`, write it there.
+
+        With igraph it has the graphs, which can be moved and zoomed.
+        """
+        from tf_exla.report.html import format_html  # jinja2
+
+        page = format_html(self)
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
+
+    def _repr_html_(self) -> str:
+        """Show the page in a notebook."""
+        from tf_exla.report.html import in_frame  # jinja2
+
+        return in_frame(self.to_html())
+
     def __str__(self) -> str:
         return format_summary(self)

@@ -75,5 +75,5 @@ def _next(report: ReportData) -> str:
     left = report.largest_left
     if left is not None and any(one.tensor == left.name for one in report.refusals):
         hints.append("details() says why the largest is not split")
-    hints.append("details() has rewrites, loops and tensors; plot(path) the memory over time")
+    hints.append("details() has rewrites, steps and tensors; to_html(path) writes a page with all")
     return "; ".join(hints)
