@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -121,13 +122,18 @@ def _part(part: float) -> str:
 def _remarks(rows: Iterable[Row], not_run: str, *keys: str) -> str:
     """List what fails, and what cannot run without us either."""
     lines = [
-        f"- {' '.join(str(row[key]) for key in keys)}: {kind}{row[what]}"
+        f"- {' '.join(str(row[key]) for key in keys if row[key])}: {kind}`{_first_line(row[what])}`"
         for what, kind in (("failure", ""), ("stock", not_run))
         for row in rows
         if what in row
     ]
     unique = "\n".join(dict.fromkeys(lines))
     return f"\n{unique}\n" if lines else ""
+
+
+def _first_line(message: str) -> str:
+    """Return an error's first line, without the name of the traced function."""
+    return re.sub(r"\{\{function_node \S+\}\} ", "", message.splitlines()[0])
 
 
 GPFLOW_HEAD = """\
