@@ -61,22 +61,27 @@ def optimize(
 ) -> OptimizedFunction | Callable[[Callable[..., Any]], OptimizedFunction]:
     """Return `fn` with the same signature, results and side effects, its peak below `limit`.
 
-    `fn`: a Python function or a `tf.function`; without it, a decorator. `limit`: bytes, a string
-    such as "500MB", or "auto": TF_EXLA_LIMIT where it is set, else 90 % of what the device has free
-    when a plan is made. `jit_compile`: whether XLA compiles the bodies of loops; None: where it is
-    known to be faster, on a CPU; what it leaves to TensorFlow the report names.
-    `tensor_size_threshold`: every tensor above it is split where it can be, whatever the limit;
-    `tensor_split_size`: no chunk is larger; both default to the flags in TF_EXLA_FLAGS. `rewrites`:
-    families of rewrites to switch, as {"chains": False}; True or False for all of them. "in-cache":
-    what fits the limit is split as well, on a CPU, where that is estimated to be much faster.
-    `unbounded`: "raise" `UnboundedMemoryError` where a size depends on data and nothing bounds it,
-    or "warn" with `UnboundedMemoryWarning`, run it, and do not count it.
+    Args:
+        fn: A Python function or a `tf.function`; without it, a decorator is returned.
+        limit: Bytes, a string such as "500MB", or "auto": TF_EXLA_LIMIT where it is set, else 90 %
+            of what the device has free when a plan is made.
+        jit_compile: Whether XLA compiles the bodies of loops. None: where it is known to be faster,
+            on a CPU. The report names what it leaves to TensorFlow.
+        tensor_size_threshold: Bytes; every larger tensor is split where it can be, whatever the
+            limit. Defaults to the flag in TF_EXLA_FLAGS.
+        tensor_split_size: Bytes; no chunk is larger. Defaults to the flag in TF_EXLA_FLAGS.
+        rewrites: Families of rewrites to switch, as {"chains": False}; True or False for all of
+            them. "in-cache": what fits the limit is split as well, on a CPU, where that is
+            estimated to be much faster.
+        unbounded: What happens where a size depends on data and nothing bounds it. "raise":
+            `UnboundedMemoryError`. "warn": `UnboundedMemoryWarning`; it runs, and is not counted.
+        strict: Whether a failure of tf_exla itself is raised. By default the function then runs as
+            it was, with one `NotOptimizedWarning`.
 
-    `strict`: whether a failure of tf_exla itself is raised; by default the function then runs as it
-    was, with one `NotOptimizedWarning`.
-
-    Calls raise `MemoryLimitError` at tracing where no plan holds the limit. Raises ValueError or
-    TypeError for what is no limit.
+    Raises:
+        MemoryLimitError: By calls, at tracing, where no plan holds the limit.
+        ValueError: For a limit or an option that is none.
+        TypeError: The same, of another type.
     """
     request = Request.of(
         limit,
@@ -101,9 +106,15 @@ def explain(
 ) -> MemoryReport:
     """Return what `optimize(fn, limit)` would do for these arguments, without running `fn`.
 
-    `limit` defaults to that of `fn` where it is optimized already, else to "auto". Arguments may be
-    `tf.TensorSpec`s. `trace`: the report also has what each step of the plan was chosen from, and
-    why the others lost. Raises `MemoryLimitError` where no plan holds the limit.
+    Args:
+        fn: A Python function, a `tf.function`, or what `optimize` returned.
+        *args: Its arguments: tensors, arrays, or `tf.TensorSpec`s.
+        limit: As for `optimize`; by default that of `fn` where it is optimized, else "auto".
+        trace: Whether the report also has what each step was chosen from, and why the others lost.
+        **kwargs: Its arguments by name.
+
+    Raises:
+        MemoryLimitError: Where no plan holds the limit.
     """
     check_function(fn)
     check_names(fn, kwargs, ("limit", "trace"))

@@ -37,10 +37,20 @@ class _OptimizedCache(OrderedDict[Any, Any]):
 class Scipy(gpflow.optimizers.Scipy):
     """Minimize as `gpflow.optimizers.Scipy` does, with the peak of each evaluation below `limit`.
 
-    The loss and its gradients are one graph there; that joint graph is what is optimized. `limit`,
-    `jit_compile`, `rewrites` and `strict` are those of `tf_exla.optimize`; everything else is
-    GPflow's, results too. `MemoryLimitError` is raised by `minimize` before anything large is
-    allocated; ValueError or TypeError at once for what is no such argument.
+    The loss and its gradients are one graph there; that joint graph is what is optimized.
+    Everything but the limit is GPflow's, results too.
+
+    Args:
+        limit: As for `tf_exla.optimize`, and so are the next three.
+        jit_compile: Whether XLA compiles the bodies of loops.
+        rewrites: Families of rewrites to switch.
+        strict: Whether a failure of tf_exla itself is raised.
+        compile_cache_size: GPflow's; at least 1.
+
+    Raises:
+        MemoryLimitError: By `minimize`, before anything large is allocated.
+        ValueError: At once for what is no such argument.
+        TypeError: The same, of another type.
     """
 
     def __init__(

@@ -62,14 +62,22 @@ def jit(
 ) -> Function | Decorator:
     """Return `fn`, compiled like `jax.jit(fn)` and certified to stay below `limit`.
 
-    `fn`: without it, a decorator: `@jit(limit="500MB")`, of methods too (with `static_argnums=0`,
-    as for `jax.jit`). `limit`: bytes, or a string such as "500MB". `rewrites`: families of rewrites
-    to switch, as {"chains": False}; True or False for all of them. All other arguments are those of
-    `jax.jit`.
+    Certified is what runs from here: under another transformation (`jax.jit`, `jax.grad`) the
+    function is what `optimize` makes.
 
-    The first call with arguments of a type raises `MemoryLimitError` where no plan holds the limit,
-    before anything is allocated. Certified is what runs from here: under another transformation
-    (`jax.jit`, `jax.grad`) the function is what `optimize` makes.
+    Args:
+        fn: A function; without it, a decorator is returned: `@jit(limit="500MB")`, of methods too
+            (with `static_argnums=0`, as for `jax.jit`).
+        limit: Bytes, or a string such as "500MB".
+        static_argnums: As for `jax.jit`, and so are the next three.
+        static_argnames: Names of static arguments.
+        donate_argnums: Arguments whose buffers may be reused.
+        donate_argnames: Names of such arguments.
+        rewrites: Families of rewrites to switch, as {"chains": False}; True or False for all.
+
+    Raises:
+        MemoryLimitError: By the first call with arguments of a type, where no plan holds the limit,
+            before anything is allocated.
     """
 
     return _within(

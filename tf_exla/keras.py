@@ -35,10 +35,17 @@ class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
     last batch may be smaller: each size has its own plan. While the callback is at work Keras does
     not let XLA compile whole steps (`jit_compile`), whose memory XLA would plan; parts of loops
     still are compiled. Afterwards the model is as it was, and it may be compiled again in between.
-    Arguments are those of `tf_exla.optimize`.
 
-    The first step with a size for which no plan holds the limit raises `MemoryLimitError`. A model
-    that runs eagerly has no graph to rewrite: ValueError.
+    Args:
+        limit: As for `tf_exla.optimize`, and so are the others.
+        jit_compile: Whether XLA compiles the bodies of loops.
+        rewrites: Families of rewrites to switch.
+        unbounded: "raise" or "warn", where nothing bounds a size.
+        strict: Whether a failure of tf_exla itself is raised.
+
+    Raises:
+        MemoryLimitError: By the first step with a size for which no plan holds the limit.
+        ValueError: By a model that runs eagerly, which has no graph to rewrite.
     """
 
     def __init__(

@@ -54,11 +54,21 @@ def limit(
     """Return a context manager: every outermost `tf.function` called inside holds the limit.
 
     Predictions and objectives of GPflow models that are called eagerly hold it, too; other eager
-    ops do not. The arguments are those of `optimize`. Functions that are optimized by themselves
-    keep their own limit. The innermost block counts, in all threads of the process; child processes
-    that start afresh know nothing of it. It decorates a function as well, whose body is the block.
+    ops do not. Functions that are optimized by themselves keep their own limit. The innermost block
+    counts, in all threads of the process; child processes that start afresh know nothing of it. A
+    block that is entered again finds its plans. As a decorator, a function's body is the block.
 
-    Calls raise `MemoryLimitError` at tracing where no plan holds the limit.
+    Args:
+        limit: As for `optimize`, and so are the others.
+        jit_compile: Whether XLA compiles the bodies of loops.
+        rewrites: Families of rewrites to switch.
+        unbounded: "raise" or "warn", where nothing bounds a size.
+        strict: Whether a failure of tf_exla itself is raised.
+
+    Raises:
+        MemoryLimitError: By calls inside, at tracing, where no plan holds the limit.
+        ValueError: For a limit or an option that is none.
+        TypeError: The same, of another type.
     """
     request = Request.of(limit, jit_compile, rewrites=rewrites, unbounded=unbounded, strict=strict)
     key = tuple(sorted({**vars(request), "rewrites": tuple(request.rewrites.items())}.items()))
