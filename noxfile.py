@@ -16,7 +16,18 @@ MEMORY = (
 
 
 def _install(session: nox.Session, tensorflow: str) -> None:
-    session.install("-e", ".[dev]", f"tensorflow=={tensorflow}.*", f"tf_keras=={tensorflow}.*")
+    minor = int(tensorflow.partition(".")[2])
+    # JAX 0.6 and TensorFlow before 2.19 want different ml_dtypes; tests of JAX skip without it.
+    extras = "experiments,fuzz" + (",jax" if minor >= 19 else "")
+    # Each release of TensorFlow Probability asks at its import for the TensorFlow of its time.
+    probability = "0.25.*" if minor >= 18 else "0.24.*"
+    session.install(
+        "-e", f".[{extras}]",
+        f"tensorflow=={tensorflow}.*", f"tf_keras=={tensorflow}.*",
+        f"tensorflow-probability=={probability}",
+        "joblib", "pytest>=8", "pytest-xdist>=3.5",
+        *(["jax<0.7"] if minor >= 19 else []),
+    )  # fmt: skip
 
 
 def _pytest(session: nox.Session, *paths: str) -> None:

@@ -1,8 +1,8 @@
 """The record of an op: all that is known of one op of TensorFlow, in one place.
 
-To add an op, add a record to the file of its kind, and a case to `tests/frontends/op_cases.py`: one
-test runs all ops whole and in parts. `python -m tf_exla ops` prints the records. Of an op of the
-vocabulary, `tf_exla/vocabulary/table.py` says the rule, the flops and how it is made for a chunk.
+To add an op, add a record to the file of its kind: CONTRIBUTING.md says how it is tested, whole and
+in parts. `python -m tf_exla ops` prints the records. Of an op of the vocabulary,
+`tf_exla/vocabulary/table.py` says the rule, the flops and how it is made for a chunk.
 """
 
 from __future__ import annotations
