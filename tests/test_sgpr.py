@@ -12,9 +12,8 @@ from fresh_process import run_fresh
 from samples import but
 
 import tf_exla
-from tf_exla.frontends.tf.versions import is_tested
+from tf_exla.frontends.tf.versions import TESTED
 from tf_exla.model import options
-from tf_exla.model.allocator import MARGIN
 
 N, M, D = 12_007, 40, 3  # a prime number of points: every chunking has a remainder
 k = gpflow.kernels
@@ -186,6 +185,6 @@ def test_promise(
 ) -> None:
     found = run_fresh(_promise, n, m, megabytes, jit, in_cache)
     assert found["measured"] <= found["projected"] <= found["limit"]
-    part = 1 if is_tested() else 1 - 1 / MARGIN.part  # what is kept free is projected
-    assert found["measured"] >= part * used * found["projected"]
+    if tf.__version__.startswith(f"{TESTED[-1]}."):  # other kernels may need less
+        assert found["measured"] >= used * found["projected"]
     assert found["loops"] == loops

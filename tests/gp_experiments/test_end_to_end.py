@@ -5,6 +5,7 @@ new ones.
 """
 
 import dataclasses
+import importlib.util
 import io
 import os
 import subprocess
@@ -128,6 +129,7 @@ def test_smallest(name: str, call: Any, tmp_path: Path) -> None:
     assert {record["status"] for record in run(call, name, tmp_path)} == {"done"}
 
 
+@pytest.mark.skipif(importlib.util.find_spec("jaxlib") is None, reason="no JAX")
 @pytest.mark.parametrize("name", IN_JAX)
 def test_in_jax(name: str, call: Any, tmp_path: Path) -> None:
     *_, limit = records = run(call, name, tmp_path, "--frontend", "jax", changed=IN_JAX[name])

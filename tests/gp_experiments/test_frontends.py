@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from fresh_process import run_fresh
 
+pytest.importorskip("jaxlib")
+
 from gp_experiments import models
 from gp_experiments.calls import FRONTENDS, measuring, programs
 from gp_experiments.data import Dataset

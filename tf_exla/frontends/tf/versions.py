@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from tf_exla.model.allocator import EXACT, MARGIN, Allocator
 
-TESTED = ("2.21",)
-"""Minor releases with which the suite passes."""
+TESTED = ("2.16", "2.21")
+"""Minor releases with which the suite passes, the one whose kernels were measured last."""
 
 
 def is_tested(version: str = tf.__version__) -> bool:
