@@ -251,6 +251,26 @@ def test_sums_that_a_body_completes(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", UNIT)
+def test_sums_of_segments_are_not_cut_into_columns(dtype: str) -> None:
+    """The kernel adds few columns in another order than many."""
+
+    def sums(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        return tf.math.segment_sum(tf.tanh(x[:, :1] - y), tf.minimum(tf.range(997), 0)) / 997
+
+    x, y = draw(997, 3, dtype=dtype), draw(512, dtype=dtype, seed=1) - 3
+    stock = tf.function(sums, autograph=False)
+    truth = np.tanh(x.numpy().astype(float)[:, :1] - y.numpy().astype(float)).mean(0)
+    before = np.abs(stock(x, y).numpy().astype(float) - truth).max()
+    peak = tf_exla.explain(stock, x, y, limit="1GB").projected_peak
+    with pytest.raises(tf_exla.MemoryLimitError) as error:
+        tf_exla.explain(stock, x, y, limit=1)
+    smallest = error.value.smallest_limit
+    for limit in (smallest, (smallest + peak) // 2):
+        found = tf_exla.optimize(stock, limit, strict=True)(x, y).numpy().astype(float)
+        assert np.abs(found - truth).max() <= 2 * before
+
+
+@pytest.mark.parametrize("dtype", UNIT)
 def test_reductions_of_the_fuzz_table(dtype: str) -> None:
     codes: set[str] = set()
 

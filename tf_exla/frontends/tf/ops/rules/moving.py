@@ -33,7 +33,10 @@ def resource_gather_nd(node: Node) -> str:
 def sorted_segments(node: Node) -> str:
     """Combine rows by numbers that never fall: which rows, and how many results, they decide."""
     letters = Letters()
-    inner = letters.low(rank(node.output) - 1)
+    # TensorFlow's kernel adds short floats up in an order that depends on the number of columns: a
+    # sum of 997 rows in bfloat16 has an error of 0.12 with 8 or 512 columns, of 0.66 with one.
+    short = node.op == "SegmentSum" and node.output.dtype in ("bfloat16", "float16")
+    inner = (letters.up if short else letters.low)(rank(node.output) - 1)
     rows = letters.up(1) + inner
     lists = [letters.up(rank(tensor)) for tensor in node.inputs[1:]]
     return arrow([rows, *lists], [letters.up(1) + inner])
