@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Nodes that are left out first: they hold no data of the user's.
 _PLUMBING = frozenset({"constant", "identity", "identity_n", "no_op", "read_variable", "shape"})
-LOOP_COLOURS = ("#cfe2f3", "#fce5cd", "#d9ead3", "#ead1dc", "#fff2cc", "#d0e0e3")
+_LOOP_COLOURS = ("#cfe2f3", "#fce5cd", "#d9ead3", "#ead1dc", "#fff2cc", "#d0e0e3")
 _WIDTH, _HEIGHT = 1.5, 0.8  # inches of a node's place
 
 
@@ -54,7 +54,7 @@ def _legend(report: ReportData, drawings: Sequence[Drawing]) -> list[Any]:
     shown = {node.loop for drawing in drawings for node in drawing.nodes if node.loop is not None}
     handles = [
         Patch(
-            facecolor=LOOP_COLOURS[number % len(LOOP_COLOURS)],
+            facecolor=loop_colour(number),
             edgecolor="0.5",
             label=loop_label(number, loop),
         )
@@ -65,6 +65,11 @@ def _legend(report: ReportData, drawings: Sequence[Drawing]) -> list[Any]:
     if above:
         handles.append(Patch(facecolor="white", edgecolor="C3", label="larger than the limit"))
     return handles
+
+
+def loop_colour(number: int) -> str:
+    """Return the colour of a loop."""
+    return _LOOP_COLOURS[number % len(_LOOP_COLOURS)]
 
 
 def loop_label(number: int, loop: LoopEntry) -> str:
@@ -110,7 +115,7 @@ class Drawing:
             )  # fmt: skip
         for node, (x, y) in zip(self.nodes, self.places, strict=True):
             inside = node.loop is not None
-            colour = LOOP_COLOURS[(node.loop or 0) % len(LOOP_COLOURS)] if inside else "white"
+            colour = loop_colour(node.loop or 0) if inside else "white"
             edge = "C3" if node.bytes > limit else "black" if node.output else "0.5"
             axes.text(
                 x, y, label(node), ha="center", va="center", fontsize=6.5, zorder=2,

@@ -13,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.report.data import ReportData, TimelinePoint
-from tf_exla.report.draw import LOOP_COLOURS, Drawing, label, loop_label, visible
+from tf_exla.report.draw import Drawing, label, loop_colour, loop_label, visible
 from tf_exla.report.graph import GraphNode
 from tf_exla.report.text import format_shape
 
@@ -41,7 +41,7 @@ def format_html(report: ReportData) -> str:
         chart=_chart(report),
         graphs=_graphs(report),
         loop_colours=[
-            {"colour": LOOP_COLOURS[k % len(LOOP_COLOURS)], "label": loop_label(k, loop)}
+            {"colour": loop_colour(k), "label": loop_label(k, loop)}
             for k, loop in enumerate(report.loops)
         ],
     )
@@ -171,7 +171,7 @@ def _graph(title: str, drawing: Drawing, limit: int) -> dict[str, Any]:
             {
                 "x": x, "y": y, "lines": label(node).split("\n"),
                 "title": f"{node.op} {node.name}\n{format_shape(node.shape, node.dtype)}",
-                "fill": LOOP_COLOURS[(node.loop or 0) % len(LOOP_COLOURS)] if inside else "#ffffff",
+                "fill": loop_colour(node.loop or 0) if inside else "#ffffff",
                 "stroke": "#cc3333" if large else "#000000" if node.output else "#888888",
                 "width": 2 if large or node.output else 1,
             }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 from tf_exla.errors import PeakPart
 from tf_exla.ir.graph import Graph, Loop, Tensor
@@ -195,10 +196,10 @@ def _timeline(plan: Plan, *, before: bool) -> tuple[TimelinePoint, ...]:
     spans = sorted(projection.lifetimes.spans, key=lambda span: -span[1])[:SPANS]
     points = []
     for position, step in enumerate(projection.steps):
+        found = ((tensor, size) for tensor, size, first, last in spans if first <= position <= last)
         alive = [
             PeakPart(f"{tensor.name} {format_shape(tensor.shape or (), tensor.dtype)}", size)
-            for tensor, size, first, last in spans
-            if first <= position <= last
+            for tensor, size in islice(found, ALIVE)
         ]
         if step.temporary:
             alive.append(PeakPart("scratch memory", step.temporary))

@@ -13,7 +13,7 @@ from tf_exla.frontends.tf.outside import Outside, watched
 from tf_exla.frontends.tf.request import Limit, Request
 from tf_exla.model.options import Unbounded
 from tf_exla.pipeline.plan import Plan
-from tf_exla.run import active
+from tf_exla.run.limited import Limited
 from tf_exla.run.session import Session
 
 
@@ -87,9 +87,5 @@ def optimized_functions(
     limit cannot be held.
     """
     session = ScriptSession(limit, strict, keep)
-    active.begin(session)
-    try:
-        with watched(session.outside):
-            yield session
-    finally:
-        active.end(session)
+    with Limited(session), watched(session.outside):
+        yield session
