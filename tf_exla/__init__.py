@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tf_exla.api import OptimizedFunction, explain, optimize
     from tf_exla.errors import (
+        DeviceError,
         MemoryLimitError,
         NotOptimizedWarning,
         UnboundedMemoryError,
         UnboundedMemoryWarning,
     )
+    from tf_exla.frontends.tf.devices.cluster import Cluster
     from tf_exla.frontends.tf.measure import measured_peak
     from tf_exla.report.report import MemoryReport
     from tf_exla.run.limited import limit
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Cluster",
+    "DeviceError",
     "MemoryLimitError",
     "MemoryReport",
     "NotOptimizedWarning",
@@ -36,6 +40,8 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Cluster": "frontends.tf.devices.cluster",
+    "DeviceError": "errors",
     "MemoryLimitError": "errors",
     "MemoryReport": "report.report",
     "NotOptimizedWarning": "errors",

@@ -54,6 +54,11 @@ class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     is_flag=True,
     help="Fail where a function cannot be optimized; else it runs as it was.",
 )
+@click.option(
+    "--devices",
+    help='A number, of this process\'s first devices, or "all": those of the cluster in TF_CONFIG '
+    "where it is set, else of this process.",
+)
 @click.option("-m", "module", is_flag=True, help="PROGRAM is the name of a module.")
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -61,6 +66,7 @@ def run(
     limit: int | str | None,
     report: Path | None,
     strict: bool,
+    devices: str | None,
     module: bool,
     program: str,
     args: tuple[str, ...],
@@ -72,7 +78,24 @@ def run(
         raise click.NoSuchOption(program.partition("=")[0], possibilities=options)
     if not module and not Path(program).exists():
         raise click.BadParameter(f"there is no file {program!r}", param_hint="PROGRAM")
-    run_program(program, args, module=module, limit=limit, strict=strict, report=report)
+    run_program(
+        program, args, module=module, limit=limit, strict=strict, report=report, devices=devices
+    )
+
+
+@main.command(
+    help="Run shards for the driver of a cluster until it ends: the worker that TF_CONFIG names. "
+    "Whoever reaches the port runs code here: TensorFlow's servers authenticate nobody."
+)
+@click.option("--network", is_flag=True, help="Addresses may be of other machines.")
+@click.option("--forever", is_flag=True, help="Serve also when the driver has ended.")
+def worker(network: bool, forever: bool) -> None:
+    from tf_exla.run.worker import serve
+
+    try:
+        serve(network=network, forever=forever)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
 
 
 @main.command(help="Measure this machine's rates, by which later processes choose among plans.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, overload
 
 from tf_exla.arguments import check_function, check_names
 from tf_exla.frontends.tf.optimized import OptimizedFunction
@@ -13,6 +13,8 @@ from tf_exla.model.options import Unbounded
 from tf_exla.report.report import MemoryReport
 
 warn_if_untested()
+
+Devices = Sequence[Any] | Literal["all"] | int | None
 
 __all__ = ["OptimizedFunction", "explain", "optimize"]
 
@@ -29,6 +31,7 @@ def optimize(
     rewrites: Mapping[str, bool] | bool | None = ...,
     unbounded: Unbounded = ...,
     strict: bool = ...,
+    devices: Devices = ...,
 ) -> OptimizedFunction: ...
 
 
@@ -44,6 +47,7 @@ def optimize(
     rewrites: Mapping[str, bool] | bool | None = ...,
     unbounded: Unbounded = ...,
     strict: bool = ...,
+    devices: Devices = ...,
 ) -> Callable[[Callable[..., Any]], OptimizedFunction]: ...
 
 
@@ -58,6 +62,7 @@ def optimize(
     rewrites: Mapping[str, bool] | bool | None = None,
     unbounded: Unbounded = "raise",
     strict: bool = False,
+    devices: Devices = None,
 ) -> OptimizedFunction | Callable[[Callable[..., Any]], OptimizedFunction]:
     """Return `fn` with the same signature, results and side effects, its peak below `limit`.
 
@@ -77,6 +82,9 @@ def optimize(
             `UnboundedMemoryError`. "warn": `UnboundedMemoryWarning`; it runs, and is not counted.
         strict: Whether a failure of tf_exla itself is raised. By default the function then runs as
             it was, with one `NotOptimizedWarning`.
+        devices: Logical devices of TensorFlow, those of a `tf_exla.Cluster`, or "all" of this
+            process: loops are divided among them where that is estimated to be faster. The limit
+            holds for each. By default the function runs on one device.
 
     Raises:
         MemoryLimitError: By calls, at tracing, where no plan holds the limit.
@@ -91,6 +99,7 @@ def optimize(
         rewrites,
         unbounded,
         strict,
+        devices,
     )
     if fn is None:
         return lambda function: OptimizedFunction(function, request)
@@ -102,6 +111,7 @@ def explain(
     *args: Any,
     limit: Limit | None = None,
     trace: bool = False,
+    devices: Devices = None,
     **kwargs: Any,
 ) -> MemoryReport:
     """Return what `optimize(fn, limit)` would do for these arguments, without running `fn`.
@@ -111,17 +121,20 @@ def explain(
         *args: Its arguments: tensors, arrays, or `tf.TensorSpec`s.
         limit: As for `optimize`; by default that of `fn` where it is optimized, else "auto".
         trace: Whether the report also has what each step was chosen from, and why the others lost.
+        devices: As for `optimize`, or their number: what so many would do is planned without them.
         **kwargs: Its arguments by name.
 
     Raises:
         MemoryLimitError: Where no plan holds the limit.
     """
     check_function(fn)
-    check_names(fn, kwargs, ("limit", "trace"))
+    check_names(fn, kwargs, ("limit", "trace", "devices"))
     if not isinstance(fn, OptimizedFunction):
         fn = optimize(fn, "auto" if limit is None else limit)
     elif limit is not None:
         fn = fn.with_limit(limit)
+    if devices is not None:
+        fn = fn.with_devices(devices)
     if trace:
         fn = fn.with_trace()
     return fn.report(*args, **kwargs)

@@ -134,6 +134,20 @@ def _worth_naming(parts: tuple[PeakPart, ...], whole: int = 0) -> list[PeakPart]
     return [one for one in parts if one.bytes * 100 >= whole]
 
 
+class DeviceError(_Reported):
+    """No device is left that could run the rest of a sharded call; nothing was assigned.
+
+    `reasons`: why each device was lost, by its name. `left`: shards that were not computed.
+    """
+
+    def __init__(self, reasons: Mapping[str, str], left: int) -> None:
+        self.reasons = dict(reasons)
+        self.left = left
+        told = "; ".join(f"{name}: {reason}" for name, reason in self.reasons.items())
+        rest = f", {left} shards are left" if left else ""
+        super().__init__(f"no device can go on{rest}. {told}")
+
+
 class UnboundedMemoryError(_Reported):
     """No limit can be held: nothing bounds what a node of the program allocates.
 

@@ -10,7 +10,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from tf_exla.api import OptimizedFunction, optimize
+from tf_exla.api import Devices, OptimizedFunction, optimize
 from tf_exla.frontends.tf.measure import MeasuredPeak, measured_peak
 from tf_exla.frontends.tf.request import Limit
 from tf_exla.report.report import MemoryReport
@@ -41,10 +41,11 @@ class Scipy(gpflow.optimizers.Scipy):
     Everything but the limit is GPflow's, results too.
 
     Args:
-        limit: As for `tf_exla.optimize`, and so are the next three.
+        limit: As for `tf_exla.optimize`, and so are the next four.
         jit_compile: Whether XLA compiles the bodies of loops.
         rewrites: Families of rewrites to switch.
         strict: Whether a failure of tf_exla itself is raised.
+        devices: Those that loops are divided among, each within the limit.
         compile_cache_size: GPflow's; at least 1.
 
     Raises:
@@ -60,6 +61,7 @@ class Scipy(gpflow.optimizers.Scipy):
         jit_compile: bool | None = None,
         rewrites: Mapping[str, bool] | bool | None = None,
         strict: bool = False,
+        devices: Devices = None,
         compile_cache_size: int = 2,
     ) -> None:
         if compile_cache_size == 0:
@@ -72,6 +74,7 @@ class Scipy(gpflow.optimizers.Scipy):
         self.jit_compile = jit_compile
         self.rewrites = rewrites
         self.strict = strict
+        self.devices = devices
         self._optimize(lambda: None)  # raises what is wrong with the arguments
         self.compile_cache: _OptimizedCache = _OptimizedCache(self._optimize)
         self._variables: tuple[tf.Variable, ...] = ()
@@ -122,6 +125,7 @@ class Scipy(gpflow.optimizers.Scipy):
             jit_compile=self.jit_compile,
             rewrites=self.rewrites,
             strict=self.strict,
+            devices=self.devices,
         )
         return made
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tf_exla.errors import PeakPart
 from tf_exla.report.graph import GraphNode
+from tf_exla.shard.plan import DeviceUse
 from tf_exla.split.trace import Step
 
 
@@ -113,6 +114,20 @@ class TimelinePoint:
     alive: tuple[PeakPart, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class ShardingEntry:
+    """A program on several devices; its loops of depth 0 are shards.
+
+    `uses`: what each device holds and computes. `sent`: bytes from and to the driver in each call.
+    `seconds_on_one`, `seconds`: estimates for one device, and for all with what is sent.
+    """
+
+    uses: tuple[DeviceUse, ...]
+    sent: int
+    seconds_on_one: float
+    seconds: float
+
+
 @dataclass(frozen=True)
 class ReportData:
     """What the plan needs beside what the original program needs.
@@ -146,3 +161,4 @@ class ReportData:
     graph: tuple[GraphNode, ...] = ()
     steps: tuple[Step, ...] = ()
     largest_left: LargeTensor | None = None
+    sharding: ShardingEntry | None = None

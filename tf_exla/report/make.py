@@ -20,6 +20,7 @@ from tf_exla.report.data import (
     Refusal,
     ResultEntry,
     RewriteEntry,
+    ShardingEntry,
     TimelinePoint,
 )
 from tf_exla.report.graph import graph_nodes
@@ -27,6 +28,7 @@ from tf_exla.report.notes import plan_notes
 from tf_exla.report.report import MemoryReport
 from tf_exla.report.text import format_shape
 from tf_exla.rewrite import Application
+from tf_exla.shard.plan import ShardedPlan
 from tf_exla.split.region import RefusedSplit
 
 LARGEST = 8
@@ -66,7 +68,14 @@ def make_report(
         costly=_costly(plan, ops),
         graph_before=graph_nodes(plan.original),
         graph=graph_nodes(plan.graph),
+        sharding=_sharding(plan),
     )
+
+
+def _sharding(plan: Plan) -> ShardingEntry | None:
+    if not isinstance(plan, ShardedPlan):
+        return None
+    return ShardingEntry(plan.uses, plan.sent, plan.seconds_on_one, plan.seconds_sharded)
 
 
 def _costly(plan: Plan, ops: OpSet) -> tuple[CostlyOp, ...]:

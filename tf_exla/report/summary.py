@@ -24,8 +24,10 @@ def format_summary(report: ReportData) -> str:
         )
     )
     lines.append(_entry("time", _time(report)))
+    lines += [_entry(name, text) for name, text in sharding_lines(report)]
     for number, loop in enumerate(report.loops[:LOOPS]):
-        lines.append(_entry(f"loop {number + 1}", _loop(loop)))
+        parts = "shards" if report.sharding is not None and not loop.depth else "chunks"
+        lines.append(_entry(f"loop {number + 1}", _loop(loop, parts)))
     if len(report.loops) > LOOPS:
         lines.append(_entry("", f"and {len(report.loops) - LOOPS} more loops"))
     if not report.loops:
@@ -43,6 +45,25 @@ def format_summary(report: ReportData) -> str:
     return "\n".join(lines)
 
 
+def sharding_lines(report: ReportData) -> list[tuple[str, str]]:
+    """Return what devices hold and what is sent, as entries; nothing for a program on one."""
+    sharding = report.sharding
+    if sharding is None:
+        return []
+    lines: dict[str, list[str]] = {}
+    for use in sharding.uses:
+        held = (
+            f"peak {format_bytes(use.projected_peak)}, {format_bytes(use.resident)} of it kept "
+            f"between calls, {use.seconds:.3g} s"
+        )
+        lines.setdefault(held, []).append(use.name)
+    made = []
+    for held, names in lines.items():
+        which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        made.append((which, held))
+    return [*made, ("sent", f"{format_bytes(sharding.sent)} from and to the driver in each call")]
+
+
 def _entry(name: str, text: str) -> str:
     """Return a line; the rest of a long one is left out, since `details` has it."""
     line = f"  {name:<8} {text}"
@@ -51,6 +72,13 @@ def _entry(name: str, text: str) -> str:
 
 def _time(report: ReportData) -> str:
     planned = f"planned in {report.rewrite_seconds:.2f} s"
+    sharding = report.sharding
+    if sharding is not None:
+        one, many = sharding.seconds_on_one, sharding.seconds
+        return (
+            f"{one:.3g} s on one device -> {many:.3g} s estimated, {one / many:.2f} x as fast; "
+            f"{planned}"
+        )
     if not report.steps:
         return planned
     before, after = report.steps[0].seconds_before, report.steps[-1].seconds
@@ -58,12 +86,12 @@ def _time(report: ReportData) -> str:
     return f"{before:.3g} s -> {after:.3g} s estimated{ratio}; {planned}"
 
 
-def _loop(loop: LoopEntry) -> str:
+def _loop(loop: LoopEntry, parts: str) -> str:
     side_by_side = f", {loop.parallel} at once" if loop.parallel > 1 else ""
     inside = "inside of the one before: " if loop.depth else ""
     recomputed = f"; {len(loop.recomputed)} nodes computed again" if loop.recomputed else ""
     return (
-        f"{inside}{loop.extent} in {loop.iterations} chunks of {loop.chunk}{side_by_side}, "
+        f"{inside}{loop.extent} in {loop.iterations} {parts} of {loop.chunk}{side_by_side}, "
         f"{loop.axis}{recomputed}"
     )
 

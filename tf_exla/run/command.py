@@ -28,6 +28,7 @@ def run_program(
     limit: int | str | None = None,
     strict: bool = False,
     report: Path | None = None,
+    devices: str | None = None,
 ) -> None:
     """Run `program`, a path or with `module` a module's name, every `tf.function` optimized.
 
@@ -36,6 +37,7 @@ def run_program(
     after the script. At the very end, what was done is one line on stderr, and a file where
     `report` names one.
     """
+    from tf_exla.frontends.tf.devices.choice import devices_of
     from tf_exla.run.script import optimized_functions
 
     sys.argv = [program, *arguments]
@@ -43,7 +45,10 @@ def run_program(
         sys.path[0] = os.getcwd() if module else str(Path(program).resolve().parent)
     inherit(limit, strict)
     stack = contextlib.ExitStack()
-    session = stack.enter_context(optimized_functions(limit, strict=strict, keep=bool(report)))
+    found = None if devices is None else devices_of(devices)
+    session = stack.enter_context(
+        optimized_functions(limit, strict=strict, keep=bool(report), devices=found)
+    )
 
     process = os.getpid()
     interrupted = False

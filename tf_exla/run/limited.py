@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ContextDecorator
 from types import TracebackType
+from typing import Any
 
 from tf_exla.frontends.tf.request import Limit, Request
 from tf_exla.model.options import Unbounded
@@ -50,6 +51,7 @@ def limit(
     rewrites: Mapping[str, bool] | bool | None = None,
     unbounded: Unbounded = "raise",
     strict: bool = False,
+    devices: Any = None,
 ) -> Limited:
     """Return a context manager: every outermost `tf.function` called inside holds the limit.
 
@@ -64,12 +66,20 @@ def limit(
         rewrites: Families of rewrites to switch.
         unbounded: "raise" or "warn", where nothing bounds a size.
         strict: Whether a failure of tf_exla itself is raised.
+        devices: Those that loops are divided among.
 
     Raises:
         MemoryLimitError: By calls inside, at tracing, where no plan holds the limit.
         ValueError: For a limit or an option that is none.
         TypeError: The same, of another type.
     """
-    request = Request.of(limit, jit_compile, rewrites=rewrites, unbounded=unbounded, strict=strict)
+    request = Request.of(
+        limit,
+        jit_compile,
+        rewrites=rewrites,
+        unbounded=unbounded,
+        strict=strict,
+        devices=devices,
+    )
     key = tuple(sorted({**vars(request), "rewrites": tuple(request.rewrites.items())}.items()))
     return Limited(_sessions.setdefault(key, Session(request)))

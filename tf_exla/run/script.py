@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.frontends.tf.outside import Outside, watched
@@ -24,10 +25,13 @@ class ScriptSession(Session):
     `refused`: the reason, by function. `outside`: the largest tensor made outside of functions.
     """
 
-    def __init__(self, limit: Limit | None, strict: bool, keep: bool = False) -> None:
+    def __init__(
+        self, limit: Limit | None, strict: bool, keep: bool = False, devices: Any = None
+    ) -> None:
         unbounded: Unbounded = "raise" if strict else "warn"
         asked = "auto" if limit is None else limit
-        super().__init__(Request.of(asked, unbounded=unbounded, strict=strict), keep)
+        request = Request.of(asked, unbounded=unbounded, strict=strict, devices=devices)
+        super().__init__(request, keep)
         self.peaks: dict[str, tuple[int, int]] = {}
         self.refused: dict[str, str] = {}
         self.outside = Outside(self.limit_bytes)
@@ -78,14 +82,14 @@ def _count(number: int, noun: str) -> str:
 
 @contextlib.contextmanager
 def optimized_functions(
-    limit: Limit | None, *, strict: bool = False, keep: bool = False
+    limit: Limit | None, *, strict: bool = False, keep: bool = False, devices: Any = None
 ) -> Iterator[ScriptSession]:
     """Optimize every outermost `tf.function` that is called meanwhile.
 
     What cannot be optimized runs as it was, with a line on stderr; with `strict` it raises. `keep`:
-    whether the session's `write` will be asked for. Raises `MemoryLimitError` from the call whose
+    whether the session's `write` will be asked for. `devices`: as for `optimize`. Raises `MemoryLimitError` from the call whose
     limit cannot be held.
     """
-    session = ScriptSession(limit, strict, keep)
+    session = ScriptSession(limit, strict, keep, devices)
     with Limited(session), watched(session.outside):
         yield session

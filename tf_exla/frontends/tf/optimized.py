@@ -118,6 +118,10 @@ class OptimizedFunction(Saveable):
         """Return the same function with another limit."""
         return OptimizedFunction(self._function, self._request.with_limit(limit))
 
+    def with_devices(self, devices: Any) -> OptimizedFunction:
+        """Return the same function on other devices."""
+        return OptimizedFunction(self._function, self._request.with_devices(devices))
+
     def with_trace(self) -> OptimizedFunction:
         """Return the same function, whose reports tell what each step was chosen from."""
         return OptimizedFunction(self._function, self._request.with_trace())
@@ -211,7 +215,8 @@ class OptimizedFunction(Saveable):
     def _settings(self) -> Settings:
         jit_compile = True if self._function._jit_compile else None
         options = self._request.options(jit_compile)
-        return Settings(self.__name__, self._request.bytes, options, self._guard)
+        request = self._request
+        return Settings(self.__name__, request.bytes, options, self._guard, request.devices)
 
     def _shrink(self) -> None:
         while len(self._programs) > CACHE_SIZE:

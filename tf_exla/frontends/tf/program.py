@@ -19,6 +19,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import gradients_util
 
 from tf_exla.frontends.tf.capture import Captured, capture
+from tf_exla.frontends.tf.devices.function import ShardedFunction
 from tf_exla.frontends.tf.fallback import unplanned
 from tf_exla.frontends.tf.gradient import (
     Gradient,
@@ -33,9 +34,13 @@ from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.settings import Settings
 from tf_exla.frontends.tf.sources import NOTHING, Given, cut_away, find_cut
 from tf_exla.ir.graph import Graph, Shape, Tensor
+from tf_exla.model.options import Options
 from tf_exla.model.sizes import Sizes
 from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan
+from tf_exla.shard.plan import ShardedPlan, shard_graph
+
+Runnable = Restored | ShardedFunction
 
 # Saved values up to so many bytes are returned by every call, so that one plan serves both.
 _SMALL_SAVES = 1 << 20
@@ -133,18 +138,18 @@ class Program:
         return self._plan(self.graph.outputs)
 
     @cached_property
-    def _recording(self) -> Restored:
+    def _recording(self) -> Runnable:
         return self._restore(self.recording_plan)
 
     @cached_property
-    def _plain(self) -> Restored:
+    def _plain(self) -> Runnable:
         # Not asked for where it is not made: it may need more than the limit.
         if self.plan is self.__dict__.get("recording_plan"):
             return self._recording
         return self._restore(self.plan)
 
     @cached_property
-    def head(self) -> Restored:
+    def head(self) -> Runnable:
         """What runs up to where sizes come in."""
         return self._restore(self._head_plan)
 
@@ -173,7 +178,7 @@ class Program:
             kept = list(self._specialised.values())
         return [one for program in kept for one in program.specialised] or [self]
 
-    def prepare(self) -> Restored:
+    def prepare(self) -> Runnable:
         """Plan and restore the program, if that is not done. Raises `MemoryLimitError`.
 
         Of a program with a cut only the head: the rest waits for what comes.
@@ -183,14 +188,14 @@ class Program:
                 return self.head
         return self.whole()
 
-    def whole(self) -> Restored:
+    def whole(self) -> Runnable:
         """Plan and restore the program as it is called from a graph: never cut."""
         if "_plain" not in self.__dict__:
             with self._lock:
                 return self._plain
         return self._plain
 
-    def ready(self, inputs: Sequence[tf.Tensor]) -> Restored:
+    def ready(self, inputs: Sequence[tf.Tensor]) -> Runnable:
         """Plan and restore what a call with `inputs` runs; run nothing."""
         if (self.cut is not None and context.executing_eagerly()) or not self._records(inputs):
             return self.prepare()
@@ -284,28 +289,34 @@ class Program:
         limit = self.settings.limit()
         name, guard = self.settings.name, self.settings.guard
         try:
-            plan = optimize_graph(graph, OPS, limit=limit, options=options, function=name)
+            plan = self._planned(graph, limit, options)
         except Exception as error:
             guard.take(name, error)
             return unplanned(graph, limit, error)
         guard.listener.planned(name, plan)
         return plan
 
-    def _restore(self, plan: Plan) -> Restored:
+    def _planned(self, graph: Graph, limit: int, options: Options) -> Plan:
+        name, devices = self.settings.name, self.settings.devices
+        if devices is None:
+            return optimize_graph(graph, OPS, limit=limit, options=options, function=name)
+        return shard_graph(graph, OPS, devices.fleet, limit=limit, options=options, function=name)
+
+    def _restore(self, plan: Plan) -> Runnable:
         try:
+            if isinstance(plan, ShardedPlan):
+                assert self.settings.devices is not None
+                inputs = self.concrete.graph.inputs
+                return ShardedFunction(plan, self.settings.devices, self._emit, inputs)
             return self._emit(plan.graph)
         except Exception as error:
             self.settings.guard.take(self.settings.name, error)
             # Before the passes the graph has as many outputs, in the same order.
             return self._emit(plan.original)
 
-    def _emit(self, graph: Graph) -> Restored:
-        return restore(
-            graph,
-            name="optimized",
-            like=self.concrete.graph.inputs,
-            keep=self.captured.functions,
-        )
+    def _emit(self, graph: Graph, like: Sequence[Any] | None = None) -> Restored:
+        like = self.concrete.graph.inputs if like is None else like
+        return restore(graph, name="optimized", like=like, keep=self.captured.functions)
 
 
 OPS = TensorFlowOps()

@@ -14,6 +14,7 @@ from typing import Any
 from tf_exla.arguments import check_switch, did_you_mean
 from tf_exla.byte_size import parse_bytes, read_bytes
 from tf_exla.frontends.tf.device import counts_exactly, device
+from tf_exla.frontends.tf.devices.choice import DeviceSet
 from tf_exla.frontends.tf.free_memory import auto_limit
 from tf_exla.frontends.tf.versions import exact_allocator
 from tf_exla.model.allocator import BLOCKS
@@ -32,7 +33,10 @@ _GPU_CHUNK_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Request:
-    """`limit`: bytes; None for what the device has free when a plan is made."""
+    """`limit`: bytes; None for what the device has free when a plan is made.
+
+    `devices`: those that loops are sharded over; None: the program runs on one.
+    """
 
     limit: int | None
     jit_compile: bool | None = None
@@ -42,6 +46,7 @@ class Request:
     unbounded: Unbounded = "raise"
     strict: bool = False
     trace: bool = False
+    devices: DeviceSet | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mappingproxy cannot be pickled.
@@ -58,6 +63,7 @@ class Request:
         rewrites: Mapping[str, bool] | bool | None = None,
         unbounded: Unbounded = "raise",
         strict: bool = False,
+        devices: Any = None,
     ) -> Request:
         """Read the arguments of `optimize`. A ValueError or TypeError quotes a bad one."""
         if unbounded not in ("raise", "warn"):
@@ -70,12 +76,23 @@ class Request:
         if tensor_split_size is not None:
             size = parse_bytes(tensor_split_size)
         return cls(
-            _limit(limit), jit_compile, threshold, size, switches(rewrites), unbounded, strict
+            _limit(limit),
+            jit_compile,
+            threshold,
+            size,
+            switches(rewrites),
+            unbounded,
+            strict,
+            devices=DeviceSet.of(devices),
         )
 
     def with_limit(self, limit: Limit) -> Request:
         """Return the same request for another limit."""
         return dataclasses.replace(self, limit=_limit(limit))
+
+    def with_devices(self, devices: Any) -> Request:
+        """Return the same request for other devices."""
+        return dataclasses.replace(self, devices=DeviceSet.of(devices))
 
     def with_trace(self) -> Request:
         """Return the same request, whose plans tell what each step was chosen from."""

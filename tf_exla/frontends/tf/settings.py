@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from tf_exla.frontends.tf.capture import Captured
+from tf_exla.frontends.tf.devices.choice import DeviceSet
 from tf_exla.frontends.tf.fallback import Guard
 from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.model.options import Options
@@ -16,12 +17,16 @@ from tf_exla.model.options import Options
 
 @dataclass(frozen=True)
 class Settings:
-    """What one optimized function was asked for; `limit` returns bytes when a plan is made."""
+    """What one optimized function was asked for; `limit` returns bytes when a plan is made.
+
+    `devices`: those that loops are sharded over; None: one.
+    """
 
     name: str
     limit: Callable[[], int]
     options: Options = field(default_factory=Options)
     guard: Guard = field(default_factory=Guard)
+    devices: DeviceSet | None = None
 
 
 class Program(Protocol):

@@ -1,0 +1,96 @@
+"""The devices that a user names: those of this process, of a cluster, or only how many."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import tensorflow as tf
+
+from tf_exla.frontends.tf.devices.cluster import Cluster, clusters_of
+from tf_exla.frontends.tf.devices.pool import Pool
+from tf_exla.shard.link import GRPC, LOCAL
+from tf_exla.shard.loops import Fleet
+
+
+@dataclass(frozen=True)
+class DeviceSet:
+    """`names`: devices by their full names; empty where only their number is known."""
+
+    names: tuple[str, ...]
+    count: int
+    cluster: Cluster | None = None
+
+    @classmethod
+    def of(cls, devices: Any) -> DeviceSet | None:
+        """Read the argument `devices` of `optimize` and `explain`.
+
+        Logical devices or their names; "all": all GPUs of this process, else all its CPUs; a
+        number: as many devices, for `explain` only. None for one device. Raises ValueError or
+        TypeError for what is none of these.
+        """
+        if devices is None:
+            return None
+        if isinstance(devices, bool) or not isinstance(devices, (int, str, Sequence)):
+            raise TypeError(f"devices must be a list of devices or a number, got {devices!r}")
+        if isinstance(devices, int):
+            if devices < 1:
+                raise ValueError(f"devices must be 1 or more, got {devices!r}")
+            return cls((), devices)
+        if isinstance(devices, str):
+            if devices != "all":
+                raise ValueError(f'devices must be a list of devices or "all", got {devices!r}')
+            devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+        if not devices:
+            raise ValueError("devices is empty")
+        clusters = clusters_of(devices)
+        if len(clusters) > 1:
+            raise ValueError("devices are of several clusters")
+        names = tuple(_name(device) for device in devices)
+        if len(set(names)) < len(names):
+            raise ValueError(f"devices names one twice: {', '.join(names)}")
+        return cls(names, len(names), next(iter(clusters), None))
+
+    @property
+    def driver(self) -> str:
+        """The device that runs what is not sharded."""
+        return self.names[0] if self.cluster is None else self.cluster.driver
+
+    @property
+    def fleet(self) -> Fleet:
+        """The devices as plans see them."""
+        if self.cluster is None:
+            return Fleet(self.count, self.count, LOCAL)
+        # One worker takes the work of two: what a cluster is asked for does not run on the driver.
+        count = max(self.count, 2)
+        return Fleet(count, count * self.cluster.shards_per_device, GRPC, remote=True)
+
+    @cached_property
+    def pool(self) -> Pool:
+        """The threads of the devices. Raises ValueError where only their number is known."""
+        if not self.names:
+            raise ValueError(f"devices={self.count} is for `explain`: to run, list the devices")
+        return Pool(self.names, self.cluster.recover if self.cluster is not None else None)
+
+
+def devices_of(text: str) -> Any:
+    """Read `--devices`: the cluster's, all of this process, or as many. ValueError otherwise."""
+    if text == "all":
+        return Cluster.from_environment().devices if os.environ.get("TF_CONFIG") else "all"
+    if not text.isdigit() or not int(text):
+        raise ValueError(f'--devices must be "all" or a number, got {text!r}')
+    found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+    if len(found) < int(text):
+        raise ValueError(f"--devices {text}: there are {len(found)}")
+    return found[: int(text)]
+
+
+def _name(device: Any) -> str:
+    if isinstance(device, tf.config.LogicalDevice):
+        return str(device.name)
+    if not isinstance(device, str):
+        raise TypeError(f"devices has {device!r}, which is no device")
+    return device

@@ -1,0 +1,164 @@
+"""A cluster of TensorFlow servers, of which this process is the driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from tf_exla.errors import DeviceError
+
+WORKER = "worker"
+DRIVER = "chief"
+"""The jobs of a cluster, as TF_CONFIG and TensorFlow's resolvers name them."""
+_HERE = "localhost"
+"""The driver's job in its own view, as in a process without a cluster: variables and tensors that
+were made before it connected stay its own."""
+_REACHED = 2.0
+"""Seconds in which a server answers that it is there: TensorFlow itself waits without end."""
+
+
+class ClusterDevice(str):
+    """The full name of a device of a cluster, "/job:worker/replica:0/task:0/device:CPU:0"."""
+
+    cluster: Cluster
+
+
+class Cluster:
+    """Servers that run shards: the tasks of job "worker".
+
+    TensorFlow's servers authenticate nobody: whoever reaches their ports runs code there. Use them
+    in a network of their own.
+
+    Args:
+        spec: Addresses by job, as for `tf.train.ClusterSpec`: {"worker": ["host:2222", ...]}, with
+            "chief": ["host:2222"] for the driver, by which workers see when it ends.
+        shards_per_device: Parts of an axis that there are for each device. More than one spread the
+            work of a device that is slow or lost.
+    """
+
+    def __init__(self, spec: Any, *, shards_per_device: int = 2) -> None:
+        self.spec = tf.train.ClusterSpec(spec)
+        if WORKER not in self.spec.jobs or not self.spec.num_tasks(WORKER):
+            raise ValueError(f'the cluster has no job "{WORKER}": {self.spec.as_dict()}')
+        if shards_per_device < 1:
+            raise ValueError(f"shards_per_device must be 1 or more, got {shards_per_device!r}")
+        self.shards_per_device = shards_per_device
+        self._connected = False
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_environment(cls, *, shards_per_device: int = 2) -> Cluster:
+        """Return the cluster that TF_CONFIG describes, or Slurm for the job that this runs in.
+
+        Raises ValueError where the environment describes none.
+        """
+        if os.environ.get("TF_CONFIG"):
+            spec = environment()["cluster"]
+        elif "SLURM_STEP_NODELIST" in os.environ:
+            resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+                jobs={DRIVER: 1, WORKER: int(os.environ["SLURM_STEP_NUM_TASKS"]) - 1},
+                auto_set_gpu=False,
+            )
+            spec = resolver.cluster_spec().as_dict()
+        else:
+            raise ValueError(
+                "no cluster in the environment: set TF_CONFIG to "
+                '{"cluster": {"worker": ["host:port", ...]}}, or run within Slurm'
+            )
+        return cls(spec, shards_per_device=shards_per_device)
+
+    @property
+    def devices(self) -> tuple[ClusterDevice, ...]:
+        """The GPUs of the workers, or their CPUs where they have none. Connects to them."""
+        self.connect()
+        found = [
+            device
+            for device in tf.config.list_logical_devices()
+            if f"/job:{WORKER}/" in device.name and device.device_type in ("CPU", "GPU")
+        ]
+        kinds = {device.device_type for device in found}
+        kind = "GPU" if "GPU" in kinds else "CPU"
+        made = []
+        for device in found:
+            if device.device_type == kind:
+                name = ClusterDevice(device.name)
+                name.cluster = self
+                made.append(name)
+        return tuple(made)
+
+    @property
+    def driver(self) -> str:
+        """The device of this process."""
+        return f"/job:{_HERE}/replica:0/task:0/device:CPU:0"
+
+    def connect(self) -> None:
+        """Connect to all workers. Raises `DeviceError` where one cannot be reached."""
+        with self._lock:
+            if self._connected:
+                return
+            addresses = {
+                k: self.spec.task_address(WORKER, k) for k in self.spec.task_indices(WORKER)
+            }
+            missing = {
+                f"/job:{WORKER}/task:{task}": f"nobody listens at {address}"
+                for task, address in addresses.items()
+                if not is_reached(address)
+            }
+            if missing:
+                raise DeviceError(missing, 0)
+            jobs = self.spec.as_dict()
+            driver = jobs.pop(DRIVER, None)
+            if driver is not None:
+                jobs[_HERE] = driver[:1]
+            tf.config.experimental_connect_to_cluster(
+                tf.train.ClusterSpec(jobs), job_name=_HERE, task_index=0, protocol="grpc"
+            )
+            self._connected = True
+
+    def recover(self, name: str) -> bool:
+        """Connect again to the worker of a device that was lost; return whether it is there."""
+        task = tf.DeviceSpec.from_string(name).task
+        if not is_reached(self.spec.task_address(WORKER, task)):
+            return False
+        try:
+            # As TensorFlow's own coordinator does it: workers that did not go away keep what they
+            # hold.
+            context.context().update_server_def(context.get_server_def())
+            with tf.device(name):
+                return int(tf.constant(1) + tf.constant(0)) == 1
+        except tf.errors.OpError:
+            return False
+
+
+def environment() -> Mapping[str, Any]:
+    """Return TF_CONFIG. Raises ValueError where it is none."""
+    text = os.environ.get("TF_CONFIG", "")
+    try:
+        config = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"TF_CONFIG={text!r} is no JSON: {error}") from error
+    if not isinstance(config, Mapping) or "cluster" not in config:
+        raise ValueError(f'TF_CONFIG={text!r} has no "cluster"')
+    return config
+
+
+def is_reached(address: str, seconds: float = _REACHED) -> bool:
+    """Return whether somebody listens at "host:port"."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds):
+            return True
+    except OSError:
+        return False
+
+
+def clusters_of(devices: Sequence[Any]) -> set[Cluster]:
+    """Return the clusters that devices belong to."""
+    return {one.cluster for one in devices if isinstance(one, ClusterDevice)}

@@ -1,0 +1,96 @@
+"""Combine the results of shards on the driver.
+
+Sums are added in pairs, whichever shards come first: (0 + 1) + (2 + 3). So the numbers depend on
+how many shards there are, and on nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tf_exla.ir.graph import ARG_REDUCERS, Combine, Loop
+
+_TWO: Mapping[Combine, Callable[[Any, Any], Any]] = {
+    "add": tf.add,
+    "and": tf.logical_and,
+    "max": tf.maximum,
+    "min": tf.minimum,
+    "mul": tf.multiply,
+    "or": tf.logical_or,
+}
+
+
+class Combiner:
+    """Takes the results of a loop's shards in any order."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.count = loop.iterations
+        # Partial results by the first shard and the number of shards that they are of.
+        self._partial: dict[tuple[int, int], list[Any]] = {}
+        self._whole: dict[int, Sequence[tf.Tensor]] = {}
+
+    def take(self, number: int, results: Sequence[tf.Tensor]) -> None:
+        """Take the results of shard `number`."""
+        loop = self.loop
+        pairwise = [k for k, result in enumerate(loop.results) if result.combine in _TWO]
+        self._whole[number] = [
+            None if k in pairwise else tensor for k, tensor in enumerate(results)
+        ]
+        self._add(number, 1, [results[k] for k in pairwise])
+
+    def _add(self, first: int, size: int, values: list[Any]) -> None:
+        """Join a partial result with its neighbour, if that is there; the last may have none."""
+        combines = [result.combine for result in self.loop.results if result.combine in _TWO]
+        while size < self.count:
+            other = first ^ size
+            if other >= self.count:  # there is no neighbour of this size
+                size *= 2
+                continue
+            found = self._partial.pop((other, size), None)
+            if found is None:
+                self._partial[first, size] = values
+                return
+            left, right = (values, found) if first < other else (found, values)
+            values = [_TWO[c](a, b) for c, a, b in zip(combines, left, right, strict=True)]
+            first, size = min(first, other), 2 * size
+        self._partial[0, 0] = values
+
+    def results(self) -> list[tf.Tensor]:
+        """Return the loop's results, once all shards are there."""
+        pairwise = iter(self._partial.pop((0, 0)))
+        made: list[tf.Tensor] = []
+        for k, result in enumerate(self.loop.results):
+            if result.combine in _TWO:
+                made.append(next(pairwise))
+            elif result.slot is not None:
+                made.append(tf.concat(self._column(k), result.slot.axis))
+            elif result.combine in ARG_REDUCERS and len(made) == k:
+                made += self._pair(k)
+        return made
+
+    def _column(self, k: int) -> list[tf.Tensor]:
+        return [self._whole[number][k] for number in range(self.count)]
+
+    def _pair(self, k: int) -> list[tf.Tensor]:
+        """Return the best values and their positions; of equal ones those that come first."""
+        loop = self.loop
+        combine, block = loop.results[k].combine, loop.results[k + 1].block
+        values = self._column(k)
+        places = [
+            place + tf.constant(number * loop.chunk * block, place.dtype)
+            for number, place in enumerate(self._column(k + 1))
+        ]
+        if combine == "top_k":
+            best, order = tf.math.top_k(tf.concat(values, -1), loop.outputs[k].dims[-1])
+            rank = best.shape.rank - 1
+            return [best, tf.gather(tf.concat(places, -1), order, batch_dims=rank)]
+        best, place = values[0], places[0]
+        better = tf.greater if combine == "argmax" else tf.less
+        for value, other in zip(values[1:], places[1:], strict=True):
+            wins = better(value, best)
+            best, place = tf.where(wins, value, best), tf.where(wins, other, place)
+        return [best, place]

@@ -1,0 +1,159 @@
+"""A sharded plan as a function of flat tensors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context, record
+
+from tf_exla.frontends.tf.devices.choice import DeviceSet
+from tf_exla.frontends.tf.devices.combining import Combiner
+from tf_exla.frontends.tf.devices.pieces import Pieces, part_of, send
+from tf_exla.frontends.tf.devices.pool import Patience
+from tf_exla.frontends.tf.emit import define, new_graph, placeholder
+from tf_exla.frontends.tf.restore import NO_INLINE, Restored
+from tf_exla.ir.graph import Graph, Tensor
+from tf_exla.shard.plan import PlannedLocal, PlannedLoop, ShardedPlan
+
+Emit = Callable[[Graph, Sequence[Any]], Restored]
+"""Restores a graph; the tensors are those whose handle data its inputs take."""
+Values = dict[Tensor, tf.Tensor]
+
+
+class ShardedFunction:
+    """Runs the parts of a sharded plan: those between loops on the driver, shards on devices.
+
+    It stands where a `Restored` does. Called from a graph, it adds one call, whose parts are placed
+    on the devices; faults of devices are then errors of the call.
+    """
+
+    def __init__(
+        self, plan: ShardedPlan, devices: DeviceSet, emit: Emit, like: Sequence[Any]
+    ) -> None:
+        self.plan = plan
+        self.pool = devices.pool
+        self.driver = devices.driver
+        self.inputs = plan.graph.inputs
+        self.position = {tensor: k for k, tensor in enumerate(self.inputs)}
+        handles = dict(zip(self.inputs, like, strict=False))
+        self.locals: dict[PlannedLocal, Restored] = {}
+        self.bodies: dict[PlannedLoop, Mapping[int, Restored]] = {}
+        for part in plan.parts:
+            if isinstance(part, PlannedLocal):
+                likes = [handles.get(tensor) for tensor in part.graph.inputs]
+                self.locals[part] = emit(part.plan.graph, likes)
+            else:
+                self.bodies[part] = {n: emit(one.graph, ()) for n, one in part.bodies.items()}
+        self.patience = {part: Patience() for part in self.bodies}
+        self.pieces = Pieces()
+        self._like = like
+        self._lock = threading.Lock()
+        self._whole: Restored | None = None
+        self._last_read = _last_reads(plan)
+
+    @property
+    def graph(self) -> Any:
+        """The function that a graph calls."""
+        return self.whole().graph
+
+    def __call__(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Run eagerly, or add a call to the graph that is being built. Nothing is recorded."""
+        if not context.executing_eagerly():
+            return self.whole()(inputs)
+        with record.stop_recording(), tf.device(self.driver):
+            return self._run(dict(zip(self.inputs, inputs, strict=True)), self._eagerly)
+
+    def whole(self) -> Restored:
+        """Return the program as one function, whose parts are placed on the devices."""
+        with self._lock:
+            if self._whole is None:
+                self._whole = self._placed()
+            return self._whole
+
+    def _run(
+        self, values: Values, sharded: Callable[[PlannedLoop, Values], list[tf.Tensor]]
+    ) -> list[tf.Tensor]:
+        for at, part in enumerate(self.plan.parts):
+            if isinstance(part, PlannedLocal):
+                made = self.locals[part]([values[tensor] for tensor in part.graph.inputs])
+                values.update(zip(part.graph.outputs, made, strict=True))
+            else:
+                values.update(zip(part.loop.outputs, sharded(part, values), strict=True))
+            for tensor in self._last_read[at]:
+                values.pop(tensor, None)
+        return [values[tensor] for tensor in self.plan.graph.outputs]
+
+    def _eagerly(self, part: PlannedLoop, values: Values) -> list[tf.Tensor]:
+        combiner = Combiner(part.loop)
+
+        def job(indices: range) -> Callable[[str], list[tf.Tensor]]:
+            return lambda device: self._shard(part, values, indices, device)
+
+        jobs = list(map(job, part.ranges()))
+        self.pool.run(jobs, combiner.take, self.patience[part])
+        return combiner.results()
+
+    def _shard(
+        self, part: PlannedLoop, values: Values, indices: range, device: str
+    ) -> list[tf.Tensor]:
+        """Run one shard on a device; return its results on the driver."""
+        loop = part.loop
+        with record.stop_recording(), tf.device(self.driver):
+            operands = []
+            for tensor, slot in zip(loop.inputs, loop.slots, strict=True):
+                position = self.position.get(tensor)
+                value = values[tensor]
+                if position is None:
+                    operands.append(send(part_of(value, slot, indices), device))
+                else:
+                    operands.append(self.pieces.part(position, value, slot, indices, device))
+            with tf.device(device):
+                made = self.bodies[part][len(indices)](operands)
+            return [send(tensor, self.driver) for tensor in made]
+
+    def _placed(self) -> Restored:
+        """Emit the parts as calls of one graph, each on its device."""
+        graph = new_graph("sharded")
+        with graph.as_default():
+            like = [*self._like, *[None] * (len(self.inputs) - len(self._like))]
+            inputs = [
+                placeholder(graph, tensor.dtype, tensor.shape, source)
+                for tensor, source in zip(self.inputs, like, strict=True)
+            ]
+            outputs = self._run(dict(zip(self.inputs, inputs, strict=True)), self._in_graph)
+            outputs = [tf.identity(tensor) for tensor in outputs]
+        parts = [*self.locals.values(), *(f for one in self.bodies.values() for f in one.values())]
+        stateful = any(one.stateful for one in parts)
+        effects = [op for op in graph.get_operations() if op.type == "StatefulPartitionedCall"]
+        # The anchors of the parts, which follow their inputs.
+        captured = list(graph.external_captures)
+        arguments = [*inputs, *graph.internal_captures]
+        function = define(graph, "sharded", arguments, outputs, effects, attrs=NO_INLINE)
+        return Restored(function, tuple(captured), stateful, tuple(parts))
+
+    def _in_graph(self, part: PlannedLoop, values: Values) -> list[tf.Tensor]:
+        combiner = Combiner(part.loop)
+        names = [device.name for device in self.pool.devices]
+        for number, indices in enumerate(part.ranges()):
+            device = names[number % len(names)]
+            operands = [
+                part_of(values[tensor], slot, indices)
+                for tensor, slot in zip(part.loop.inputs, part.loop.slots, strict=True)
+            ]
+            with tf.device(device):
+                combiner.take(number, self.bodies[part][len(indices)](operands))
+        return combiner.results()
+
+
+def _last_reads(plan: ShardedPlan) -> list[list[Tensor]]:
+    """Return, for each part, the tensors that nothing reads after it."""
+    last: dict[Tensor, int] = {}
+    for at, part in enumerate(plan.parts):
+        inputs = part.graph.inputs if isinstance(part, PlannedLocal) else part.loop.inputs
+        last.update(dict.fromkeys(inputs, at))
+    for tensor in plan.graph.outputs:
+        last.pop(tensor, None)
+    return [[t for t, k in last.items() if k == at] for at in range(len(plan.parts))]

@@ -1,0 +1,199 @@
+"""Shards on devices, one at a time on each: who runs what, and what happens when a device fails.
+
+TensorFlow places, sends and runs. What it does not do is to give a shard that hangs to another
+device: a call to a stopped process never ends, and its thread cannot be interrupted. So each device
+has a thread, and one that hangs is left behind until its call ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import tensorflow as tf
+
+from tf_exla.errors import DeviceError
+
+Job = Callable[[str], Any]
+"""Runs one shard on the device of that name."""
+
+FIRST = 120.0
+"""Seconds that the first shards of a loop may take: functions are made ready, XLA compiles."""
+SLOWER = 10.0
+"""Times the slowest shard so far that another may take before its device counts as hanging. Shards
+are of one size; ten is far above what a busy machine makes of it."""
+LEAST = 5.0
+"""Seconds that a shard may always take: pauses of the network and of the machine are shorter."""
+
+
+@dataclass(eq=False)
+class Device:
+    """A device and its thread. `busy`: its thread has not come back from a call."""
+
+    name: str
+    queue: SimpleQueue[Any] = field(default_factory=SimpleQueue)
+    busy: bool = False
+    lost: bool = False
+    reason: str = ""
+
+
+class Pool:
+    """The devices that shards run on; one call at a time.
+
+    `recover`: makes a device that was lost usable again, and returns whether that worked; None:
+    devices are of this process, and their errors are the program's.
+    """
+
+    def __init__(self, names: Sequence[str], recover: Callable[[str], bool] | None = None) -> None:
+        self.devices = [Device(name) for name in names]
+        self.recover = recover
+        self._calls = threading.RLock()
+        self._threads: dict[Device, threading.Thread] = {}
+
+    def run(
+        self, jobs: Sequence[Job], done: Callable[[int, Any], None], patience: Patience
+    ) -> None:
+        """Run all jobs; `done` is given the number of each and its result, in any order.
+
+        Job k runs on device k modulo their number, unless that one is slow or lost. Raises
+        `DeviceError` where no device is left, and what a job raises of itself.
+        """
+        with self._calls:
+            self._bring_back()
+            _Run(self, jobs, done, patience).run()
+
+    def start(self, device: Device, tell: SimpleQueue[Any], number: int, job: Job) -> None:
+        """Give a job to the thread of a device."""
+        if device not in self._threads:
+            thread = threading.Thread(target=_work, args=(device,), daemon=True, name=device.name)
+            self._threads[device] = thread
+            thread.start()
+        device.busy = True
+        device.queue.put((tell, number, job))
+
+    def lose(self, device: Device, reason: str) -> None:
+        """Take a device out of use."""
+        device.lost, device.reason = True, reason
+        tf.get_logger().warning("tf_exla: %s is lost: %s", device.name, reason)
+
+    def _bring_back(self) -> None:
+        for device in self.devices:
+            # While a call hangs in its thread, nothing can be said of a device.
+            if device.lost and not device.busy and self.recover and self.recover(device.name):
+                device.lost = False
+                tf.get_logger().warning("tf_exla: %s is back", device.name)
+
+
+@dataclass
+class Patience:
+    """How long the shards of one loop may take, from how long they took."""
+
+    slowest: float = 0.0
+
+    def seconds(self) -> float:
+        """Return the seconds after which a shard counts as hanging."""
+        return max(LEAST, SLOWER * self.slowest) if self.slowest else FIRST
+
+    def took(self, seconds: float) -> None:
+        """Hear how long a shard took."""
+        self.slowest = max(self.slowest, seconds)
+
+
+class _Run:
+    """One call of `Pool.run`."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        jobs: Sequence[Job],
+        done: Callable[[int, Any], None],
+        patience: Patience,
+    ) -> None:
+        self.pool = pool
+        self.jobs = jobs
+        self.done = done
+        self.patience = patience
+        self.waiting = list(range(len(jobs)))
+        self.told: SimpleQueue[Any] = SimpleQueue()
+        self.running: dict[Device, tuple[int, float]] = {}
+
+    def run(self) -> None:
+        left = set(self.waiting)
+        allowed = self.patience.seconds()
+        while left:
+            self._start_all()
+            if not self.running:
+                reasons = {one.name: one.reason for one in self.pool.devices}
+                raise DeviceError(reasons, len(left))
+            for device, number, result, error in self._told(allowed):
+                if error is not None:
+                    self._failed(device, number, error)
+                elif number in left:
+                    left.discard(number)
+                    self.done(number, result)
+
+    def _start_all(self) -> None:
+        for k, device in enumerate(self.pool.devices):
+            if device.lost or device.busy or device in self.running or not self.waiting:
+                continue
+            count = len(self.pool.devices)
+            number = next((n for n in self.waiting if n % count == k), self.waiting[0])
+            self.waiting.remove(number)
+            self.running[device] = number, time.monotonic()
+            self.pool.start(device, self.told, number, self.jobs[number])
+
+    def _told(self, allowed: float) -> list[tuple[Device, int, Any, Exception | None]]:
+        """Wait for the next result; give up devices that take longer than `allowed` seconds."""
+        limited = self.pool.recover is not None
+        oldest = min(begun for _, begun in self.running.values())
+        try:
+            timeout = max(oldest + allowed - time.monotonic(), 0.0) if limited else None
+            device, number, result, error = self.told.get(timeout=timeout)
+        except Empty:
+            now = time.monotonic()
+            for device, (number, begun) in list(self.running.items()):
+                if now >= begun + allowed:
+                    del self.running[device]
+                    self.pool.lose(device, f"no answer within {allowed:.1f} s")
+                    self.waiting.append(number)
+            return []
+        at = self.running.pop(device, None)
+        if at is None:  # it hung, and was given up
+            return []
+        self.patience.took(time.monotonic() - at[1])
+        return [(device, number, result, error)]
+
+    def _failed(self, device: Device, number: int, error: Exception) -> None:
+        if self.pool.recover is None or not is_device_failure(error):
+            raise error
+        self.pool.lose(device, f"{type(error).__name__}: {str(error).splitlines()[0]}")
+        self.waiting.append(number)
+
+
+def is_device_failure(error: Exception) -> bool:
+    """Return whether an error is about a process that died or went away, not about the program."""
+    if isinstance(error, (tf.errors.UnavailableError, tf.errors.AbortedError)):
+        return True
+    if isinstance(error, (tf.errors.CancelledError, tf.errors.DeadlineExceededError)):
+        return True
+    # What TensorFlow says of a connection that broke before, and of a server that was restarted.
+    words = ("poisoned", "context_id", "Unable to find", "unavailable", "failed to connect")
+    return isinstance(error, tf.errors.OpError) and any(word in str(error) for word in words)
+
+
+def _work(device: Device) -> None:
+    while True:
+        tell, number, job = device.queue.get()
+        result: Any = None
+        failure: Exception | None = None
+        try:
+            result = job(device.name)
+        except Exception as error:
+            failure = error
+        device.busy = False
+        tell.put((device, number, result, failure))
+        del tell, job, result, failure

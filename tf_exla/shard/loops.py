@@ -1,0 +1,178 @@
+"""Which loops are sharded: the regions whose shards save the most time.
+
+A shard is a range of one axis of a region, as a chunk is in splitting for memory; regions, stages
+and the way results are combined are the same. What differs is the choice, which is by time:
+computing is divided by the number of devices, and what is sent is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.lists import is_list
+from tf_exla.model.cost import graph_seconds, node_seconds
+from tf_exla.model.lifetimes import CHAIN_BYTES
+from tf_exla.model.projection import Projector
+from tf_exla.model.settings import SETTINGS
+from tf_exla.shard.link import Link
+from tf_exla.split.candidates import Large
+from tf_exla.split.def_use import DefUse
+from tf_exla.split.region import RefusedSplit, grow
+from tf_exla.split.repeating import compared_again
+from tf_exla.split.resize import resize_loop
+from tf_exla.split.stages import arrange, rewrite
+
+SEEDS = 8
+"""Nodes from which regions are grown in one step, what takes longest first. The product that a
+region is about is among the first; the others bound the time of planning."""
+_SENT = frozenset({"resource", "string", "variant"})
+"""Types of tensors that stay on the device where they were made."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The devices that shards run on.
+
+    `shards`: how many parts of an axis there are; more than `devices` spread the work of one that
+    is slow or lost. `remote`: the driver, which runs what is not sharded, is not one of them.
+    """
+
+    devices: int
+    shards: int
+    link: Link
+    remote: bool = False
+
+
+def shard_loops(
+    projector: Projector, graph: Graph, fleet: Fleet
+) -> tuple[Graph, list[RefusedSplit]]:
+    """Make loops of the regions that are faster on several devices, a region at a time.
+
+    Each iteration of a loop is a shard: its body is the template cut for the shard's indices, with
+    nothing in it split yet. Also returns what kept a region from being sharded.
+    """
+    refusals: list[RefusedSplit] = []
+    seconds = graph_seconds(projector.ops, graph)
+    while True:
+        found = [
+            (sharded_seconds(projector, one, fleet), one)
+            for one in _candidates(projector, graph, fleet, refusals)
+        ]
+        best, made = min(found, key=lambda one: one[0], default=(seconds, graph))
+        if best >= SETTINGS.margin * seconds:
+            return graph, refusals
+        graph, seconds = made, best
+
+
+def sharded_seconds(projector: Projector, graph: Graph, fleet: Fleet) -> float:
+    """Estimate a run of a graph whose loops are sharded: computing, sending and combining."""
+    held = frozenset(graph.inputs)
+    return sum(
+        loop_seconds(projector, node, fleet, held)
+        if isinstance(node, Loop)
+        else node_seconds(projector.ops, node)
+        for node in graph.nodes
+    )
+
+
+def loop_seconds(
+    projector: Projector, loop: Loop, fleet: Fleet, held: frozenset[Tensor] = frozenset()
+) -> float:
+    """Estimate a sharded loop; `held`: tensors whose parts stay on the devices between calls."""
+    rounds = -(-loop.iterations // fleet.devices)
+    computing = rounds * graph_seconds(projector.ops, loop.body)
+    return computing + fleet.link.seconds(sent_bytes(loop, fleet, held), 2 * rounds)
+
+
+def sent_bytes(loop: Loop, fleet: Fleet, held: frozenset[Tensor] = frozenset()) -> int:
+    """Return the bytes that a call sends for a loop: operands to devices, results back."""
+    sent = 0
+    for tensor, slot in zip(loop.inputs, loop.slots, strict=True):
+        if tensor not in held:
+            sent += tensor.nbytes if slot is not None else tensor.nbytes * fleet.devices
+    for whole, result in zip(loop.outputs, loop.results, strict=True):
+        sent += whole.nbytes if result.slot is not None else whole.nbytes * loop.iterations
+    return sent
+
+
+def _candidates(
+    projector: Projector, graph: Graph, fleet: Fleet, refusals: list[RefusedSplit]
+) -> Iterator[Graph]:
+    """Yield the graphs in which one region more is sharded."""
+    index = DefUse(graph, projector.ops)
+    tried: set[object] = set()
+    for seed in _seeds(projector, graph):
+        smalls = dict.fromkeys(
+            max(bound, CHAIN_BYTES) for bound in (seed.nbytes // SETTINGS.small_beside, 0)
+        )
+        for axis, size in enumerate(seed.dims):
+            if size < fleet.devices:
+                continue
+            for small in smalls:
+                is_large = Large(small, seed)
+                region = grow(index, seed, axis, is_large, remake=True)
+                if region is None or (region.key, region.extent) in tried:
+                    continue
+                tried.add((region.key, region.extent))
+                refusals += region.refusals
+                stages = arrange(index, region, is_large)
+                compared = compared_again(index, stages)
+                if compared:
+                    # The same bits need one shape for what two loops compute, which plans of
+                    # shards, each made alone, do not keep.
+                    node, tensor, _ = compared[0]
+                    refusals.append(RefusedSplit(tensor, axis, node, _COMPARED))
+                    continue
+                projector.tick()
+                made = _in_shards(projector, next(rewrite(index, stages)), fleet)
+                if made is not None:
+                    yield made
+
+
+_COMPARED = "numbers are compared with what another stage computes again, to the last bit"
+
+
+def _seeds(projector: Projector, graph: Graph) -> list[Tensor]:
+    """Return what takes the longest to make, one tensor of each shape."""
+
+    def seconds(node: Node) -> float:
+        return node_seconds(projector.ops, node)
+
+    nodes = [
+        node
+        for node in graph.nodes
+        if not isinstance(node, Loop)
+        and not node.stateful
+        and node.outputs
+        and node.outputs[0].is_static
+        and not is_list(node.outputs[0])
+    ]
+    seeds: dict[object, Tensor] = {}
+    for node in sorted(nodes, key=seconds, reverse=True):
+        # Of a product that reduces the long axis, its operand carries it.
+        for tensor in (node.outputs[0], *node.inputs):
+            if tensor.is_static and tensor.dims and tensor.nbytes >= CHAIN_BYTES:
+                seeds.setdefault((tensor.dims, tensor.dtype), tensor)
+        if len(seeds) >= SEEDS:
+            break
+    return list(seeds.values())[:SEEDS]
+
+
+def _in_shards(projector: Projector, graph: Graph, fleet: Fleet) -> Graph | None:
+    """Cut the new loops of a graph into shards; None where one cannot be."""
+    nodes = []
+    for node in graph.nodes:
+        if isinstance(node, Loop) and not node.chunk:
+            if not all(_is_sent(tensor) for tensor in (*node.inputs, *node.outputs)):
+                return None
+            node = resize_loop(projector.ops, node, -(-node.extent // fleet.shards), 1)
+            if node.iterations < min(2, fleet.devices):
+                return None
+        nodes.append(node)
+    return graph.replace(nodes=tuple(nodes))
+
+
+def _is_sent(tensor: Tensor) -> bool:
+    return tensor.is_static and tensor.dtype not in _SENT

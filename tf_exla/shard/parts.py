@@ -1,0 +1,90 @@
+"""The parts of a sharded program, in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.traverse import producers
+
+
+@dataclass(frozen=True, eq=False)
+class LocalPart:
+    """Nodes that run on the driver: a program of its own, between two sharded loops."""
+
+    graph: Graph
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedPart:
+    """A loop whose iterations run on devices."""
+
+    loop: Loop
+
+
+Part = LocalPart | ShardedPart
+
+
+def parts_of(graph: Graph) -> tuple[Part, ...]:
+    """Divide a graph at its loops. A loop waits only for the nodes whose results it reads.
+
+    Parts read inputs of the program and outputs of parts before them. Constants are made again in
+    each part that reads them.
+    """
+    return _Division(graph).run()
+
+
+class _Division:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.made_by = producers(graph)
+        self.parts: list[Loop | list[Node]] = []
+        self.waiting: list[Node] = []
+
+    def run(self) -> tuple[Part, ...]:
+        for node in self.graph.nodes:
+            if not isinstance(node, Loop):
+                if not _is_constant(node):
+                    self.waiting.append(node)
+                continue
+            if self._waits(node):
+                self._close(node.inputs)
+            self.parts.append(node)
+        if self.waiting or any(map(self._constant, self.graph.outputs)):
+            self._close(self.graph.outputs)
+        return tuple(self._part(at, part) for at, part in enumerate(self.parts))
+
+    def _constant(self, tensor: Tensor) -> Node | None:
+        node = self.made_by.get(tensor)
+        return node if node is not None and _is_constant(node) else None
+
+    def _waits(self, loop: Loop) -> bool:
+        made = {tensor for node in self.waiting for tensor in node.outputs}
+        return any(tensor in made or self._constant(tensor) for tensor in loop.inputs)
+
+    def _close(self, read: Iterable[Tensor]) -> None:
+        """End a local part; `read`: what is asked of it, constants among it."""
+        wanted = [*(t for node in self.waiting for t in node.inputs), *read]
+        constants = dict.fromkeys(filter(None, map(self._constant, wanted)))
+        self.parts.append([*constants, *self.waiting])
+        self.waiting = []
+
+    def _part(self, at: int, part: Loop | list[Node]) -> Part:
+        if isinstance(part, Loop):
+            return ShardedPart(part)
+        made = {tensor: None for node in part for tensor in node.outputs}
+        read = dict.fromkeys(tensor for node in part for tensor in node.inputs)
+        later = set(self.graph.outputs)
+        for other in self.parts[at + 1 :]:
+            nodes = [other] if isinstance(other, Loop) else other
+            # What another part makes again, a constant, it does not read.
+            own = {tensor for node in nodes for tensor in node.outputs}
+            later.update(t for node in nodes for t in node.inputs if t not in own)
+        inputs = tuple(tensor for tensor in read if tensor not in made)
+        outputs = tuple(tensor for tensor in made if tensor in later)
+        return LocalPart(Graph(inputs, tuple(part), outputs))
+
+
+def _is_constant(node: Node) -> bool:
+    return node.op == "constant"
