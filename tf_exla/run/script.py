@@ -87,8 +87,8 @@ def optimized_functions(
     """Optimize every outermost `tf.function` that is called meanwhile.
 
     What cannot be optimized runs as it was, with a line on stderr; with `strict` it raises. `keep`:
-    whether the session's `write` will be asked for. `devices`: as for `optimize`. Raises `MemoryLimitError` from the call whose
-    limit cannot be held.
+    whether the session's `write` will be asked for. `devices`: as for `optimize`. Raises
+    `MemoryLimitError` from the call whose limit cannot be held.
     """
     session = ScriptSession(limit, strict, keep, devices)
     with Limited(session), watched(session.outside):

@@ -219,7 +219,7 @@ class _Parts:
         )
 
     def _handed(self, at: int) -> int:
-        """Return the bytes of tensors that earlier parts made and part `at` or a later one reads."""
+        """Return the bytes of what earlier parts made and part `at`, or a later one, reads."""
         made: dict[Tensor, None] = {}
         for part in self.parts[:at]:
             made.update(dict.fromkeys(_outputs(part)))

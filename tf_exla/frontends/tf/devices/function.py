@@ -49,6 +49,7 @@ class ShardedFunction:
                 self.bodies[part] = {n: emit(one.graph, ()) for n, one in part.bodies.items()}
         self.patience = {part: Patience() for part in self.bodies}
         self.pieces = Pieces()
+        self.pool.keepers.add(self.pieces)
         self._like = like
         self._lock = threading.Lock()
         self._whole: Restored | None = None

@@ -42,7 +42,7 @@ class Pieces:
 
 
 def part_of(tensor: tf.Tensor, slot: SplitAxis | None, indices: range) -> tf.Tensor:
-    """Return the part of a tensor that a shard reads; all of it where it does not carry the axis."""
+    """Return the part of a tensor that a shard reads; all of it without a slot."""
     if slot is None:
         return tensor
     begin = [0] * tensor.shape.rank

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
+from tensorflow.python.eager import context, executor
 
 from tf_exla.errors import DeviceError
 
@@ -41,16 +43,25 @@ class Device:
     reason: str = ""
 
 
+class Keeper(Protocol):
+    """Keeps tensors on devices between calls."""
+
+    def forget(self, device: str) -> None:
+        """Drop what was on a device that is gone."""
+
+
 class Pool:
     """The devices that shards run on; one call at a time.
 
     `recover`: makes a device that was lost usable again, and returns whether that worked; None:
-    devices are of this process, and their errors are the program's.
+    devices are of this process, and their errors are the program's. `keepers` keep tensors on
+    devices.
     """
 
     def __init__(self, names: Sequence[str], recover: Callable[[str], bool] | None = None) -> None:
         self.devices = [Device(name) for name in names]
         self.recover = recover
+        self.keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
         self._calls = threading.RLock()
         self._threads: dict[Device, threading.Thread] = {}
 
@@ -171,6 +182,9 @@ class _Run:
         if self.pool.recover is None or not is_device_failure(error):
             raise error
         self.pool.lose(device, f"{type(error).__name__}: {str(error).splitlines()[0]}")
+        # Not of one that hangs: it may come back as it was, and to drop tensors is to wait for it.
+        for keeper in list(self.pool.keepers):
+            keeper.forget(device.name)
         self.waiting.append(number)
 
 
@@ -186,6 +200,10 @@ def is_device_failure(error: Exception) -> bool:
 
 
 def _work(device: Device) -> None:
+    # With an executor in common, the error of one device would be every thread's.
+    # It is never put back: that would wait for all that is under way on the common one.
+    own = executor.new_executor(enable_async=False)
+    context.context().executor = own
     while True:
         tell, number, job = device.queue.get()
         result: Any = None
@@ -194,6 +212,7 @@ def _work(device: Device) -> None:
             result = job(device.name)
         except Exception as error:
             failure = error
+            own.clear_error()
         device.busy = False
         tell.put((device, number, result, failure))
         del tell, job, result, failure
