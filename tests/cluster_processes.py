@@ -81,3 +81,9 @@ def workers(count: int, **environment: Any) -> Iterator[Workers]:
         yield made
     finally:
         made.stop()
+
+
+def status_bytes(process: int | str, field: str) -> int:
+    """Return a field of a process's status in bytes: VmRSS, VmHWM, ..."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1]) * 1024

@@ -46,12 +46,13 @@ class Fleet:
 
 
 def shard_loops(
-    projector: Projector, graph: Graph, fleet: Fleet
+    projector: Projector, graph: Graph, fleet: Fleet, room: int
 ) -> tuple[Graph, list[RefusedSplit]]:
     """Make loops of the regions that are faster on several devices, a region at a time.
 
     Each iteration of a loop is a shard: its body is the template cut for the shard's indices, with
-    nothing in it split yet. Also returns what kept a region from being sharded.
+    nothing in it split yet. Results that the driver cannot combine within `room` bytes are none to
+    shard for. Also returns what kept a region from being sharded.
     """
     refusals: list[RefusedSplit] = []
     seconds = graph_seconds(projector.ops, graph)
@@ -59,6 +60,7 @@ def shard_loops(
         found = [
             (sharded_seconds(projector, one, fleet), one)
             for one in _candidates(projector, graph, fleet, refusals)
+            if all(combined_bytes(node) <= room for node in one.nodes if isinstance(node, Loop))
         ]
         best, made = min(found, key=lambda one: one[0], default=(seconds, graph))
         if best >= SETTINGS.margin * seconds:
@@ -95,6 +97,16 @@ def sent_bytes(loop: Loop, fleet: Fleet, held: frozenset[Tensor] = frozenset()) 
     for whole, result in zip(loop.outputs, loop.results, strict=True):
         sent += whole.nbytes if result.slot is not None else whole.nbytes * loop.iterations
     return sent
+
+
+def combined_bytes(loop: Loop) -> int:
+    """Return the bytes that the driver takes to combine the results of all shards."""
+    total = 0
+    for whole, part, result in zip(loop.outputs, loop.body.outputs, loop.results, strict=True):
+        # All that came, and for a sum that of a pair; a top-k is selected from all that came.
+        came = whole.nbytes if result.slot is not None else part.nbytes * loop.iterations
+        total += came + (3 * came if result.combine == "top_k" else whole.nbytes)
+    return total
 
 
 def _candidates(

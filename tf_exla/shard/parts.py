@@ -29,8 +29,8 @@ Part = LocalPart | ShardedPart
 def parts_of(graph: Graph) -> tuple[Part, ...]:
     """Divide a graph at its loops. A loop waits only for the nodes whose results it reads.
 
-    Parts read inputs of the program and outputs of parts before them. Constants are made again in
-    each part that reads them.
+    Parts read inputs of the program and outputs of parts before them. Constants, and the few
+    integers that sizes are computed from, are made again in each part that reads them.
     """
     return _Division(graph).run()
 
@@ -45,29 +45,34 @@ class _Division:
     def run(self) -> tuple[Part, ...]:
         for node in self.graph.nodes:
             if not isinstance(node, Loop):
-                if not _is_constant(node):
+                if not _is_remade(node):
                     self.waiting.append(node)
                 continue
             if self._waits(node):
                 self._close(node.inputs)
             self.parts.append(node)
-        if self.waiting or any(map(self._constant, self.graph.outputs)):
+        if self.waiting or any(map(self._remade, self.graph.outputs)):
             self._close(self.graph.outputs)
         return tuple(self._part(at, part) for at, part in enumerate(self.parts))
 
-    def _constant(self, tensor: Tensor) -> Node | None:
+    def _remade(self, tensor: Tensor) -> Node | None:
         node = self.made_by.get(tensor)
-        return node if node is not None and _is_constant(node) else None
+        return node if node is not None and _is_remade(node) else None
 
     def _waits(self, loop: Loop) -> bool:
         made = {tensor for node in self.waiting for tensor in node.outputs}
-        return any(tensor in made or self._constant(tensor) for tensor in loop.inputs)
+        return any(tensor in made or self._remade(tensor) for tensor in loop.inputs)
 
     def _close(self, read: Iterable[Tensor]) -> None:
         """End a local part; `read`: what is asked of it, constants among it."""
         wanted = [*(t for node in self.waiting for t in node.inputs), *read]
-        constants = dict.fromkeys(filter(None, map(self._constant, wanted)))
-        self.parts.append([*constants, *self.waiting])
+        nodes = set(self.waiting)
+        while wanted:
+            node = self._remade(wanted.pop())
+            if node is not None and node not in nodes:
+                nodes.add(node)
+                wanted += node.inputs
+        self.parts.append([node for node in self.graph.nodes if node in nodes])
         self.waiting = []
 
     def _part(self, at: int, part: Loop | list[Node]) -> Part:
@@ -86,5 +91,18 @@ class _Division:
         return LocalPart(Graph(inputs, tuple(part), outputs))
 
 
-def _is_constant(node: Node) -> bool:
-    return node.op == "constant"
+def _is_remade(node: Node) -> bool:
+    """Return whether a node is made again where it is read, as no part could say what it gives."""
+    if node.op == "constant":
+        return True
+    return (
+        not node.stateful
+        and not node.subgraphs
+        and all(t.dtype in _INTEGERS and t.is_static and t.size <= _FEW for t in node.outputs)
+        and all(t.dtype in _INTEGERS and t.is_static and t.size <= _FEW for t in node.inputs)
+    )
+
+
+_INTEGERS = frozenset({"bool", "int32", "int64"})
+_FEW = 64
+"""Elements of a shape, or of what one is computed from, at most."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tf_exla.errors import MemoryLimitError
+from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
 from tf_exla.ir.check import check_graph
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Loop, Tensor
@@ -22,7 +23,7 @@ from tf_exla.rewrite.families import SYMMETRY
 from tf_exla.rewrite.small_axes import FAMILY as SMALL_AXES
 from tf_exla.rewrite.triangles import FAMILY as TRIANGLES
 from tf_exla.shard.link import Link
-from tf_exla.shard.loops import Fleet, sent_bytes, shard_loops, sharded_seconds
+from tf_exla.shard.loops import Fleet, combined_bytes, sent_bytes, shard_loops, sharded_seconds
 from tf_exla.shard.parts import LocalPart, ShardedPart, parts_of
 
 
@@ -92,11 +93,32 @@ def shard_graph(
 ) -> Plan:
     """Plan `graph` for several devices, each of which stays below `limit` bytes.
 
-    Where no part is faster on several devices, the plan is that of one (no `ShardedPlan`). Raises
-    `MemoryLimitError` where a part cannot hold the limit.
+    Where no part is faster on several devices, or only one device holds the limit, the plan is that
+    of one (no `ShardedPlan`). Raises `MemoryLimitError` where no plan holds the limit.
     """
-    started = time.perf_counter()
     options = options or Options()
+    try:
+        made = _sharded(graph, ops, fleet, limit, options, function)
+    except (MemoryLimitError, UnboundedMemoryError) as error:
+        try:
+            return optimize_graph(graph, ops, limit=limit, options=options, function=function)
+        except MemoryLimitError as alone:
+            raise min(error, alone, key=_needed) from None
+    if made is not None:
+        return made
+    return optimize_graph(graph, ops, limit=limit, options=options, function=function)
+
+
+def _needed(error: MemoryLimitError | UnboundedMemoryError) -> float:
+    return error.smallest_limit if isinstance(error, MemoryLimitError) else math.inf
+
+
+# Many parameters: those of `shard_graph`.
+def _sharded(
+    graph: Graph, ops: OpSet, fleet: Fleet, limit: int, options: Options, function: str
+) -> ShardedPlan | None:
+    """Return the plan for several devices; None where one is as fast."""
+    started = time.perf_counter()
     projector = Projector(ops)
     check_graph(graph)
     cleaned = clean(graph, ops)
@@ -104,10 +126,10 @@ def shard_graph(
     rules = chosen({**options.rewrites, **dict.fromkeys((SMALL_AXES, TRIANGLES, SYMMETRY), False)})
     room = max(limit - resident_bytes(cleaned), 0)
     rewritten = rewrite_graph(cleaned, ops, rules, room).graph
-    made, refusals = shard_loops(projector, rewritten, fleet)
+    made, refusals = shard_loops(projector, rewritten, fleet, room)
     loops = [node for node in made.nodes if isinstance(node, Loop)]
     if not loops:
-        return optimize_graph(graph, ops, limit=limit, options=options, function=function)
+        return None
     check_graph(made, graph)
     parts = _Parts(made, ops, fleet, limit, options, function)
     planned = parts.run()
@@ -252,7 +274,7 @@ class _Parts:
             if not self.fleet.remote:
                 self.driver_peak = max(self.driver_peak, own + plan.working_set)
         own = 0 if self.fleet.remote else self.kept
-        combining = driver + own + self._combined(loop)
+        combining = driver + own + combined_bytes(loop)
         self.driver_peak = max(self.driver_peak, combining)
         if combining > self.limit:
             raise MemoryLimitError(
@@ -264,15 +286,6 @@ class _Parts:
                 blocker=None,
             )
         return PlannedLoop(loop, bodies)
-
-    def _combined(self, loop: Loop) -> int:
-        """Return the bytes that the driver takes to combine the results of all shards."""
-        total = 0
-        for whole, part, result in zip(loop.outputs, loop.body.outputs, loop.results, strict=True):
-            # All that came, and for a sum that of a pair; a top-k is selected from all that came.
-            came = whole.nbytes if result.slot is not None else part.nbytes * loop.iterations
-            total += came + (3 * came if result.combine == "top_k" else whole.nbytes)
-        return total
 
     def _plan(self, graph: Graph, held: int, name: str) -> Plan:
         plan = optimize_graph(

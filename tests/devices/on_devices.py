@@ -1,0 +1,110 @@
+"""Programs of the tables on logical CPU devices of one process; runs in a fresh process."""
+
+from __future__ import annotations
+
+# isort: off
+from devices import logical_devices  # noqa: F401
+
+# isort: on
+import gc
+from typing import Any
+
+import tensorflow as tf
+from cluster_processes import status_bytes
+from programs_check import ALL, difference
+
+import tf_exla
+from tf_exla.frontends.tf.devices import choice
+from tf_exla.shard.link import Link
+
+
+def check(names: list[str], counts: list[int]) -> list[dict[str, Any]]:
+    """Run cases on 1, 2, ... devices against stock; return what was found.
+
+    Sending is taken to cost nothing: the tables' programs are small, and would stay on one.
+    """
+    devices = tf.config.list_logical_devices("CPU")
+    choice.LOCAL = Link(0.0, 0.0)  # type: ignore[misc]
+    return [one for name in names for one in _check(name, counts, devices)]
+
+
+def _check(name: str, counts: list[int], devices: list[Any]) -> list[dict[str, Any]]:
+    case = ALL[name]
+    function, arguments = case.make()
+    stock = tf.function(function, autograph=False)
+    expected = stock(*arguments)
+    before = tf_exla.explain(stock, *arguments, limit=10**13).projected_peak_before
+    made = []
+    for count in counts:
+        limit = int(before)
+        optimized = tf_exla.optimize(stock, limit, devices=devices[:count], strict=True)
+        found: dict[str, Any] = {"name": name, "devices": count, "limit": limit}
+        got = optimized(*arguments)
+        again = optimized(*arguments)
+        report = optimized.report(*arguments)
+        sharding = report.sharding
+        found["shards"] = sharding is not None
+        found["peaks"] = [use.projected_peak for use in sharding.uses] if sharding else []
+        found["worst"] = difference(expected, got, case.rtol)
+        found["repeats"] = all(
+            bool(tf.reduce_all((a == b) | ((a != a) & (b != b))))
+            for a, b in zip(tf.nest.flatten(got), tf.nest.flatten(again), strict=True)
+        )
+        made.append(found)
+        del optimized, got, again
+        gc.collect()
+    return made
+
+
+def from_graphs_and_tapes() -> dict[str, Any]:
+    """Call a sharded function from a tf.function, under tapes, and with a variable that changes."""
+    devices = tf.config.list_logical_devices("CPU")[:3]
+    x = tf.random.stateless_normal([4001, 3], [1, 2], dtype=tf.float64)
+    scale = tf.Variable(0.5, dtype=tf.float64)
+    count = tf.Variable(0)
+
+    def energy(points: tf.Tensor) -> tf.Tensor:
+        count.assign_add(1)
+        gram = tf.exp(-scale * tf.reduce_sum((points[:, None] - points[None]) ** 2, -1))
+        return tf.reduce_sum(gram, 1)
+
+    sharded = tf_exla.optimize(energy, "100MB", devices=devices, strict=True)
+
+    def differentiated(function: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = tf.reduce_sum(function(x) ** 2)
+        return value, tape.gradient(value, [x, scale])
+
+    want, got = differentiated(energy), differentiated(sharded)
+    calls = [int(count)]
+    inside = tf.function(lambda points: sharded(points) * 2.0)
+    same = float(tf.reduce_max(tf.abs(inside(x) - 2.0 * sharded(x))))
+    calls.append(int(count))
+    scale.assign(1.5)
+    changed = float(tf.reduce_max(tf.abs(energy(x) - sharded(x))))
+    return {
+        "shards": sharded.report(x).sharding is not None,
+        "gradients": difference(want, got, 1e-9),
+        "same": same,
+        "changed": changed,
+        "calls": calls,
+    }
+
+
+def growth() -> list[int]:
+    """Return the process's resident bytes after 50 and after 250 calls on new arguments."""
+    devices = tf.config.list_logical_devices("CPU")[:2]
+    function = tf_exla.optimize(
+        lambda x, v: tf.exp(-tf.reduce_sum((x[:, None] - x[None]) ** 2, -1)) @ v,
+        "50MB",
+        devices=devices,
+        strict=True,
+    )
+    made = []
+    for call in range(250):
+        x = tf.random.stateless_normal([1500, 3], [call, 0], dtype=tf.float64)
+        function(x, x)
+        if call in (49, 249):
+            made.append(status_bytes("self", "VmRSS"))
+    return made

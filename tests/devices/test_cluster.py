@@ -1,0 +1,117 @@
+"""A driver with two workers: numbers, faults, memory, the end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from cluster_processes import ROOT, free_ports, workers
+from fresh_process import run_fresh
+
+import tf_exla
+from devices import on_cluster
+
+ENVIRONMENT = {"TF_NUM_INTEROP_THREADS": "4"}  # any: a process of its own, not a forked one
+LOADED = 25_000_000
+"""What a worker's process grows by beside tensors once it runs larger shards: arenas of threads."""
+
+
+def test_workers_that_die_or_hang() -> None:
+    found = run_fresh(on_cluster.faults, env=ENVIRONMENT)
+    assert found.pop("error") < 1e-9
+    assert found.pop("kept") == 6
+    assert found.pop("none left") == [2, True]
+    assert all(all(same) for same in found.values()), found
+
+
+def test_workers_hold_the_limit() -> None:
+    found = run_fresh(on_cluster.memory, env=ENVIRONMENT)
+    for growth, projected in zip(found["growth"], found["projected"], strict=True):
+        assert projected <= on_cluster.LIMIT
+        assert growth <= projected + LOADED, found
+    assert all(growth < 15_000_000 for growth in found["calls"]), found
+
+
+SCRIPT = """
+import tensorflow as tf
+
+@tf.function
+def f(x):
+    return tf.reduce_sum(tf.exp(-tf.reduce_sum((x[:, None] - x[None]) ** 2, -1)))
+
+print(float(f(tf.random.stateless_normal([12007, 3], [1, 2], dtype=tf.float64))))
+"""
+
+
+def run_script(path: Any, environment: dict[str, str], *options: str) -> Any:
+    import os
+
+    command = [sys.executable, "-m", "tf_exla", "run", "--limit", "60MB", *options, str(path)]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment}
+    )
+
+
+def test_a_script_on_a_cluster_and_workers_that_end_with_it(tmp_path: Any) -> None:
+    script, report = tmp_path / "script.py", tmp_path / "report.json"
+    script.write_text(SCRIPT)
+    alone = run_script(script, {})
+    with workers(2) as running:
+        config = {"cluster": running.spec, "task": {"type": "chief", "index": 0}}
+        environment = {"TF_CONFIG": json.dumps(config)}
+        done = run_script(script, environment, "--devices", "all", "--report", str(report))
+        assert done.returncode == 0, done.stderr
+        assert float(done.stdout) == pytest.approx(float(alone.stdout), rel=1e-12)
+        (function,) = json.loads(report.read_text())["functions"]
+        assert [use["name"] for use in function["sharding"]["uses"]] == [
+            "driver",
+            "device 0",
+            "device 1",
+        ]
+        for process in running.processes:
+            assert process.wait(timeout=60) == 0
+
+
+def serve(config: Any, *options: str) -> str:
+    import os
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tf_exla", "worker", *options],
+        env={**os.environ, "TF_CONFIG": config if isinstance(config, str) else json.dumps(config)},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_workers_of_other_machines_are_asked_for() -> None:
+    cluster = {"chief": ["10.0.0.1:2222"], "worker": ["10.0.0.2:2222"]}
+    told = serve({"cluster": cluster, "task": {"type": "worker", "index": 0}})
+    assert "--network" in told
+    assert "authenticate nobody" in told
+    assert "no JSON" in serve("{")
+    assert '"task"' in serve({"cluster": cluster, "task": {"type": "chief", "index": 0}})
+
+
+def test_a_cluster_that_is_not_there() -> None:
+    (port,) = free_ports(1)
+    cluster = tf_exla.Cluster({"worker": [f"127.0.0.1:{port}"]})
+    with pytest.raises(tf_exla.DeviceError, match=f"nobody listens at 127.0.0.1:{port}"):
+        cluster.connect()
+    with pytest.raises(ValueError, match="worker"):
+        tf_exla.Cluster({"chief": ["127.0.0.1:1"]})
+
+
+def test_an_environment_without_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    monkeypatch.delenv("SLURM_STEP_NODELIST", raising=False)
+    with pytest.raises(ValueError, match="TF_CONFIG"):
+        tf_exla.Cluster.from_environment()
+    spec = {"worker": ["127.0.0.1:2222", "127.0.0.1:2223"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": spec}))
+    assert tf_exla.Cluster.from_environment().spec.num_tasks("worker") == 2

@@ -1,0 +1,109 @@
+"""Programs on logical devices of one process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from fresh_process import run_fresh
+
+import tf_exla
+from devices import on_devices
+from tf_exla.frontends.tf.devices.choice import DeviceSet
+
+SOME = [
+    "SGPR loss and gradients",
+    "CGLB loss and gradients",  # no sum of shards fits: one device
+    "VGP loss and gradients",  # sizes that only the run tells
+    "SVGP Bernoulli ELBO and gradients",
+    "SGPR predict_f, full covariance",
+    "CLIP's loss in float32",
+    "hardest triplets",  # largest and smallest
+    "graph of neighbours",  # top-k with positions
+    "gradients of gradients",
+    "Hausdorff distance and gradients",
+    "statistics of distances",
+    "phases",  # complex
+]
+ENVIRONMENT = {"TF_NUM_INTEROP_THREADS": "4"}  # any: a process of its own, not a forked one
+
+
+def check(names: list[str], counts: list[int]) -> None:
+    for found in run_fresh(on_devices.check, names, counts, env=ENVIRONMENT, timeout=1200):
+        assert found["worst"] <= 1, found
+        assert found["repeats"], found
+        assert all(0 < peak <= found["limit"] for peak in found["peaks"]), found
+        if found["name"].startswith("SGPR"):
+            assert found["shards"] == (found["devices"] > 1), found
+
+
+def test_programs_have_the_numbers_of_one_device() -> None:
+    check(SOME, [3])
+    check(SOME[:1], [1, 2, 7])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_all_programs(count: int) -> None:
+    from programs_check import ALL
+
+    check(list(ALL), [count])
+
+
+def test_graphs_tapes_and_variables() -> None:
+    found = run_fresh(on_devices.from_graphs_and_tapes, env=ENVIRONMENT)
+    assert found["shards"]
+    assert found["gradients"] <= 1
+    assert found["same"] == 0
+    assert found["changed"] < 1e-9
+    # One call each of the original and the sharded one, then one from a graph and one more.
+    assert found["calls"] == [2, 4]
+
+
+def test_calls_keep_nothing() -> None:
+    before, after = run_fresh(on_devices.growth, env=ENVIRONMENT)
+    assert after - before < 15_000_000
+
+
+def matvec(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    return tf.exp(-tf.reduce_sum((x[:, None] - x[None]) ** 2, -1)) @ v
+
+
+def test_a_number_of_devices_is_planned_and_not_run() -> None:
+    spec = tf.TensorSpec([200_000, 3], tf.float64)
+    one = tf_exla.explain(matvec, spec, spec, limit="1GB")
+    report = tf_exla.explain(matvec, spec, spec, limit="1GB", devices=8)
+    assert one.sharding is None
+    assert report.sharding is not None
+    assert len(report.sharding.uses) == 8
+    assert report.sharding.seconds_on_one / report.sharding.seconds > 7
+    text = str(report)
+    assert "device 1 to device 7" in text
+    assert "8 shards of 25000" in text
+    assert "8.00 x as fast" in text
+    function = tf_exla.optimize(matvec, "1GB", devices=8, strict=True)
+    with pytest.raises(ValueError, match="explain"):
+        function(np.ones((3001, 3)), np.ones((3001, 3)))
+
+
+@pytest.mark.parametrize(
+    ("devices", "message"),
+    [
+        (0, "1 or more"),
+        ([], "empty"),
+        ("CPU:0", "all"),
+        (["CPU:0", "CPU:0"], "twice"),
+    ],
+)
+def test_what_is_no_device(devices: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tf_exla.optimize(matvec, "1GB", devices=devices)
+
+
+def test_what_is_no_list_of_devices() -> None:
+    with pytest.raises(TypeError, match="True"):
+        DeviceSet.of(True)
+    with pytest.raises(TypeError, match="3"):
+        DeviceSet.of([3])
