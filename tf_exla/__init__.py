@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         UnboundedMemoryWarning,
     )
     from tf_exla.frontends.tf.devices.cluster import Cluster
+    from tf_exla.frontends.tf.devices.data import sharded
     from tf_exla.frontends.tf.measure import measured_peak
     from tf_exla.report.report import MemoryReport
     from tf_exla.run.limited import limit
@@ -37,6 +38,7 @@ __all__ = [
     "limit",
     "measured_peak",
     "optimize",
+    "sharded",
 ]
 
 _MODULES = {
@@ -52,6 +54,7 @@ _MODULES = {
     "limit": "run.limited",
     "measured_peak": "frontends.tf.measure",
     "optimize": "api",
+    "sharded": "frontends.tf.devices.data",
 }
 
 

@@ -108,3 +108,65 @@ def growth() -> list[int]:
         if call in (49, 249):
             made.append(status_bytes("self", "VmRSS"))
     return made
+
+
+def sharded_data() -> dict[str, Any]:
+    """Train on rows that are read in parts; say what cannot be read so."""
+    import gpflow
+    import numpy as np
+
+    devices = tf.config.list_logical_devices("CPU")[:3]
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(5003, 3))
+    targets = np.sin(3 * inputs[:, :1])
+    reads: list[tuple[int, int]] = []
+
+    def rows(start: int, stop: int) -> Any:
+        reads.append((start, stop))
+        return inputs[start:stop]
+
+    few = inputs[:20]
+    model = gpflow.models.SGPR((few, few[:, :1]), gpflow.kernels.Matern32(), few)
+
+    def loss(x: tf.Tensor, y: tf.Tensor) -> Any:
+        model.data = x, y
+        with tf.GradientTape() as tape:
+            value = model.training_loss()
+        return value, tape.gradient(value, model.trainable_variables)
+
+    x = tf_exla.sharded(rows, shape=inputs.shape, dtype=tf.float64)
+    y = tf_exla.sharded([tf.constant(targets[:1000]), tf.constant(targets[1000:])])
+    sharded = tf_exla.optimize(loss, "20MB", devices=devices, strict=True)
+    want = tf.function(loss)(tf.constant(inputs), tf.constant(targets))
+    found: dict[str, Any] = {"worst": difference(want, sharded(x, y), 1e-7)}
+    once = len(reads)
+    sharded(x, y)
+    found["read again"] = len(reads) - once
+    found["largest"] = max(stop - start for start, stop in reads)
+    found["driver"] = sharded.report(x, y).sharding.uses[0].resident
+
+    def told(call: Any) -> str:
+        try:
+            call()
+        except (TypeError, ValueError) as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    def under_a_tape() -> None:
+        with tf.GradientTape():
+            sharded(x, y)
+
+    short = tf_exla.sharded(lambda a, b: inputs[a : b - 1], shape=inputs.shape, dtype=tf.float64)
+    found["told"] = [
+        told(under_a_tape),
+        told(lambda: tf_exla.optimize(loss, "20MB", strict=True)(x, y)),
+        told(lambda: tf_exla.optimize(_whole, "9GB", devices=devices, strict=True)(x)),
+        told(lambda: sharded(short, y)),
+        told(lambda: tf_exla.sharded(rows)),
+        told(lambda: tf_exla.sharded([tf.zeros([3, 2]), tf.zeros([3, 1])])),
+    ]
+    return found
+
+
+def _whole(x: tf.Tensor) -> tf.Tensor:
+    return tf.linalg.cholesky(tf.matmul(x, x, transpose_b=True))

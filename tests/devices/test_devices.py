@@ -107,3 +107,15 @@ def test_what_is_no_list_of_devices() -> None:
         DeviceSet.of(True)
     with pytest.raises(TypeError, match="3"):
         DeviceSet.of([3])
+
+
+def test_rows_that_nobody_holds_whole() -> None:
+    found = run_fresh(on_devices.sharded_data, env=ENVIRONMENT)
+    assert found["worst"] <= 1
+    assert found["read again"] == 0
+    assert found["largest"] == -(-5003 // 3)
+    assert found["driver"] < 5003 * 4 * 8
+    words = ["tape", "devices", "_whole: x", "rows 0 to 1668", "needs shape", "differ"]
+    assert len(found["told"]) == len(words)
+    for told, word in zip(found["told"], words, strict=True):
+        assert word in told, found["told"]

@@ -37,12 +37,14 @@ class Fleet:
 
     `shards`: how many parts of an axis there are; more than `devices` spread the work of one that
     is slow or lost. `remote`: the driver, which runs what is not sharded, is not one of them.
+    `apart`: inputs of the program that are nowhere whole; only shards may read them, in rows.
     """
 
     devices: int
     shards: int
     link: Link
     remote: bool = False
+    apart: frozenset[Tensor] = frozenset()
 
 
 def shard_loops(
@@ -55,17 +57,32 @@ def shard_loops(
     shard for. Also returns what kept a region from being sharded.
     """
     refusals: list[RefusedSplit] = []
-    seconds = graph_seconds(projector.ops, graph)
+    left, seconds = len(read_whole(graph, fleet)), graph_seconds(projector.ops, graph)
     while True:
         found = [
-            (sharded_seconds(projector, one, fleet), one)
+            (len(read_whole(one, fleet)), sharded_seconds(projector, one, fleet), one)
             for one in _candidates(projector, graph, fleet, refusals)
             if all(combined_bytes(node) <= room for node in one.nodes if isinstance(node, Loop))
         ]
-        best, made = min(found, key=lambda one: one[0], default=(seconds, graph))
-        if best >= SETTINGS.margin * seconds:
+        fewest, best, made = min(found, key=lambda one: one[:2], default=(left, seconds, graph))
+        if fewest > left or (fewest == left and best >= SETTINGS.margin * seconds):
             return graph, refusals
-        graph, seconds = made, best
+        graph, left, seconds = made, fewest, best
+
+
+def read_whole(graph: Graph, fleet: Fleet) -> list[tuple[Tensor, Node]]:
+    """Return the reads of tensors that are nowhere whole by what is no loop over their rows."""
+    return [
+        (tensor, node)
+        for node in graph.nodes
+        for at, tensor in enumerate(node.inputs)
+        if tensor in fleet.apart and not (isinstance(node, Loop) and _by_rows(node, at))
+    ]
+
+
+def _by_rows(loop: Loop, position: int) -> bool:
+    slot = loop.slots[position]
+    return slot is not None and slot.axis == 0
 
 
 def sharded_seconds(projector: Projector, graph: Graph, fleet: Fleet) -> float:
@@ -115,7 +132,8 @@ def _candidates(
     """Yield the graphs in which one region more is sharded."""
     index = DefUse(graph, projector.ops)
     tried: set[object] = set()
-    for seed in _seeds(projector, graph):
+    seeds = [tensor for tensor, _ in read_whole(graph, fleet)]
+    for seed in (*dict.fromkeys(seeds), *_seeds(projector, graph)):
         smalls = dict.fromkeys(
             max(bound, CHAIN_BYTES) for bound in (seed.nbytes // SETTINGS.small_beside, 0)
         )

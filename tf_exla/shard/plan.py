@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
 from tf_exla.ir.check import check_graph
 from tf_exla.ir.clean import clean
-from tf_exla.ir.graph import Graph, Loop, Tensor
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
@@ -23,8 +23,16 @@ from tf_exla.rewrite.families import SYMMETRY
 from tf_exla.rewrite.small_axes import FAMILY as SMALL_AXES
 from tf_exla.rewrite.triangles import FAMILY as TRIANGLES
 from tf_exla.shard.link import Link
-from tf_exla.shard.loops import Fleet, combined_bytes, sent_bytes, shard_loops, sharded_seconds
+from tf_exla.shard.loops import (
+    Fleet,
+    combined_bytes,
+    read_whole,
+    sent_bytes,
+    shard_loops,
+    sharded_seconds,
+)
 from tf_exla.shard.parts import LocalPart, ShardedPart, parts_of
+from tf_exla.split.region import RefusedSplit
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +108,8 @@ def shard_graph(
     try:
         made = _sharded(graph, ops, fleet, limit, options, function)
     except (MemoryLimitError, UnboundedMemoryError) as error:
+        if fleet.apart:
+            raise
         try:
             return optimize_graph(graph, ops, limit=limit, options=options, function=function)
         except MemoryLimitError as alone:
@@ -124,10 +134,12 @@ def _sharded(
     cleaned = clean(graph, ops)
     # Shards are planned with all rewrites; here are those that keep a large axis in one piece.
     rules = chosen({**options.rewrites, **dict.fromkeys((SMALL_AXES, TRIANGLES, SYMMETRY), False)})
-    room = max(limit - resident_bytes(cleaned), 0)
+    room = max(limit - resident_bytes(cleaned) + sum(one.nbytes for one in fleet.apart), 0)
     rewritten = rewrite_graph(cleaned, ops, rules, room).graph
     made, refusals = shard_loops(projector, rewritten, fleet, room)
     loops = [node for node in made.nodes if isinstance(node, Loop)]
+    if whole := read_whole(made, fleet):
+        raise _needs_whole(function, whole, refusals)
     if not loops:
         return None
     check_graph(made, graph)
@@ -154,6 +166,23 @@ def _sharded(
         sent=sum(sent_bytes(loop, fleet, held) for loop in loops),
         seconds_on_one=graph_seconds(ops, rewritten),
         seconds_sharded=sharded_seconds(projector, made, fleet),
+    )
+
+
+def _needs_whole(
+    function: str, whole: list[tuple[Tensor, Node]], refusals: list[RefusedSplit]
+) -> ValueError:
+    """Return the error that a sharded tensor is read by what is no loop over its rows."""
+    tensor, node = whole[0]
+    if isinstance(node, Loop):  # the user's op that reads it
+        inner = {one for k, one in enumerate(node.template.inputs) if node.inputs[k] is tensor}
+        node = next(one for one in node.template.nodes if not inner.isdisjoint(one.inputs))
+    where = f" ({node.source})" if node.source else ""
+    why = "; ".join(dict.fromkeys(one.reason for one in refusals if one.node is node))
+    reason = f": {why}" if why else ""
+    return ValueError(
+        f"{function}: {tensor} is sharded, and {node.name or node.op}, {node.op}{where}, reads it "
+        f"otherwise than in a loop over its rows{reason}"
     )
 
 
@@ -193,7 +222,7 @@ class _Parts:
         self.function = function
         self.parts = parts_of(graph)
         self.inputs = frozenset(graph.inputs)
-        self.driver = resident_bytes(graph)
+        self.driver = resident_bytes(graph) - sum(tensor.nbytes for tensor in fleet.apart)
         loops = [part.loop for part in self.parts if isinstance(part, ShardedPart)]
         self.kept = sum(self._kept(loop) for loop in loops)
         self.driver_peak = self.device_peak = 0

@@ -20,6 +20,7 @@ from tensorflow.python.ops import control_flow_util, resource_variable_ops
 from tf_exla.arguments import check_function
 from tf_exla.frontends.tf import signature
 from tf_exla.frontends.tf.device import device
+from tf_exla.frontends.tf.devices.data import ShardedTensor, with_stand_ins
 from tf_exla.frontends.tf.fallback import Guard
 from tf_exla.frontends.tf.program import OPS, Program
 from tf_exla.frontends.tf.request import Limit, Request
@@ -66,7 +67,7 @@ class OptimizedFunction(Saveable):
         self._function: Any = tf.function(fn) if self._owned else fn
         self._request = request
         self._guard = guard or Guard(request.strict)
-        self._programs: OrderedDict[tuple[int, signature.Shapes], Program] = OrderedDict()
+        self._programs: OrderedDict[Any, Program] = OrderedDict()
         self._open: WeakKeyDictionary[Any, tuple[int, ...]] = WeakKeyDictionary()
         self._bound: WeakKeyDictionary[Any, OptimizedFunction] = WeakKeyDictionary()
         self._as_it_was: WeakSet[Any] = WeakSet()  # concrete functions that cannot be rewritten
@@ -92,9 +93,7 @@ class OptimizedFunction(Saveable):
             return self.python_function(*args, **kwargs)
         if _tracing.depth or _compiled_whole():
             return self._function(*args, **kwargs)
-        args, kwargs = signature.with_defaults(self._function, args, kwargs)
-        concrete = self._trace(args, kwargs)
-        return self._call(concrete, signature.flatten(concrete, args, kwargs))
+        return self._call(*self._flattened(args, kwargs))
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Trace and plan the function for these arguments (tensors or specs); run nothing."""
@@ -164,6 +163,16 @@ class OptimizedFunction(Saveable):
         finally:
             _tracing.depth -= 1
 
+    def _flattened(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, list[tf.Tensor | ShardedTensor]]:
+        """Return the concrete function for arguments, and the tensors among them."""
+        args, kwargs, apart = with_stand_ins(args, kwargs)
+        args, kwargs = signature.with_defaults(self._function, args, kwargs)
+        concrete = self._trace(args, kwargs)
+        flat = signature.flatten(concrete, args, kwargs)
+        return concrete, [apart.get(id(tensor), tensor) for tensor in flat]
+
     def _call(self, concrete: Any, flat: list[tf.Tensor]) -> Any:
         graph = concrete.graph
         if record.could_possibly_record() or hasattr(ops.get_default_graph(), "watch_variable"):
@@ -190,11 +199,11 @@ class OptimizedFunction(Saveable):
 
     def _planned(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Program:
         args, kwargs = signature.with_defaults(self._function, args, kwargs)
-        concrete = self._trace(args, kwargs)
         leaves = tf.nest.flatten((args, dict(kwargs)))
         if any(isinstance(leaf, tf.TypeSpec) for leaf in leaves):
+            concrete = self._trace(args, kwargs)
             return self._program(concrete, concrete.graph.inputs)
-        flat = signature.flatten(concrete, args, kwargs)
+        concrete, flat = self._flattened(args, kwargs)
         return self._program(concrete, [*flat, *concrete.captured_inputs])
 
     def _program(self, concrete: Any, flat: Sequence[tf.Tensor]) -> Program:
@@ -203,11 +212,14 @@ class OptimizedFunction(Saveable):
             if positions is None:
                 positions = self._open[concrete] = signature.unknown_inputs(concrete)
             shapes = signature.shapes_of(flat, positions) if positions else ()
-            key = (id(concrete), shapes)
+            apart = tuple(k for k, one in enumerate(flat) if isinstance(one, ShardedTensor))
+            key = (id(concrete), shapes, apart)
             program = self._programs.get(key)
             if program is None:
                 known = signature.all_shapes(concrete, positions, shapes)
-                program = self._programs[key] = Program(concrete, self._settings(), known)
+                program = self._programs[key] = Program(
+                    concrete, self._settings(), known, apart=apart
+                )
                 self._shrink()
             self._programs.move_to_end(key)
             return program

@@ -19,6 +19,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import gradients_util
 
 from tf_exla.frontends.tf.capture import Captured, capture
+from tf_exla.frontends.tf.devices.data import ShardedTensor
 from tf_exla.frontends.tf.devices.function import ShardedFunction
 from tf_exla.frontends.tf.fallback import unplanned
 from tf_exla.frontends.tf.gradient import (
@@ -59,6 +60,8 @@ class Program:
     *Saved* values are what a gradient cannot compute again: values of variables, results of
     stateful nodes. A call is given those of the levels below and returns its own after its outputs.
 
+    `apart`: positions of inputs that are sharded tensors, which no device holds whole.
+
     Where sizes come in during a call (`sources.py`), an eager one runs the program's `head`, and
     then the program that is specialised to what came, which is `given` what the head made.
     """
@@ -73,7 +76,9 @@ class Program:
         prefix: str = "",
         given: Given = NOTHING,
         heads: tuple[Plan, ...] = (),
+        apart: tuple[int, ...] = (),
     ) -> None:
+        self.apart = apart
         self.given = given
         self.heads = heads
         self.came = given.shapes if inner is None else inner.within(prefix)
@@ -197,6 +202,8 @@ class Program:
 
     def ready(self, inputs: Sequence[tf.Tensor]) -> Runnable:
         """Plan and restore what a call with `inputs` runs; run nothing."""
+        if self.apart:
+            return self.whole()
         if (self.cut is not None and context.executing_eagerly()) or not self._records(inputs):
             return self.prepare()
         with self._lock:
@@ -208,6 +215,8 @@ class Program:
         `saved`: what it takes after its constants: values of the levels below, or of heads.
         """
         eager = context.executing_eagerly()
+        if self.apart:
+            return self._run_apart(inputs)
         if eager and self.cut is not None:
             return self._run_cut(inputs, saved)
         function = self.ready(inputs)
@@ -232,6 +241,18 @@ class Program:
         if outputs:
             record.record_operation(self.settings.name, outputs, inputs, backward)
         return outputs
+
+    def _run_apart(self, inputs: list[Any]) -> list[tf.Tensor]:
+        """Call a program that reads sharded tensors: eagerly, its gradient computed inside."""
+        name = self.settings.name
+        if not context.executing_eagerly():
+            raise TypeError(f"{name}: sharded tensors cannot be arguments inside of a tf.function")
+        plain = [one for one in inputs if not isinstance(one, ShardedTensor)]
+        if self._records(plain) and any(self._needed(plain)):
+            raise TypeError(
+                f"{name}: a tape records a call with sharded tensors; put the tape inside of {name}"
+            )
+        return self.whole()(self._arguments(inputs, ()))[: self.count]
 
     def _records(self, inputs: Sequence[tf.Tensor]) -> bool:
         """Return whether the gradient of a call with `inputs` may be asked for."""
@@ -299,8 +320,12 @@ class Program:
     def _planned(self, graph: Graph, limit: int, options: Options) -> Plan:
         name, devices = self.settings.name, self.settings.devices
         if devices is None:
+            if self.apart:
+                raise TypeError(f"{name}: sharded tensors need optimize(..., devices=...)")
             return optimize_graph(graph, OPS, limit=limit, options=options, function=name)
-        return shard_graph(graph, OPS, devices.fleet, limit=limit, options=options, function=name)
+        apart = frozenset(graph.inputs[k] for k in self.apart)
+        fleet = dataclasses.replace(devices.fleet, apart=apart)
+        return shard_graph(graph, OPS, fleet, limit=limit, options=options, function=name)
 
     def _restore(self, plan: Plan) -> Runnable:
         try:

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_exla.frontends.tf.devices.data import ShardedTensor
 from tf_exla.ir.graph import SplitAxis
 
 Key = tuple[int, SplitAxis | None, int, int, str]
@@ -21,7 +22,12 @@ class Pieces:
         self._lock = threading.Lock()
 
     def part(
-        self, position: int, tensor: tf.Tensor, slot: SplitAxis | None, indices: range, device: str
+        self,
+        position: int,
+        tensor: tf.Tensor | ShardedTensor,
+        slot: SplitAxis | None,
+        indices: range,
+        device: str,
     ) -> tf.Tensor:
         """Return a part of input `position` on a device: sent now, or with an earlier call."""
         indices = range(0) if slot is None else indices
@@ -30,7 +36,7 @@ class Pieces:
             known = self._kept.get(key)
         if known is not None and known[0]() is tensor:
             return known[1]
-        made = send(part_of(tensor, slot, indices), device)
+        made = read_part(tensor, slot, indices, device)
         with self._lock:
             self._kept[key] = weakref.ref(tensor), made
         return made
@@ -39,6 +45,16 @@ class Pieces:
         """Drop what was on a device that is gone."""
         with self._lock:
             self._kept = {key: kept for key, kept in self._kept.items() if key[4] != device}
+
+
+def read_part(
+    value: tf.Tensor | ShardedTensor, slot: SplitAxis | None, indices: range, device: str
+) -> tf.Tensor:
+    """Return a part of a tensor on a device."""
+    if isinstance(value, ShardedTensor):
+        assert slot is not None
+        return value.rows(indices.start * slot.block, indices.stop * slot.block, device)
+    return send(part_of(value, slot, indices), device)
 
 
 def part_of(tensor: tf.Tensor, slot: SplitAxis | None, indices: range) -> tf.Tensor:
