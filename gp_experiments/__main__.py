@@ -7,9 +7,10 @@ import click
 from gp_experiments.bench import bench
 from gp_experiments.command import commands
 from gp_experiments.demo import demo
+from gp_experiments.devices import devices
 from gp_experiments.peers.command import peers
 
-COMMANDS = (demo, bench, peers, *commands())
+COMMANDS = (demo, bench, devices, peers, *commands())
 
 
 def main() -> None:

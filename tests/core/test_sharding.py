@@ -14,11 +14,15 @@ from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.numpy import evaluate, trace
 from tf_exla.ir.graph import Graph, Loop
 from tf_exla.model.options import Options
+from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan
+from tf_exla.shard.by_chunks import shard_chunks
+from tf_exla.shard.by_rows import shard_rows
+from tf_exla.shard.choose import shard_graph
 from tf_exla.shard.link import GRPC, LOCAL, Link
 from tf_exla.shard.loops import Fleet
-from tf_exla.shard.parts import LocalPart, ShardedPart, parts_of
-from tf_exla.shard.plan import PlannedLoop, ShardedPlan, shard_graph
+from tf_exla.shard.parts import ShardedPart, parts_of
+from tf_exla.shard.plan import PlannedLoop, ShardedPlan
 
 OPTIONS = Options(cores=2, chunk_bytes=1 << 24, body_bytes=3 << 23)
 FREE = Link(0.0, 0.0)
@@ -64,6 +68,12 @@ def planned(graph: Graph, devices: Fleet, limit: int = 400 * MB) -> Plan:
     return shard_graph(graph, InPlaceOps(), devices, limit=limit, options=OPTIONS)
 
 
+def rows(graph: Graph, devices: Fleet, limit: int = 400 * MB) -> ShardedPlan:
+    made = shard_rows(graph, InPlaceOps(), devices, limit, OPTIONS, "function")
+    assert made is not None
+    return made
+
+
 def arrays(graph: Graph) -> list[Any]:
     rng = np.random.default_rng(0)
     return [rng.normal(size=tensor.dims) * 0.3 for tensor in graph.inputs]
@@ -78,7 +88,7 @@ def loops(plan: Plan) -> list[Loop]:
 @pytest.mark.parametrize("devices", [2, 3, 7])
 def test_the_same_numbers(make: Callable[[], Graph], devices: int) -> None:
     graph = make()
-    plan = planned(graph, fleet(devices))
+    plan = rows(graph, fleet(devices))
     assert loops(plan)
     assert all(2 <= loop.iterations <= devices for loop in loops(plan))
     inputs = arrays(graph)
@@ -91,8 +101,7 @@ def test_the_same_numbers(make: Callable[[], Graph], devices: int) -> None:
 def test_parts_make_what_others_read(make: Callable[[], Graph]) -> None:
     """Parts, run one after the other on what earlier ones made, are the program."""
     graph = make()
-    plan = planned(graph, fleet(3))
-    assert isinstance(plan, ShardedPlan)
+    plan = rows(graph, fleet(3))
     inputs = arrays(graph)
     values = dict(zip(plan.graph.inputs, inputs, strict=True))
     for part in plan.parts:
@@ -101,14 +110,15 @@ def test_parts_make_what_others_read(make: Callable[[], Graph]) -> None:
         else:
             one = part.graph
         made = evaluate(one, *(values[tensor] for tensor in one.inputs))
-        values.update(zip(one.outputs, made, strict=True))
+        values.update(zip(part.outputs, made, strict=True))
     want = evaluate(graph, *inputs)
     for tensor, expected in zip(plan.graph.outputs, want, strict=True):
         np.testing.assert_allclose(values[tensor], expected, rtol=1e-9, atol=1e-9)
 
 
 def test_shards_are_of_one_size() -> None:
-    (loop,) = loops(planned(matvec(9973), fleet(4)))
+    plan = rows(matvec(9973), fleet(4))
+    (loop,) = loops(plan)
     (part,) = [
         part
         for part in parts_of(Graph(loop.inputs, (loop,), loop.outputs))
@@ -116,17 +126,15 @@ def test_shards_are_of_one_size() -> None:
     ]
     assert part.loop is loop
     assert loop.chunk == -(-9973 // 4)
-    plan = planned(matvec(9973), fleet(4))
-    assert isinstance(plan, ShardedPlan)
     (one,) = plan.parts
     assert isinstance(one, PlannedLoop)
-    sizes = list(map(len, one.ranges()))
+    sizes = list(map(len, one.shards))
     assert sum(sizes) == 9973
     assert max(sizes) - min(sizes) <= 3
 
 
 def test_more_shards_than_devices() -> None:
-    (loop,) = loops(planned(matvec(9973), fleet(2, 6)))
+    (loop,) = loops(rows(matvec(9973), fleet(2, 6)))
     assert loop.iterations == 6
 
 
@@ -157,8 +165,7 @@ def test_a_limit_that_a_device_cannot_hold_is_told() -> None:
 
 
 def test_a_driver_apart_holds_no_shard() -> None:
-    plan = planned(matvec(9973), fleet(2, 4, GRPC, remote=True))
-    assert isinstance(plan, ShardedPlan)
+    plan = rows(matvec(9973), fleet(2, 4, GRPC, remote=True))
     assert [use.name for use in plan.uses] == ["driver", "device 0", "device 1"]
     driver, *devices = plan.uses
     assert driver.projected_peak < min(one.projected_peak for one in devices) + 2 * MB
@@ -198,12 +205,79 @@ def test_numbers_that_are_compared_to_the_bit_stay_on_one_device() -> None:
         np.testing.assert_allclose(got, want, rtol=1e-10)
 
 
+def symmetric(n: int = 2003) -> Graph:
+    """K(X, X) v, of which tiles below the diagonal are enough."""
+
+    def fn(xp: Any, x: Any, v: Any) -> Any:
+        return xp.exp(x @ x.T * 0.1) @ v
+
+    return trace(fn, (n, 3), (n, 2))
+
+
+CHUNKED: list[Callable[[], Graph]] = [
+    symmetric,
+    lambda: symmetric(2048),
+    lambda: matvec(9973),
+    extremes,
+]
+
+
+@pytest.mark.parametrize("make", CHUNKED)
+@pytest.mark.parametrize("devices", [2, 3, 5])
+def test_shards_of_chunks_have_the_numbers_of_one_device(
+    make: Callable[[], Graph], devices: int
+) -> None:
+    graph = make()
+    ops = InPlaceOps()
+    options = Options(cores=2, chunk_bytes=1 << 18, body_bytes=3 << 17)
+    alone = optimize_graph(graph, ops, limit=3 * MB, options=options)
+    plan = shard_chunks(alone, ops, fleet(devices), 3 * MB, options, "function")
+    assert plan is not None
+    inputs = arrays(graph)
+    want = evaluate(graph, *inputs)
+    values = dict(zip(plan.graph.inputs, inputs, strict=True))
+    for part in plan.parts:
+        if not isinstance(part, PlannedLoop):
+            one = Graph(part.inputs, part.graph.nodes, part.outputs)
+            made = evaluate(one, *(values[tensor] for tensor in part.inputs))
+            values.update(zip(part.outputs, made, strict=True))
+            continue
+        assert len(part.shards) == devices
+        assert part.shards[0].start == 0
+        assert part.shards[-1].stop == part.loop.extent
+        operands = [values[tensor] for tensor in part.inputs]
+        made = [evaluate(graph, *operands) for graph in part.graphs]
+        for k, (tensor, result) in enumerate(zip(part.outputs, part.loop.results, strict=True)):
+            column = [results[k] for results in made]
+            if result.slot is not None:
+                values[tensor] = np.concatenate(column, result.slot.axis)
+            else:
+                values[tensor] = {"add": np.add, "max": np.maximum, "min": np.minimum}[
+                    result.combine
+                ].reduce(column)
+    for tensor, expected in zip(plan.graph.outputs, want, strict=True):
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(values[tensor], expected, rtol=1e-10, atol=1e-12 * scale)
+    assert all(use.projected_peak <= 3 * MB for use in plan.uses)
+
+
+def test_symmetric_tiles_are_divided_by_their_work() -> None:
+    """The k-th chunk has k tiles: the first shard has more chunks than the last."""
+    plan = planned(symmetric(12007), fleet(2), 60 * MB)
+    assert isinstance(plan, ShardedPlan)
+    (part,) = [part for part in plan.parts if isinstance(part, PlannedLoop)]
+    first, last = map(len, part.shards)
+    assert first == pytest.approx(12007 / 2**0.5, rel=0.1)
+    assert first + last == 12007
+    assert plan.seconds_on_one is not None
+    assert plan.seconds_on_one / plan.seconds_sharded == pytest.approx(2, rel=0.1)
+
+
 def test_local_parts_take_constants_along() -> None:
     plan = planned(two_kernels(), fleet(2))
     assert isinstance(plan, ShardedPlan)
     made = set(plan.graph.inputs)
     for part in parts_of(plan.graph):
-        inputs = part.graph.inputs if isinstance(part, LocalPart) else part.loop.inputs
-        assert made.issuperset(inputs)
-        made.update(part.graph.outputs if isinstance(part, LocalPart) else part.loop.outputs)
+        assert made.issuperset(part.inputs)
+        made.update(part.outputs)
     assert made.issuperset(plan.graph.outputs)

@@ -252,6 +252,8 @@ class Loop(Node):
     `split_axes`: where its tensors carry the loop's axis.
     `bitwise_group`: the region's loops have one chunk, and their bodies stay as they are cut:
     numbers that one of them completes are looked for among those that another one computes again.
+    `span`: the indices that run here, whole chunks; other devices run the others. What it
+    concatenates is not set elsewhere.
     `triangular`: the loop is inside of a loop of the same extent and chunk, and runs over the full
     chunks before that loop's own only; what it concatenates is zero elsewhere.
     """
@@ -272,11 +274,24 @@ class Loop(Node):
     recomputed_flops: int = 0  # of these nodes, over all chunks
     axis: str = ""  # the split axis, in words for the report
     bitwise_group: Tensor | None = None  # the same in all loops of the region
+    span: range | None = None
 
     @property
     def iterations(self) -> int:
         """Number of full chunks and the remainder."""
         return -(-self.extent // self.chunk)
+
+    @property
+    def full_chunks(self) -> range:
+        """The numbers of the full chunks that run here."""
+        if self.span is None:
+            return range(self.extent // self.chunk)
+        return range(self.span.start // self.chunk, self.span.stop // self.chunk)
+
+    @property
+    def runs_remainder(self) -> bool:
+        """Whether the last `extent % chunk` indices run here."""
+        return self.remainder is not None and (self.span is None or self.span.stop == self.extent)
 
     @property
     def folds(self) -> tuple[int, ...]:

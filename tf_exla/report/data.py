@@ -116,15 +116,17 @@ class TimelinePoint:
 
 @dataclass(frozen=True, slots=True)
 class ShardingEntry:
-    """A program on several devices; its loops of depth 0 are shards.
+    """A program on several devices; iterations of its loops of depth 0 run on different ones.
 
-    `uses`: what each device holds and computes. `sent`: bytes from and to the driver in each call.
-    `seconds_on_one`, `seconds`: estimates for one device, and for all with what is sent.
+    `uses`: what each device holds and computes. `shards`: parts of each of these loops. `sent`:
+    bytes from and to the driver in each call. `seconds_on_one`, `seconds`: estimates for one
+    device, None where it does not hold the limit, and for all with what is sent.
     """
 
     uses: tuple[DeviceUse, ...]
+    shards: int
     sent: int
-    seconds_on_one: float
+    seconds_on_one: float | None
     seconds: float
 
 

@@ -75,7 +75,9 @@ def make_report(
 def _sharding(plan: Plan) -> ShardingEntry | None:
     if not isinstance(plan, ShardedPlan):
         return None
-    return ShardingEntry(plan.uses, plan.sent, plan.seconds_on_one, plan.seconds_sharded)
+    return ShardingEntry(
+        plan.uses, plan.fleet.shards, plan.sent, plan.seconds_on_one, plan.seconds_sharded
+    )
 
 
 def _costly(plan: Plan, ops: OpSet) -> tuple[CostlyOp, ...]:

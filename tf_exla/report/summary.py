@@ -26,7 +26,9 @@ def format_summary(report: ReportData) -> str:
     lines.append(_entry("time", _time(report)))
     lines += [_entry(name, text) for name, text in sharding_lines(report)]
     for number, loop in enumerate(report.loops[:LOOPS]):
-        parts = "shards" if report.sharding is not None and not loop.depth else "chunks"
+        sharding = report.sharding
+        whole = sharding is not None and not loop.depth and loop.iterations <= sharding.shards
+        parts = "shards" if whole else "chunks"
         lines.append(_entry(f"loop {number + 1}", _loop(loop, parts)))
     if len(report.loops) > LOOPS:
         lines.append(_entry("", f"and {len(report.loops) - LOOPS} more loops"))
@@ -75,6 +77,8 @@ def _time(report: ReportData) -> str:
     sharding = report.sharding
     if sharding is not None:
         one, many = sharding.seconds_on_one, sharding.seconds
+        if one is None:
+            return f"{many:.3g} s estimated, one device does not hold the limit; {planned}"
         return (
             f"{one:.3g} s on one device -> {many:.3g} s estimated, {one / many:.2f} x as fast; "
             f"{planned}"

@@ -15,12 +15,28 @@ class LocalPart:
 
     graph: Graph
 
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return self.graph.inputs
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return self.graph.outputs
+
 
 @dataclass(frozen=True, eq=False)
 class ShardedPart:
     """A loop whose iterations run on devices."""
 
     loop: Loop
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        return self.loop.inputs
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return self.loop.outputs
 
 
 Part = LocalPart | ShardedPart

@@ -32,6 +32,8 @@ class Chunks:
     def starts(self, around: int) -> range:
         """Return the first index of each chunk; `around`: of the chunk of the loop around."""
         loop = self.loop
+        if loop.span is not None:
+            return range(loop.span.start, loop.span.stop, loop.chunk)
         return range(0, around if loop.triangular else loop.extent, loop.chunk)
 
     def body(self, start: int) -> Graph:

@@ -26,27 +26,28 @@ _INT32_MAX = 2**31 - 1
 
 def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
     """Emit `loop` on `inputs`; return its outputs."""
-    full = loop.extent // loop.chunk
     if loop.triangular:
         return _emit_before(emitter, loop, inputs)
-    if full == 1 and loop.remainder is None and not loop.folds:
+    chunks = loop.full_chunks
+    if loop.chunk == loop.extent and not loop.folds:
         with emitter.scope():
             return _Chunk(emitter, loop, loop.body, inputs, None, None).run()
     made: list[tf.Tensor | None] = [
         _accumulator(emitter, tensor, "add" if _is_position(loop, k) else result.combine)
         for k, (tensor, result) in enumerate(zip(loop.outputs, loop.results, strict=True))
     ]
-    first = 0
+    first = chunks.start
     if None in made:  # the first chunk's results are what the others are merged with
         with emitter.scope():
-            start = Start(emitter, _index_dtype(loop))
+            start = Start(emitter, _index_dtype(loop), fixed=first * loop.chunk)
             made = _Chunk(emitter, loop, loop.body, inputs, start, made).run()
-        first = 1
-    if full > first:
-        made = _emit_while(emitter, loop, inputs, (first, full), made)
-    if loop.remainder is not None:
+        first += 1
+    if chunks.stop > first:
+        made = _emit_while(emitter, loop, inputs, (first, chunks.stop), made)
+    if loop.runs_remainder:
+        assert loop.remainder is not None
         with emitter.scope():
-            start = Start(emitter, _index_dtype(loop), fixed=full * loop.chunk)
+            start = Start(emitter, _index_dtype(loop), fixed=chunks.stop * loop.chunk)
             made = _Chunk(emitter, loop, loop.remainder, inputs, start, made).run()
     return made
 

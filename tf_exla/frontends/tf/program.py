@@ -39,7 +39,8 @@ from tf_exla.model.options import Options
 from tf_exla.model.sizes import Sizes
 from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan
-from tf_exla.shard.plan import ShardedPlan, shard_graph
+from tf_exla.shard.choose import shard_graph
+from tf_exla.shard.plan import ShardedPlan
 
 Runnable = Restored | ShardedFunction
 

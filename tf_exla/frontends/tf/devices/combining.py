@@ -11,7 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_exla.ir.graph import ARG_REDUCERS, Combine, Loop
+from tf_exla.ir.graph import ARG_REDUCERS, Combine
+from tf_exla.shard.plan import PlannedLoop
 
 _TWO: Mapping[Combine, Callable[[Any, Any], Any]] = {
     "add": tf.add,
@@ -26,9 +27,10 @@ _TWO: Mapping[Combine, Callable[[Any, Any], Any]] = {
 class Combiner:
     """Takes the results of a loop's shards in any order."""
 
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
-        self.count = loop.iterations
+    def __init__(self, part: PlannedLoop) -> None:
+        self.loop = part.loop
+        self.offsets = part.offsets
+        self.count = len(part.shards)
         # Partial results by the first shard and the number of shards that they are of.
         self._partial: dict[tuple[int, int], list[Any]] = {}
         self._whole: dict[int, Sequence[tf.Tensor]] = {}
@@ -81,8 +83,8 @@ class Combiner:
         combine, block = loop.results[k].combine, loop.results[k + 1].block
         values = self._column(k)
         places = [
-            place + tf.constant(number * loop.chunk * block, place.dtype)
-            for number, place in enumerate(self._column(k + 1))
+            place + tf.constant(offset * block, place.dtype)
+            for offset, place in zip(self.offsets, self._column(k + 1), strict=True)
         ]
         if combine == "top_k":
             best, order = tf.math.top_k(tf.concat(values, -1), loop.outputs[k].dims[-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -40,14 +40,15 @@ class ShardedFunction:
         self.position = {tensor: k for k, tensor in enumerate(self.inputs)}
         handles = dict(zip(self.inputs, like, strict=False))
         self.locals: dict[PlannedLocal, Restored] = {}
-        self.bodies: dict[PlannedLoop, Mapping[int, Restored]] = {}
+        self.shards: dict[PlannedLoop, list[Restored]] = {}
         for part in plan.parts:
             if isinstance(part, PlannedLocal):
-                likes = [handles.get(tensor) for tensor in part.graph.inputs]
-                self.locals[part] = emit(part.plan.graph, likes)
+                likes = [handles.get(tensor) for tensor in part.inputs]
+                self.locals[part] = emit(part.graph, likes)
             else:
-                self.bodies[part] = {n: emit(one.graph, ()) for n, one in part.bodies.items()}
-        self.patience = {part: Patience() for part in self.bodies}
+                graphs = {graph: emit(graph, ()) for graph in dict.fromkeys(part.graphs)}
+                self.shards[part] = [graphs[graph] for graph in part.graphs]
+        self.patience = {part: Patience() for part in self.shards}
         self.pieces = Pieces()
         self.pool.keepers.add(self.pieces)
         self._like = like
@@ -79,32 +80,32 @@ class ShardedFunction:
     ) -> list[tf.Tensor]:
         for at, part in enumerate(self.plan.parts):
             if isinstance(part, PlannedLocal):
-                made = self.locals[part]([values[tensor] for tensor in part.graph.inputs])
-                values.update(zip(part.graph.outputs, made, strict=True))
+                made = self.locals[part]([values[tensor] for tensor in part.inputs])
             else:
-                values.update(zip(part.loop.outputs, sharded(part, values), strict=True))
+                made = sharded(part, values)
+            values.update(zip(part.outputs, made, strict=True))
             for tensor in self._last_read[at]:
                 values.pop(tensor, None)
         return [values[tensor] for tensor in self.plan.graph.outputs]
 
     def _eagerly(self, part: PlannedLoop, values: Values) -> list[tf.Tensor]:
-        combiner = Combiner(part.loop)
+        combiner = Combiner(part)
 
-        def job(indices: range) -> Callable[[str], list[tf.Tensor]]:
-            return lambda device: self._shard(part, values, indices, device)
+        def job(number: int) -> Callable[[str], list[tf.Tensor]]:
+            return lambda device: self._shard(part, values, number, device)
 
-        jobs = list(map(job, part.ranges()))
+        jobs = [job(number) for number in range(len(part.shards))]
         self.pool.run(jobs, combiner.take, self.patience[part])
         return combiner.results()
 
     def _shard(
-        self, part: PlannedLoop, values: Values, indices: range, device: str
+        self, part: PlannedLoop, values: Values, number: int, device: str
     ) -> list[tf.Tensor]:
         """Run one shard on a device; return its results on the driver."""
-        loop = part.loop
+        indices = part.shards[number]
         with record.stop_recording(), tf.device(self.driver):
             operands = []
-            for tensor, slot in zip(loop.inputs, loop.slots, strict=True):
+            for tensor, slot in zip(part.inputs, part.slots, strict=True):
                 position = self.position.get(tensor)
                 value = values[tensor]
                 if position is None:
@@ -112,7 +113,7 @@ class ShardedFunction:
                 else:
                     operands.append(self.pieces.part(position, value, slot, indices, device))
             with tf.device(device):
-                made = self.bodies[part][len(indices)](operands)
+                made = self.shards[part][number](operands)
             return [send(tensor, self.driver) for tensor in made]
 
     def _placed(self) -> Restored:
@@ -126,7 +127,10 @@ class ShardedFunction:
             ]
             outputs = self._run(dict(zip(self.inputs, inputs, strict=True)), self._in_graph)
             outputs = [tf.identity(tensor) for tensor in outputs]
-        parts = [*self.locals.values(), *(f for one in self.bodies.values() for f in one.values())]
+        parts = [
+            *self.locals.values(),
+            *(one for shards in self.shards.values() for one in shards),
+        ]
         stateful = any(one.stateful for one in parts)
         effects = [op for op in graph.get_operations() if op.type == "StatefulPartitionedCall"]
         # The anchors of the parts, which follow their inputs.
@@ -136,16 +140,16 @@ class ShardedFunction:
         return Restored(function, tuple(captured), stateful, tuple(parts))
 
     def _in_graph(self, part: PlannedLoop, values: Values) -> list[tf.Tensor]:
-        combiner = Combiner(part.loop)
+        combiner = Combiner(part)
         names = [device.name for device in self.pool.devices]
-        for number, indices in enumerate(part.ranges()):
+        for number, indices in enumerate(part.shards):
             device = names[number % len(names)]
             operands = [
                 part_of(values[tensor], slot, indices)
-                for tensor, slot in zip(part.loop.inputs, part.loop.slots, strict=True)
+                for tensor, slot in zip(part.inputs, part.slots, strict=True)
             ]
             with tf.device(device):
-                combiner.take(number, self.bodies[part][len(indices)](operands))
+                combiner.take(number, self.shards[part][number](operands))
         return combiner.results()
 
 
@@ -153,8 +157,7 @@ def _last_reads(plan: ShardedPlan) -> list[list[Tensor]]:
     """Return, for each part, the tensors that nothing reads after it."""
     last: dict[Tensor, int] = {}
     for at, part in enumerate(plan.parts):
-        inputs = part.graph.inputs if isinstance(part, PlannedLocal) else part.loop.inputs
-        last.update(dict.fromkeys(inputs, at))
+        last.update(dict.fromkeys(part.inputs, at))
     for tensor in plan.graph.outputs:
         last.pop(tensor, None)
     return [[t for t, k in last.items() if k == at] for at in range(len(plan.parts))]

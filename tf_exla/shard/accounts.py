@@ -1,0 +1,76 @@
+"""What the driver and a device hold while the parts of a program run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tf_exla.ir.graph import Graph, Loop, Tensor
+from tf_exla.model.projection import resident_bytes
+from tf_exla.shard.loops import Fleet
+from tf_exla.shard.parts import Part
+from tf_exla.shard.plan import DeviceUse
+
+
+class Accounts:
+    """Counts bytes, part by part, in the order in which they run.
+
+    The driver holds the program's inputs and constants, and what parts hand to later ones. A device
+    holds its shards' parts of the program's inputs, and during a shard its other operands. Where
+    the driver is one of the devices, it holds both.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        parts: Sequence[Part],
+        fleet: Fleet,
+        kept: Callable[[Loop], int],
+    ) -> None:
+        """`kept`: bytes of the program's inputs that a device keeps for its shards of a loop."""
+        self.graph = graph
+        self.parts = parts
+        self.fleet = fleet
+        self.held = resident_bytes(graph) - sum(tensor.nbytes for tensor in fleet.apart)
+        self.kept = sum(kept(node) for node in graph.nodes if isinstance(node, Loop))
+        self.driver_peak = self.device_peak = 0
+
+    def on_driver(self, at: int) -> int:
+        """Return the bytes that exist on the driver before part `at` runs there."""
+        own = 0 if self.fleet.remote else self.kept
+        return self.held + own + self._handed(at)
+
+    def on_device(self, at: int, sent: int) -> int:
+        """Return the bytes that exist before a shard of part `at`: `sent` is what came for it."""
+        return self.kept + sent + (0 if self.fleet.remote else self.held + self._handed(at))
+
+    def local(self, at: int, working_set: int) -> None:
+        """Count what part `at` allocates on the driver."""
+        self.driver_peak = max(self.driver_peak, self.on_driver(at) + working_set)
+
+    def shard(self, at: int, sent: int, working_set: int) -> None:
+        """Count what a shard of part `at` allocates on its device."""
+        self.device_peak = max(self.device_peak, self.kept + sent + working_set)
+        if not self.fleet.remote:
+            peak = self.on_device(at, sent) + working_set
+            self.driver_peak = max(self.driver_peak, peak)
+
+    def uses(self, local: float, computing: float) -> tuple[DeviceUse, ...]:
+        """Return what each device holds, the driver first, given the seconds of both kinds."""
+        fleet = self.fleet
+        own = 0 if fleet.remote else self.kept
+        resident = self.held + own
+        seconds = local if fleet.remote else local + computing
+        driver = DeviceUse("driver", resident, max(self.driver_peak - resident, 0), seconds)
+        first = 0 if fleet.remote else 1
+        device = (self.kept, self.device_peak - self.kept, computing)
+        others = (DeviceUse(f"device {k}", *device) for k in range(first, fleet.devices))
+        return (driver, *others)
+
+    def _handed(self, at: int) -> int:
+        """Return the bytes of what earlier parts made and part `at`, or a later one, reads."""
+        made: dict[Tensor, None] = {}
+        for part in self.parts[:at]:
+            made.update(dict.fromkeys(part.outputs))
+        read = {tensor for part in self.parts[at:] for tensor in part.inputs}
+        read.update(self.graph.outputs)
+        return sum(tensor.nbytes for tensor in made if tensor in read)

@@ -1,0 +1,175 @@
+"""Shards of chunks: the loops of a plan for one device, of which each device runs some iterations.
+
+A device is sent what the loop reads, whole, and runs the very iterations that one device would.
+So nothing of the plan is lost, as a tensor that equals its transpose is where its rows are parted:
+tiles below its diagonal are computed once, and serve rows and columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from itertools import accumulate
+
+from tf_exla.errors import MemoryLimitError
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor, const
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import walk
+from tf_exla.model.cost import graph_seconds, node_seconds
+from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector, resident_bytes
+from tf_exla.pipeline.optimize import optimize_graph
+from tf_exla.pipeline.plan import Plan
+from tf_exla.shard.accounts import Accounts
+from tf_exla.shard.loops import Fleet
+from tf_exla.shard.parts import LocalPart, parts_of
+from tf_exla.shard.plan import Planned, PlannedLocal, PlannedLoop, ShardedPlan
+
+
+# Many parameters: those of `optimize_graph`, and the devices.
+def shard_chunks(
+    alone: Plan, ops: OpSet, fleet: Fleet, limit: int, options: Options, function: str
+) -> ShardedPlan | None:
+    """Return `alone`, a plan for one device, with its loops in shards.
+
+    Combining what shards return takes memory beside that plan's: where it exceeds the limit, the
+    program is planned for less. None where a loop cannot be in shards, or no plan leaves the room.
+    """
+    made = _in_shards(alone, ops, fleet, options)
+    if made is None or made.projected_peak <= limit:
+        return made
+    less = limit - (made.projected_peak - limit)
+    try:
+        smaller = optimize_graph(
+            alone.original, ops, limit=less, options=options, function=function
+        )
+    except MemoryLimitError:
+        return None
+    made = _in_shards(smaller, ops, fleet, options)
+    if made is None or made.projected_peak > limit:
+        return None
+    return dataclasses.replace(made, limit=limit)
+
+
+def _in_shards(plan: Plan, ops: OpSet, fleet: Fleet, options: Options) -> ShardedPlan | None:
+    started = time.perf_counter()
+    if not all(_is_sharded(node, fleet) for node in plan.graph.nodes if isinstance(node, Loop)):
+        return None
+    parts = _Parts(plan, ops, fleet, options)
+    planned = parts.run()
+    if not any(isinstance(part, PlannedLoop) for part in planned):
+        return None
+    uses = parts.accounts.uses(parts.local_seconds, parts.computing_seconds)
+    most = max(uses, key=lambda use: use.projected_peak)
+    link = fleet.link.seconds(parts.sent, 2 * parts.rounds)
+    fields = {field.name: getattr(plan, field.name) for field in dataclasses.fields(Plan)}
+    fields |= {
+        "resident": most.resident,
+        "working_set": most.working_set,
+        "seconds": plan.seconds + time.perf_counter() - started,
+    }
+    return ShardedPlan(
+        **fields,
+        parts=planned,
+        fleet=fleet,
+        uses=uses,
+        sent=parts.sent,
+        seconds_sharded=parts.local_seconds + parts.computing_seconds + link,
+    )
+
+
+def _is_sharded(loop: Loop, fleet: Fleet) -> bool:
+    """Return whether iterations of a loop may run apart, and are enough for all devices."""
+    return (
+        not loop.folds
+        and loop.bitwise_group is None
+        and loop.iterations >= fleet.shards >= 2
+        and all(tensor.is_static for tensor in (*loop.inputs, *loop.outputs))
+    )
+
+
+class _Parts:
+    def __init__(self, plan: Plan, ops: OpSet, fleet: Fleet, options: Options) -> None:
+        self.plan = plan
+        self.ops = ops
+        self.fleet = fleet
+        self.projector = Projector(ops)
+        self.taken = options.allocator.taken
+        self.parts = parts_of(plan.graph)
+        self.inputs = frozenset(plan.graph.inputs)
+        self.accounts = Accounts(plan.graph, self.parts, fleet, self._kept)
+        self.local_seconds = self.computing_seconds = 0.0
+        self.sent = self.rounds = 0
+
+    def run(self) -> tuple[Planned, ...]:
+        planned: list[Planned] = []
+        for at, part in enumerate(self.parts):
+            if isinstance(part, LocalPart):
+                self.local_seconds += graph_seconds(self.ops, part.graph)
+                self.accounts.local(at, self.taken(self.projector.working_set(part.graph)))
+                planned.append(PlannedLocal(part.inputs, part.outputs, part.graph))
+            else:
+                planned.append(self._sharded(at, part.loop))
+        return tuple(planned)
+
+    def _kept(self, loop: Loop) -> int:
+        return sum(tensor.nbytes for tensor in set(loop.inputs) if tensor in self.inputs)
+
+    def _sharded(self, at: int, loop: Loop) -> PlannedLoop:
+        fleet = self.fleet
+        shards = _ranges(loop, fleet.shards)
+        inputs = tuple(dict.fromkeys(loop.inputs))
+        graphs = tuple(_shard(self.ops, loop, inputs, indices) for indices in shards)
+        sent = sum(tensor.nbytes for tensor in inputs if tensor not in self.inputs)
+        for graph in graphs:
+            constants = resident_bytes(graph) - sum(tensor.nbytes for tensor in graph.inputs)
+            working_set = self.taken(self.projector.working_set(graph))
+            self.accounts.shard(at, sent + constants, working_set)
+        results = sum(tensor.nbytes for graph in graphs for tensor in graph.outputs)
+        top_k = 3 * results if any(one.combine == "top_k" for one in loop.results) else 0
+        whole = sum(tensor.nbytes for tensor in loop.outputs)
+        self.accounts.local(at, results + whole + top_k)
+        rounds = -(-fleet.shards // fleet.devices)
+        self.rounds += rounds
+        self.sent += sent * fleet.devices + results
+        self.computing_seconds += rounds * node_seconds(self.ops, loop) / fleet.shards
+        return PlannedLoop(loop, inputs, (None,) * len(inputs), shards, graphs, (0,) * len(shards))
+
+
+def _ranges(loop: Loop, count: int) -> tuple[range, ...]:
+    """Return the indices of each shard: whole chunks, and about the same work."""
+    inner = (node for graph in (loop.body,) for node in walk(graph) if isinstance(node, Loop))
+    grows = any(node.triangular for node in inner)
+    # In tiles below a diagonal, the k-th chunk has k tiles beside it, and half of one on it.
+    works = [k + 0.5 if grows else 1.0 for k in range(loop.iterations)]
+    done = list(accumulate(works))
+    ends: list[int] = []
+    for shard in range(1, count):
+        wanted = done[-1] * shard / count
+        first = ends[-1] + 1 if ends else 1
+        last = loop.iterations - (count - shard)
+        ends.append(min(range(first, last + 1), key=lambda end: abs(done[end - 1] - wanted)))
+    bounds = [0, *(end * loop.chunk for end in ends), loop.extent]
+    return tuple(range(bounds[k], bounds[k + 1]) for k in range(count))
+
+
+def _shard(ops: OpSet, loop: Loop, inputs: tuple[Tensor, ...], indices: range) -> Graph:
+    """Return the program of one shard: the loop's iterations of these indices, and their rows."""
+    part = loop.replace(span=indices, outputs=tuple(tensor.fresh_copy() for tensor in loop.outputs))
+    nodes: list[Node] = [part]
+    outputs = []
+    for tensor, result in zip(part.outputs, loop.results, strict=True):
+        if result.slot is None:
+            outputs.append(tensor)
+            continue
+        axis, block = result.slot.axis, result.slot.block
+        begin = [0] * len(tensor.dims)
+        begin[axis] = indices.start * block
+        size = list(tensor.dims)
+        size[axis] = len(indices) * block
+        bounds = [const(value, f"{loop.name}/rows", "int32") for value in (begin, size)]
+        rows = ops.make("slice", (tensor, *(one.output for one in bounds)), {}, loop.name)
+        assert rows is not None
+        nodes += [*bounds, rows]
+        outputs.append(rows.output)
+    return Graph(inputs, tuple(nodes), tuple(outputs))

@@ -1,0 +1,197 @@
+"""Shards of rows: regions of the whole program, of which each device has a part of the axis.
+
+A device is sent its rows only, and plans them as a program of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from tf_exla.errors import MemoryLimitError
+from tf_exla.ir.check import check_graph
+from tf_exla.ir.clean import clean
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.model.cost import graph_seconds
+from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector, resident_bytes
+from tf_exla.pipeline.optimize import optimize_graph
+from tf_exla.pipeline.plan import Plan
+from tf_exla.rewrite import chosen, rewrite_graph
+from tf_exla.rewrite.families import SYMMETRY
+from tf_exla.rewrite.small_axes import FAMILY as SMALL_AXES
+from tf_exla.rewrite.triangles import FAMILY as TRIANGLES
+from tf_exla.shard.accounts import Accounts
+from tf_exla.shard.loops import Fleet, combined_bytes, read_whole, sent_bytes, shard_loops
+from tf_exla.shard.parts import LocalPart, parts_of
+from tf_exla.shard.plan import Planned, PlannedLocal, PlannedLoop, ShardedPlan
+from tf_exla.split.region import RefusedSplit
+
+
+# Many parameters: those of `optimize_graph`, and the devices.
+def shard_rows(
+    graph: Graph, ops: OpSet, fleet: Fleet, limit: int, options: Options, function: str
+) -> ShardedPlan | None:
+    """Return a plan in shards of rows; None where no region is faster on several devices.
+
+    Raises `MemoryLimitError` where a part cannot hold the limit, and ValueError where what is
+    nowhere whole is read so.
+    """
+    started = time.perf_counter()
+    projector = Projector(ops)
+    check_graph(graph)
+    cleaned = clean(graph, ops)
+    # Shards are planned with all rewrites; here are those that keep a large axis in one piece.
+    rules = chosen({**options.rewrites, **dict.fromkeys((SMALL_AXES, TRIANGLES, SYMMETRY), False)})
+    room = max(limit - resident_bytes(cleaned) + sum(one.nbytes for one in fleet.apart), 0)
+    rewritten = rewrite_graph(cleaned, ops, rules, room).graph
+    made, refusals = shard_loops(projector, rewritten, fleet, room)
+    if whole := read_whole(made, fleet):
+        raise _needs_whole(function, whole, refusals)
+    if not any(isinstance(node, Loop) for node in made.nodes):
+        return None
+    check_graph(made, graph)
+    parts = _Parts(made, ops, fleet, limit, options, function)
+    planned = parts.run()
+    uses = parts.accounts.uses(parts.local_seconds, parts.computing_seconds)
+    most = max(uses, key=lambda use: use.projected_peak)
+    sent = parts.sent
+    return ShardedPlan(
+        graph=_with_bodies(made, planned),
+        limit=limit,
+        resident=most.resident,
+        working_set=most.working_set,
+        working_set_before=options.allocator.taken(projector.working_set(graph)),
+        original=graph,
+        projection=parts.largest.projection,
+        projection_before=projector.project(graph),
+        refusals=tuple(refusals),
+        seconds=time.perf_counter() - started,
+        parts=planned,
+        fleet=fleet,
+        uses=uses,
+        sent=sent,
+        seconds_sharded=parts.local_seconds
+        + parts.computing_seconds
+        + fleet.link.seconds(sent, 2 * parts.rounds),
+    )
+
+
+class _Parts:
+    """Plans the parts in order, each for what the others leave of the limit."""
+
+    def __init__(
+        self, graph: Graph, ops: OpSet, fleet: Fleet, limit: int, options: Options, function: str
+    ) -> None:
+        self.graph = graph
+        self.ops = ops
+        self.fleet = fleet
+        self.limit = limit
+        self.options = options
+        self.function = function
+        self.parts = parts_of(graph)
+        self.inputs = frozenset(graph.inputs)
+        self.accounts = Accounts(graph, self.parts, fleet, self._kept)
+        self.local_seconds = self.computing_seconds = 0.0
+        self.sent = self.rounds = 0
+        self.largest: Plan
+        self._largest_peak = -1
+
+    def run(self) -> tuple[Planned, ...]:
+        planned: list[Planned] = []
+        for at, part in enumerate(self.parts):
+            if isinstance(part, LocalPart):
+                planned.append(self._local(at, part.graph))
+            else:
+                planned.append(self._sharded(at, part.loop))
+        return tuple(planned)
+
+    def _kept(self, loop: Loop) -> int:
+        shards = -(-loop.iterations // self.fleet.devices)
+        return sum(
+            inner.nbytes * (1 if slot is None else shards)
+            for outer, inner, slot in zip(loop.inputs, loop.body.inputs, loop.slots, strict=True)
+            if outer in self.inputs
+        )
+
+    def _local(self, at: int, graph: Graph) -> PlannedLocal:
+        plan = self._plan(graph, self.accounts.on_driver(at), self.function)
+        self.accounts.local(at, plan.working_set)
+        self.local_seconds += graph_seconds(self.ops, plan.graph)
+        return PlannedLocal(graph.inputs, graph.outputs, plan.graph)
+
+    def _sharded(self, at: int, loop: Loop) -> PlannedLoop:
+        plans: dict[int, Plan] = {}
+        for graph in filter(None, (loop.body, loop.remainder)):
+            size = loop.chunk if graph is loop.body else loop.extent % loop.chunk
+            constants = resident_bytes(graph) - sum(tensor.nbytes for tensor in graph.inputs)
+            sent = constants + sum(
+                inner.nbytes
+                for outer, inner in zip(loop.inputs, graph.inputs, strict=True)
+                if outer not in self.inputs
+            )
+            name = f"{self.function}, {size} of {loop.extent} along {loop.axis}"
+            plan = plans[size] = self._plan(graph, self.accounts.on_device(at, sent), name)
+            self.accounts.shard(at, sent, plan.working_set)
+        self._combine(at, loop)
+        rounds = -(-loop.iterations // self.fleet.devices)
+        self.rounds += rounds
+        self.sent += sent_bytes(loop, self.fleet, self.inputs)
+        self.computing_seconds += rounds * graph_seconds(self.ops, plans[loop.chunk].graph)
+        starts = range(0, loop.extent, loop.chunk)
+        shards = tuple(range(k, min(k + loop.chunk, loop.extent)) for k in starts)
+        graphs = tuple(plans[len(one)].graph for one in shards)
+        return PlannedLoop(loop, loop.inputs, loop.slots, shards, graphs, tuple(starts))
+
+    def _combine(self, at: int, loop: Loop) -> None:
+        peak = self.accounts.on_driver(at) + combined_bytes(loop)
+        if peak > self.limit:
+            raise MemoryLimitError(
+                f"{self.function}, combining {loop.iterations} shards along {loop.axis}",
+                limit=self.limit,
+                resident=self.accounts.held,
+                projected_peak=peak,
+                smallest_limit=peak,
+                blocker=None,
+            )
+        self.accounts.local(at, combined_bytes(loop))
+
+    def _plan(self, graph: Graph, held: int, name: str) -> Plan:
+        plan = optimize_graph(
+            graph, self.ops, limit=self.limit, resident=held, options=self.options, function=name
+        )
+        if plan.projected_peak > self._largest_peak:
+            self.largest, self._largest_peak = plan, plan.projected_peak
+        return plan
+
+
+def _needs_whole(
+    function: str, whole: list[tuple[Tensor, Node]], refusals: list[RefusedSplit]
+) -> ValueError:
+    """Return the error that a sharded tensor is read by what is no loop over its rows."""
+    tensor, node = whole[0]
+    if isinstance(node, Loop):  # the user's op that reads it
+        inner = {one for k, one in enumerate(node.template.inputs) if node.inputs[k] is tensor}
+        node = next(one for one in node.template.nodes if not inner.isdisjoint(one.inputs))
+    where = f" ({node.source})" if node.source else ""
+    why = "; ".join(dict.fromkeys(one.reason for one in refusals if one.node is node))
+    reason = f": {why}" if why else ""
+    return ValueError(
+        f"{function}: {tensor} is sharded, and {node.name or node.op}, {node.op}{where}, reads it "
+        f"otherwise than in a loop over its rows{reason}"
+    )
+
+
+def _with_bodies(graph: Graph, planned: tuple[Planned, ...]) -> Graph:
+    """Return the graph with the planned shards as bodies of its loops, for reports."""
+    bodies: Mapping[Loop, tuple[Graph, ...]] = {
+        one.loop: one.graphs for one in planned if isinstance(one, PlannedLoop)
+    }
+    nodes = []
+    for node in graph.nodes:
+        if isinstance(node, Loop):
+            rest = bodies[node][-1] if node.remainder is not None else None
+            node = node.replace(body=bodies[node][0], remainder=rest)
+        nodes.append(node)
+    return graph.replace(nodes=tuple(nodes))

@@ -1,0 +1,78 @@
+"""Whether a program is sharded, and how: the fastest of what holds the limit."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
+from tf_exla.ir.graph import Graph
+from tf_exla.ir.op_set import OpSet
+from tf_exla.model.cost import graph_seconds
+from tf_exla.model.options import Options
+from tf_exla.model.settings import SETTINGS
+from tf_exla.pipeline.optimize import optimize_graph
+from tf_exla.pipeline.plan import Plan
+from tf_exla.shard.by_chunks import shard_chunks
+from tf_exla.shard.by_rows import shard_rows
+from tf_exla.shard.loops import Fleet
+from tf_exla.shard.plan import ShardedPlan
+
+_Refused = MemoryLimitError | UnboundedMemoryError
+
+
+# Many parameters: those of `optimize_graph`, and the devices.
+def shard_graph(
+    graph: Graph,
+    ops: OpSet,
+    fleet: Fleet,
+    *,
+    limit: int,
+    options: Options | None = None,
+    function: str = "function",
+) -> Plan:
+    """Plan `graph` for several devices, each of which stays below `limit` bytes.
+
+    Tried are shards of rows, shards of the chunks of the plan for one device, and that plan, which
+    is returned as it is (no `ShardedPlan`) where it is as fast or only one device holds the limit.
+    What is nowhere whole leaves only rows. Raises `MemoryLimitError` where no plan holds the limit.
+    """
+    options = options or Options()
+    if fleet.apart:
+        rows = shard_rows(graph, ops, fleet, limit, options, function)
+        assert rows is not None
+        return rows
+    alone: Plan | None = None
+    errors: list[_Refused] = []
+    try:
+        alone = optimize_graph(graph, ops, limit=limit, options=options, function=function)
+    except MemoryLimitError as error:
+        errors.append(error)
+    best: ShardedPlan | None = None
+    if fleet.devices > 1:
+        try:
+            best = shard_rows(graph, ops, fleet, limit, options, function)
+        except (MemoryLimitError, UnboundedMemoryError) as error:
+            errors.append(error)
+        chunks = None
+        if alone is not None:
+            chunks = shard_chunks(alone, ops, fleet, limit, options, function)
+        # Of shards of rows a device holds, and is sent, its part only: they come first.
+        if chunks is not None and (best is None or _is_faster(chunks, best.seconds_sharded)):
+            best = chunks
+    if alone is None:
+        if best is None:
+            raise min(errors, key=_needed)
+        return best
+    seconds = graph_seconds(ops, alone.graph)
+    if best is None or not _is_faster(best, seconds):
+        return alone
+    return dataclasses.replace(best, seconds_on_one=seconds)
+
+
+def _is_faster(plan: ShardedPlan, seconds: float) -> bool:
+    return plan.seconds_sharded < SETTINGS.margin * seconds
+
+
+def _needed(error: _Refused) -> float:
+    return error.smallest_limit if isinstance(error, MemoryLimitError) else math.inf
