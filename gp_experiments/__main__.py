@@ -9,8 +9,9 @@ from gp_experiments.command import commands
 from gp_experiments.demo import demo
 from gp_experiments.devices import devices
 from gp_experiments.peers.command import peers
+from gp_experiments.scale import scale
 
-COMMANDS = (demo, bench, devices, peers, *commands())
+COMMANDS = (demo, bench, devices, peers, scale, *commands())
 
 
 def main() -> None:

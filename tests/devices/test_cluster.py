@@ -13,6 +13,7 @@ from fresh_process import run_fresh
 
 import tf_exla
 from devices import on_cluster
+from tf_exla.frontends.tf.devices.cluster import environment
 
 ENVIRONMENT = {"TF_NUM_INTEROP_THREADS": "4"}  # any: a process of its own, not a forked one
 LOADED = 25_000_000
@@ -113,5 +114,17 @@ def test_an_environment_without_a_cluster(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ValueError, match="TF_CONFIG"):
         tf_exla.Cluster.from_environment()
     spec = {"worker": ["127.0.0.1:2222", "127.0.0.1:2223"]}
+    for name, value in {
+        "SLURM_STEP_NODELIST": "node[1-3]",
+        "SLURM_STEP_NUM_TASKS": "3",
+        "SLURM_STEP_TASKS_PER_NODE": "1(x3)",
+        "SLURM_PROCID": "2",
+    }.items():
+        monkeypatch.setenv(name, value)
+    config = environment()
+    assert config["cluster"]["worker"] == ["node2:8888", "node3:8888"]
+    assert config["task"] == {"type": "worker", "index": 1}
+    assert tf_exla.Cluster.from_environment().spec.num_tasks("worker") == 2
     monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": spec}))
+    assert tf_exla.Cluster.from_environment().spec.task_address("worker", 1) == spec["worker"][1]
     assert tf_exla.Cluster.from_environment().spec.num_tasks("worker") == 2

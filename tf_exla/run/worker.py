@@ -18,7 +18,7 @@ _MISSED = 5
 
 
 def serve(*, network: bool, forever: bool) -> None:
-    """Serve as the task that TF_CONFIG names, until the driver ends.
+    """Serve as the task that TF_CONFIG, or Slurm, names, until the driver ends.
 
     `network`: whether addresses may be of other machines. TensorFlow's server listens on all
     addresses of this machine in either case. `forever`: also when the driver has ended.

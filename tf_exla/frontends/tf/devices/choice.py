@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_exla.frontends.tf.devices.cluster import Cluster, clusters_of
+from tf_exla.frontends.tf.devices.cluster import Cluster, clusters_of, is_in_cluster
 from tf_exla.frontends.tf.devices.pool import Pool
 from tf_exla.shard.link import GRPC, LOCAL
 from tf_exla.shard.loops import Fleet
@@ -79,7 +78,7 @@ class DeviceSet:
 def devices_of(text: str) -> Any:
     """Read `--devices`: the cluster's, all of this process, or as many. ValueError otherwise."""
     if text == "all":
-        return Cluster.from_environment().devices if os.environ.get("TF_CONFIG") else "all"
+        return Cluster.from_environment().devices if is_in_cluster() else "all"
     if not text.isdigit() or not int(text):
         raise ValueError(f'--devices must be "all" or a number, got {text!r}')
     found = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")

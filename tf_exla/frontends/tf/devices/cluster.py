@@ -55,24 +55,11 @@ class Cluster:
 
     @classmethod
     def from_environment(cls, *, shards_per_device: int = 2) -> Cluster:
-        """Return the cluster that TF_CONFIG describes, or Slurm for the job that this runs in.
+        """Return the cluster that TF_CONFIG describes, or Slurm for the step that this runs in.
 
         Raises ValueError where the environment describes none.
         """
-        if os.environ.get("TF_CONFIG"):
-            spec = environment()["cluster"]
-        elif "SLURM_STEP_NODELIST" in os.environ:
-            resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
-                jobs={DRIVER: 1, WORKER: int(os.environ["SLURM_STEP_NUM_TASKS"]) - 1},
-                auto_set_gpu=False,
-            )
-            spec = resolver.cluster_spec().as_dict()
-        else:
-            raise ValueError(
-                "no cluster in the environment: set TF_CONFIG to "
-                '{"cluster": {"worker": ["host:port", ...]}}, or run within Slurm'
-            )
-        return cls(spec, shards_per_device=shards_per_device)
+        return cls(environment()["cluster"], shards_per_device=shards_per_device)
 
     @property
     def devices(self) -> tuple[ClusterDevice, ...]:
@@ -137,9 +124,24 @@ class Cluster:
             return False
 
 
+def is_in_cluster() -> bool:
+    """Return whether the environment describes a cluster."""
+    return bool(os.environ.get("TF_CONFIG")) or _SLURM in os.environ
+
+
 def environment() -> Mapping[str, Any]:
-    """Return TF_CONFIG. Raises ValueError where it is none."""
+    """Return what TF_CONFIG, or else Slurm, says: {"cluster": ..., "task": ...}.
+
+    Raises ValueError where they say nothing, or nothing that can be read.
+    """
     text = os.environ.get("TF_CONFIG", "")
+    if not text and _SLURM in os.environ:
+        return _slurm()
+    if not text:
+        raise ValueError(
+            "no cluster in the environment: set TF_CONFIG to "
+            '{"cluster": {"worker": ["host:port", ...]}}, or run within a step of Slurm'
+        )
     try:
         config = json.loads(text)
     except ValueError as error:
@@ -147,6 +149,26 @@ def environment() -> Mapping[str, Any]:
     if not isinstance(config, Mapping) or "cluster" not in config:
         raise ValueError(f'TF_CONFIG={text!r} has no "cluster"')
     return config
+
+
+_SLURM = "SLURM_STEP_NODELIST"
+
+
+def _slurm() -> Mapping[str, Any]:
+    """Return the tasks of a step of Slurm: the first is the driver, the others are workers."""
+    tasks = int(os.environ["SLURM_STEP_NUM_TASKS"])
+    if tasks < 2:
+        raise ValueError("a step of Slurm with one task has no workers: use --ntasks=2 or more")
+    # Which GPUs a task sees is Slurm's to say: the resolver is told so many that it does not ask.
+    resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
+        jobs={DRIVER: 1, WORKER: tasks - 1},
+        gpus_per_node=tasks,
+        gpus_per_task=1,
+        auto_set_gpu=False,
+    )
+    cluster = resolver.cluster_spec().as_dict()
+    kind, index = resolver.get_task_info()
+    return {"cluster": cluster, "task": {"type": kind, "index": index}}
 
 
 def is_reached(address: str, seconds: float = _REACHED) -> bool:
