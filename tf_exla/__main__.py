@@ -117,7 +117,8 @@ def _demand_quiet(share: float | None, anyway: bool) -> None:
     if share is None:
         click.echo("what other processes use is not known here: leave the machine alone", err=True)
     elif share > QUIET:
-        busy = f"other processes had {share:.0%} of the cores; rates are right with at most {QUIET:.0%}"
+        most = f"{QUIET:.0%} at most leave rates right"
+        busy = f"other processes had {share:.0%} of the cores, where {most}"
         if not anyway:
             raise click.ClickException(f"{busy}. Nothing was saved; --anyway measures all the same")
         click.echo(f"{busy}; saved all the same", err=True)
