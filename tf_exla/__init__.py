@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         UnboundedMemoryWarning,
     )
     from tf_exla.frontends.tf.measure import measured_peak
+    from tf_exla.frontends.tf.tensorboard import to_tensorboard
     from tf_exla.report.report import MemoryReport
     from tf_exla.run.limited import limit
 
@@ -33,6 +34,7 @@ __all__ = [
     "limit",
     "measured_peak",
     "optimize",
+    "to_tensorboard",
 ]
 
 _MODULES = {
@@ -46,6 +48,7 @@ _MODULES = {
     "limit": "run.limited",
     "measured_peak": "frontends.tf.measure",
     "optimize": "api",
+    "to_tensorboard": "frontends.tf.tensorboard",
 }
 
 
