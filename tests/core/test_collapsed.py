@@ -63,6 +63,16 @@ def test_loops_stay_alone() -> None:
     assert [one.loop for one in made if one.op == "add"] == [0]
 
 
+def test_thousands_of_nodes_are_joined_by_their_order_first() -> None:
+    rng = random.Random(0)
+    nodes = [node("x", op=INPUT)]
+    for k in range(1, 12_000):
+        nodes.append(node(f"op_{k}", *sorted({max(0, k - 1 - rng.randrange(40)) for _ in "ab"})))
+    made = collapsed(nodes)
+    check(nodes, made)
+    assert len(made) <= 1 + GROUPS
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_graphs_of_any_shape(seed: int) -> None:
     rng = random.Random(seed)

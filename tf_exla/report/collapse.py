@@ -24,6 +24,8 @@ _NO_SCOPE = frozenset({"gradient_tape"})
 """Parts of names that say nothing of what is computed."""
 _NAMED, _LABEL = 12, 22
 """Members that are named of a group, the largest; characters of what is written on it."""
+_RUNS = 500
+"""Groups that can be joined in less than a second; of more, runs of nodes are joined first."""
 _LOOKED_AT = 300
 """Groups on the ways from one to another; where there may be more, the two stay apart."""
 
@@ -35,10 +37,12 @@ def collapsed(nodes: Sequence[GraphNode], most: int = GROUPS) -> list[GraphNode]
     its largest member, and its `name` lists the members.
     """
     groups: list[_Group] = []
-    for depth in _DEPTHS:
+    for depth in _DEPTHS if len(nodes) <= 10 * _RUNS else _DEPTHS[-1:]:
         groups = _grouped(nodes, depth)
         if sum(not one.alone for one in groups) <= most:
             break
+    if len(groups) > 2 * _RUNS:
+        groups = _in_runs(nodes)
     return _in_order(_merged(groups, most), nodes)
 
 
@@ -69,13 +73,33 @@ def _grouped(nodes: Sequence[GraphNode], depth: int) -> list[_Group]:
             groups.append(group)
         if scope:
             latest[scope] = group
-        group.members.append(number)
-        group.bytes = max(group.bytes, node.bytes)
+        _add(group, number, node, reads)
         place.append(group)
-        for one in reads - {group}:
-            group.reads.add(one)
-            one.readers.add(group)
     return groups
+
+
+def _in_runs(nodes: Sequence[GraphNode]) -> list[_Group]:
+    """Return groups of successive nodes, of which none reads a later one."""
+    length = -(-len(nodes) // _RUNS)
+    groups: list[_Group] = []
+    place: list[_Group] = []
+    for number, node in enumerate(nodes):
+        alone = node.loop is not None or node.op == INPUT
+        group = groups[-1] if groups else None
+        if group is None or alone or group.alone or len(group.members) == length:
+            group = _Group(_scope(node.name, 1), alone)
+            groups.append(group)
+        _add(group, number, node, {place[k] for k in node.inputs})
+        place.append(group)
+    return groups
+
+
+def _add(group: _Group, number: int, node: GraphNode, reads: set[_Group]) -> None:
+    group.members.append(number)
+    group.bytes = max(group.bytes, node.bytes)
+    for one in reads - {group}:
+        group.reads.add(one)
+        one.readers.add(group)
 
 
 def _by_way_of_others(group: _Group, reads: Iterable[_Group]) -> bool:
@@ -123,7 +147,11 @@ def _joinable(group: _Group, number: dict[_Group, int]) -> _Group | None:
     near = sorted(group.reads | group.readers, key=lambda one: (*_weight(one), number[one]))
     for one in near:
         source, target = (one, group) if one in group.reads else (group, one)
-        if not one.alone and not _by_way_of_others(source, target.reads):
+        if one.alone:
+            continue
+        # What nothing else reads, or what reads nothing else, needs no look at the ways between.
+        only = len(source.readers) == 1 or len(target.reads) == 1
+        if only or not _by_way_of_others(source, target.reads):
             return one
     return None
 
