@@ -13,10 +13,10 @@ from statistics import median
 from typing import Any
 
 import click
-from rich.console import Console
 
 from gp_experiments.fresh_peak import ENVIRONMENT
 from gp_experiments.results.command import replaced
+from gp_experiments.terminal import new_console
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ CASES = (
 def bench(quick: bool, full: bool, output: Path, page: Path | None) -> None:
     """Measure GPflow models in time and memory, stock and optimized."""
     output.mkdir(parents=True, exist_ok=True)
-    console = Console()
+    console = new_console()
     rows = []
     for case in CASES[:1] if quick else CASES if full else CASES[:-1]:
         console.print(f"{case}, limit {case.limit} ...")

@@ -17,7 +17,9 @@ from rich.console import Console
 from gp_experiments.calls import Frontend
 from gp_experiments.configuration import ConfigError, load_config
 from gp_experiments.datasets import DEFAULT_DIR
+from gp_experiments.downloads import DataError
 from gp_experiments.results.command import figures
+from gp_experiments.terminal import new_console
 
 # In the order of the documentation; each is a module of gp_experiments.experiments.
 NAMES = ("sgpr", "matvec", "knn", "attention", "cg", "graphs")
@@ -73,6 +75,8 @@ def run(
             timeout=chosen.timeout,
             console=console,
         )
+    except DataError as error:
+        raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         console.print(f"interrupted; the same command goes on. Records are in {out}")
         raise SystemExit(130) from None
@@ -106,7 +110,7 @@ def _command(name: str) -> click.Command:
     ) -> None:
         folder = out or Path("results") / name
         given = (*overrides, *_frontend(frontend))
-        if run(name, config, given, folder, data_dir, force, Console())["failed"]:
+        if run(name, config, given, folder, data_dir, force, new_console())["failed"]:
             raise SystemExit(1)
 
     command.help = experiment(name).__doc__
@@ -149,7 +153,7 @@ def run_all(
     frontend: str | None,
 ) -> None:
     """Run the small config of every experiment in turn, then make tables and pictures."""
-    console = Console()
+    console = new_console()
     seconds: dict[str, float] = {}
     failed = 0
     for name in NAMES:

@@ -26,7 +26,7 @@ def load_config(cls: type[T], path: Path | None, overrides: Sequence[str] = ()) 
     """Return the config of a TOML file (none: the defaults) with "key=value" set on top.
 
     Values of overrides are TOML; what is none is taken as a string. Raises ConfigError with all
-    that is wrong: unknown keys, missing ones, wrong types.
+    that is wrong: unknown keys, missing ones, wrong types, values out of range.
     """
     values: dict[str, Any] = {}
     where = "--set"
@@ -47,11 +47,19 @@ def load_config(cls: type[T], path: Path | None, overrides: Sequence[str] = ()) 
     try:
         return TypeAdapter(cls).validate_python(values)
     except ValidationError as error:
-        problems = [
-            f"{'.'.join(map(str, one['loc'])) or 'config'}: {one['msg']}, got {one['input']!r}"
-            for one in error.errors()
-        ]
-        raise ConfigError(f"{where}: {'; '.join(problems)}") from error
+        raise ConfigError(f"{where}: {'; '.join(_problems(error))}") from error
+
+
+def _problems(error: ValidationError) -> list[str]:
+    """Return a sentence for each wrong value; a list is not also too short for lack of it."""
+    found = error.errors()
+    places = [one["loc"] for one in found]
+    return [
+        f"{'.'.join(map(str, one['loc'])) or 'config'}: "
+        f"{one['msg'].removeprefix('Value error, ')}, got {one['input']!r}"
+        for one in found
+        if not any(len(place) > len(one["loc"]) and place[0] == one["loc"][0] for place in places)
+    ]
 
 
 def _parse(text: str) -> Any:

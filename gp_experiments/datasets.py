@@ -25,6 +25,7 @@ import numpy as np
 
 from gp_experiments.data import Dataset, terrain
 from gp_experiments.downloads import DataError, Source, check, fetch
+from gp_experiments.number_files import read_numbers
 
 DEFAULT_DIR = Path("data")
 
@@ -49,7 +50,7 @@ _HOUSEHOLD = Source(
 def load(name: str, data_dir: Path = DEFAULT_DIR) -> Dataset:
     """Load a data set by its name, from `data_dir` or the web.
 
-    Raises DataError for an unknown name, and where the data cannot be had.
+    Raises DataError for an unknown name, and where the data cannot be had or are corrupted.
     """
     if name == "terrain":
         return terrain()[0]
@@ -59,29 +60,48 @@ def load(name: str, data_dir: Path = DEFAULT_DIR) -> Dataset:
         raise DataError(f"there is no data set {name!r}; known are {', '.join(NAMES)}")
     for path, read in _candidates(name, data_dir):
         if path.exists():
+            # Read first: of a corrupted file no checksum is recorded.
+            dataset = _read(name, path, read)
             check(path)
-            return read(name, path)
+            return dataset
     if name == "3droad":
-        return read_roads(name, fetch(_ROADS, data_dir))
+        return _read(name, fetch(_ROADS, data_dir), read_roads)
     if name == "houseelectric":
-        return read_household(name, fetch(_HOUSEHOLD, data_dir))
+        return _read(name, fetch(_HOUSEHOLD, data_dir), read_household)
     folder = data_dir / name
     fetch(Source(f"{_READY}{name}/test_mask.csv.gz", "test_mask.csv.gz"), folder)
     data = fetch(Source(f"{_READY}{name}/data.csv.gz", "data.csv.gz"), folder)
-    return read_masked_csv(name, data)
+    return _read(name, data, read_masked_csv)
+
+
+def check_name_and_file(name: str, fold: int | None, data_dir: Path) -> None:
+    """Raise DataError where `load` would, or where there is no published split `fold`."""
+    if name.startswith("synthetic") and fold is None:
+        _synthetic_size(name)  # what is made cannot be corrupted
+        return
+    dataset = load(name, data_dir)
+    if fold is not None:
+        try:
+            dataset.published_split(fold)
+        except ValueError as error:
+            raise DataError(str(error)) from error
 
 
 def synthetic(name: str) -> Dataset:
     """Make "synthetic-NxD": X standard normal, y a sum of three waves, noise of deviation 0.1."""
-    match = re.fullmatch(r"synthetic-(\d+)x(\d+)", name)
-    if match is None:
-        raise DataError(f'synthetic data are named by their size, as "synthetic-10000x3": {name!r}')
-    points, dims = int(match[1]), int(match[2])
+    points, dims = _synthetic_size(name)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((points, dims))
     directions = rng.standard_normal((dims, 3)) * np.array([1.0, 2.0, 4.0]) / np.sqrt(dims)
     y = np.sin(X @ directions).sum(axis=1, keepdims=True) + 0.1 * rng.standard_normal((points, 1))
     return Dataset(name, X, y, y_unit="")
+
+
+def _synthetic_size(name: str) -> tuple[int, int]:
+    match = re.fullmatch(r"synthetic-(\d+)x(\d+)", name)
+    if match is None or int(match[1]) < 2 or int(match[2]) < 1:
+        raise DataError(f'synthetic data are named by their size, as "synthetic-10000x3": {name!r}')
+    return int(match[1]), int(match[2])
 
 
 def read_npz(name: str, path: Path) -> Dataset:
@@ -111,23 +131,21 @@ def read_mat(name: str, path: Path) -> Dataset:
 
 def read_masked_csv(name: str, path: Path) -> Dataset:
     """Read data.csv.gz, y in the last column, and its test_mask.csv.gz [N, splits] where there."""
-    data = np.loadtxt(path, delimiter=",")
+    data = read_numbers(path)
     mask_path = path.with_name("test_mask.csv.gz")
-    masks = np.loadtxt(mask_path, delimiter=",", ndmin=2) > 0 if mask_path.exists() else None
+    masks = read_numbers(mask_path) > 0 if mask_path.exists() else None
     return _dataset(name, data[:, :-1], data[:, -1], masks)
 
 
 def read_csv(name: str, path: Path) -> Dataset:
     """Read numbers with y in the last column; a first line of words is passed over."""
-    with path.open() as file:
-        header = any(not _is_number(word) for word in file.readline().split(","))
-    data = np.loadtxt(path, delimiter=",", skiprows=int(header), ndmin=2)
+    data = read_numbers(path, header=True)
     return _dataset(name, data[:, :-1], data[:, -1])
 
 
 def read_roads(name: str, path: Path) -> Dataset:
     """Read the UCI's 3D Road Network: OSM id, longitude, latitude [degrees], altitude [m]."""
-    data = np.loadtxt(path, delimiter=",", ndmin=2)
+    data = read_numbers(path, columns=4)
     return _dataset(name, data[:, :3], data[:, 3], unit="m")
 
 
@@ -144,18 +162,39 @@ def read_household(name: str, path: Path) -> Dataset:
     with path.open() as file:
         if not file.readline().startswith("Date;Time;Global_active_power"):
             raise DataError(f"{path} is not the UCI's household_power_consumption.txt")
-        for line in file:
-            date, time, active, *others = line.strip().split(";")
-            if active in ("?", "") or "?" in others or "" in others:
-                continue
-            when = datetime.strptime(f"{date} {time}", "%d/%m/%Y %H:%M:%S")
-            calendar = (when.year, when.month, when.day, when.hour, when.minute)
-            rows.append([*calendar, *map(float, others), float(active)])
+        for number, line in enumerate(file, 2):
+            try:
+                row = _household_row(line)
+            except ValueError as error:
+                raise DataError(f"{path}, line {number}: {error}") from error
+            if row is not None:
+                rows.append(row)
     data = np.array(rows, dtype=np.float64)
     return _dataset(name, data[:, :-1], data[:, -1], unit="kW")
 
 
+def _household_row(line: str) -> list[float] | None:
+    """Return inputs and target of one minute; None where a value is missing."""
+    date, time, active, *others = line.strip().split(";")
+    if active in ("?", "") or "?" in others or "" in others:
+        return None
+    if len(others) != 6:
+        raise ValueError(f"{len(others) + 3} columns, not 9")
+    when = datetime.strptime(f"{date} {time}", "%d/%m/%Y %H:%M:%S")
+    calendar = (when.year, when.month, when.day, when.hour, when.minute)
+    return [*calendar, *map(float, others), float(active)]
+
+
 Read = Callable[[str, Path], Dataset]
+
+
+def _read(name: str, path: Path, read: Read) -> Dataset:
+    try:
+        return read(name, path)
+    except DataError:
+        raise
+    except Exception as error:  # what zip, gzip, MATLAB's format and NumPy say of broken files
+        raise DataError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _candidates(name: str, data_dir: Path) -> list[tuple[Path, Read]]:
@@ -177,12 +216,9 @@ def _dataset(name: str, X: Any, y: Any, masks: Any = None, unit: str = "") -> Da
     if X.ndim != 2 or len(X) != len(y) or (masks is not None and len(masks) != len(y)):
         shapes = f"X {X.shape}, y {y.shape}" + ("" if masks is None else f", masks {masks.shape}")
         raise DataError(f"{name}: the arrays do not fit together: {shapes}")
+    if len(X) < 2 or X.shape[1] < 1:
+        raise DataError(f"{name}: X {X.shape} has no rows to train and test on, or no inputs")
+    whole = np.isfinite(X).all(1) & np.isfinite(y).all(1)
+    if not whole.all():
+        raise DataError(f"{name}: row {np.argmin(whole)}, from 0, has what is no finite number")
     return Dataset(name, X, y, y_unit=unit, test_masks=masks)
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True

@@ -12,6 +12,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from gp_experiments.terminal import new_console
+
 # Of the standardised inputs: some four kilometres, the distance from ridge to ridge.
 INITIAL_LENGTHSCALE = 0.5
 
@@ -33,7 +35,7 @@ def demo(num_inducing: int, limit: str, iterations: int, seed: int, output: Path
     output.mkdir(parents=True, exist_ok=True)
     for name in ("parameters.npz", "results.json", "surface.png", "memory.png"):
         (output / name).unlink(missing_ok=True)
-    console = Console()
+    console = new_console()
     try:
         results = run(num_inducing, limit, iterations, seed, output, console)
     except KeyboardInterrupt:

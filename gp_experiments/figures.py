@@ -88,5 +88,4 @@ def plot_memory(path: Path, report: MemoryReport) -> None:
     figure.axes[0].set_title(
         f"one loss and its gradients: peak {before} with stock TensorFlow, {after} optimized"
     )
-    figure.axes[0].yaxis.set_major_formatter("{x:g}")
     figure.savefig(path, dpi=130)

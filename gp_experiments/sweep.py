@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -37,11 +37,16 @@ class Phase:
 
 @dataclass(frozen=True)
 class Task:
-    """One arm at one setting. `config` decides it; phases run until one does not end well."""
+    """One arm at one setting. `config` decides it; phases run until one does not end well.
+
+    `data`: a function and its arguments before `data_dir`; it raises DataError where data that the
+    task reads cannot be had.
+    """
 
     label: str
     config: Mapping[str, Any]
     phases: tuple[Phase, ...]
+    data: tuple[Callable[..., None], tuple[Any, ...]] | None = None
 
 
 def sweep(
@@ -57,11 +62,16 @@ def sweep(
     """Run the tasks that `out` has no record of, and return how many ended how ("skipped", too).
 
     A record of a failure is no record: such a task runs again. `force` repeats all. `timeout` is in
-    seconds for one process. Interrupted, nothing is recorded of the task that was running.
+    seconds for one process. Interrupted, nothing is recorded of the task that was running. Raises
+    DataError before any process starts where data of a task cannot be had.
     """
     console = console or Console()
     records = Records(out / FILENAME)
     known = {r["key"] for r in records.latest() if r["status"] != "failed"}
+    wanted = [task for task in tasks if force or config_key(experiment, task.config) not in known]
+    for check, arguments in dict.fromkeys(task.data for task in wanted if task.data):
+        with console.status(f"reading {arguments[0]} ..."):
+            check(*arguments, data_dir)
     counts: Counter[str] = Counter()
     for number, task in enumerate(tasks, 1):
         key = config_key(experiment, task.config)

@@ -40,27 +40,39 @@ def load_vectors(
 ) -> tuple[Vectors, Vectors]:
     """Return data [n, d] and at most `queries` queries [m, d].
 
-    Raises DataError for an unknown name, and where the data cannot be had.
+    Raises DataError for an unknown name, and where the data cannot be had or are corrupted.
     """
     if name.startswith("random"):
         return _random(name, queries, seed)
     if name not in _FILES:
         raise DataError(f"there are no vectors {name!r}; known are {', '.join(NAMES)}")
     path = _found(name, data_dir) or fetch(Source(_ANN + _FILES[name], _FILES[name]), data_dir)
+    data, test = _read(path, queries)
     check(path)
-    data, test = _read_hdf5(path) if path.suffix == ".hdf5" else _read_npz(path, queries)
     scale = np.float32(255 if name in _IMAGES else 1)
     return data / scale, test[:queries] / scale
 
 
 def _random(name: str, queries: int, seed: int) -> tuple[Vectors, Vectors]:
-    match = re.fullmatch(r"random-([0-9.]+(?:e[0-9]+)?)x(\d+)", name)
-    if match is None:
-        raise DataError(f'random vectors are named by their size, as "random-1e6x10": {name!r}')
-    points, dims = int(float(match[1])), int(match[2])
+    points, dims = _random_size(name)
     rng = np.random.default_rng(seed)
     data = rng.standard_normal((points, dims), dtype=np.float32)
     return data, rng.standard_normal((queries, dims), dtype=np.float32)
+
+
+def _random_size(name: str) -> tuple[int, int]:
+    match = re.fullmatch(r"random-([0-9]+(?:\.[0-9]*)?(?:e[0-9]+)?)x(\d+)", name)
+    if match is None or float(match[1]) < 1 or int(match[2]) < 1:
+        raise DataError(f'random vectors are named by their size, as "random-1e6x10": {name!r}')
+    return int(float(match[1])), int(match[2])
+
+
+def check_name_and_file(name: str, queries: int, data_dir: Path) -> None:
+    """Raise DataError where `load_vectors` would."""
+    if name.startswith("random"):
+        _random_size(name)  # what is made cannot be corrupted
+    else:
+        load_vectors(name, queries, data_dir)
 
 
 def _found(name: str, data_dir: Path) -> Path | None:
@@ -71,6 +83,15 @@ def _found(name: str, data_dir: Path) -> Path | None:
         if paths := sorted(data_dir.glob(pattern)):
             return paths[0]
     return None
+
+
+def _read(path: Path, queries: int) -> tuple[Vectors, Vectors]:
+    try:
+        return _read_hdf5(path) if path.suffix == ".hdf5" else _read_npz(path, queries)
+    except DataError:
+        raise
+    except Exception as error:  # what zip and HDF5 say of broken files
+        raise DataError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _read_hdf5(path: Path) -> tuple[Vectors, Vectors]:

@@ -120,12 +120,12 @@ def time_cases(names: list[str]) -> list[dict[str, Any]]:
 BOUNDS = (
     "What bounds some others:",
     "",
-    "- The gradient of a choice (`tf.cond`) between uses of one [n, n] matrix: what the branches",
-    "  give to it, and what it returns, passes whole: four such matrices, six in the stock.",
+    "- The gradient of a choice (`tf.cond`) whose branches use one [n, n] matrix: what goes into",
+    "  the branches and comes out of them stays whole: four such matrices, six in the stock.",
     "- Cumulative sums along both axes of a matrix: each needs its own axis whole.",
     "- Messages that show all of a large tensor (`tf.print(d, summarize=-1)`), or complex",
-    "  numbers: it must be whole for that. Usual assertions and prints show a few elements, and",
-    "  are given no more.",
+    "  numbers: the tensor stays whole. Usual assertions and prints show a few elements, and",
+    "  only these are computed for them.",
 )
 
 
@@ -138,8 +138,8 @@ def write_table(path: Path, chosen: list[str]) -> None:
         "has a fresh process, without oneDNN. The limit is the stock's projected peak over 5 to",
         "20, or over less where a matrix must exist whole, as a Cholesky's. Peaks are resident",
         "bytes and the largest working set; the optimized program was measured first. Time: the",
-        "optimized call over the stock's, the faster of three each. Errors are in units of the",
-        "tolerance of the case.",
+        "optimized call over the stock's, the faster of three each. An error of 1 is the largest",
+        "that the test of the program allows.",
         "",
         "| program | stock peak (measured) | limit | projected | measured | time | largest error |",
         "|---|---:|---:|---:|---:|---:|---:|",

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import tf_exla
+from tf_exla.__main__ import main
+from tf_exla.frontends.tf import calibrate as measuring
+from tf_exla.frontends.tf import other_load
+from tf_exla.frontends.tf.other_load import OtherLoad
 from tf_exla.model.rates import Rates
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -224,7 +231,12 @@ def test_calibrate(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tf_exla", "calibrate"]
     environment = {**os.environ, "TF_EXLA_RATES": str(path)}
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, env=environment, check=True
+        [*command, "--anyway"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+        check=True,
     )
     assert str(path) in done.stdout.replace("\n", "")
     (found,) = json.loads(path.read_text()).values()
@@ -238,6 +250,52 @@ def test_calibrate(tmp_path: Path) -> None:
     )
     assert refused.returncode
     assert "TF_EXLA_RATES" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("busy", "options", "status", "said"),
+    [
+        # At the probe's begin and end, then of the measurement; others have a core in two of it.
+        ([0.0, 0.1, 0.1, 0.2], [], 0, ""),
+        ([0.0, 1.0], [], 1, "other processes had 50% of the cores"),
+        ([0.0, 0.1, 0.1, 1.1], [], 1, "Nothing was saved; --anyway"),
+        ([0.0, 1.0, 1.0, 2.0], ["--anyway"], 0, "saved all the same"),
+        ([None] * 4, [], 0, "is not known here"),
+    ],
+)
+def test_calibrate_wants_the_machine_for_itself(
+    busy: list[float | None],
+    options: list[str],
+    status: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times, clock = iter(busy), itertools.count()
+    monkeypatch.setattr(
+        other_load,
+        "OtherLoad",
+        partial(
+            OtherLoad, lambda: next(times), own=lambda: 0.0, clock=lambda: next(clock), cores=2
+        ),
+    )
+    monkeypatch.setattr(other_load, "PROBE", 0.0)
+    monkeypatch.setattr(measuring, "measure_rates", Rates)
+    path = tmp_path / "rates.json"
+    monkeypatch.setenv("TF_EXLA_RATES", str(path))
+    done = CliRunner().invoke(main, ["calibrate", *options])
+    assert done.exit_code == status, done.output
+    assert said in done.output
+    assert path.exists() == (status == 0)
+
+
+def test_own_work_is_no_load() -> None:
+    seconds = iter([1.0, 5.0])
+    load = OtherLoad(lambda: next(seconds), own=iter([0.0, 3.0]).__next__,
+                     clock=iter([0.0, 2.0]).__next__, cores=2)  # fmt: skip
+    assert load.share() == 0.25
+    real = OtherLoad()
+    assert real.share() is None or 0 <= real.share() <= 1
 
 
 def test_ops() -> None:

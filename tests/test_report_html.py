@@ -124,3 +124,20 @@ def test_in_a_browser(report: MemoryReport, tmp_path: Path) -> None:
     title = html.unescape(re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)[1])
     assert re.search(r"original, \d+ of \d+\\n\w+ .*\d MB", title)
     assert title.endswith(',true,"0"]')
+
+
+def test_a_large_graph_is_shown_by_name_scopes(report: MemoryReport) -> None:
+    titles = re.findall(r'aria-pressed="(\w+)">([^<]+)</button>', report.to_html())
+    assert titles[-1] == ("true", "plan")
+
+    def chain(x: tf.Tensor) -> tf.Tensor:
+        for k in range(40):
+            with tf.name_scope(f"layer_{k // 10}"):
+                x = tf.sin(x) * 1.5
+        return x
+
+    large = tf_exla.explain(chain, tf.TensorSpec([1000], tf.float64), limit="20MB")
+    page = large.to_html()
+    titles = re.findall(r'aria-pressed="(\w+)">([^<]+)</button>', page)
+    assert titles[-1] == ("true", "plan by name scopes")
+    assert re.search(r"layer_3 \(\d+\)", page)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tf_exla.frontends.tf.devices.cluster import Cluster
     from tf_exla.frontends.tf.devices.data import sharded
     from tf_exla.frontends.tf.measure import measured_peak
+    from tf_exla.frontends.tf.tensorboard import to_tensorboard
     from tf_exla.report.report import MemoryReport
     from tf_exla.run.limited import limit
 
@@ -39,6 +40,7 @@ __all__ = [
     "measured_peak",
     "optimize",
     "sharded",
+    "to_tensorboard",
 ]
 
 _MODULES = {
@@ -55,6 +57,7 @@ _MODULES = {
     "measured_peak": "frontends.tf.measure",
     "optimize": "api",
     "sharded": "frontends.tf.devices.data",
+    "to_tensorboard": "frontends.tf.tensorboard",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -100,10 +101,12 @@ def worker(network: bool, forever: bool) -> None:
 
 @main.command(help="Measure this machine's rates, by which later processes choose among plans.")
 @click.option("--forget", is_flag=True, help="Go back to the rates that tf_exla comes with.")
-def calibrate(forget: bool) -> None:
+@click.option("--anyway", is_flag=True, help="Even where other processes use the machine.")
+def calibrate(forget: bool, anyway: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from tf_exla.frontends.tf import other_load
     from tf_exla.model import rates
 
     path = rates.rates_file()
@@ -113,9 +116,14 @@ def calibrate(forget: bool) -> None:
         path.unlink(missing_ok=True)
         click.echo(f"removed {path}")
         return
+    probe = other_load.OtherLoad()
+    time.sleep(other_load.PROBE)
+    _demand_quiet(probe.share(), anyway)
     from tf_exla.frontends.tf.calibrate import measure_rates
 
+    meanwhile = other_load.OtherLoad()
     measured = measure_rates()
+    _demand_quiet(meanwhile.share(), anyway)
     rates.save(measured, path)
     table = Table("seconds of one", "usual", "measured", "ratio")
     for name, usual in asdict(rates.Rates()).items():
@@ -123,6 +131,20 @@ def calibrate(forget: bool) -> None:
         table.add_row(name, f"{usual:.1e}", f"{value:.1e}", f"{value / usual:.2f}")
     Console().print(table)
     click.echo(f"{path}: rates of {machine_name()}")
+
+
+def _demand_quiet(share: float | None, anyway: bool) -> None:
+    """Raise ClickException, or write a line, where others have more of the cores than they may."""
+    from tf_exla.frontends.tf.other_load import QUIET
+
+    if share is None:
+        click.echo("what other processes use is not known here: leave the machine alone", err=True)
+    elif share > QUIET:
+        most = f"{QUIET:.0%} at most leave rates right"
+        busy = f"other processes had {share:.0%} of the cores, where {most}"
+        if not anyway:
+            raise click.ClickException(f"{busy}. Nothing was saved; --anyway measures all the same")
+        click.echo(f"{busy}; saved all the same", err=True)
 
 
 @main.command(help="Print what is known of TensorFlow's ops: all, or those whose names match.")

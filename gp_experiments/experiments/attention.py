@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from pydantic import PositiveInt
 
 from gp_experiments import calls
 from gp_experiments.arms import Arm
+from gp_experiments.configuration import ConfigError
 from gp_experiments.experiments import runs
+from gp_experiments.ranges import Limits, Several, Sizes
 from gp_experiments.sweep import Task
 
 SUMMARY = "attention over long sequences: forward, and the train step"
@@ -25,14 +28,14 @@ Mode = Literal["forward", "train"]
 class Config(runs.Settings):
     """Sizes of the layers, and lengths of the sequences."""
 
-    lengths: tuple[int, ...]
-    limits: tuple[str, ...]
-    modes: tuple[Mode, ...] = ("forward", "train")
-    layers: int = 2
-    d_model: int = 512
-    heads: int = 8
-    dff: int = 2048
-    batch: int = 64
+    lengths: Sizes
+    limits: Limits
+    modes: Several[Mode] = ("forward", "train")
+    layers: PositiveInt = 2
+    d_model: PositiveInt = 512
+    heads: PositiveInt = 8
+    dff: PositiveInt = 2048
+    batch: PositiveInt = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +53,8 @@ class Run(runs.Run):
 
 def tasks(config: Config) -> Iterator[Task]:
     """Yield a task for each mode, length, stock and each limit."""
+    if config.d_model % config.heads:
+        raise ConfigError(f"d_model {config.d_model} is no multiple of heads {config.heads}")
     for mode in config.modes:
         for length in config.lengths:
             for arm in runs.arms(config, config.limits):

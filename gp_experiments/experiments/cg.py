@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from scipy.linalg import solve_triangular
 
 from gp_experiments import calls, datasets, evaluate, models
 from gp_experiments.arms import Arm
 from gp_experiments.experiments import runs
+from gp_experiments.ranges import Limits, Several, Share
 from gp_experiments.sweep import Task
 
 SUMMARY = "a GP's mean by preconditioned conjugate gradients, where K does not fit"
@@ -28,15 +30,15 @@ SUMMARY = "a GP's mean by preconditioned conjugate gradients, where K does not f
 class Config(runs.Settings):
     """`tolerance` is relative, of the residual's norm. `rank`: points of the preconditioner."""
 
-    datasets: tuple[str, ...]
-    limits: tuple[str, ...]
-    lengthscale: float = 1.0
-    noise: float = 0.01
-    rank: int = 100
-    iterations: int = 200
-    tolerance: float = 1e-3
-    seed: int = 111
-    repeats: int = 1
+    datasets: Several[str]
+    limits: Limits
+    lengthscale: PositiveFloat = 1.0
+    noise: PositiveFloat = 0.01
+    rank: PositiveInt = 100
+    iterations: PositiveInt = 200
+    tolerance: Share = 1e-3
+    seed: NonNegativeInt = 111
+    repeats: NonNegativeInt = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,8 @@ def tasks(config: Config) -> Iterator[Task]:
                 rank=config.rank, iterations=config.iterations, tolerance=config.tolerance,
                 seed=config.seed, **arm,
             )  # fmt: skip
-            yield runs.task(__name__, dataset, run)
+            data = (datasets.check_name_and_file, (dataset, None))
+            yield runs.task(__name__, dataset, run, data=data)
 
 
 def problem(run: Run, data_dir: Path) -> tuple[Any, Any, Any]:

@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from pydantic import PositiveFloat, PositiveInt
+
 from gp_experiments.arms import Arm
+from gp_experiments.ranges import Several, Size
 from gp_experiments.sweep import Phase, Task
 
 SUMMARY = "graphs before and after splitting, memory over the plan (Figures 4 and 5)"
@@ -20,11 +23,11 @@ Program = Literal["matvec", "sgpr"]
 class Config:
     """Nothing is computed: the sizes may be any. `timeout` [s] of one program."""
 
-    programs: tuple[Program, ...] = ("matvec", "sgpr")
-    size: int = 100_000
-    num_inducing: int = 500
-    limit: str = "500MB"
-    timeout: float | None = None
+    programs: Several[Program] = ("matvec", "sgpr")
+    size: PositiveInt = 100_000
+    num_inducing: PositiveInt = 500
+    limit: Size = "500MB"
+    timeout: PositiveFloat | None = None
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+from pydantic import PositiveInt
 
 from gp_experiments import calls
 from gp_experiments.arms import Arm
 from gp_experiments.experiments import runs
 from gp_experiments.peers.contenders import NAMED
+from gp_experiments.ranges import Several, Size
 from gp_experiments.sweep import Task
-from gp_experiments.vectors import load_vectors
+from gp_experiments.vectors import check_name_and_file, load_vectors
 
-PEERS = ("keops", "faiss", "sklearn")  # as gp_experiments.peers knows them
+Peer = Literal["keops", "faiss", "sklearn"]  # as gp_experiments.peers knows them
+PEERS: tuple[Peer, ...] = get_args(Peer)
 SUMMARY = "k nearest neighbours: queries per second and peak (Tables 1 and 3)"
 Distance = Literal["L2", "L1", "cosine"]
 
@@ -30,12 +34,12 @@ class Config(runs.Settings):
     `peers`: of these the ones that are installed.
     """
 
-    vectors: tuple[str, ...]
-    distances: tuple[Distance, ...] = ("L2", "L1", "cosine")
-    limit: str = "100MB"
-    k: int = 10
-    queries: int = 10_000
-    peers: tuple[str, ...] = PEERS
+    vectors: Several[str]
+    distances: Several[Distance] = ("L2", "L1", "cosine")
+    limit: Size = "100MB"
+    k: PositiveInt = 10
+    queries: PositiveInt = 10_000
+    peers: tuple[Peer, ...] = PEERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +63,10 @@ def tasks(config: Config) -> Iterator[Task]:
                 run = Run(
                     vectors=vectors, distance=distance, k=config.k, queries=config.queries, **arm
                 )
-                yield runs.task(__name__, f"{vectors} {distance}", run, held=bool(run.limit))
+                yield runs.task(
+                    __name__, f"{vectors} {distance}", run, held=bool(run.limit),
+                    data=(check_name_and_file, (vectors, config.queries)),
+                )  # fmt: skip
 
 
 def program(run: Run, data_dir: Path) -> runs.Written:

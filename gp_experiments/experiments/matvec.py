@@ -16,10 +16,13 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from pydantic import PositiveInt
 
 from gp_experiments import calls
 from gp_experiments.arms import Arm
+from gp_experiments.configuration import ConfigError
 from gp_experiments.experiments import runs
+from gp_experiments.ranges import Limits
 from gp_experiments.sweep import Task
 
 SUMMARY = "kernel matrix times vector: peak and time against N, per limit (Figure 2)"
@@ -29,10 +32,10 @@ SUMMARY = "kernel matrix times vector: peak and time against N, per limit (Figur
 class Config(runs.Settings):
     """`sizes`: N of which all rows are computed; `sliced`: N of which `rows` rows are."""
 
-    sizes: tuple[int, ...]
-    sliced: tuple[int, ...] = ()
-    rows: int = 4000
-    limits: tuple[str, ...]
+    sizes: tuple[PositiveInt, ...]
+    sliced: tuple[PositiveInt, ...] = ()
+    rows: PositiveInt = 4000
+    limits: Limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,10 @@ class Run(runs.Run):
 
 def tasks(config: Config) -> Iterator[Task]:
     """Yield a task for each N, stock and each limit."""
+    if not (config.sizes or config.sliced):
+        raise ConfigError("sizes and sliced are both empty: there is nothing to run")
+    if config.sliced and min(config.sliced) <= config.rows:
+        raise ConfigError(f"sliced: {min(config.sliced)} has no slice of {config.rows} rows")
     wanted = [(size, size) for size in config.sizes]
     wanted += [(size, config.rows) for size in config.sliced]
     for size, rows in wanted:

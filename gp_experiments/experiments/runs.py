@@ -7,8 +7,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import NonNegativeInt, PositiveFloat
+
 from gp_experiments.arms import SPEED_ENVIRONMENT, Arm, Cap
 from gp_experiments.calls import Frontend, Program, measuring, time_calls
+from gp_experiments.ranges import Size
 from gp_experiments.sweep import Phase, Task
 from tf_exla.byte_size import parse_bytes
 
@@ -21,13 +24,13 @@ class Settings:
     call that takes long is the only one. `timeout` [s] of one process.
     """
 
-    memory: str
+    memory: Size
     frontend: Frontend = "tensorflow"
     stock: bool = True
-    repeats: int = 3
+    repeats: NonNegativeInt = 3
     cap: Cap = "resident"
     jit_compile: bool = False
-    timeout: float | None = None
+    timeout: PositiveFloat | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,16 +69,23 @@ def fields_of(settings: Settings, arm: str, limit: str) -> dict[str, Any]:
     }
 
 
-def task(module: str, label: str, run: Run, *, held: bool = True) -> Task:
+def task(
+    module: str,
+    label: str,
+    run: Run,
+    *,
+    held: bool = True,
+    data: tuple[Callable[..., None], tuple[Any, ...]] | None = None,
+) -> Task:
     """Return the task of a run: `module:peak`, held to the limit, then `module:time`.
 
-    `held` false: the time only.
+    `held` false: the time only. `data`: as of `Task`.
     """
     phases = [Phase("time", f"{module}:time", SPEED_ENVIRONMENT)]
     if held:
         phases.insert(0, Phase("peak", f"{module}:peak", cap=run.cap))
     label = f"{label} {run.arm} {run.limit}".strip() + of(run.frontend)
-    return Task(label, asdict(run), tuple(phases))
+    return Task(label, asdict(run), tuple(phases), data)
 
 
 def of(frontend: str) -> str:

@@ -15,11 +15,14 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.optimize
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from gp_experiments import calls, datasets, evaluate, models
 from gp_experiments.arms import Arm, Cap
 from gp_experiments.calls import Frontend
+from gp_experiments.configuration import ConfigError
 from gp_experiments.experiments import runs
+from gp_experiments.ranges import Limits, Several, Sizes
 from gp_experiments.sweep import Phase, Task
 from tf_exla.byte_size import parse_bytes
 
@@ -31,26 +34,26 @@ LENGTHSCALE = 1.0  # where training starts, of standardised inputs
 class Config:
     """`limits` holds a limit per data set. Every arm is held to it, beside its process's baseline.
 
-    `metrics_every`: evaluations between two scores on the test rows. `candidates`: random rows that
-    inducing points are selected from. `fold`: a published split; none is a random one of 67 % to 33
-    %, by the seed. `timeout` [s] of one run.
+    `metrics_every`: evaluations between two scores on the test rows; 0: at the end only.
+    `candidates`: random rows that inducing points are selected from. `fold`: a published split;
+    none is a random one of 67 % to 33 %, by the seed. `timeout` [s] of one run.
     """
 
-    datasets: tuple[str, ...]
-    limits: tuple[str, ...]
-    num_inducing: tuple[int, ...]
+    datasets: Several[str]
+    limits: Limits
+    num_inducing: Sizes
     frontend: Frontend = "tensorflow"
-    seeds: tuple[int, ...] = (111, 222, 333)
-    arms: tuple[Literal["stock", "limit"], ...] = ("stock", "limit")
-    iterations: int = 1000
-    metrics_every: int = 50
+    seeds: Several[NonNegativeInt] = (111, 222, 333)
+    arms: Several[Literal["stock", "limit"]] = ("stock", "limit")
+    iterations: PositiveInt = 1000
+    metrics_every: NonNegativeInt = 50
     train_inducing: bool = False
-    candidates: int = 100_000
-    fold: int | None = None
+    candidates: PositiveInt = 100_000
+    fold: NonNegativeInt | None = None
     jit_compile: bool = False
     cap: Cap = "resident"
     measure: bool = True
-    timeout: float | None = None
+    timeout: PositiveFloat | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,11 @@ class Run:
 def tasks(config: Config) -> Iterator[Task]:
     """Yield a task for each data set, seed, number of inducing points and arm."""
     if len(config.limits) not in (1, len(config.datasets)):
-        raise ValueError(f"{len(config.datasets)} data sets need one limit each, or one for all")
+        raise ConfigError(f"{len(config.datasets)} data sets need limits for each, or one for all")
+    if config.candidates < max(config.num_inducing):
+        raise ConfigError(
+            f"candidates {config.candidates} are fewer than num_inducing {max(config.num_inducing)}"
+        )
     limits = config.limits * (len(config.datasets) if len(config.limits) == 1 else 1)
     for dataset, limit in zip(config.datasets, limits, strict=True):
         for seed in config.seeds:
@@ -91,7 +98,8 @@ def tasks(config: Config) -> Iterator[Task]:
                     label = (
                         f"{dataset} M={num_inducing} seed {seed} {arm}{runs.of(config.frontend)}"
                     )
-                    yield Task(label, asdict(run), (phase,))
+                    data = (datasets.check_name_and_file, (dataset, config.fold))
+                    yield Task(label, asdict(run), (phase,), data)
 
 
 def train(arguments: dict[str, Any], arm: Arm) -> dict[str, Any]:

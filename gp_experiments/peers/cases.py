@@ -15,7 +15,8 @@ class Case:
     """One line of the table.
 
     `sizes`: the lengths that `work` asks for. `limit`: what tf_exla gets, as a string of bytes.
-    `target`: times over a contender, as {"stock": 4.0}; tf_exla is to be that many times faster.
+    `target`: times over a contender, as {"stock": 4.0}; tf_exla is to be that many times faster at
+    these sizes.
     `quick` and `quick_limit`: a small version, which takes seconds.
     """
 
@@ -30,8 +31,8 @@ class Case:
     target: Mapping[str, float] = field(default_factory=dict)
 
     def small(self) -> Case:
-        """Return the quick version."""
-        return replace(self, sizes=self.quick, limit=self.quick_limit)
+        """Return the quick version; targets are of full size, so that it has none."""
+        return replace(self, sizes=self.quick, limit=self.quick_limit, target={})
 
 
 _SMALL_KERNEL = {"n": 2_000, "d": 3}

@@ -19,6 +19,7 @@ from gp_experiments.peers.interleave import KeptWorkers, Worker
 from gp_experiments.peers.measure import Rounds, Say, measure
 from gp_experiments.peers.peak import FREED_BLOCKS_LEAVE
 from gp_experiments.records import Record, Records, config_key, surroundings
+from gp_experiments.terminal import new_console
 
 QUICK, FULL = Rounds(least=2, most=2), Rounds()
 CURVES, RATES = "curves", "rates"
@@ -54,7 +55,7 @@ def peers(
     page: Path | None,
 ) -> None:
     """Measure speed and memory beside other libraries and NumPy by hand, in turns."""
-    console = Console()
+    console = new_console()
     contenders = _installed(console, forced, names)
     out.mkdir(parents=True, exist_ok=True)
     records = Records(out / "peers.jsonl")

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from gp_experiments.peers.cases import Case
+from tf_exla.report.ticks import readable_ticks
 
 COLOURS = {
     "tf_exla": "#d62728", "tf_exla jit": "#e377c2", "tf_exla no jit": "#ff9896",
@@ -50,6 +51,7 @@ def _bars(axes: Axes, case: Case, records: Sequence[dict[str, Any]]) -> None:
     axes.bar_label(bars, [_label(one) for one in ordered], padding=3, fontsize=7)
     axes.set_xscale("log")
     axes.set_xlim(min(seconds) / 2, max(seconds) * 8)
+    readable_ticks(axes.xaxis)
     axes.set_title(f"{case.name}, limit {case.limit}", fontsize=9)
     axes.tick_params(labelsize=8)
     axes.set_xlabel("seconds", fontsize=8)
@@ -63,14 +65,18 @@ def _label(record: dict[str, Any]) -> str:
 
 
 def plot_curves(path: Path, records: Sequence[dict[str, Any]]) -> None:
-    """Draw the curves of `curves.py`: time against limit, against N, and of the tool by nodes."""
-    figure = Figure(figsize=(13, 4), layout="constrained")
-    limit_axes, size_axes, node_axes = figure.subplots(1, 3)
+    """Draw the curves of `curves.py`: time against limit, against N, and of the tool by nodes.
+
+    Of curves on which nothing was measured there is no panel, and of none no picture.
+    """
     run = [one for one in records if not one.get("failed")]
-    _limits(limit_axes, [one for one in run if one["curve"] == "limit"])
-    _sizes(size_axes, [one for one in run if one["curve"] == "size"])
-    _nodes(node_axes, [one for one in run if one["curve"] == "nodes"])
-    for axes in (limit_axes, size_axes, node_axes):
+    drawn = {name: draw for name, draw in _PANELS.items() if any(r["curve"] == name for r in run)}
+    if not drawn:
+        return
+    figure = Figure(figsize=(1 + 4 * len(drawn), 4), layout="constrained")
+    panels = figure.subplots(1, len(drawn), squeeze=False)[0]
+    for axes, (name, draw) in zip(panels, drawn.items(), strict=True):
+        draw(axes, [one for one in run if one["curve"] == name])
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.3)
     figure.savefig(path, dpi=110)
@@ -112,6 +118,8 @@ def _sizes(axes: Axes, records: Sequence[dict[str, Any]]) -> None:
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.tick_params(axis="x", labelsize=7)
+    readable_ticks(axes.yaxis)
+    readable_ticks(memory.yaxis)
     axes.set_title("Time and peak against N: SGPR", fontsize=10)
     axes.legend()
 
@@ -126,5 +134,10 @@ def _nodes(axes: Axes, records: Sequence[dict[str, Any]]) -> None:
                 "o" + style, color=colour, label=f"{kind}: {part}", markersize=4,
             )  # fmt: skip
     axes.set(xlabel="nodes of the graph", ylabel="seconds", xscale="log", yscale="log")
+    readable_ticks(axes.xaxis)
+    readable_ticks(axes.yaxis)
     axes.set_title("The tool's own time", fontsize=10)
     axes.legend(fontsize=7)
+
+
+_PANELS = {"limit": _limits, "size": _sizes, "nodes": _nodes}

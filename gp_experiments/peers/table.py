@@ -89,7 +89,7 @@ def quiet_line(records: Sequence[dict[str, Any]]) -> str:
 
 
 def remarks(case: Case, records: Sequence[dict[str, Any]], rates: Rates | None) -> list[str]:
-    """Return what stands below a case's table."""
+    """Return what stands with a case's table."""
     bounds = [bound_line(case, records, rates)] if rates else []
     return [*targets(case, records), *bounds, quiet_line(records)]
 
@@ -124,10 +124,9 @@ def markdown(cases: Sequence[Case], records: Sequence[dict[str, Any]], rates: Ra
         own = [one for one in records if one["case"]["name"] == case.name]
         if not own:
             continue
-        parts += [f"### {title(case)}", "", _line(HEADER)]
-        parts += ["|---|" + "---:|" * (len(HEADER) - 2) + "---|"]
-        parts += [_line(row) for row in rows(own)]
-        parts += ["", "; ".join(remarks(case, own, rates)) + ".", ""]
+        parts += [f"### {title(case)}", "; ".join(remarks(case, own, rates)) + ".", ""]
+        parts += [_line(HEADER), "|---|" + "---:|" * (len(HEADER) - 2) + "---|"]
+        parts += [*(_line(row) for row in rows(own)), ""]
     if rates:
         parts += [rates_table(rates), ""]
     return "\n".join(parts)

@@ -14,10 +14,16 @@ from gp_experiments.results.common import (
     memory,
     seconds_cell,
 )
+from gp_experiments.results.settings import Setting, settings
 
 
 def tables(records: Sequence[Record]) -> list[Table]:
-    """Return a row for each data set and arm."""
+    """Return a table per setting, with a row for each data set and arm."""
+    return [_table(setting) for setting in settings(records, "dataset", "arm", "limit")]
+
+
+def _table(setting: Setting) -> Table:
+    records = setting.records
     rows = []
     for dataset in distinct(records, "dataset"):
         for record in choose(records, dataset=dataset):
@@ -38,8 +44,9 @@ def tables(records: Sequence[Record]) -> list[Table]:
     caption = (
         f"Matern-3/2, lengthscale {config['lengthscale']}, noise {config['noise']}, a "
         f"preconditioner of rank {config['rank']}, to a relative residual of {config['tolerance']}"
+        f"{setting.words('lengthscale', 'noise', 'rank', 'tolerance')}"
     )
-    return [Table(caption, header, rows)]
+    return Table(caption, header, rows)
 
 
 def figures(records: Sequence[Record], folder: Path) -> list[Path]:

@@ -23,21 +23,24 @@ from gp_experiments.results.common import (
     size_axis,
 )
 from tf_exla.byte_size import parse_bytes
+from tf_exla.report.ticks import readable_ticks
 
 
 def table(caption: str, name: str, key: str, records: Sequence[Record]) -> Table:
-    """Return a row per size: stock, then each limit with its peak and time."""
-    limits = _limits(records)
-    held = ", ".join(sorted({r["config"]["limit"] for r in choose(records, arm=STOCK)}))
-    header = [name, "stock projected", f"measured (held to {held})", "time"]
+    """Return a row per size: stock, as it was held, then each limit with its peak and time."""
+    held, limits = _limits(records, STOCK), _limits(records)
+    header = [name, "stock projected"]
+    for memory_given in held:
+        header += [f"measured (held to {memory_given})", "time"]
     for limit in limits:
         header += [f"limit {limit}: projected", "measured", "time"]
     rows = []
     for size in distinct(records, key):
         own = choose(records, **{key: size})
-        stock = choose(own, arm=STOCK)
         row = [f"{size:,}", cell(own[:1], "projected_stock", memory)]
-        row += [cell(stock, "measured", memory), seconds_cell(stock)]
+        for memory_given in held:
+            stock = choose(own, arm=STOCK, limit=memory_given)
+            row += [cell(stock, "measured", memory), seconds_cell(stock)]
         for limit in limits:
             chosen = choose(own, arm=LIMIT, limit=limit)
             row += [cell(chosen, "projected", memory), cell(chosen, "measured", memory)]
@@ -54,12 +57,14 @@ def figure(
     path: Path,
     *,
     beyond: Sequence[Record] = (),
-) -> Path:
-    """Draw measured peak and time against the size, both axes logarithmic.
+) -> list[Path]:
+    """Draw measured peak and time against the size, both axes logarithmic; return the picture.
 
-    `beyond`: records of sizes that did not run, with a projected `peak` [bytes] and extrapolated
-    `seconds`: they are hollow.
+    Where nothing was measured there is none. `beyond`: records of sizes that did not run, with a
+    projected `peak` [bytes] and extrapolated `seconds`: they are hollow.
     """
+    if not any(r["result"].get("measured") or seconds_of(r) for r in records):
+        return []
     drawn, (peaks, times) = new_figure(2)
     everything = [*records, *beyond]
     arms = [(STOCK, limit, "x--", "C1") for limit in _limits(records, STOCK)]
@@ -95,8 +100,11 @@ def figure(
                    zorder=0, label="stock, projected")  # fmt: skip
     for axes, what in ((peaks, "measured peak [MB]"), (times, "time of a call [s]")):
         axes.set_yscale("log")
+        readable_ticks(axes.yaxis)
         axes.set_ylabel(what)
         size_axis(axes, sizes, label)
+    if not any(map(seconds_of, records)):
+        times.text(0.5, 0.5, "no run was timed", ha="center", transform=times.transAxes)
     if any(r["status"] in OUT_OF_MEMORY for r in records):
         peaks.plot([], [], color="0.4", linestyle="", marker=f"${NO_MEMORY}$",
                    label="out of memory")  # fmt: skip
@@ -107,7 +115,7 @@ def figure(
     peaks.legend(fontsize=7)
     drawn.suptitle(title, fontsize=11)
     drawn.savefig(path, dpi=150)
-    return path
+    return [path]
 
 
 def _curve(

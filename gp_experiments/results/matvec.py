@@ -17,6 +17,7 @@ from gp_experiments.results.common import (
     seconds_cell,
     short_seconds,
 )
+from gp_experiments.results.settings import settings
 from tf_exla.byte_size import parse_bytes
 
 CAPTION = "SquaredExponential, D = 1, float64"
@@ -33,14 +34,16 @@ def _slices(records: Sequence[Record]) -> list[Record]:
 def tables(records: Sequence[Record]) -> list[Table]:
     """Return a table with a row for each N, and one of slices, of which some rows were computed."""
     made = []
-    if whole := _whole(records):
-        made.append(curves.table(f"**K v**, {CAPTION}", "N", "size", whole))
-    if slices := _slices(records):
-        made.append(_slice_table(slices))
+    for setting in settings(records, "size", "rows", "arm", "limit"):
+        caption = CAPTION + setting.words()
+        if whole := _whole(setting.records):
+            made.append(curves.table(f"**K v**, {caption}", "N", "size", whole))
+        if slices := _slices(setting.records):
+            made.append(_slice_table(slices, caption))
     return made
 
 
-def _slice_table(records: Sequence[Record]) -> Table:
+def _slice_table(records: Sequence[Record], sizes: str) -> Table:
     """Return a row per N, rows and limit: all rows as planned, and a slice as it ran."""
     rows = []
     for size in distinct(records, "size"):
@@ -59,7 +62,7 @@ def _slice_table(records: Sequence[Record]) -> Table:
         "slice: projected", "measured", "time", "time of a row", "all rows, extrapolated",
     ]  # fmt: skip
     caption = (
-        f"**Slices of K v**, {CAPTION}: all rows were planned, and some computed. The time of all "
+        f"**Slices of K v**, {sizes}: all rows were planned, and some computed. The time of all "
         "rows is extrapolated, rows times the time of a row; it was not measured"
     )
     return Table(caption, header, rows)
@@ -67,19 +70,24 @@ def _slice_table(records: Sequence[Record]) -> Table:
 
 def figures(records: Sequence[Record], folder: Path) -> list[Path]:
     """Draw peak and time against N; hollow: projected and extrapolated, from slices."""
-    whole = _whole(records)
-    if len(distinct(whole, "size")) < 2:
-        return []
-    beyond = [
-        {
-            **r,
-            "result": {
-                "peak": r["result"].get("all_rows", {}).get("projected"),
-                "projected_stock": r["result"].get("all_rows", {}).get("projected_stock"),
-                "seconds": r["result"].get("extrapolated_seconds"),
-            },
-        }
-        for r in _slices(records)
-    ]
-    path = folder / "matvec.png"
-    return [curves.figure("K v, float64", "N", "size", whole, path, beyond=beyond)]
+    paths = []
+    for setting in settings(records, "size", "rows", "arm", "limit"):
+        whole = _whole(setting.records)
+        if len(distinct(whole, "size")) < 2:
+            continue
+        beyond = [_extrapolated(record) for record in _slices(setting.records)]
+        path = folder / f"matvec{setting.suffix}.png"
+        title = f"K v, float64{setting.words()}"
+        paths += curves.figure(title, "N", "size", whole, path, beyond=beyond)
+    return paths
+
+
+def _extrapolated(record: Record) -> Record:
+    """Return a record of a slice with the peak [bytes] and seconds of all rows as its result."""
+    planned = record["result"].get("all_rows", {})
+    result = {
+        "peak": planned.get("projected"),
+        "projected_stock": planned.get("projected_stock"),
+        "seconds": record["result"].get("extrapolated_seconds"),
+    }
+    return {**record, "result": result}

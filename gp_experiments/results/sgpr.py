@@ -19,6 +19,7 @@ from gp_experiments.results.common import (
     short_seconds,
     size_axis,
 )
+from gp_experiments.results.settings import Setting, settings
 
 # Table 2 of the paper: data set, M -> test RMSE, NLPD.
 PAPER_SCORES = {
@@ -29,10 +30,10 @@ SCORES = (("rmse", "test RMSE"), ("nlpd", "test NLPD [nats per point]"))
 
 
 def tables(records: Sequence[Record]) -> list[Table]:
-    """Return a table per data set."""
+    """Return a table per data set and setting."""
     made = []
-    for dataset in distinct(records, "dataset"):
-        own = choose(records, dataset=dataset)
+    for dataset, setting in _settings(records):
+        own = setting.records
         paper = PAPER_SCORES.get(dataset, {})
         rows = []
         for num in distinct(own, "num_inducing"):
@@ -56,12 +57,22 @@ def tables(records: Sequence[Record]) -> list[Table]:
             "stock projected", "projected", "measured",
         ]  # fmt: skip
         made.append(
-            Table(_caption(dataset, own), header + ["paper RMSE", "NLPD"] * bool(paper), rows)
+            Table(_caption(dataset, setting), header + ["paper RMSE", "NLPD"] * bool(paper), rows)
         )
     return made
 
 
-def _caption(dataset: str, records: Sequence[Record]) -> str:
+def _settings(records: Sequence[Record]) -> list[tuple[str, Setting]]:
+    """Return each data set with each of its settings; a mean is over seeds alone."""
+    return [
+        (dataset, setting)
+        for dataset in distinct(records, "dataset")
+        for setting in settings(choose(records, dataset=dataset), "num_inducing", "arm", "seed")
+    ]
+
+
+def _caption(dataset: str, setting: Setting) -> str:
+    records = setting.records
     first = records[0]
     done: dict[str, Any] = next((r["result"] for r in records if "num_train" in r["result"]), {})
     sizes = f"N = {done['num_train']:,} to train on, D = {done['dims']}, " if done else ""
@@ -69,20 +80,25 @@ def _caption(dataset: str, records: Sequence[Record]) -> str:
     seeds = f"seed{'s' if len(found) > 1 else ''} {', '.join(map(str, found))}"
     return (
         f"**{dataset}**: {sizes}limit {first['config']['limit']}, at most "
-        f"{first['config']['iterations']} iterations, {seeds}"
+        f"{first['config']['iterations']} iterations{setting.words('limit', 'iterations')}, {seeds}"
     )
 
 
 def figures(records: Sequence[Record], folder: Path) -> list[Path]:
-    """Draw scores against M, and scores against evaluations, for each data set."""
+    """Draw scores against M and against evaluations, where there are any of a data set."""
     paths = []
-    for dataset in distinct(records, "dataset"):
-        own = choose(records, dataset=dataset)
-        paths += [_against_m(dataset, own, folder), _in_training(dataset, own, folder)]
+    for dataset, setting in _settings(records):
+        if any(r["result"].get(key) is not None for r in setting.records for key, _ in SCORES):
+            paths.append(_against_m(dataset, setting, folder))
+        if any(
+            s.get(key) is not None for r in setting.records for s in r["steps"] for key, _ in SCORES
+        ):
+            paths.append(_in_training(dataset, setting, folder))
     return paths
 
 
-def _against_m(dataset: str, records: Sequence[Record], folder: Path) -> Path:
+def _against_m(dataset: str, setting: Setting, folder: Path) -> Path:
+    records = setting.records
     figure, panels = new_figure(2)
     limit = records[0]["config"]["limit"]
     for axes, (key, label) in zip(panels, SCORES, strict=True):
@@ -112,15 +128,16 @@ def _against_m(dataset: str, records: Sequence[Record], folder: Path) -> Path:
                          label="stock runs out of memory")  # fmt: skip
         axes.set_ylabel(label)
     panels[0].legend(fontsize=8)
-    figure.suptitle(f"SGPR on {dataset}", fontsize=11)
-    path = folder / f"sgpr-{dataset}-inducing.png"
+    figure.suptitle(f"SGPR on {dataset}{setting.words('limit')}", fontsize=11)
+    path = folder / f"sgpr-{dataset}{setting.suffix}-inducing.png"
     figure.savefig(path, dpi=150)
     return path
 
 
-def _in_training(dataset: str, records: Sequence[Record], folder: Path) -> Path:
+def _in_training(dataset: str, setting: Setting, folder: Path) -> Path:
     from matplotlib import colormaps
 
+    records = setting.records
     figure, panels = new_figure(2)
     sizes = distinct(records, "num_inducing")
     colours = colormaps["viridis"]
@@ -145,7 +162,7 @@ def _in_training(dataset: str, records: Sequence[Record], folder: Path) -> Path:
         axes.grid(alpha=0.3)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8)
-    figure.suptitle(f"SGPR on {dataset}: scores during training", fontsize=11)
-    path = folder / f"sgpr-{dataset}-training.png"
+    figure.suptitle(f"SGPR on {dataset}{setting.words()}: scores during training", fontsize=11)
+    path = folder / f"sgpr-{dataset}{setting.suffix}-training.png"
     figure.savefig(path, dpi=150)
     return path

@@ -127,6 +127,19 @@ def test_a_line_is_written_where_planning_takes_long(
     assert "planning slow (8 nodes)" in caplog.text
 
 
+def test_levels_of_logging_are_respected(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("tf_exla")
+    monkeypatch.setattr(logger, "handlers", [logging.StreamHandler()])
+    monkeypatch.setattr(logger, "level", logger.level)  # restored
+    monkeypatch.setattr(patience.Patience, "__init__", _impatient)
+    for level, lines in ((logging.WARNING, True), (logging.ERROR, False)):
+        logger.setLevel(level)
+        optimize_graph(exponentials(2), InPlaceOps(), limit=3_000_000, options=OPTIONS)
+        assert ("planning function" in capfd.readouterr().err) == lines
+
+
 def _impatient(self: patience.Patience, function: str, nodes: int) -> None:
     self.function, self.nodes = function, nodes
     self._started, self._silent = 0.0, 0.0

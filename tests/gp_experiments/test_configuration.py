@@ -59,3 +59,32 @@ def test_configs_make_tasks(path: Path) -> None:
     tasks: list[Task] = list(module.tasks(load_config(module.Config, path)))
     assert tasks
     assert len({task.label for task in tasks}) == len(tasks)
+
+
+def planned(name: str, override: str) -> list[Task]:
+    module = experiment(name)
+    config = load_config(module.Config, CONFIGS / f"{name}-small.toml", [override])
+    return list(module.tasks(config))
+
+
+OUT_OF_RANGE = {
+    "sgpr": [
+        "iterations=-1", "iterations=0", "num_inducing=[0]", "num_inducing=[]", "candidates=-3",
+        "candidates=100", "seeds=[-1]", "metrics_every=-1", "fold=-1", "timeout=0",
+        "limits=['5XB']", "limits=['0MB']", "limits=['1MB', '2MB', '3MB']", "datasets=[]",
+    ],
+    "matvec": ["sizes=[0]", "rows=0", "repeats=-1", "memory='much'", "sizes=[]", "sliced=[10]"],
+    "knn": ["k=0", "queries=-5", "limit='-1MB'", "vectors=[]", "peers=['abacus']"],
+    "attention": ["lengths=[-1]", "heads=0", "heads=7", "batch=0", "layers=-2", "timeout=-1"],
+    "cg": ["rank=0", "noise=0", "lengthscale=-1", "tolerance=0", "tolerance=1", "iterations=0"],
+    "graphs": ["size=0", "num_inducing=-1", "programs=[]", "limit='1'"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "override"), [(name, one) for name, many in OUT_OF_RANGE.items() for one in many]
+)
+def test_values_out_of_range_are_refused(name: str, override: str) -> None:
+    with pytest.raises(ConfigError, match=override.partition("=")[0]) as error:
+        planned(name, override)
+    assert "Tuple should have" not in str(error.value) or override.endswith("[]")

@@ -129,6 +129,52 @@ def test_a_folder_that_cannot_be_written_to_is_read(tmp_path: Path) -> None:
     assert not (tmp_path / "checksums.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("a,b\n1,2\n3,x\n", "kin40k.csv, line 3: 'x' is no finite number"),
+        ("1,2\n\n3,4,5\n", "kin40k.csv, line 3: 3 columns, not 2"),
+        ("1,2\nnan,4\n", "kin40k.csv, line 2: 'nan' is no finite number"),
+        ("1,2\n3,inf\n", "kin40k.csv, line 2: 'inf' is no finite number"),
+        ("1,2\n3,\n", "kin40k.csv, line 2: '' is no finite number"),
+        ("", "kin40k.csv: "),
+        ("1\n2\n", r"X \(2, 0\) has no rows"),
+        ("1,2\n", r"X \(1, 1\) has no rows"),
+    ],
+)
+def test_a_corrupted_csv_is_named_by_file_and_line(
+    tmp_path: Path, lines: str, message: str
+) -> None:
+    path = tmp_path / "kin40k.csv"
+    path.write_text(lines)
+    with pytest.raises(DataError, match=message):
+        datasets.load("kin40k", tmp_path)
+    # Mended, it is no file that changed.
+    path.write_text("1,2\n3,4\n")
+    assert datasets.load("kin40k", tmp_path).X.shape == (2, 1)
+
+
+def test_a_broken_archive_is_named(tmp_path: Path) -> None:
+    save_gz(tmp_path)
+    path = tmp_path / "kin40k" / "data.csv.gz"
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(DataError, match=r"data\.csv\.gz, line \d+: "):
+        datasets.load("kin40k", tmp_path)
+    (tmp_path / "kin40k.npz").write_bytes(b"no archive")
+    with pytest.raises(DataError, match=r"kin40k\.npz cannot be read: "):
+        datasets.load("kin40k", tmp_path)
+    (tmp_path / "mnist.hdf5").write_bytes(b"no archive")
+    with pytest.raises(DataError, match=r"mnist\.hdf5 cannot be read: "):
+        load_vectors("mnist", 5, tmp_path)
+
+
+def test_a_corrupted_line_of_the_household_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "household_power_consumption.txt"
+    path.write_text("Date;Time;Global_active_power;...\n1/2/2010;03:04:00;0.5;0.25;240.0;2.0\n")
+    with pytest.raises(DataError, match=r"consumption\.txt, line 2: 6 columns, not 9"):
+        datasets.load("houseelectric", tmp_path)
+
+
 def test_vectors_of_ann_benchmarks(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "mnist-784-euclidean.hdf5", "w") as file:
         file["train"] = np.full((7, 784), 51.0, np.float32)

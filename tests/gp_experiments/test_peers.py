@@ -208,6 +208,20 @@ def test_curves_leave_out_what_failed(tmp_path: Any) -> None:
     assert (tmp_path / "curves.png").stat().st_size > 5_000
 
 
+def test_there_is_no_picture_of_curves_that_failed(tmp_path: Any) -> None:
+    failed = [
+        {"curve": name, "contender": "stock", "failed": "killed"} for name in ("limit", "size")
+    ]
+    plot_curves(tmp_path / "curves.png", failed)
+    assert not (tmp_path / "curves.png").exists()
+
+
+def test_quick_sizes_are_not_judged_by_targets_of_full_size() -> None:
+    for case in CASES:
+        assert case.target
+        assert table.targets(case.small(), [record(case, "stock", [2.0], 0.5)]) == []
+
+
 def test_bounds_grow_with_the_work() -> None:
     rates = {f"{kind} {dtype} numpy": 1e10 for kind in ("gemm", "exp") for dtype in TOLERANCES}
     for case in CASES:

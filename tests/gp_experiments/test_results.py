@@ -17,10 +17,12 @@ def record(experiment: str, config: dict[str, Any], status: str, **result: Any) 
     }  # fmt: skip
 
 
-def training(arm: str, num: int, seed: int, status: str = "done", **result: Any) -> Record:
+def training(
+    arm: str, num: int, seed: int, status: str = "done", iterations: int = 9, **result: Any
+) -> Record:
     config = {
         "dataset": "3droad", "limit": "1GB", "num_inducing": num, "seed": seed, "arm": arm,
-        "iterations": 9,
+        "iterations": iterations, "jit_compile": arm == "limit",
     }  # fmt: skip
     return record("sgpr", config, status, **result)
 
@@ -48,8 +50,60 @@ def test_sgpr_table() -> None:
     assert {line.count("|") for line in lines[2:]} == {len(row) + 1}
 
 
+def test_runs_of_other_settings_have_a_table_and_a_picture_of_their_own(tmp_path: Path) -> None:
+    longer = training("limit", 1000, 1, iterations=50, rmse=0.20, nlpd=-0.4)
+    short, long = sgpr.tables([*TRAININGS, longer])
+    assert (short.rows[0][4], long.rows[0][4]) == ("0.300 ± 0.071", "0.200")
+    assert (short.rows[0][1], long.rows[0][1]) == ("∅", "")
+    assert "at most 50 iterations, seed 1" in long.caption
+    names = [path.name for path in sgpr.figures([*TRAININGS, longer], tmp_path)]
+    assert names == [
+        "sgpr-3droad-iterations-9-inducing.png", "sgpr-3droad-iterations-50-inducing.png",
+    ]  # fmt: skip
+
+
+def test_a_product_that_was_timed_twice_is_no_mean() -> None:
+    def one(repeats: int, measured: int, **config: Any) -> Record:
+        made = products(1000, 1000, "limit", measured=measured, call_seconds=[1.0])
+        return made | {"config": made["config"] | {"repeats": repeats} | config}
+
+    (table,) = matvec.tables([one(3, 8 * 10**7), one(1, 9 * 10**7)])
+    assert "80.0 MB" in table.rows[0]
+    compiled, plain = matvec.tables(
+        [one(3, 8 * 10**7, jit_compile=True), one(3, 9 * 10**7, jit_compile=False)]
+    )
+    assert ("80.0 MB" in compiled.rows[0], "90.0 MB" in plain.rows[0]) == (True, True)
+    assert "jit compile False" in plain.caption
+
+
+def test_stock_held_to_two_limits_has_two_columns() -> None:
+    small, large = (products(1000, 1000, "stock", measured=m * 10**7) for m in (8, 9))
+    large["config"]["limit"] = "6GB"
+    (table,) = matvec.tables([small, large])
+    assert table.header[2:] == [
+        "measured (held to 100MB)",
+        "time",
+        "measured (held to 6GB)",
+        "time",
+    ]
+    assert table.rows[0][2::2] == ["80.0 MB", "90.0 MB"]
+
+
+def test_runs_that_failed_have_no_pictures(tmp_path: Path) -> None:
+    trained = [training(arm, 100, 1, "failed") for arm in ("stock", "limit")]
+    multiplied = [products(size, size, "limit", "failed") for size in (1000, 5000)]
+    config = {"vectors": "mnist", "distance": "L2", "arm": "limit", "limit": "1GB", "k": 10}
+    searched = [record("knn", config, "failed")]
+    assert sgpr.figures(trained, tmp_path) == []
+    assert matvec.figures(multiplied, tmp_path) == []
+    assert knn.figures(searched, tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+    assert "failed" in sgpr.tables(trained)[0].rows[0]
+
+
 def test_sgpr_pictures(tmp_path: Path) -> None:
-    paths = sgpr.figures(TRAININGS, tmp_path)
+    stepped = TRAININGS[2] | {"steps": [{"evaluation": 1, "rmse": 0.3, "nlpd": 0.1}]}
+    paths = sgpr.figures([*TRAININGS[:2], stepped], tmp_path)
     assert [path.name for path in paths] == [
         "sgpr-3droad-inducing.png", "sgpr-3droad-training.png",
     ]  # fmt: skip

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from gp_experiments import sweep as module
+from gp_experiments.command import commands
 from gp_experiments.records import Record, Records
 from gp_experiments.sweep import Phase, Task, sweep
 
@@ -72,3 +74,33 @@ def test_phases_run_until_one_does_not_end_well(tmp_path: Path) -> None:
     assert record["phase"] == "bad"
     assert record["result"]["sum"] == 2
     assert len(record["steps"]) == 1
+
+
+BROKEN = {
+    "unknown": ("sgpr", 'datasets=["nowhere"]', "there is no data set 'nowhere'"),
+    "csv": ("cg", 'datasets=["kin40k"]', "kin40k.csv, line 2: 'x' is no finite number"),
+    "split": ("sgpr", "fold=3", "synthetic-20000x3 has 0 published splits, no number 3"),
+    "vectors": ("knn", 'vectors=["nowhere"]', "there are no vectors 'nowhere'"),
+    "limit": ("sgpr", 'limits=["much"]', "got 'much'"),
+}
+
+
+@pytest.mark.parametrize(("name", "override", "message"), BROKEN.values(), ids=BROKEN)
+def test_what_cannot_run_is_said_before_any_process_starts(
+    name: str, override: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: Any, **__: Any) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(module, "run_in_process", start)
+    (tmp_path / "kin40k.csv").write_text("1,2\n3,x\n")
+    config = Path(__file__).parents[2] / "configs" / f"{name}-small.toml"
+    (command,) = (one for one in commands() if one.name == name)
+    done = CliRunner().invoke(
+        command,
+        ["--config", str(config), "--set", override, "--out", str(tmp_path),
+         "--data-dir", str(tmp_path)],
+    )  # fmt: skip
+    assert done.exit_code == 1, done.output
+    assert message in done.output
+    assert not (tmp_path / module.FILENAME).exists()

@@ -337,36 +337,45 @@ HEADER = """# What is equal to the bit, and what is reordered
 
 Bits depend on the plan, which depends on the limit, on the machine's cache and cores, and on the rates of
 `python -m tf_exla calibrate`. Tests: `tests/test_determinism.py`, `tests/test_tie_sweep.py`,
-`tests/frontends/test_short_floats.py`.
+`tests/frontends/test_short_floats.py`, `tests/frontends/test_selections.py`.
 
 *Equal from run to run.* One plan gives the same bits each time it runs on a CPU, and so does the same program planned
-again: what chunks add up is added in the order of the chunks, however many run side by side. It is so with
-`tf.config.experimental.enable_op_determinism()` and without it; nothing of ours refuses to run under it. On a GPU the ops
-that add in the order in which threads come do so inside of loops, too; there op determinism is for.
+again. Partial sums are added in the order of the chunks, however many run side by side. This holds with and without
+`tf.config.experimental.enable_op_determinism()`, under which all plans run. On a GPU some of TensorFlow's ops add in the order in which
+threads finish, inside of loops as well; op determinism replaces them.
 
 *Equal to the stock, bit for bit*, where no sum is reordered and nothing is compiled by XLA: comparisons, integers,
 booleans, strings, movement, maxima and minima, `argmax` and `argmin`, sorted values, counts; and NaN, infinities and ties
-in them. A maximum of zeros of both signs may have the other sign: which of the two a kernel returns depends on the order.
-Zeros off a diagonal stay +0 where `-diag(x)` has -0. Pointwise numbers differ in the last place where a chunk's row ends elsewhere: Eigen computes the ends of a
-row without vector instructions, XLA fuses a product and a sum.
+in them. The maximum of +0 and -0 may have the other sign, since it depends on the order of the two.
+Zeros off a diagonal stay +0 where `-diag(x)` has -0. Results of pointwise ops may differ in the last place: Eigen computes the end of a
+row without vector instructions, and a chunk's row ends elsewhere; XLA fuses a product and a sum.
 
-*Reordered*: sums, means, products of matrices, convolutions and contractions over an axis that is split; what is rewritten, with
+*Reordered*: sums, means, products of matrices, convolutions and contractions over an axis that is split; rewritten parts, with
 the errors of the table below; softmax and log-sum-exp along a split axis, which are rescaled as the maximum grows.
+A chain of products in another order may overflow in another place. It then gives an infinity where `inf - inf` was NaN, or the reverse;
+`rewrites={{"chains": False}}` keeps the order.
 
-*Short floats.* What chunks of bfloat16 and float16 add up, or multiply, is carried in float32 and rounded once. So are sums and
-means that a chunk completes where kernels add in the short precision, since their order depends on the chunk's shape. The
-error against float64 is at most twice the stock's own, or a rounding of the result. It was so for 80 programs of bfloat16 and of float16
-at five limits each, and for the reductions of the fuzzer's table. A mean of many float16 numbers is right where the stock's is not: its
-count is infinite above 65,504.
+*Short floats.* Partial sums and products of bfloat16 and float16 are kept in float32 and rounded once. So are sums and
+means within a chunk where kernels add in the short precision, since the order of addition depends on the chunk's shape. The
+error against float64 is at most twice the stock's own, or a rounding of the result. This was measured for 80 programs of bfloat16 and of
+float16 at five limits each, and for the reductions of the fuzzer's table. A mean of more than 65,504 float16 numbers is right where the
+stock's is not: there the count overflows.
 
-*Values that are looked for again.* What is chosen from some numbers, a maximum or the k-th largest, is compared with these
-same numbers: computed once, or twice by loops of one chunk whose kernels make the same bits. So gradients of maxima find their ties.
-Where a tie of two different numbers rests on the last place (two equal points in other places of a row), a chunk may break it.
+*Selected values.* The gradient of a maximum looks for the numbers that equal it. These numbers are either computed once, or twice with
+the same bits, by loops with the same chunk size. So the gradient finds all ties. Two numbers that are equal only because of rounding (as
+for two equal points at different places of a row) may differ in the last place when they are computed in chunks.
 
-*`top_k`.* Of equal numbers those that come first go first, as in the kernel. Two things differ where the axis itself is
-split, but not where rows are: with `sorted=False` the order, which TensorFlow leaves open, and rows that
-hold a NaN. A NaN compares with nothing: in the whole row it never enters the kernel's heap unless it is among the first
-k + 1 elements; each chunk has first elements of its own. `tf.sort` and `tf.argsort` are not split along their axis.
+*`top_k`.* Of equal numbers those that come first go first, as in the kernel. Split along the axis itself, `sorted=False` gives them in another
+order, which TensorFlow leaves open. All comparisons with a NaN are false. A NaN therefore enters the kernel's heap only if it is among the first k numbers
+of a row, and then it may keep others out. In chunks after the first, NaNs are skipped. So values and positions are the stock's if the first k numbers of a row are
+all NaN or none is. Otherwise the kernel's result depends on the order within its heap: 26 of 300 positions differed (60 rows of 1,511, 5 % of them NaN, k = 5). With
+k = 1 the kernel uses vector instructions and loses maxima shortly before a NaN; a chunk does so at other places.
+Splitting other axes changes none of this. `tf.sort` and `tf.argsort` are not split along their axis.
+
+*Results that depend on the place in a row.* Stock's kernels use vector instructions, and scalar ones at the ends of rows. The two disagree in two cases, and a
+chunk's rows end elsewhere. The first is the sign of zero: `tf.maximum(0.0, -0.0)` of 17 such pairs is -0 in sixteen places and +0 in the last, `relu(-0.0)` the other
+way round; `minimum`, `reduce_max` and `reduce_min` over zeros of both signs behave likewise. The second is a NaN in `unsorted_segment_max` and
+`unsorted_segment_min`, which later numbers may or may not replace. Everything else in `tests/frontends/test_selections.py` is equal to the bit.
 
 # Accuracy of the rewrites
 

@@ -1,4 +1,8 @@
-"""A line on stderr where planning takes long, under the name `tf_exla` of `logging`."""
+"""A line on stderr where planning takes long, under the name `tf_exla` of `logging`.
+
+It is a line and no live display: planning runs inside of what users display (Keras's bar, a
+progress of rich, of which a terminal can have one), and no share of a search is known to be done.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from tf_exla.byte_size import format_bytes
+from tf_exla.report.collapse import MANY, collapsed
 from tf_exla.report.data import ReportData, TimelinePoint
 from tf_exla.report.draw import Drawing, label, loop_colour, loop_label, visible
 from tf_exla.report.graph import GraphNode
@@ -108,11 +109,17 @@ def _words(point: TimelinePoint, resident: int) -> str:
 
 
 def _graphs(report: ReportData) -> list[dict[str, Any]]:
-    drawn = (
+    closed = _closed(report)
+    drawn = [
         ("original", report.graph_before, NODES),
         ("plan, bodies of loops", report.graph, 2 * NODES),
-        ("plan", _closed(report), NODES),
-    )
+        ("plan", closed, NODES),
+    ]
+    if max(len(report.graph_before), len(closed)) > MANY:
+        drawn += [
+            ("original by name scopes", collapsed(report.graph_before), MANY),
+            ("plan by name scopes", collapsed(closed), MANY),
+        ]
     try:
         return [
             _graph(title, Drawing(visible(nodes, most), nodes), report.limit)

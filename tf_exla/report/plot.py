@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tf_exla.report.data import ReportData, TimelinePoint
+from tf_exla.report.ticks import readable_ticks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,6 +41,7 @@ def plot_report(report: ReportData, path: str | Path | None = None) -> Figure:
         )  # fmt: skip
     axes.axhline(report.limit / factor, color="C3", linestyle="--", label="limit")
     axes.set_yscale("log")
+    readable_ticks(axes.yaxis)
     axes.set_xlim(0, 1)
     axes.set_xlabel("position in the plan")
     axes.set_ylabel(f"memory [{unit}]")

@@ -1,0 +1,69 @@
+"""Files of comma-separated numbers, plain or as .gz; what is wrong in one is named by its line."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import warnings
+from pathlib import Path
+from typing import IO, cast
+
+import numpy as np
+
+from gp_experiments.data import Array
+from gp_experiments.downloads import DataError
+
+
+def read_numbers(path: Path, *, header: bool = False, columns: int | None = None) -> Array:
+    """Return the numbers [rows, columns]; `header`: a first line of words is passed over.
+
+    Raises DataError, with file and line, for what is no finite number, and for a line of another
+    length than the first, or than `columns`; with the file alone where it is empty.
+    """
+    try:
+        skip = int(header and _has_words(path))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # of an empty file
+            values = np.loadtxt(path, delimiter=",", skiprows=skip, ndmin=2)
+        if columns in (None, values.shape[1]) and np.isfinite(values).all():
+            return values
+        reason = "not all numbers are finite"
+    except (OSError, EOFError, ValueError, UserWarning) as error:
+        skip, reason = 0, str(error)
+    raise DataError(_first_wrong_line(path, header, columns) or f"{path}: {reason}")
+
+
+def _has_words(path: Path) -> bool:
+    with _opened(path) as file:
+        return any(_number(word) is None for word in file.readline().split(","))
+
+
+def _first_wrong_line(path: Path, header: bool, columns: int | None) -> str | None:
+    place = 0
+    try:
+        with _opened(path) as file:
+            for place, line in enumerate(file, 1):
+                words = line.partition("#")[0].strip().split(",")
+                numbers = [_number(word) for word in words]
+                if words == [""] or (header and place == 1 and None in numbers):
+                    continue
+                columns = columns or len(words)
+                if len(words) != columns:
+                    return f"{path}, line {place}: {len(words)} columns, not {columns}"
+                for number, word in zip(numbers, words, strict=True):
+                    if number is None or not math.isfinite(number):
+                        return f"{path}, line {place}: {word.strip()!r} is no finite number"
+    except (OSError, EOFError, ValueError) as error:
+        return f"{path}, line {place + 1}: {error}"
+    return None
+
+
+def _opened(path: Path) -> IO[str]:
+    return cast(IO[str], gzip.open(path, "rt") if path.suffix == ".gz" else path.open())
+
+
+def _number(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None
