@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.report.data import LoopEntry, ReportData
-from tf_exla.report.text import WIDTH, format_shape
+from tf_exla.report.text import WIDTH, format_shape, sharding_lines
 
 LOOPS = 4
 """Loops that are shown; of the others, their number."""
@@ -45,25 +45,6 @@ def format_summary(report: ReportData) -> str:
         lines.append(_entry("note", note))
     lines.append(_entry("next", _next(report)))
     return "\n".join(lines)
-
-
-def sharding_lines(report: ReportData) -> list[tuple[str, str]]:
-    """Return what devices hold and what is sent, as entries; nothing for a program on one."""
-    sharding = report.sharding
-    if sharding is None:
-        return []
-    lines: dict[str, list[str]] = {}
-    for use in sharding.uses:
-        held = (
-            f"peak {format_bytes(use.projected_peak)}, {format_bytes(use.resident)} of it kept "
-            f"between calls, {use.seconds:.3g} s"
-        )
-        lines.setdefault(held, []).append(use.name)
-    made = []
-    for held, names in lines.items():
-        which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-        made.append((which, held))
-    return [*made, ("sent", f"{format_bytes(sharding.sent)} from and to the driver in each call")]
 
 
 def _entry(name: str, text: str) -> str:

@@ -26,6 +26,8 @@ def format_details(report: ReportData) -> str:
         f"(rewritten in {report.rewrite_seconds:.2f} s)"
     )
     console.print(_summary(report))
+    for name, text in sharding_lines(report):
+        console.print(f"{name}: {text}")
     if report.costly:
         counts = ", ".join(f"{one.op} {one.before} -> {one.after}" for one in report.costly)
         console.print(f"Nodes of at least 1 % of the flops each: {counts}")
@@ -60,6 +62,25 @@ def _summary(report: ReportData) -> Table:
             f"{flops / 1e9:.2f}",
         )
     return table
+
+
+def sharding_lines(report: ReportData) -> list[tuple[str, str]]:
+    """Return what devices hold and what is sent, as entries; nothing for a program on one."""
+    sharding = report.sharding
+    if sharding is None:
+        return []
+    lines: dict[str, list[str]] = {}
+    for use in sharding.uses:
+        held = (
+            f"peak {format_bytes(use.projected_peak)}, {format_bytes(use.resident)} of it kept "
+            f"between calls, {use.seconds:.3g} s"
+        )
+        lines.setdefault(held, []).append(use.name)
+    made = []
+    for held, names in lines.items():
+        which = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        made.append((which, held))
+    return [*made, ("sent", f"{format_bytes(sharding.sent)} from and to the driver in each call")]
 
 
 def format_shape(shape: tuple[int | None, ...], dtype: str) -> str:
