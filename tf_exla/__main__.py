@@ -10,7 +10,6 @@ import click
 
 from tf_exla import __version__
 from tf_exla.byte_size import read_bytes
-from tf_exla.model.machine import machine_name
 
 
 @click.group(help="Run TensorFlow programs inside a memory limit.")
@@ -75,7 +74,10 @@ def run(
     run_program(program, args, module=module, limit=limit, strict=strict, report=report)
 
 
-@main.command(help="Measure this machine's rates, by which later processes choose among plans.")
+@main.command(
+    help="Measure the rates of the GPU that TensorFlow sees, else of the processor, by which later"
+    " processes choose among plans."
+)
 @click.option("--forget", is_flag=True, help="Go back to the rates that tf_exla comes with.")
 def calibrate(forget: bool) -> None:
     from rich.console import Console
@@ -90,16 +92,25 @@ def calibrate(forget: bool) -> None:
         path.unlink(missing_ok=True)
         click.echo(f"removed {path}")
         return
-    from tf_exla.frontends.tf.calibrate import measure_rates
+    from tf_exla.frontends.tf.device import device, device_kind
 
-    measured = measure_rates()
-    rates.save(measured, path)
+    kind = device_kind(device())
+    if device() == "GPU":
+        from tf_exla.frontends.tf.calibrate_gpu import measure_gpu
+
+        found = measure_gpu()
+    else:
+        from tf_exla.frontends.tf.calibrate import measure_cpu
+
+        found = measure_cpu()
+    measured = rates.plausible(found, kind)
+    rates.save(measured, kind, path)
     table = Table("seconds of one", "usual", "measured", "ratio")
-    for name, usual in asdict(rates.Rates()).items():
+    for name, usual in asdict(kind.usual).items():
         value = getattr(measured, name)
         table.add_row(name, f"{usual:.1e}", f"{value:.1e}", f"{value / usual:.2f}")
     Console().print(table)
-    click.echo(f"{path}: rates of {machine_name()}")
+    click.echo(f"{path}: rates of {kind.name}")
 
 
 @main.command(help="Print what is known of TensorFlow's ops: all, or those whose names match.")

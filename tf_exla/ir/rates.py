@@ -24,7 +24,9 @@ class Rates:
 
     # Not calibrated on a CPU: what they decide hardly changes with the machine.
 
-    serial: float = 2.0  # times a product's operation: one of solves, of decompositions, by one core
+    serial: float = (
+        2.0  # times a product's operation: one of solves, of decompositions, by one core
+    )
     iteration: float = 4e-5  # the executor's work for one iteration of a loop
     cluster: float = 2e-5  # the executor's work for one call of a compiled cluster
     sync: float = 0.15  # the part of the time that cores wait, one iteration at a time

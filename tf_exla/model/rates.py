@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from tf_exla.ir.rates import CPU, Rates
-from tf_exla.model.gpu_rates import H100
+from tf_exla.model.gpu_rates import usual_gpu
 from tf_exla.model.machine import machine_name
 
 VARIABLE = "TF_EXLA_RATES"
@@ -47,7 +47,7 @@ def gpu_kind(name: str) -> DeviceKind:
 
     GPUs for games compute float64 at 1/64 of float32, some 300 times slower than the usual one.
     """
-    return DeviceKind(name, H100, 1000.0)
+    return DeviceKind(name, usual_gpu(name), 1000.0)
 
 
 def rates_file() -> Path | None:

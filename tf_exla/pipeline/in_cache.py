@@ -28,9 +28,8 @@ def split_in_cache(
     if max(map(projector.working_set, (whole, finished))) > budget:
         return None
     spent = sum(seconds for seconds, _ in slow_nodes(projector, whole, options))
-    if SETTINGS.calls * (1 - SETTINGS.margin_whole) * spent < projector.ops.rates().search_node * sum(
-        1 for _ in walk(whole)
-    ):
+    search = projector.ops.rates().search_node * sum(1 for _ in walk(whole))
+    if SETTINGS.calls * (1 - SETTINGS.margin_whole) * spent < search:
         return None
     found = split_for_speed(projector, whole, budget, options)
     if found.graph is whole:
