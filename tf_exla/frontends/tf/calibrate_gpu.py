@@ -1,6 +1,6 @@
 """Measure what the cost model asks of a GPU: half a minute, once.
 
-Each rate comes from programs that do little else, with the device waited for, as medians of repeats:
+Each rate is the median of repeats of programs that do little else, the device waited for:
 a GPU's clock changes with its load, so that the fastest call is no better than others. Seconds of
 one op are those of a long chain less those of a short one, so that calls themselves cost nothing.
 """
