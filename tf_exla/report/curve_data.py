@@ -24,10 +24,10 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class CurveData:
-    """Points from the smallest limit that works to what stock needs; nobody is slower than before.
+    """Points from the smallest limit that works to what stock needs; none is slower than one before.
 
     `stock_peak`: bytes that the original program needs, `stock_seconds`: its estimated time.
-    Seconds are those of the cost model: what they are good for is their ratios.
+    Seconds are those of the cost model: their ratios tell more than the numbers.
     """
 
     function: str
