@@ -24,7 +24,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class CurveData:
-    """Points from the smallest limit that works to what stock needs; none is slower than one before.
+    """Points from the smallest limit that works to what stock needs, none slower than those before.
 
     `stock_peak`: bytes that the original program needs, `stock_seconds`: its estimated time.
     Seconds are those of the cost model: their ratios tell more than the numbers.
