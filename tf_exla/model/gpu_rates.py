@@ -46,7 +46,7 @@ H100 = Rates(
     byte=_BYTE,
     launch=_LAUNCH,
     **following(_BYTE, _LAUNCH),
-    # SGPR. The fit ends at the least that was allowed, 25 TFLOPS: what else SGPR waits for is in it.
+    # SGPR. The fit ends at the least that was allowed, 25 TFLOPS: other waits of SGPR are in it.
     product_8=1 / (0.4 * 67e12),
     product_4=1 / (0.4 * 67e12),  # no row has float32 without TF32: the factor of float64
     product_tf32=1 / (0.5 * 495e12),  # neighbours with 784 columns; attention
