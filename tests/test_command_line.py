@@ -280,7 +280,7 @@ def test_calibrate_wants_the_machine_for_itself(
         ),
     )
     monkeypatch.setattr(other_load, "PROBE", 0.0)
-    monkeypatch.setattr(measuring, "measure_rates", Rates)
+    monkeypatch.setattr(measuring, "measure_cpu", Rates)
     path = tmp_path / "rates.json"
     monkeypatch.setenv("TF_EXLA_RATES", str(path))
     done = CliRunner().invoke(main, ["calibrate", *options])

@@ -11,7 +11,6 @@ import click
 
 from tf_exla import __version__
 from tf_exla.byte_size import read_bytes
-from tf_exla.model.machine import machine_name
 
 
 @click.group(help="Run TensorFlow programs inside a memory limit.")
@@ -99,7 +98,10 @@ def worker(network: bool, forever: bool) -> None:
         raise click.ClickException(str(error)) from error
 
 
-@main.command(help="Measure this machine's rates, by which later processes choose among plans.")
+@main.command(
+    help="Measure the rates of the GPU that TensorFlow sees, else of the processor, by which later"
+    " processes choose among plans."
+)
 @click.option("--forget", is_flag=True, help="Go back to the rates that tf_exla comes with.")
 @click.option("--anyway", is_flag=True, help="Even where other processes use the machine.")
 def calibrate(forget: bool, anyway: bool) -> None:
@@ -119,18 +121,27 @@ def calibrate(forget: bool, anyway: bool) -> None:
     probe = other_load.OtherLoad()
     time.sleep(other_load.PROBE)
     _demand_quiet(probe.share(), anyway)
-    from tf_exla.frontends.tf.calibrate import measure_rates
+    from tf_exla.frontends.tf.device import device, device_kind
 
+    kind = device_kind(device())
     meanwhile = other_load.OtherLoad()
-    measured = measure_rates()
+    if device() == "GPU":
+        from tf_exla.frontends.tf.calibrate_gpu import measure_gpu
+
+        found = measure_gpu()
+    else:
+        from tf_exla.frontends.tf.calibrate import measure_cpu
+
+        found = measure_cpu()
     _demand_quiet(meanwhile.share(), anyway)
-    rates.save(measured, path)
+    measured = rates.plausible(found, kind)
+    rates.save(measured, kind, path)
     table = Table("seconds of one", "usual", "measured", "ratio")
-    for name, usual in asdict(rates.Rates()).items():
+    for name, usual in asdict(kind.usual).items():
         value = getattr(measured, name)
         table.add_row(name, f"{usual:.1e}", f"{value:.1e}", f"{value / usual:.2f}")
     Console().print(table)
-    click.echo(f"{path}: rates of {machine_name()}")
+    click.echo(f"{path}: rates of {kind.name}")
 
 
 def _demand_quiet(share: float | None, anyway: bool) -> None:

@@ -204,6 +204,15 @@ def test_explain_runs_nothing() -> None:
         tf_exla.jax.explain(function, *like)
 
 
+def test_the_curve_of_limits() -> None:
+    like = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in points()]
+    curve = tf_exla.jax.explain(lambda x, v: rbf(x, x) @ v, *like, limit="1GB").curve(3)
+    first, *_, last = curve.points
+    assert first.limit < last.limit == curve.stock_peak
+    assert first.loops
+    assert first.seconds >= last.seconds
+
+
 def test_tensorflow_is_not_imported() -> None:
     assert not run_fresh(
         "import sys, tf_exla.jax; send('tensorflow' in sys.modules)", env={"LANG": "C"}

@@ -9,6 +9,7 @@ from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.bounds import Most
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect
+from tf_exla.ir.rates import Rates
 from tf_exla.ir.refusal import Refusal
 
 Work = Literal["pointwise", "product", "serial"]
@@ -56,6 +57,9 @@ class OpSet(Protocol):
 
     def work(self, node: Node) -> Work:
         """Return the kind of the node's operations, which decides how long they take."""
+
+    def rates(self) -> Rates:
+        """Return how long the device takes, by which plans are compared."""
 
     def rounds_factors(self, dtype: str) -> bool:
         """Return whether products round their factors to fewer digits than sums.

@@ -22,7 +22,6 @@ from tf_exla.ir.traverse import consumers, with_subgraphs
 from tf_exla.late.fusing import fusible
 from tf_exla.late.recomputing import recompute
 from tf_exla.model.cost import compile_seconds, compiled_seconds, node_seconds
-from tf_exla.model.rates import RATES
 from tf_exla.model.settings import SETTINGS
 
 
@@ -215,9 +214,10 @@ def _pays(cluster: Node, run: list[Node], ops: OpSet, runs: float) -> bool:
     (_, graph), *_ = cluster.subgraphs
     if not all(tensor.is_static for node in run for tensor in (*node.inputs, *node.outputs)):
         return False
-    before = sum(node_seconds(ops, node, RATES.cached_byte) for node in run)
+    rates = ops.rates()
+    before = sum(node_seconds(ops, node, rates.cached_byte) for node in run)
     saved = before - compiled_seconds(ops, graph)
-    return SETTINGS.calls * runs * saved > compile_seconds(graph)
+    return SETTINGS.calls * runs * saved > compile_seconds(graph, rates)
 
 
 def _without_unused(nodes: list[Node], outputs: tuple[Tensor, ...]) -> tuple[Node, ...]:

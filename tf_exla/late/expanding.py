@@ -43,7 +43,7 @@ def _expanded(node: Node, ops: OpSet) -> list[Node] | None:
     x = node.inputs[0]
     if x.dtype not in FLOATS | INTEGERS or x.dims[-1] > LONGEST:
         return None
-    groups = find_groups(x.dims, node.outputs[0].dims[-1])
+    groups = find_groups(x.dims, node.outputs[0].dims[-1], ops.rates())
     return None if groups is None else _by_groups(node, groups, ops)
 
 

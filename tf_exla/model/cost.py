@@ -1,37 +1,34 @@
 """Estimated run time of nodes, loops and graphs, to compare plans by.
 
-A node costs its launch, its flops and the bytes that it moves. Only ratios matter. What differs
-most between machines is in `rates.py`.
+A node costs its launch, its flops and the bytes that it moves. Only ratios matter. How long each
+takes depends on the device, and the op set tells it (`ir/rates.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
 from tf_exla.ir.aliases import roots
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.rates import Rates
 from tf_exla.model.fusion import in_registers
-from tf_exla.model.rates import RATES
 from tf_exla.model.top_k import merge_seconds, saved_seconds, top_k_seconds
-
-# Seconds of one operation, by the bytes of an element.
-PRODUCT: Mapping[int, float] = {8: RATES.product_8, 4: RATES.product_4}
-POINTWISE: Mapping[int, float] = {8: RATES.pointwise_8, 4: RATES.pointwise_4}
 
 LIKELY = "likely"
 """The attribute of a choice that names the branch to count, where another is hardly ever taken."""
 
 
 def node_seconds(
-    ops: OpSet, node: Node, byte: float = RATES.byte, parallel: int = 1, promises: bool = True
+    ops: OpSet, node: Node, byte: float | None = None, parallel: int = 1, promises: bool = True
 ) -> float:
     """Estimate one run of a node; `parallel`: how many of it run side by side.
 
+    `byte`: seconds for a byte where it lies; None: in main memory.
     `promises`: less what a late pass is going to save, as a running top-k does; else of the node
     as it is.
     """
+    byte = ops.rates().byte if byte is None else byte
     known = _KNOWN.setdefault(node, {})
     key = ops, byte, parallel, promises
     if key not in known:
@@ -44,14 +41,15 @@ _KNOWN: WeakKeyDictionary[Node, dict[tuple[OpSet, float, int, bool], float]] = W
 
 
 def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: bool) -> float:
+    rates = ops.rates()
     if isinstance(node, Loop):
-        full = RATES.iteration / beside(node.parallel)
-        full += graph_seconds(ops, node.body, RATES.cached_byte, node.parallel, promises)
+        full = rates.iteration / beside(node.parallel)
+        full += graph_seconds(ops, node.body, rates.cached_byte, node.parallel, promises)
         full += sum(
-            RATES.launch + chunk.nbytes * (RATES.byte + RATES.cached_byte)
+            rates.launch + chunk.nbytes * (rates.byte + rates.cached_byte)
             for chunk in node.sliced(node.body)
         )
-        full += RATES.written_byte * sum(
+        full += rates.written_byte * sum(
             part.nbytes
             for part, result in zip(node.body.outputs, node.results, strict=True)
             if result.slot is not None
@@ -61,14 +59,14 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
             for values, result in zip(node.outputs, node.results, strict=True)
             if result.combine == "top_k" and not result.accumulates_in_body
         ]
-        full += sum(map(merge_seconds, merged[::2]))
+        full += sum(merge_seconds(dims, rates) for dims in merged[::2])
         if promises and ops.picks_rows():
             full -= saved_seconds(node)
-        full *= (1 + RATES.sync / node.parallel) / (1 + RATES.sync)
+        full *= (1 + rates.sync / node.parallel) / (1 + rates.sync)
         if node.remainder is None:
             return node.mean_trip_count * full
         return node.mean_trip_count * full + graph_seconds(
-            ops, node.remainder, RATES.cached_byte, promises=promises
+            ops, node.remainder, rates.cached_byte, promises=promises
         )
     if node.op == "xla_cluster":
         return sum(compiled_seconds(ops, sub, byte, parallel) for _, sub in node.subgraphs)
@@ -81,16 +79,16 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
     if node.op == "constant":
         return 0.0
     if node.op == "top_k" and node.inputs[0].is_static and node.outputs[0].is_static:
-        return RATES.launch + top_k_seconds(node, promises)
+        return rates.launch + top_k_seconds(node, rates, promises)
     if node.op == "running_top_k":
         seconds = node.attrs["seconds"]
         assert isinstance(seconds, float)
-        return RATES.launch + seconds
+        return rates.launch + seconds
     moved = 0
     if not ops.aliases(node):
         moved = sum(t.nbytes for t in node.inputs) + sum(t.nbytes for t in node.outputs)
     seconds = work_seconds(ops, node, parallel) + moved * _byte_seconds(ops, node, byte, parallel)
-    return RATES.launch / beside(parallel) + seconds
+    return rates.launch / beside(parallel) + seconds
 
 
 def beside(parallel: int) -> int:
@@ -102,9 +100,10 @@ def beside(parallel: int) -> int:
 
 
 def graph_seconds(
-    ops: OpSet, graph: Graph, byte: float = RATES.byte, parallel: int = 1, promises: bool = True
+    ops: OpSet, graph: Graph, byte: float | None = None, parallel: int = 1, promises: bool = True
 ) -> float:
-    """Estimate one run of a graph."""
+    """Estimate one run of a graph; `byte`, `parallel`, `promises`: as for a node."""
+    byte = ops.rates().byte if byte is None else byte
     hidden = ops.fused(graph)
     return sum(
         _fused_seconds(ops, node, hidden, byte, parallel)
@@ -115,17 +114,18 @@ def graph_seconds(
 
 
 def compiled_seconds(
-    ops: OpSet, graph: Graph, byte: float = RATES.cached_byte, parallel: int = 1
+    ops: OpSet, graph: Graph, byte: float | None = None, parallel: int = 1
 ) -> float:
-    """Estimate one run of a graph that XLA compiles.
+    """Estimate one run of a graph that XLA compiles; `byte`: None for bytes that stay in cache.
 
     What one pointwise node hands to another stays in registers.
     """
+    byte = ops.rates().cached_byte if byte is None else byte
     root = roots(ops, graph)
     kept = in_registers(ops, graph)
     hidden = kept | {alias for alias, source in root.items() if source in kept}
     nodes = (_fused_seconds(ops, node, hidden, byte, parallel) for node in graph.nodes)
-    return RATES.cluster + sum(nodes)
+    return ops.rates().cluster + sum(nodes)
 
 
 def _fused_seconds(
@@ -136,27 +136,35 @@ def _fused_seconds(
         return 0.0
     moved = sum(t.nbytes for t in (*node.inputs, *node.outputs) if t not in hidden)
     work = work_seconds(ops, node)
-    work *= 1 if ops.work(node) == "product" else RATES.compiled_pointwise
+    work *= 1 if ops.work(node) == "product" else ops.rates().compiled_pointwise
     return work + moved * _byte_seconds(ops, node, byte, parallel)
 
 
 def _byte_seconds(ops: OpSet, node: Node, byte: float, parallel: int) -> float:
-    return max(byte, RATES.product_byte / beside(parallel)) if ops.work(node) == "product" else byte
+    if ops.work(node) != "product":
+        return byte
+    return max(byte, ops.rates().product_byte / beside(parallel))
 
 
-def compile_seconds(graph: Graph) -> float:
+def compile_seconds(graph: Graph, rates: Rates) -> float:
     """Estimate the time to compile a graph, once."""
-    return RATES.compiling + RATES.compiling_node * len(graph.nodes)
+    return rates.compiling + rates.compiling_node * len(graph.nodes)
 
 
 def work_seconds(ops: OpSet, node: Node, parallel: int = 1) -> float:
     """Estimate the time of a node's flops, `parallel` of the node side by side."""
     if node.op == "constant":
         return 0.0
-    kind = ops.work(node)
-    width = 4 if all(item_bytes(tensor.dtype) <= 4 for tensor in node.outputs) else 8
-    seconds = ops.flops(node) * (POINTWISE if kind == "pointwise" else PRODUCT)[width]
-    return seconds * 2 / beside(parallel) if kind == "serial" else seconds
+    kind, rates = ops.work(node), ops.rates()
+    short = all(item_bytes(tensor.dtype) <= 4 for tensor in node.outputs)
+    if kind == "pointwise":
+        return ops.flops(node) * (rates.pointwise_4 if short else rates.pointwise_8)
+    if kind == "serial":
+        seconds = ops.flops(node) * (rates.product_4 if short else rates.product_8)
+        return seconds * rates.serial / beside(parallel)
+    if short and ops.rounds_factors(node.outputs[0].dtype):
+        return ops.flops(node) * rates.product_tf32
+    return ops.flops(node) * (rates.product_4 if short else rates.product_8)
 
 
 def graph_flops(ops: OpSet, graph: Graph) -> int:

@@ -3,7 +3,8 @@
 The kernel looks at every element with a comparison and a branch; a maximum over groups of
 neighbours runs at the speed of memory. So of long rows only the groups with the k largest maxima
 are looked at; and of a chunk, with the top k of the chunks before it, only those whose maximum
-beats the k-th.
+beats the k-th. The latter is done on CPUs only, and estimated with a CPU's rates; these are
+not calibrated.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from functools import lru_cache
 import numpy as np
 
 from tf_exla.ir.graph import Graph, Loop, Node
+from tf_exla.ir.rates import CPU, Rates
 from tf_exla.ir.traverse import consumers, producers
-from tf_exla.model.rates import RATES
 from tf_exla.model.settings import SETTINGS
 
 CHUNKED = "chunked"
@@ -32,28 +33,28 @@ class Groups:
     count: int
     tail: int
 
-    def seconds(self, rows: int, k: int) -> float:
+    def seconds(self, rows: int, k: int, rates: Rates = CPU) -> float:
         """Estimate the time of a top-k by way of these groups."""
         whole = self.size * self.count
         each = (
-            whole * (RATES.top_k_maximum + (RATES.top_k_copied if self.tail else 0.0))
-            + k * RATES.top_k_gathered
+            whole * (rates.top_k_maximum + (rates.top_k_copied if self.tail else 0.0))
+            + k * rates.top_k_gathered
         )
         kernels = (
-            kernel_seconds(rows, self.count, k),
-            kernel_seconds(rows, k, k),  # the groups in order
-            kernel_seconds(rows, k * self.size + self.tail, k),
+            kernel_seconds(rows, self.count, k, rates),
+            kernel_seconds(rows, k, k, rates),  # the groups in order
+            kernel_seconds(rows, k * self.size + self.tail, k, rates),
         )
-        return RATES.top_k_start + rows * each + sum(kernels)
+        return rates.top_k_start + rows * each + sum(kernels)
 
 
-def kernel_seconds(rows: int, n: int, k: int) -> float:
+def kernel_seconds(rows: int, n: int, k: int, rates: Rates = CPU) -> float:
     """Estimate one run of the kernel itself."""
-    kept = k * RATES.top_k_kept if k > 1 else 0.0
-    return rows * (n * RATES.top_k_element + kept) / min(max(rows, 1), 2)
+    kept = k * rates.top_k_kept if k > 1 else 0.0
+    return rows * (n * rates.top_k_element + kept) / min(max(rows, 1), 2)
 
 
-def find_groups(shape: Sequence[int], k: int) -> Groups | None:
+def find_groups(shape: Sequence[int], k: int, rates: Rates = CPU) -> Groups | None:
     """Return the groups by which the top k of rows are found fastest; None: without is faster.
 
     count + k size elements are looked at, the fewest where size = sqrt(n / k).
@@ -67,24 +68,27 @@ def find_groups(shape: Sequence[int], k: int) -> Groups | None:
     choices = [Groups(size, n // size, 0) for size in sizes if n % size == 0]
     choices += [Groups(size, n // size, n % size) for size in {best, *sizes[:1]} if size > 1]
     fitting = [one for one in choices if one.count > k]
-    found = min(fitting, key=lambda one: one.seconds(rows, k), default=None)
-    if found is None or found.seconds(rows, k) >= kernel_seconds(rows, n, k):
+    found = min(fitting, key=lambda one: one.seconds(rows, k, rates), default=None)
+    if found is None:
         return None
-    return found
+    faster = found.seconds(rows, k, rates) < kernel_seconds(rows, n, k, rates)
+    return found if faster else None
 
 
-def top_k_seconds(node: Node, expanded: bool = True) -> float:
+def top_k_seconds(node: Node, rates: Rates = CPU, expanded: bool = True) -> float:
     """Estimate one run of a `top_k`; `expanded`: by way of groups where that is faster."""
     rows, n, k = _sizes(node)
-    groups = find_groups((rows, n), k) if expanded else None
-    return kernel_seconds(rows, n, k) if groups is None else groups.seconds(rows, k)
+    groups = find_groups((rows, n), k, rates) if expanded else None
+    if groups is None:
+        return kernel_seconds(rows, n, k, rates)
+    return groups.seconds(rows, k, rates)
 
 
-def merge_seconds(shape: Sequence[int]) -> float:
+def merge_seconds(shape: Sequence[int], rates: Rates = CPU) -> float:
     """Estimate the time to merge the top k of one chunk with those of the chunks before."""
     *batch, k = shape
     rows = math.prod(batch)
-    return kernel_seconds(rows, 2 * k, k) + rows * k * RATES.top_k_gathered
+    return kernel_seconds(rows, 2 * k, k, rates) + rows * k * rates.top_k_gathered
 
 
 def running_size(n: int) -> int:
@@ -116,7 +120,7 @@ def few_groups(rows: int, n: int, k: int) -> int:
     if not size:
         return 0
     part = rows * -(-n // size) // SETTINGS.group_sparse
-    return min(part, int(_all_seconds(rows, n, k) / (size * RATES.top_k_padded)))
+    return min(part, int(_all_seconds(rows, n, k) / (size * CPU.top_k_padded)))
 
 
 def _all_seconds(rows: int, n: int, k: int) -> float:
@@ -125,7 +129,7 @@ def _all_seconds(rows: int, n: int, k: int) -> float:
         return kernel_seconds(rows, n, k) + merge_seconds((rows, k))
     size = running_size(n)
     looked = (-(-n // size), k, k + k * size)
-    return sum(kernel_seconds(rows, m, k) for m in looked) + rows * k * RATES.top_k_gathered
+    return sum(kernel_seconds(rows, m, k) for m in looked) + rows * k * CPU.top_k_gathered
 
 
 @lru_cache(maxsize=4096)
@@ -143,10 +147,10 @@ def running_seconds(rows: int, n: int, k: int, chunks: int) -> float:
     beaten = 1 - (1 - 1 / each) ** k  # of the rows
     most = k / each + 4 * np.sqrt(k / each) + 1  # groups of one row
     padded = rows * beaten * most
-    few = rows * beaten * k * RATES.top_k_kept / min(rows, 2) + padded * size * RATES.top_k_padded
-    test = RATES.top_k_start + rows * (
-        n * (RATES.top_k_maximum + (RATES.top_k_copied if n % size else 0.0))
-        + n / size * RATES.top_k_tested
+    few = rows * beaten * k * CPU.top_k_kept / min(rows, 2) + padded * size * CPU.top_k_padded
+    test = CPU.top_k_start + rows * (
+        n * (CPU.top_k_maximum + (CPU.top_k_copied if n % size else 0.0))
+        + n / size * CPU.top_k_tested
     )
     times = test + np.where(padded <= few_groups(rows, n, k), few, everything)
     return float(everything + times.sum()) / chunks

@@ -13,6 +13,7 @@ from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect
 from tf_exla.ir.op_set import Compiles, OpSet, Work
+from tf_exla.ir.rates import Rates
 from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traverse import walk
 from tf_exla.model.projection import NODE_BYTES, Projector
@@ -28,6 +29,7 @@ class ContractingOps:
 
     def __init__(self, ops: OpSet) -> None:
         self.ops = ops
+        self._rates = ops.rates()
         self._rules: WeakKeyDictionary[Node, AxisRule] = WeakKeyDictionary()
         self._scratch: WeakKeyDictionary[Node, int] = WeakKeyDictionary()
 
@@ -75,6 +77,9 @@ class ContractingOps:
 
     def work(self, node: Node) -> Work:
         return self.ops.work(node)
+
+    def rates(self) -> Rates:
+        return self._rates
 
     def rounds_factors(self, dtype: str) -> bool:
         return self.ops.rounds_factors(dtype)

@@ -13,7 +13,6 @@ from tf_exla.ir.traverse import walk
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
-from tf_exla.model.rates import RATES
 from tf_exla.model.settings import SETTINGS
 from tf_exla.pipeline.finishing import finish
 from tf_exla.split.search import Splitting, slow_nodes, split_for_speed
@@ -29,9 +28,8 @@ def split_in_cache(
     if max(map(projector.working_set, (whole, finished))) > budget:
         return None
     spent = sum(seconds for seconds, _ in slow_nodes(projector, whole, options))
-    if SETTINGS.calls * (1 - SETTINGS.margin_whole) * spent < RATES.search_node * sum(
-        1 for _ in walk(whole)
-    ):
+    search = projector.ops.rates().search_node * sum(1 for _ in walk(whole))
+    if SETTINGS.calls * (1 - SETTINGS.margin_whole) * spent < search:
         return None
     found = split_for_speed(projector, whole, budget, options)
     if found.graph is whole:

@@ -97,6 +97,7 @@ def optimize_graph(
         applications=(*mirrored, *within.form.applications),
         for_speed=in_cache is not None,
         steps=_steps(projector, cleaned, within, final, in_cache),
+        options=options,
     )
 
 

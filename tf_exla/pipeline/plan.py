@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tf_exla.ir.graph import Graph
+from tf_exla.model.options import Options
 from tf_exla.model.projection import Projection
 from tf_exla.rewrite import Application
 from tf_exla.split.region import RefusedSplit
@@ -18,7 +19,8 @@ class Plan:
     `resident`: bytes that exist before a call; `working_set`: what the call allocates.
     `steps`: the form of the program, its splits and late passes, with what each saved and cost.
     `for_speed`: the limit asks for fewer loops, which would be slower. `failure`: why the graph is
-    the original, and nothing was projected; empty where a plan was made.
+    the original, and nothing was projected; empty where a plan was made. `options`: those that it
+    was made with; None where none was made.
     """
 
     graph: Graph
@@ -35,6 +37,7 @@ class Plan:
     for_speed: bool = False
     steps: tuple[Step, ...] = ()
     failure: str = ""
+    options: Options | None = None
 
     @property
     def projected_peak(self) -> int:

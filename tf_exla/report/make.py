@@ -25,6 +25,7 @@ from tf_exla.report.data import (
 )
 from tf_exla.report.graph import graph_nodes
 from tf_exla.report.notes import plan_notes
+from tf_exla.report.replan import Replan
 from tf_exla.report.report import MemoryReport
 from tf_exla.report.text import format_shape
 from tf_exla.rewrite import Application
@@ -42,7 +43,11 @@ def make_report(
     plan: Plan, ops: OpSet, *, function: str, device: str = "CPU", notes: Sequence[str] = ()
 ) -> MemoryReport:
     """Describe a plan."""
+    again = None
+    if plan.options is not None:
+        again = Replan(plan.original, ops, plan.options, function, device)
     return MemoryReport(
+        again=again,
         function=function,
         device=device,
         limit=plan.limit,

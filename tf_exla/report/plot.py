@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 _UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "bytes"))
 
 
+def unit_of(largest: int) -> tuple[int, str]:
+    """Return the unit of an axis that ends at so many bytes: its bytes and its name."""
+    return next((factor, unit) for factor, unit in _UNITS if largest >= factor or factor == 1)
+
+
 def plot_report(report: ReportData, path: str | Path | None = None) -> Figure:
     """Draw memory (resident + working set) over the plan, original against optimized."""
     from matplotlib.figure import Figure
@@ -26,7 +31,7 @@ def plot_report(report: ReportData, path: str | Path | None = None) -> Figure:
     figure = Figure(figsize=(8.0, 3.6), layout="constrained")
     axes = figure.subplots()
     largest = max(report.projected_peak_before, report.projected_peak, report.limit)
-    factor, unit = next((f, u) for f, u in _UNITS if largest >= f or f == 1)
+    factor, unit = unit_of(largest)
     for name, points, colour in (
         ("original", report.timeline_before, "0.55"),
         ("optimized", report.timeline, "C0"),

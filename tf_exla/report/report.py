@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from tf_exla.report.curve import Curve
 from tf_exla.report.data import ReportData
+from tf_exla.report.replan import Replan
 from tf_exla.report.summary import format_summary
 from tf_exla.report.text import format_details
 
@@ -16,8 +18,21 @@ from tf_exla.report.text import format_details
 class MemoryReport(ReportData):
     """A report that prints, plots and draws itself; its fields are those of `ReportData`.
 
-    As a string it has ten lines or so; `details` has all.
+    As a string it has ten lines or so; `details` has all. `again`: what `curve` plans with; a
+    report that was pickled has none.
     """
+
+    again: Replan | None = field(default=None, repr=False, compare=False)
+
+    def curve(self, points: int = 8) -> Curve:
+        """Return what other limits cost: the smallest that works, stock's peak, and between them.
+
+        Plans again for each of the limits, and runs nothing. Raises ValueError where nothing was
+        planned, or for fewer than two points.
+        """
+        if self.again is None:
+            raise ValueError(f"{self.function}: the report has no graph to plan again")
+        return self.again.curve(points)
 
     def details(self) -> str:
         """Return the long form: tensors, rewrites, steps, loops, and what was not split and why."""
@@ -25,7 +40,9 @@ class MemoryReport(ReportData):
 
     def to_dict(self) -> dict[str, object]:
         """Return every field as plain Python values."""
-        return dataclasses.asdict(self)
+        plain = dataclasses.asdict(dataclasses.replace(self, again=None))
+        del plain["again"]
+        return plain
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return every field as JSON."""
@@ -61,6 +78,10 @@ class MemoryReport(ReportData):
         if path is not None:
             Path(path).write_text(page, encoding="utf-8")
         return page
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return what is pickled: the numbers, not the graph."""
+        return {**self.__dict__, "again": None}
 
     def _repr_html_(self) -> str:
         """Show the page in a notebook."""

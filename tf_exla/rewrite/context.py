@@ -20,7 +20,6 @@ from tf_exla.ir.graph import Graph, Loop, Node, Tensor, const
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traits import COMMUTATIVE
 from tf_exla.ir.traverse import consumers, producers, topological
-from tf_exla.model.rates import RATES
 
 Place = tuple[int, ...]
 """Where a node is in the order. What replaces a node at `p` is at `(*p, 0)`, `(*p, 1)`, ..."""
@@ -277,7 +276,8 @@ class RewriteContext:
         )
 
     def seconds(self, nodes: list[Node]) -> float:
-        return self.flops(nodes) * RATES.flop + self.bytes(nodes) * RATES.byte
+        rates = self.ops.rates()
+        return self.flops(nodes) * rates.flop + self.bytes(nodes) * rates.byte
 
 
 def largest(nodes: Iterable[Node]) -> int:

@@ -19,7 +19,6 @@ from itertools import takewhile
 from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traits import MATRIX_PRODUCTS
-from tf_exla.model.rates import RATES
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.algebra import (
     Factor,
@@ -77,7 +76,8 @@ def one_product(site: RewriteContext, node: Node) -> Proposals:
         if SETTINGS.small_operand * copied > size:
             yield Refusal(f"the columns and the results are not small beside {matrix.tensor}")
             continue
-        if matrix.tensor.nbytes * RATES.byte * (len(group) - 1) < RATES.launch * (len(group) + 2):
+        rates = site.ops.rates()
+        if matrix.tensor.nbytes * rates.byte * (len(group) - 1) < rates.launch * (len(group) + 2):
             yield Refusal(f"reading {matrix.tensor} once more takes less than joining columns")
             continue
         levels = _levels(site, matrix.tensor, node)

@@ -21,7 +21,6 @@ from tf_exla.ir.graph import COMBINING, Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traverse import with_subgraphs
-from tf_exla.model.rates import RATES
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.rewrite import Application, GraphRewrite, RefusedRewrite, Rewritten
 from tf_exla.split.def_use import DefUse
@@ -153,7 +152,8 @@ def _judged(index: DefUse, region: Region) -> Stages | str:
         count = -(-count // BLOCK)
     handled = sum(t.size for node in region.members for t in (*node.inputs, *node.outputs)
                   if _as_large_as(seed)(t) and not index.ops.aliases(node))  # fmt: skip
-    if handled * RATES.short_axis_element / 2 <= count * RATES.launch:
+    rates = index.ops.rates()
+    if handled * rates.short_axis_element / 2 <= count * rates.launch:
         return "it saves no time: the tensors are small"
     return stages
 

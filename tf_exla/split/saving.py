@@ -5,7 +5,6 @@ from __future__ import annotations
 from tf_exla.ir.graph import Loop, Tensor
 from tf_exla.model.cost import node_seconds
 from tf_exla.model.projection import Projector
-from tf_exla.model.rates import RATES
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.candidates import Candidate, evaluate
 from tf_exla.split.context import SearchContext
@@ -58,7 +57,8 @@ def _most_saved(projector: Projector, best: Candidate, stages: Stages) -> float:
     loops = [node for node in best.graph.nodes if isinstance(node, Loop) and own & {*node.outputs}]
     runs = max((loop.iterations for loop in loops), default=1)
     again = [node for stage in stages.stages for node in stage.recomputed]
-    return sum(node_seconds(projector.ops, node) + runs * RATES.launch for node in again)
+    launch = projector.ops.rates().launch
+    return sum(node_seconds(projector.ops, node) + runs * launch for node in again)
 
 
 def _holds(made: Candidate, best: Candidate, budget: int) -> bool:

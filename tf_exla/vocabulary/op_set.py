@@ -11,6 +11,7 @@ from tf_exla.ir.bounds import Most
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect, is_list
 from tf_exla.ir.op_set import Compiles, Work
+from tf_exla.ir.rates import CPU, Rates
 from tf_exla.ir.refusal import Refusal
 from tf_exla.vocabulary import trip_counts
 from tf_exla.vocabulary.meaning import Meaning
@@ -108,6 +109,10 @@ class VocabularyOps:
         return trip_counts.counted(node, times)
 
     # What depends on kernels and devices.
+
+    def rates(self) -> Rates:
+        """Return how long the device takes, by which plans are compared."""
+        return CPU
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
         """Return an upper bound of the bytes that the kernel allocates beside its outputs."""

@@ -5,11 +5,15 @@ XLA compiles a planned program as one module and assigns its buffers: see `model
 
 from __future__ import annotations
 
+from functools import cache
+
 from tf_exla.frontends.jax.held import held
 from tf_exla.frontends.jax.primitives.records import RECORDS
 from tf_exla.frontends.jax.scratch import SCRATCH
 from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.rates import Rates
 from tf_exla.ir.traits import IDENTITIES, RESHAPES
+from tf_exla.model.rates import cpu_kind, load
 from tf_exla.model.xla_module import fused
 from tf_exla.vocabulary.meaning import Meaning
 from tf_exla.vocabulary.op_set import VocabularyOps
@@ -23,12 +27,21 @@ _UPDATES = frozenset(
 """Write a part of their first operand."""
 
 
+@cache
+def _rates() -> Rates:
+    return load(cpu_kind())
+
+
 class JaxOps(VocabularyOps):
     """The ops of JAX on a CPU."""
 
     def meaning(self, op: str) -> Meaning:
         """Return what is known of an op, by the name that graphs have for it."""
         return RECORDS.get(op) or super().meaning(op)
+
+    def rates(self) -> Rates:
+        """Return how long the processor takes: as measured, else as usual. Read once."""
+        return _rates()
 
     def aliases(self, node: Node) -> bool:
         """Return whether the first output always shares the buffer of the first input."""

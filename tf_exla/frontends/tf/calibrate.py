@@ -1,4 +1,4 @@
-"""Measure what the cost model asks of a machine: some seconds, once.
+"""Measure what the cost model asks of a processor: some seconds, once.
 
 Each rate comes from programs that do little else, as `tf.function`s in TensorFlow's default
 settings; the fastest call counts, since what else runs on the machine makes none faster.
@@ -12,7 +12,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_exla.model.rates import Rates, plausible
 from tf_exla.vocabulary.table import EXP_FLOPS
 
 CALLS = 25
@@ -23,8 +22,8 @@ CHAIN = 20  # ops of a chain on cached tensors
 FEW, MANY = 2, 22  # terms of a sum that XLA fuses
 
 
-def measure_rates() -> Rates:
-    """Return the rates of this machine; the usual ones where a measurement cannot be right."""
+def measure_cpu() -> dict[str, float]:
+    """Return the rates of the processor, in seconds, by their names."""
     found: dict[str, float] = {}
     compiled, executed = 0.0, 0.0
     for dtype in (tf.float64, tf.float32):
@@ -52,7 +51,7 @@ def measure_rates() -> Rates:
     large = _numbers(LARGE, tf.float64)
     summed = tf.function(lambda x: tf.reduce_sum(tf.square(x)), autograph=False)
     found["byte"] = _seconds(summed, large) / (3 * LARGE)
-    return plausible(found)
+    return found
 
 
 def _numbers(size: int, dtype: tf.DType) -> tf.Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import cast
 from weakref import WeakKeyDictionary
 
-from tf_exla.frontends.tf.device import Device, rounds_factors
+from tf_exla.frontends.tf.device import Device, device_rates, rounds_factors
 from tf_exla.frontends.tf.device import device as visible_device
 from tf_exla.frontends.tf.ops.compiled import compiles
 from tf_exla.frontends.tf.ops.memory.call import TensorLike
@@ -19,6 +19,7 @@ from tf_exla.ir.bounds import Most
 from tf_exla.ir.graph import Node
 from tf_exla.ir.lists import ListEffect
 from tf_exla.ir.op_set import Compiles
+from tf_exla.ir.rates import Rates
 from tf_exla.ir.refusal import Refusal
 from tf_exla.vocabulary.meaning import Meaning
 from tf_exla.vocabulary.op_set import VocabularyOps
@@ -57,6 +58,10 @@ class TensorFlowOps(VocabularyOps):
     def device(self) -> Device:
         """The device that ops run on."""
         return self._device or visible_device()
+
+    def rates(self) -> Rates:
+        """Return how long the device takes, by which plans are compared."""
+        return device_rates(self.device)
 
     def picks_rows(self) -> bool:
         """Return whether to pick some rows, their number not known before, costs little.

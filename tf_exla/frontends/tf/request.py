@@ -113,17 +113,20 @@ class Request:
             trace=self.trace,
             allocator=exact_allocator(),
         )
-        if device() == "GPU":
-            made = dataclasses.replace(
-                made,
-                jit_compile=bool(made.jit_compile),  # what pays was measured on a CPU only
-                chunk_bytes=_GPU_CHUNK_BYTES,
-                body_bytes=4 * _GPU_CHUNK_BYTES,
-                cached=False,
-                allocator=exact_allocator() if counts_exactly() else BLOCKS,
-                cores=1,  # its kernels wait for each other, and use all of it
-            )
-        return made
+        return gpu_options(made) if device() == "GPU" else made
+
+
+def gpu_options(options: Options) -> Options:
+    """Return the options as they are for a GPU."""
+    return dataclasses.replace(
+        options,
+        jit_compile=bool(options.jit_compile),  # what pays was measured on a CPU only
+        chunk_bytes=_GPU_CHUNK_BYTES,
+        body_bytes=4 * _GPU_CHUNK_BYTES,
+        cached=False,
+        allocator=exact_allocator() if counts_exactly() else BLOCKS,
+        cores=1,  # its kernels wait for each other, and use all of it
+    )
 
 
 def _rebuilt(fields: Mapping[str, Any]) -> Request:

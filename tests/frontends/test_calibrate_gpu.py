@@ -1,0 +1,29 @@
+"""Measuring a GPU's rates: the programs run, here on the processor, and give all rates."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import tensorflow as tf
+
+from tf_exla.frontends.tf.calibrate_gpu import Sizes, measure_gpu
+from tf_exla.ir.rates import Rates
+from tf_exla.model.rates import gpu_kind, plausible
+
+SMALL = Sizes(
+    repeats=3, large=1 << 20, side=64, columns=50, rows=20, row=1000, short=10, long=30
+)  # fmt: skip
+
+
+def test_each_rate_is_measured() -> None:
+    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    found = measure_gpu(SMALL)
+    assert tf.config.experimental.tensor_float_32_execution_enabled() is before
+    known = {field.name for field in fields(Rates)}
+    kept = {  # what does not differ, and what is done on CPUs only
+        "sync", "flop", "compiling_node", "search_node",
+        "top_k_kept", "top_k_tested", "top_k_padded",
+    }  # fmt: skip
+    assert set(found) == known - kept
+    assert all(found[name] > 0 for name in ("launch", "byte", "product_8", "serial", "compiling"))
+    assert isinstance(plausible(found, gpu_kind("GPU")), Rates)

@@ -1,0 +1,235 @@
+"""The rows of docs/gpu.md: the programs, what was measured on an H100, and what is estimated.
+
+`python tests/gpu/rows.py` needs no GPU: it plans each program as for one, and prints estimated
+beside measured milliseconds. With `--measure`, on a GPU, each is measured again: `--only PART`
+chooses rows. Plans are made with the rates of the device, `--rates cpu` with those of a CPU, which
+is how plans were made when the rows were measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[1])]
+    os.environ.setdefault("TF_EXLA_RATES", "")  # the usual rates, whatever the user has measured
+
+import tensorflow as tf
+
+from gp_experiments.peers.cases import Case
+from gp_experiments.peers.data import arguments
+from gp_experiments.peers.with_tensorflow import _written
+from tf_exla.errors import MemoryLimitError
+from tf_exla.frontends.tf.capture import capture
+from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.request import gpu_options
+from tf_exla.ir.graph import Graph
+from tf_exla.ir.rates import CPU, Rates
+from tf_exla.model.cost import compiled_seconds, graph_seconds
+from tf_exla.model.gpu_rates import H100, H200
+from tf_exla.model.options import Options
+from tf_exla.pipeline.optimize import optimize_graph
+
+REPEATS = 11
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program; milliseconds as measured: stock's, XLA's, and of plans by their limit.
+
+    `plans`: limit -> without and with `jit_compile=True`; None: not measured. `rates`: of the GPU
+    that it was measured on. `wanted`: limit -> milliseconds to be reached.
+    """
+
+    name: str
+    work: str
+    sizes: Mapping[str, int]
+    plans: Mapping[str, tuple[float | None, float | None]]
+    stock: float | None = None
+    xla: float | None = None
+    dtype: str = "float64"
+    metric: str = ""
+    rates: Rates = H100
+    wanted: Mapping[str, float] = field(default_factory=dict)
+
+
+_NEIGHBOURS = {"n": 200_000, "d": 10, "queries": 1_000, "k": 10}
+_ATTENTION = {"batch": 2, "heads": 8, "length": 4096, "d": 64}
+ROWS = (
+    Row("SGPR 200,000 x 500", "sgpr", {"n": 200_000, "m": 500, "d": 3},
+        {"4GB": (50, 30), "2GB": (61, 38), "600MB": (115, 120)}, 47, 51,
+        wanted={"2GB": 35, "600MB": 50}),
+    Row("SGPR 2,049,280 x 1,000", "sgpr", {"n": 2_049_280, "m": 1_000, "d": 11},
+        {"20GB": (1071, None)}, wanted={"20GB": 500}),
+    Row("K v, n=20,000", "matvec", {"n": 20_000, "d": 3},
+        {"4GB": (7.4, None), "1GB": (12, 8.5)}, 20, 6.0),
+    Row("K v, n=60,000, d=10", "matvec", {"n": 60_000, "d": 10}, {"1GB": (55, 34)}),
+    Row("K v, n=60,000, d=10, float32", "matvec", {"n": 60_000, "d": 10}, {"1GB": (50, 27)},
+        dtype="float32"),
+    Row("K v, n=500,000, d=10", "matvec", {"n": 500_000, "d": 10}, {"4GB": (3018, None)}),
+    Row("K v, n=100,000, d=1 (H200)", "matvec", {"n": 100_000, "d": 1}, {"1GB": (127, None)},
+        rates=H200),
+    Row("K v, n=1,000,000, d=1 (H200)", "matvec", {"n": 1_000_000, "d": 1},
+        {"1GB": (10_400, None)}, rates=H200, wanted={"1GB": 5000}),
+    Row("K v, n=1,000,000, d=1, float32 (H200)", "matvec", {"n": 1_000_000, "d": 1},
+        {"1GB": (None, None)},
+        dtype="float32", rates=H200, wanted={"1GB": 2000}),
+    Row("v' K v and gradients, n=12,000", "quadratic", {"n": 12_000, "d": 3},
+        {"1GB": (7.5, 7.9)}, 17, 3.9, wanted={"1GB": 4}),
+    Row("neighbours L1", "knn", _NEIGHBOURS, {"1GB": (23, 5.4)}, 47, 5.6,
+        dtype="float32", metric="l1", wanted={"1GB": 5}),
+    Row("neighbours L2", "knn", _NEIGHBOURS, {"100MB": (22, 22)}, 5.0, 4.0,
+        dtype="float32", metric="l2", wanted={"100MB": 5}),
+    Row("neighbours L2, d=784", "knn", {"n": 60_000, "d": 784, "queries": 1_000, "k": 10},
+        {"250MB": (16, 18)}, 2.6, 2.2, dtype="float32", metric="l2", wanted={"250MB": 3}),
+    Row("attention", "attention", _ATTENTION, {"600MB": (5.8, 6.3)}, 3.9, 1.9,
+        dtype="float32", wanted={"600MB": 2.5}),
+    Row("attention and gradients", "attention-gradients", _ATTENTION, {"600MB": (12, 12)},
+        9.8, 5.2, dtype="float32", wanted={"600MB": 6}),
+)  # fmt: skip
+
+
+class RatedOps(TensorFlowOps):
+    """TensorFlow's ops on a GPU, with rates that are given; float32 is multiplied as TF32."""
+
+    def __init__(self, given: Rates) -> None:
+        super().__init__(device="GPU")
+        self.given = given
+
+    def rates(self) -> Rates:
+        return self.given
+
+    def rounds_factors(self, dtype: str) -> bool:
+        return dtype == "float32"
+
+
+def made(row: Row) -> tuple[Callable[..., Any], Sequence[Any]]:
+    """Return the program of a row and its arguments."""
+    case = Case(row.name, row.work, row.sizes, "1GB", row.sizes, "1GB", row.dtype, row.metric)
+    function, given, _ = _written(case, arguments(case))
+    return function, given
+
+
+def captured(row: Row) -> Graph:
+    """Return the graph of a row's program."""
+    function, given = made(row)
+    specs = [tf.TensorSpec(one.shape, one.dtype) for one in given]
+    return capture(tf.function(function).get_concrete_function(*specs)).graph
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the table: milliseconds measured, and the graph that took them.
+
+    `whole`: XLA compiled all of it.
+    """
+
+    row: str
+    how: str
+    measured: float | None
+    graph: Graph
+    whole: bool = False
+
+    def estimated(self, rates: Rates) -> float:
+        """Return the estimated milliseconds at some rates."""
+        ops = RatedOps(rates)
+        if self.whole:
+            return 1e3 * compiled_seconds(ops, self.graph)
+        return 1e3 * graph_seconds(ops, self.graph, promises=False)
+
+
+def figures(row: Row, rates: Rates) -> Iterator[Figure]:
+    """Yield what the table has of a row, planned at some rates."""
+    graph = captured(row)
+    if row.stock is not None:
+        yield Figure(row.name, "stock", row.stock, graph)
+        yield Figure(row.name, "XLA", row.xla, graph, whole=True)
+    for limit, (plain, compiled) in row.plans.items():
+        for measured, jit_compile in ((plain, False), (compiled, True)):
+            if jit_compile and measured is None:
+                continue
+            options = gpu_options(Options(jit_compile=jit_compile))
+            try:
+                plan = optimize_graph(graph, RatedOps(rates), limit=_bytes(limit), options=options)
+            except MemoryLimitError as error:
+                print(f"{row.name}, {limit}: {error.smallest_limit:,} bytes at least")
+                continue
+            how = f"{limit}{', XLA' if jit_compile else ''}"
+            yield Figure(row.name, how, measured, plan.graph)
+
+
+def _bytes(limit: str) -> int:
+    from tf_exla.byte_size import parse_bytes
+
+    return parse_bytes(limit)
+
+
+def measure(row: Row) -> Iterator[tuple[str, float]]:
+    """Measure a row on the device that is there: milliseconds, medians of complete calls."""
+    import tf_exla
+
+    function, given = made(row)
+    tensors = [tf.constant(one) for one in given]
+    ways: list[tuple[str, Callable[..., Any]]] = []
+    if row.stock is not None:
+        ways.append(("stock", tf.function(function)))
+        ways.append(("XLA", tf.function(function, jit_compile=True)))
+    for limit in row.plans:
+        for how, jit_compile in ((limit, None), (f"{limit}, XLA", True)):
+            ways.append((how, tf_exla.optimize(function, limit, jit_compile=jit_compile)))
+    for how, way in ways:
+        try:
+            yield how, _median(way, tensors)
+        except (tf.errors.ResourceExhaustedError, MemoryLimitError) as error:
+            print(f"{row.name}, {how}: {str(error).splitlines()[0]}")
+
+
+def _median(way: Callable[..., Any], tensors: Sequence[Any]) -> float:
+    way(*tensors)
+    spent = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        way(*tensors)
+        tf.test.experimental.sync_devices()
+        spent.append(time.perf_counter() - start)
+    return 1e3 * statistics.median(spent)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--rates", choices=("device", "cpu"), default="device")
+    parser.add_argument("--measure", action="store_true")
+    given = parser.parse_args()
+    errors = []
+    print("| work | limit | measured, ms | estimated, ms | ratio | wanted, ms |")
+    print("|---|---|---:|---:|---:|---:|")
+    for row in ROWS:
+        if given.only not in row.name:
+            continue
+        again = dict(measure(row)) if given.measure else {}
+        for one in figures(row, CPU if given.rates == "cpu" else row.rates):
+            estimated = one.estimated(row.rates)
+            measured = again.get(one.how, None if given.measure else one.measured)
+            ratio = "" if not measured else f"{estimated / measured:.2f}"
+            if measured:
+                errors.append(abs(math.log(estimated / measured)))
+            known = f"{measured:.4g}" if measured else ""
+            wanted = row.wanted.get(one.how, "")
+            cells = (one.row, one.how, known, f"{estimated:.3g}", ratio, wanted)
+            print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    if errors:
+        print(f"\nmedian factor {math.exp(statistics.median(errors)):.2f} of {len(errors)} figures")
+
+
+if __name__ == "__main__":
+    main()

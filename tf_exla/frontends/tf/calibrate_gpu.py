@@ -1,0 +1,188 @@
+"""Measure what the cost model asks of a GPU: half a minute, once.
+
+Each rate is the median of repeats of programs that do little else, the device waited for:
+a GPU's clock changes with its load, so that the fastest call is no better than others. Seconds of
+one op are those of a long chain less those of a short one, so that calls themselves cost nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from tf_exla.frontends.tf.calibrate import exponentials
+from tf_exla.model.gpu_rates import LAUNCH_SHOWN, following
+from tf_exla.vocabulary.table import EXP_FLOPS
+
+Op = Callable[[tf.Tensor], tf.Tensor]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much each measurement works on.
+
+    `repeats`: calls whose median counts. `large`: bytes of a tensor that no cache holds. `side`: of
+    a square matrix. `columns`: of a right-hand side. `rows`, `row`: of a top-k of ten. `short` and
+    `long`: ops of a chain, iterations of a loop.
+    """
+
+    repeats: int = 11
+    large: int = 1 << 28
+    side: int = 4096
+    columns: int = 50_000
+    rows: int = 1000
+    row: int = 100_000
+    short: int = 10
+    long: int = 110
+
+
+SMALL, SHORT_AXIS, FACTOR = 256, 10, 1000  # elements; indices; rows of a triangular matrix
+
+
+def measure_gpu(sizes: Sizes | None = None) -> dict[str, float]:
+    """Return the rates of the device that ops run on, in seconds, by their names.
+
+    What is computed while memory is waited for comes out as nothing, or less: such a rate is not
+    plausible, and the usual one is kept.
+    """
+    sizes = sizes or Sizes()
+    few = _step(tf.square, _numbers(SMALL, tf.float32), sizes)
+    found = {"launch": LAUNCH_SHOWN * few}
+    found.update(_memory_and_pointwise(sizes))
+    found.update(_products(sizes))
+    found.update(_loops_and_clusters(sizes, few))
+    found.update(_rows(sizes, found["byte"]))
+    found.update(following(found["byte"], found["launch"]))
+    return found
+
+
+def _memory_and_pointwise(sizes: Sizes) -> dict[str, float]:
+    """Bytes by squares, exponentials by what they take more; those of XLA in one pass."""
+    found: dict[str, float] = {}
+    compiled = executed = 0.0
+    for dtype in (tf.float64, tf.float32):
+        x = _numbers(sizes.large // dtype.size, dtype)
+        moved = _step(tf.square, x, sizes, few=True)
+        computed = _step(lambda x: tf.exp(-x), x, sizes, few=True) - moved  # less the sign
+        pointwise = (computed - moved) / (EXP_FLOPS - 1) / x.shape[0]
+        found[f"pointwise_{dtype.size}"] = pointwise
+        if dtype == tf.float64:
+            found["byte"] = moved / (2 * sizes.large)
+        some, many = (_seconds(exponentials(terms), sizes, x) for terms in (2, 22))
+        compiled += (many - some) / 20 / x.shape[0]
+        executed += (EXP_FLOPS + 2) * pointwise  # a multiplication and an addition beside
+    found["compiled_pointwise"] = compiled / executed if executed > 0 else 0.0
+    return found
+
+
+def _products(sizes: Sizes) -> dict[str, float]:
+    """Products with all digits and as TF32, and solves as multiples of a product."""
+    found: dict[str, float] = {}
+    flops = 2 * sizes.side**3
+    product = tf.function(tf.matmul, autograph=False)
+    for name, dtype, rounded in (
+        ("product_8", tf.float64, False),
+        ("product_4", tf.float32, False),
+        ("product_tf32", tf.float32, True),
+    ):
+        matrix = tf.reshape(_numbers(sizes.side**2, dtype), [sizes.side, sizes.side])
+        with _tf32(rounded):
+            found[name] = _seconds(product, sizes, matrix, matrix) / flops
+    lower = tf.eye(FACTOR, dtype=tf.float64) + tf.linalg.band_part(
+        tf.fill([FACTOR, FACTOR], tf.constant(1e-3, tf.float64)), -1, 0
+    )
+    right = tf.reshape(_numbers(FACTOR * sizes.columns, tf.float64), [FACTOR, sizes.columns])
+    solve = tf.function(tf.linalg.triangular_solve, autograph=False)
+    seconds = _seconds(solve, sizes, lower, right)
+    found["serial"] = seconds / (FACTOR**2 * sizes.columns) / found["product_8"]
+    return found
+
+
+def _loops_and_clusters(sizes: Sizes, launch: float) -> dict[str, float]:
+    """An iteration less the op of its body; a call of what XLA compiled; compiling."""
+    x = _numbers(SMALL, tf.float32)
+
+    def loop(times: int) -> Any:
+        def function(x: tf.Tensor) -> tf.Tensor:
+            start = (tf.constant(0), x)
+            return tf.while_loop(lambda i, _: i < times, lambda i, x: (i + 1, tf.square(x)), start)[
+                1
+            ]
+
+        return tf.function(function, autograph=False)
+
+    short, long = (_seconds(loop(times), sizes, x) for times in (sizes.short, sizes.long))
+    iteration = (long - short) / (sizes.long - sizes.short) - launch
+    compiled = tf.function(lambda x: tf.reduce_sum(tf.exp(x)) + x, jit_compile=True)
+    started = time.perf_counter()
+    compiled(x)
+    compiling = time.perf_counter() - started
+    call = LAUNCH_SHOWN * _step(compiled, x, sizes)
+    return {"iteration": iteration, "cluster": call, "compiling": compiling}
+
+
+def _rows(sizes: Sizes, byte: float) -> dict[str, float]:
+    """The top k of rows, shared out between two; sums along a short axis, beside their bytes."""
+    data = tf.reshape(_numbers(sizes.rows * sizes.row, tf.float32), [sizes.rows, sizes.row])
+    best = tf.function(lambda x: tf.math.top_k(x, 10)[0], autograph=False)
+    top_k = 2 * _seconds(best, sizes, data) / (sizes.rows * sizes.row)
+    count = sizes.large // 4 // SHORT_AXIS * SHORT_AXIS
+    short = tf.reshape(_numbers(count, tf.float32), [-1, SHORT_AXIS])
+    summed = tf.function(lambda x: tf.reduce_sum(x, 1), autograph=False)
+    more = _seconds(summed, sizes, short) - byte * (4 * count + 4 * count // SHORT_AXIS)
+    # Distances handle four tensors of the size of the one that is summed, each counted by half.
+    return {"top_k_element": top_k, "short_axis_element": more / count / 2}
+
+
+def _numbers(count: int, dtype: tf.DType) -> tf.Tensor:
+    """Return numbers between -1 and 0."""
+    return -tf.cast(tf.random.stateless_uniform([count], (0, 0)), dtype)
+
+
+def _step(op: Op, x: tf.Tensor, sizes: Sizes, few: bool = False) -> float:
+    """Return the seconds of one of a chain of ops; `few`: a tenth of the ops, on large tensors."""
+    part = 10 if few else 1
+    lengths = [max(1, sizes.short // part), max(2, sizes.long // part)]
+    short, long = (_seconds(_chain(op, length), sizes, x) for length in lengths)
+    return (long - short) / (lengths[1] - lengths[0])
+
+
+def _chain(op: Op, length: int) -> Any:
+    """Return a program that runs an op again and again."""
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        for _ in range(length):
+            x = op(x)
+        return x
+
+    return tf.function(function, autograph=False)
+
+
+def _seconds(function: Callable[..., Any], sizes: Sizes, *arguments: tf.Tensor) -> float:
+    """Return the median of several calls, each waited for, after one that traces and compiles."""
+    function(*arguments)
+    tf.test.experimental.sync_devices()
+    spent = []
+    for _ in range(sizes.repeats):
+        start = time.perf_counter()
+        function(*arguments)
+        tf.test.experimental.sync_devices()
+        spent.append(time.perf_counter() - start)
+    return statistics.median(spent)
+
+
+@contextmanager
+def _tf32(on: bool) -> Iterator[None]:
+    """Let products of float32 be rounded to TF32 meanwhile, or not."""
+    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(on)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(before)
