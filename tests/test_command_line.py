@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 
@@ -280,7 +280,7 @@ def test_calibrate_wants_the_machine_for_itself(
         ),
     )
     monkeypatch.setattr(other_load, "PROBE", 0.0)
-    monkeypatch.setattr(measuring, "measure_cpu", Rates)
+    monkeypatch.setattr(measuring, "measure_cpu", lambda: asdict(Rates()))
     path = tmp_path / "rates.json"
     monkeypatch.setenv("TF_EXLA_RATES", str(path))
     done = CliRunner().invoke(main, ["calibrate", *options])

@@ -35,6 +35,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
             self.fail(str(error), param, ctx)
 
 
+# Many parameters: the command's options.
 @main.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     help="Run PROGRAM, a script or with -m a module, with every outermost tf.function optimized.",

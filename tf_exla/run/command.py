@@ -20,6 +20,7 @@ from types import ModuleType, TracebackType
 from tf_exla.run.children import inherit
 
 
+# Many parameters: the options of the command `run`.
 def run_program(
     program: str,
     arguments: Sequence[str],
