@@ -12,12 +12,14 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from tf_exla.ir.dtypes import short_dtype
+from tf_exla.ir.once import once
 
 if TYPE_CHECKING:
     from typing import Self
@@ -36,14 +38,6 @@ _ITEM_BYTES = {
 }  # fmt: skip
 
 
-def repeats_one(array: Array) -> bool:
-    """Return whether all elements of an array have the same bits."""
-    if not array.size or array.dtype.hasobject:
-        return False
-    flat = np.ascontiguousarray(array).reshape(-1).view(f"V{array.dtype.itemsize}")
-    return bool(np.all(flat == flat[0]))
-
-
 def item_bytes(dtype: str) -> int:
     """Return the bytes of one element of `dtype`; one byte for dtypes that are not known."""
     return _ITEM_BYTES.get(dtype, 1)
@@ -55,36 +49,61 @@ class _Weak:
     __slots__ = ("__weakref__",)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True, init=False)
 class Tensor(_Weak):
     """One value of the program.
+
+    Nothing is assigned to it later, which type checkers see to: a frozen dataclass takes five times
+    as long to make, and planning makes hundreds of thousands.
 
     `shape`: static sizes; None for an unknown size, and None as a whole for an unknown rank.
     `value`: the static value, where it is known and small (axes, shapes, scalars).
     `held`: bytes behind a handle (the variable of a resource); `holds`: what they are, in words.
     `origin`: what it is a copy of, where a pass makes the same numbers again.
     `items`: the shape of each tensor in a list; None where it is not known, or this is no list.
+    `size`, `nbytes`: elements and bytes of the tensor itself; 0 where the shape is not known.
+    `is_open`: only a run tells its size, or what is in it: of a list.
     """
 
-    shape: Shape | None
-    dtype: str
-    name: str = ""
-    value: Array | None = None
-    held: int = 0
-    origin: Tensor | None = None
-    holds: str = ""
-    items: Shape | None = None
+    shape: Final[Shape | None]
+    dtype: Final[str]
+    name: Final[str]
+    value: Final[Array | None]
+    held: Final[int]
+    origin: Final[Tensor | None]
+    holds: Final[str]
+    items: Final[Shape | None]
     is_static: bool = field(init=False)
-    size: int = field(init=False)  # number of elements; 0 where the shape is not known
-    nbytes: int = field(init=False)  # of the tensor itself; 0 where the shape is not known
+    size: int = field(init=False)
+    nbytes: int = field(init=False)
+    is_open: bool = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        shape: Shape | None,
+        dtype: str,
+        name: str = "",
+        value: Array | None = None,
+        held: int = 0,
+        origin: Tensor | None = None,
+        holds: str = "",
+        items: Shape | None = None,
+    ) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.name = name
+        self.value = value
+        self.held = held
+        self.origin = origin
+        self.holds = holds
+        self.items = items
         # Computed once: projections ask for them all the time.
-        static = self.shape is not None and None not in self.shape
-        size = math.prod(self.shape or ()) if static else 0  # type: ignore[arg-type]
-        object.__setattr__(self, "is_static", static)
-        object.__setattr__(self, "size", size)
-        object.__setattr__(self, "nbytes", size * item_bytes(self.dtype))
+        static = shape is not None and None not in shape
+        size = math.prod(shape) if static else 0  # type: ignore[arg-type]
+        self.is_static = static
+        self.size = size
+        self.nbytes = size * _ITEM_BYTES.get(dtype, 1)
+        self.is_open = dtype == "variant" if static else dtype != "resource"
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -125,20 +144,6 @@ class Tensor(_Weak):
     __repr__ = __str__
 
 
-def short_dtype(dtype: str) -> str:
-    """Return the usual abbreviation: `float64` -> `f64`."""
-    for long, short in (
-        ("bfloat", "bf"),
-        ("float", "f"),
-        ("uint", "u"),
-        ("int", "i"),
-        ("complex", "c"),
-    ):
-        if dtype.startswith(long):
-            return short + dtype.removeprefix(long)
-    return dtype
-
-
 NO_ATTRS: Mapping[str, object] = MappingProxyType({})
 
 
@@ -177,20 +182,39 @@ class Node:
     def replace(self, **changes: object) -> Self:
         """Return the node with other fields: `dataclasses.replace` in a fifth of the time."""
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        made.__dict__.pop("subgraphs", None)
-        made.__dict__.update(changes)
+        fields = made.__dict__
+        fields.update(self.__dict__)
+        for derived in _DERIVED:
+            fields.pop(derived, None)
+        fields.update(changes)
         return made
 
-    @cached_property
+    @once
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
         return tuple((key, value) for key, value in self.attrs.items() if isinstance(value, Graph))
+
+    @once
+    def is_open(self) -> bool:
+        """Whether a tensor of it, or in its sub-graphs, is open."""
+        for tensor in (*self.inputs, *self.outputs):
+            if tensor.is_open:
+                return True
+        return any(sub.is_open for _, sub in self.subgraphs)
+
+    @once
+    def notes(self) -> dict[str, tuple[object, Any]]:
+        """See `notes.py`."""
+        return {}
 
     def __str__(self) -> str:
         outs = ", ".join(map(str, self.outputs))
         ins = ", ".join(tensor.name for tensor in self.inputs)
         mark = " !" if self.stateful else ""
         return f"{outs} = {self.op}({ins}){mark}"
+
+
+_DERIVED = ("subgraphs", "is_open", "notes")
+"""What a node has beside its fields, once it was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +318,7 @@ class Loop(Node):
         full = self.extent // self.chunk
         return (full - 1) / 2 if self.triangular else full
 
-    @cached_property
+    @once
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
         rest = (("remainder", self.remainder),) if self.remainder is not None else ()
         return (("body", self.body), *rest)
@@ -320,7 +344,13 @@ class Graph:
     outputs: tuple[Tensor, ...]
 
     def replace(self, **changes: object) -> Graph:
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+        fields = {"inputs": self.inputs, "nodes": self.nodes, "outputs": self.outputs, **changes}
+        return Graph(**fields)  # type: ignore[arg-type]
+
+    @once
+    def is_open(self) -> bool:
+        """Whether something has to be followed to tell sizes: an input, or a node's tensor."""
+        return any(t.is_open for t in self.inputs) or any(node.is_open for node in self.nodes)
 
     def __str__(self) -> str:
         return format_graph(self)

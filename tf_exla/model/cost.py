@@ -7,10 +7,10 @@ most between machines is in `rates.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from weakref import WeakKeyDictionary
 
 from tf_exla.ir.aliases import roots
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
+from tf_exla.ir.notes import note, noted
 from tf_exla.ir.op_set import OpSet
 from tf_exla.model.fusion import in_registers
 from tf_exla.model.rates import RATES
@@ -32,15 +32,15 @@ def node_seconds(
     `promises`: less what a late pass is going to save, as a running top-k does; else of the node
     as it is.
     """
-    known = _KNOWN.setdefault(node, {})
-    key = ops, byte, parallel, promises
-    if key not in known:
-        known[key] = _node_seconds(ops, node, byte, parallel, promises)
-    return known[key]
-
-
-_KNOWN: WeakKeyDictionary[Node, dict[tuple[OpSet, float, int, bool], float]] = WeakKeyDictionary()
-"""A search asks again for what one of its steps left as it was."""
+    # A search asks again for what one of its steps left as it was.
+    known: dict[tuple[float, int, bool], float] | None = noted(node, "seconds", ops)
+    if known is None:
+        note(node, "seconds", ops, known := {})
+    key = byte, parallel, promises
+    seconds = known.get(key)
+    if seconds is None:
+        seconds = known[key] = _node_seconds(ops, node, byte, parallel, promises)
+    return seconds
 
 
 def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: bool) -> float:
@@ -106,10 +106,12 @@ def graph_seconds(
 ) -> float:
     """Estimate one run of a graph."""
     hidden = ops.fused(graph)
+    if not hidden:
+        return sum(node_seconds(ops, node, byte, parallel, promises) for node in graph.nodes)
     return sum(
-        _fused_seconds(ops, node, hidden, byte, parallel)
-        if hidden and not (node.subgraphs or node.op == "top_k")
-        else node_seconds(ops, node, byte, parallel, promises)
+        node_seconds(ops, node, byte, parallel, promises)
+        if node.subgraphs or node.op == "top_k"
+        else _fused_seconds(ops, node, hidden, byte, parallel)
         for node in graph.nodes
     )
 

@@ -14,11 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import add
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from tf_exla.ir.aliases import is_alias, readers_through, roots
 from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import ARG_REDUCERS, Graph, Loop, Node, Tensor
+from tf_exla.ir.notes import note, noted
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.structure import structure_of
 from tf_exla.ir.traverse import walk
@@ -33,8 +36,7 @@ NODE_BYTES = 128
 """What the executor keeps for each node while a graph runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One moment of the plan: bytes of the working set while `node` runs."""
 
     node: Node
@@ -44,12 +46,27 @@ class Step:
 
 @dataclass(frozen=True)
 class Projection:
-    """The working set over the plan."""
+    """The working set over the plan: `temporary` beside what is alive, at each of its nodes."""
 
     working_set: int
-    steps: tuple[Step, ...]
+    nodes: tuple[Node, ...]
+    temporary: tuple[int, ...]
     peak_step: int
     lifetimes: Lifetimes
+
+    @cached_property
+    def bytes(self) -> tuple[int, ...]:
+        """The working set at each node."""
+        return tuple(map(add, self.lifetimes.held, self.temporary))
+
+    def step(self, position: int) -> Step:
+        """Return one moment of the plan."""
+        return Step(self.nodes[position], self.bytes[position], self.temporary[position])
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All moments of the plan."""
+        return tuple(map(Step, self.nodes, self.bytes, self.temporary))
 
     @property
     def loose(self) -> int:
@@ -63,7 +80,7 @@ class Projection:
 
     @property
     def peak_node(self) -> Node | None:
-        return self.steps[self.peak_step].node if self.steps else None
+        return self.nodes[self.peak_step] if self.nodes else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +111,7 @@ class Projector:
     _lifetimes: WeakKeyDictionary[Graph, dict[object, Lifetimes]] = field(
         default_factory=WeakKeyDictionary
     )
-    _temporary: WeakKeyDictionary[Node, int] = field(default_factory=WeakKeyDictionary)
+    _author: object = field(default_factory=object)  # of notes at nodes
     _counts: WeakKeyDictionary[Graph, tuple[int, bool]] = field(default_factory=WeakKeyDictionary)
     _kinds: dict[Hashable, Kind] = field(default_factory=dict)
     _kind_of: WeakKeyDictionary[Graph, Kind] = field(default_factory=WeakKeyDictionary)
@@ -126,14 +143,12 @@ class Projector:
         return self._with(graph, self.lifetimes(graph, sliced))
 
     def _with(self, graph: Graph, alive: Lifetimes) -> Projection:
-        steps: list[Step] = []
-        peak, peak_step = alive.loose, 0
-        for node, held in zip(graph.nodes, alive.held, strict=True):
-            temporary = self.temporary(node)
-            if held + temporary > peak:
-                peak, peak_step = held + temporary, len(steps)
-            steps.append(Step(node, held + temporary, temporary))
-        return Projection(peak, tuple(steps), peak_step, alive)
+        temporary = tuple(map(self.temporary, graph.nodes))
+        needed = list(map(add, alive.held, temporary))
+        peak = max(needed, default=0)
+        if peak <= alive.loose:
+            return Projection(alive.loose, graph.nodes, temporary, 0, alive)
+        return Projection(peak, graph.nodes, temporary, needed.index(peak), alive)
 
     def lifetimes(self, graph: Graph, sliced: frozenset[Tensor] = frozenset()) -> Lifetimes:
         """Return what is alive during each node; `sliced` as in `project`."""
@@ -147,7 +162,7 @@ class Projector:
         """Return a graph with some of its loops in other chunks, in which as much is alive."""
         made = graph.replace(nodes=tuple(nodes))
         changed = (new for new, old in zip(nodes, graph.nodes, strict=True) if new is not old)
-        if not self.sizes.given(graph) and all(map(self.sizes.is_static, changed)):
+        if not self.sizes.given(graph) and not any(node.is_open for node in changed):
             self.sizes.follow(made, graph)
             self._lifetimes[made] = {(frozenset(), ()): self.lifetimes(graph)}
         return made
@@ -188,11 +203,11 @@ class Projector:
         """Return an upper bound of the bytes a node allocates beside its outputs."""
         if node.op == "constant":
             return 0
-        known = self._temporary.get(node)
+        known: int | None = noted(node, "temporary", self._author)
         if known is None:
             known = self._temporary_of(node)
-            if self.sizes.is_static(node):
-                self._temporary[node] = known
+            if not node.is_open:
+                note(node, "temporary", self._author, known)
         return known
 
     def _temporary_of(self, node: Node) -> int:

@@ -17,7 +17,7 @@ from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.lists import EMPTY, Held, after_loop, either, is_list, made, read
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.open_sizes import flat, is_of_unknown_size, is_open_size, may_be_a_size
+from tf_exla.ir.open_sizes import flat, is_of_unknown_size, may_be_a_size
 from tf_exla.model.settings import SETTINGS
 
 _Known = tuple[Most, Held, Node | None, bool]
@@ -32,7 +32,6 @@ class Sizes:
     _most: WeakKeyDictionary[Tensor, Most] = field(default_factory=WeakKeyDictionary)
     _fitted: WeakKeyDictionary[Tensor, int] = field(default_factory=WeakKeyDictionary)
     _causes: WeakKeyDictionary[Tensor, Node] = field(default_factory=WeakKeyDictionary)
-    _static: WeakKeyDictionary[Graph, bool] = field(default_factory=WeakKeyDictionary)
     _lists: WeakKeyDictionary[Graph, dict[Tensor, Held]] = field(default_factory=WeakKeyDictionary)
     _held: WeakKeyDictionary[Tensor, Held] = field(default_factory=WeakKeyDictionary)
     _given: WeakKeyDictionary[Graph, tuple[_Known, ...]] = field(default_factory=WeakKeyDictionary)
@@ -50,7 +49,7 @@ class Sizes:
     def lists(self, graph: Graph) -> dict[Tensor, Held]:
         """Return what the lists that nodes of `graph` make hold."""
         if graph not in self._lists:
-            if self.are_static(graph):
+            if not graph.is_open:
                 return self._lists.setdefault(graph, {})
             for tensor in graph.inputs:  # of a sub-graph, when nobody has said what it is given
                 if is_list(tensor) and tensor not in self._held:
@@ -66,20 +65,6 @@ class Sizes:
     def follow(self, made: Graph, graph: Graph) -> None:
         """Take what is known of `graph` for `made`: the nodes that differ have known sizes."""
         self._lists[made] = self.lists(graph)
-
-    def are_static(self, graph: Graph) -> bool:
-        """Return whether all sizes of a graph are known, of its sub-graphs too: nothing follows."""
-        known = self._static.get(graph)
-        if known is None:
-            open_ = any(map(is_open_size, graph.inputs))
-            known = self._static[graph] = not open_ and all(map(self.is_static, graph.nodes))
-        return known
-
-    def is_static(self, node: Node) -> bool:
-        """Return whether all sizes of a node's tensors are known, and those in its sub-graphs."""
-        if any(map(is_open_size, node.inputs)) or any(map(is_open_size, node.outputs)):
-            return False
-        return not node.subgraphs or all(self.are_static(sub) for _, sub in node.subgraphs)
 
     def cause(self, tensor: Tensor) -> Node | None:
         """Return the first node on the way of a tensor that says nothing of its result's size."""

@@ -21,7 +21,8 @@ import numpy as np
 from tf_exla.ir.axis_classes import AxisClasses, Place
 from tf_exla.ir.axis_rule import Axis, AxisRule
 from tf_exla.ir.control_flow import body_of, cond_of, is_while
-from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor, repeats_one
+from tf_exla.ir.dtypes import repeats_one
+from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.refusal import Refusal

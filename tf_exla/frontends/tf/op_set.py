@@ -33,7 +33,6 @@ class TensorFlowOps(VocabularyOps):
     """
 
     def __init__(self, threads: int | None = None, device: Device | None = None) -> None:
-        super().__init__()
         self._device = device
         self.threads = threads or os.cpu_count() or 1
         self._bounds: WeakKeyDictionary[Node, tuple[tuple[Most, ...], list[Most]]] = (
