@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -22,7 +21,10 @@ def consumers(graph: Graph) -> dict[Tensor, list[tuple[Node, int]]]:
     uses: dict[Tensor, list[tuple[Node, int]]] = {}
     for node in graph.nodes:
         for position, tensor in enumerate(node.inputs):
-            uses.setdefault(tensor, []).append((node, position))
+            if tensor in uses:
+                uses[tensor].append((node, position))
+            else:
+                uses[tensor] = [(node, position)]
     return uses
 
 
@@ -63,8 +65,8 @@ def with_subgraphs(node: Node, change: Callable[[Graph], Graph]) -> Node:
     if all(subs[key] is sub for key, sub in node.subgraphs):
         return node
     if isinstance(node, Loop):
-        return dataclasses.replace(node, body=subs["body"], remainder=subs.get("remainder"))
-    return dataclasses.replace(node, attrs={**node.attrs, **subs})
+        return node.replace(body=subs["body"], remainder=subs.get("remainder"))
+    return node.replace(attrs={**node.attrs, **subs})
 
 
 class CycleError(ValueError):

@@ -72,7 +72,9 @@ class Sizes:
 
     def scratch(self, node: Node) -> int:
         """Return the bytes that a kernel allocates beside its outputs, at most."""
-        if all(t.is_static or t.dtype in HANDLES for t in (*node.inputs, *node.outputs)):
+        if not node.is_open or all(
+            t.is_static or t.dtype in HANDLES for t in (*node.inputs, *node.outputs)
+        ):
             return self.ops.scratch(node)
         inputs, outputs = (
             tuple(self.most(t).static(t) or flat(t, self.nbytes(t)) for t in tensors)

@@ -19,7 +19,6 @@ what the program makes of them: exp(0 - s) is no number, or infinite, or zero.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -156,4 +155,4 @@ def _finish(
         precise[whole] = total
         total = cast(w, total, whole.dtype)
     last = w.nodes[-1]
-    w.nodes[-1] = dataclasses.replace(last, outputs=(whole,))
+    w.nodes[-1] = last.replace(outputs=(whole,))

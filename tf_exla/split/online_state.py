@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -220,7 +219,7 @@ class OnlineReduction:
         sizes = [1 if axis is None else m.dims[axis] for axis in layout]
         shape = np.broadcast_shapes(tuple(sizes), shift.dims)
         axes = tuple(None if size == 1 else axis for axis, size in enumerate(shape))
-        replaced = dataclasses.replace(node, inputs=(x, self._running(position, layout)))
+        replaced = node.replace(inputs=(x, self._running(position, layout)))
         self.new[node.output] = replaced
         return Shifted(node.output, Shift(position, layout, shift), axes)
 

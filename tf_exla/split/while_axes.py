@@ -9,7 +9,6 @@ weight does. The sums of the chunks are then added, as those of any reduction.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -347,4 +346,4 @@ def resized_while(
         for old, shape in zip(node.outputs, shapes, strict=True)
     )
     attrs = {**node.attrs, "body": part(one.body), "cond": part(one.cond)}
-    return dataclasses.replace(node, inputs=tuple(inputs), outputs=outputs, attrs=attrs)
+    return node.replace(inputs=tuple(inputs), outputs=outputs, attrs=attrs)

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from tf_exla.frontends.tf.device import Device, rounds_factors
 from tf_exla.frontends.tf.device import device as visible_device
 from tf_exla.frontends.tf.ops.compiled import compiles
-from tf_exla.frontends.tf.ops.memory.call import TensorLike
+from tf_exla.frontends.tf.ops.memory.call import TensorLike, nothing
 from tf_exla.frontends.tf.ops.scratch import gpu_scratch_bytes, scratch_bytes
 from tf_exla.frontends.tf.ops.size_bounds import size_bounds
 from tf_exla.frontends.tf.ops.table import record
@@ -77,6 +77,9 @@ class TensorFlowOps(VocabularyOps):
         `compiled`: what XLA's code calls for it. 0 where a shape is not known: such a tensor's own
         bytes are not known either.
         """
+        bound = record(node.op).cpu
+        if bound is nothing and not compiled and self.device != "GPU":
+            return 0  # most ops: nothing to look at
         if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
             return 0
         inputs = cast(Sequence[TensorLike], node.inputs)  # their shapes are static
@@ -103,7 +106,8 @@ class TensorFlowOps(VocabularyOps):
 
     def forwards(self, node: Node) -> tuple[int, ...]:
         """Return the inputs whose buffer the first output certainly reuses when they die there."""
-        return tuple(k for k in record(node.op).reuses if k < len(node.inputs))
+        reuses = record(node.op).reuses
+        return tuple(k for k in reuses if k < len(node.inputs)) if reuses else ()
 
     def rounds_factors(self, dtype: str) -> bool:
         """Return whether products round their factors to fewer digits than sums."""
