@@ -18,6 +18,7 @@ from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.lists import EMPTY, Held, after_loop, either, is_list, made, read
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.open_sizes import flat, is_of_unknown_size, may_be_a_size
+from tf_exla.model.known_loops import KnownLoops
 from tf_exla.model.settings import SETTINGS
 
 _Known = tuple[Most, Held, Node | None, bool]
@@ -35,6 +36,9 @@ class Sizes:
     _lists: WeakKeyDictionary[Graph, dict[Tensor, Held]] = field(default_factory=WeakKeyDictionary)
     _held: WeakKeyDictionary[Tensor, Held] = field(default_factory=WeakKeyDictionary)
     _given: WeakKeyDictionary[Graph, tuple[_Known, ...]] = field(default_factory=WeakKeyDictionary)
+
+    def __post_init__(self) -> None:
+        self._loops = KnownLoops((self._most, self._held, self._causes))
 
     def nbytes(self, tensor: Tensor) -> int:
         """Return the bytes of a tensor, at most; 0 where nothing bounds them."""
@@ -135,8 +139,7 @@ class Sizes:
     def _plain(self, node: Node) -> None:
         if any(is_list(tensor) for tensor in node.outputs):
             self._list(node)
-        open_ = [tensor for tensor in node.outputs if is_of_unknown_size(tensor)]
-        if not open_ and not any(map(may_be_a_size, node.outputs)):
+        if not any(is_of_unknown_size(t) or may_be_a_size(t) for t in node.outputs):
             return
         operands = [self.most(tensor) for tensor in node.inputs]
         from_list = next((k for k, t in enumerate(node.inputs) if is_list(t)), None)
@@ -235,6 +238,17 @@ class Sizes:
                 self._set(tensor, most, results)
 
     def _while(self, node: Node) -> None:
+        if not self._loops.recall(node, self._given_to(node)):
+            self._iterate(node)
+            self._loops.keep(node, self._given_to(node))
+
+    def _given_to(self, node: Node) -> object:
+        """Return all that decides what is known of a While, and of its sub-graphs."""
+        fitted = [self._fitted.get(tensor) for tensor in node.outputs]
+        operands = [self._operand(tensor) for tensor in node.inputs]
+        return operands, fitted, [self._given.get(sub) for _, sub in node.subgraphs]
+
+    def _iterate(self, node: Node) -> None:
         body, cond = body_of(node), cond_of(node)
         passed = [a is b for a, b in zip(body.inputs, body.outputs, strict=False)]
         times = self.iterations(node)

@@ -156,6 +156,9 @@ class OnlineReduction:
         inputs = [one.value for one in values if isinstance(one, Scaled | Shifted)]
         assert len(inputs) == len(node.inputs)
         outputs, attrs = node.outputs, node.attrs
+        if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
+            self.new.update(dict.fromkeys(outputs, node))
+            return outputs
         if any(new.dtype != old.dtype for new, old in zip(inputs, node.inputs, strict=True)):
             if node.subgraphs:
                 raise ValueError(f"{node} cannot be made for wider numbers")
