@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, TypeVar
 
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
@@ -71,6 +79,15 @@ def with_subgraphs(node: Node, change: Callable[[Graph], Graph]) -> Node:
 
 class CycleError(ValueError):
     """Nodes that wait for each other."""
+
+
+def put_in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Put nodes after those that they read, else in the order in which they are given."""
+    made_at = {tensor: at for at, node in enumerate(nodes) for tensor in node.outputs}
+    if all(made_at.get(tensor, -1) < at for at, node in enumerate(nodes) for tensor in node.inputs):
+        return tuple(nodes)  # as it is nearly always
+    place = {node: at for at, node in enumerate(nodes)}
+    return topological(nodes, place.__getitem__)
 
 
 def topological(nodes: Iterable[Node], key: Callable[[Node], Any]) -> tuple[Node, ...]:

@@ -109,7 +109,8 @@ class _Walk:
                 self.buffers[tensor] = _Buffer(tensor, 0, tensor in self.variables, uses)
         nbytes, fused = self.sizes.nbytes, self.fused
         made = (one for one in chain(self._made(), self.sliced) if one not in fused)
-        loose = sum(size for t in made if (size := nbytes(t)) < CHAIN_BYTES)
+        sizes = (tensor.nbytes if tensor.is_static else nbytes(tensor) for tensor in made)
+        loose = sum(size for size in sizes if size < CHAIN_BYTES)
         held: list[int] = []
         for position, node in enumerate(self.graph.nodes):
             self.position = position
@@ -165,7 +166,11 @@ class _Walk:
                         shared[k] = self.buffers[tensor]
         if (first := self._shared_buffer(node)) is not None:
             shared[0] = first
-        if not all(tensor.is_static for tensor in node.outputs) and self.ops.joint(node):
+        if (
+            node.is_open
+            and not all(tensor.is_static for tensor in node.outputs)
+            and self.ops.joint(node)
+        ):
             together = self._hold(node.outputs[0], self.sizes.nbytes(node.inputs[0]))
             together.pending = 0
             shared = dict.fromkeys(range(len(node.outputs)), together)

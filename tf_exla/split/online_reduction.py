@@ -96,11 +96,13 @@ def _merged(
 def _downstream(index: DefUse, sources: Sequence[Tensor]) -> frozenset[Tensor]:
     """Return `sources`, and what nodes make of them that are not in a loop."""
     found = set(sources)
-    inside = {tensor for tensor in found if tensor in index.producer}
-    loops = {index.producer[tensor] for tensor in inside}
-    for node in index.graph.nodes:
-        if node not in loops and not found.isdisjoint(node.inputs):
-            found.update(node.outputs)
+    loops = {index.producer[tensor] for tensor in found if tensor in index.producer}
+    work = list(found)
+    while work:
+        for node, _ in index.readers.get(work.pop(), ()):
+            if node not in loops:
+                work += (tensor for tensor in node.outputs if tensor not in found)
+                found.update(node.outputs)
     return frozenset(found)
 
 
