@@ -27,6 +27,7 @@ from tf_exla.ir.structure import structure_of
 from tf_exla.ir.traverse import walk
 from tf_exla.model.fusion import in_registers, is_one_loop
 from tf_exla.model.lifetimes import Lifetimes, lifetimes, passed_on
+from tf_exla.model.options import Options
 from tf_exla.model.sizes import Sizes
 
 RUNTIME_BYTES = 1 << 20
@@ -115,6 +116,12 @@ class Projector:
     _counts: WeakKeyDictionary[Graph, tuple[int, bool]] = field(default_factory=WeakKeyDictionary)
     _kinds: dict[Hashable, Kind] = field(default_factory=dict)
     _kind_of: WeakKeyDictionary[Graph, Kind] = field(default_factory=WeakKeyDictionary)
+
+    # Of a loop: the room that it was last given a chunk for, and all that decides beside, and the
+    # loop of this chunk; None for itself. Whoever chooses chunks adds it.
+    fits: WeakKeyDictionary[Loop, tuple[tuple[int, int, Options], Loop | None]] = field(
+        default_factory=WeakKeyDictionary
+    )
 
     def __post_init__(self) -> None:
         self.sizes = Sizes(self.ops)
