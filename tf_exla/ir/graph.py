@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -98,8 +98,7 @@ _DERIVED = ("subgraphs", "is_open", "notes")
 """What a node has beside its fields, once it was asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class SplitAxis:
+class SplitAxis(NamedTuple):
     """Where a tensor carries a loop's axis: `axis`, in steps of `block` elements per index."""
 
     axis: int
@@ -232,6 +231,11 @@ class Graph:
     def is_open(self) -> bool:
         """Whether something has to be followed to tell sizes: an input, or a node's tensor."""
         return any(t.is_open for t in self.inputs) or any(node.is_open for node in self.nodes)
+
+    @once
+    def has_loops(self) -> bool:
+        """Whether one of its own nodes is a `Loop`."""
+        return any(isinstance(node, Loop) for node in self.nodes)
 
     def __str__(self) -> str:
         return format_graph(self)

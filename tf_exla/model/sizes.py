@@ -52,9 +52,9 @@ class Sizes:
 
     def lists(self, graph: Graph) -> dict[Tensor, Held]:
         """Return what the lists that nodes of `graph` make hold."""
+        if not graph.is_open:
+            return {}
         if graph not in self._lists:
-            if not graph.is_open:
-                return self._lists.setdefault(graph, {})
             for tensor in graph.inputs:  # of a sub-graph, when nobody has said what it is given
                 if is_list(tensor) and tensor not in self._held:
                     self._held[tensor] = Held(total=tensor.held)
@@ -63,6 +63,8 @@ class Sizes:
 
     def given(self, graph: Graph) -> object:
         """Return what is known of a graph's inputs of unknown size: projections depend on it."""
+        if not graph.is_open:
+            return ()
         self.lists(graph)
         return self._given.get(graph, ())
 

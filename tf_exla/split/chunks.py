@@ -33,20 +33,21 @@ def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options)
 def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
     held = projector.lifetimes(graph).held
     overhead = projector.overhead(graph)
-    fitted: list[Node] = []
+    fitted = list(graph.nodes)
     changed = False
-    for node, alive in zip(graph.nodes, held, strict=True):
-        if isinstance(node, Loop) and not has_loops(node):
-            new: Node = _fit(projector, node, budget - overhead - alive, options)
-        elif isinstance(node, Loop):
-            new = _fit_tiles(projector, node, budget - overhead - alive, options)
-        elif node.subgraphs:
-            room = budget - overhead - alive - carried_bytes(node, projector.sizes)
+    for position, node in enumerate(graph.nodes):
+        if not node.subgraphs:
+            continue
+        room = budget - overhead - held[position]
+        if not isinstance(node, Loop):
+            room -= carried_bytes(node, projector.sizes)
             new = _fit_subgraphs(projector, node, room, options)
+        elif has_loops(node):
+            new = _fit_tiles(projector, node, room, options)
         else:
-            new = node
+            new = _fit(projector, node, room, options)
         changed |= new is not node
-        fitted.append(new)
+        fitted[position] = new
     if not changed:
         return graph
     return projector.rechunked(graph, _same_chunks(projector.ops, fitted))
@@ -106,7 +107,7 @@ def _fit_subgraphs(projector: Projector, node: Node, room: int, options: Options
 
 def has_loops(loop: Loop) -> bool:
     """Return whether a loop's body is split itself: its chunk is fixed then."""
-    return any(isinstance(node, Loop) for node in loop.body.nodes)
+    return loop.body.has_loops
 
 
 def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Combine, Loop, Node, SplitAxis, Tensor
@@ -30,8 +31,7 @@ class RefusedSplit:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """How a node takes part in a region: the label of its rule, `unit` elements per index.
 
     `operands`, `results`: where they carry the axis; None: they are whole, or reduce it.

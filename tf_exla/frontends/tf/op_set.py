@@ -90,7 +90,7 @@ class TensorFlowOps(VocabularyOps):
 
     def aliases(self, node: Node) -> bool:
         """Return whether the first output always shares the buffer of the first input."""
-        return record(node.op).view == "always" or _is_view(node)
+        return record(node.op).view == "always" or (node.op == "slice" and _is_view(node))
 
     def may_alias(self, node: Node) -> bool:
         """Return whether outputs may share a part of the first input's buffer, or be copies.
@@ -148,7 +148,7 @@ _ALIGNMENT = 64  # bytes; EIGEN_MAX_ALIGN_BYTES is at most that
 
 def _is_view(node: Node) -> bool:
     """Return whether a Slice takes whole, aligned rows: then its kernel copies nothing."""
-    if node.op != "slice" or not (node.inputs[0].is_static and node.output.is_static):
+    if not (node.inputs[0].is_static and node.output.is_static):
         return False
     whole, part, begin = node.inputs[0].dims, node.output.dims, node.inputs[1].value
     if len(whole) < 2 or whole[1:] != part[1:] or begin is None or begin[1:].any():
