@@ -18,14 +18,13 @@ from operator import add
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from tf_exla.ir.aliases import is_alias, readers_through, roots
 from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import ARG_REDUCERS, Graph, Loop, Node, Tensor
 from tf_exla.ir.notes import note, noted
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.structure import structure_of
 from tf_exla.ir.traverse import walk
-from tf_exla.model.fusion import in_registers, is_one_loop
+from tf_exla.model.cluster_bytes import cluster_bytes
 from tf_exla.model.lifetimes import Lifetimes, lifetimes, passed_on
 from tf_exla.model.options import Options
 from tf_exla.model.sizes import Sizes
@@ -120,6 +119,11 @@ class Projector:
     # Of a loop: the room that it was last given a chunk for, and all that decides beside, and the
     # loop of this chunk; None for itself. Whoever chooses chunks adds it.
     fits: WeakKeyDictionary[Loop, tuple[tuple[int, int, Options], Loop | None]] = field(
+        default_factory=WeakKeyDictionary
+    )
+
+    # Of a body: the rewrites that it was given last, and what they made of it; None: nothing.
+    rewritten: WeakKeyDictionary[Graph, tuple[object, Graph | None]] = field(
         default_factory=WeakKeyDictionary
     )
 
@@ -247,58 +251,8 @@ class Projector:
         The executor's order says nothing: XLA orders nodes for concurrency, so that whatever is not
         fused or overwritten may be alive together.
         """
-        bytes_ = max(_cluster_bytes(self.ops, sub) for _, sub in node.subgraphs)
+        bytes_ = max(cluster_bytes(self.ops, sub) for _, sub in node.subgraphs)
         return max(0, bytes_ * 5 // 4 - sum(tensor.nbytes for tensor in node.outputs))
-
-
-_BY_ROWS = frozenset({"log_softmax", "softmax"})
-"""Overwrite their operand, but are no single pass over it."""
-_TWICE = _BY_ROWS | {"softplus"}
-"""Read exponentials more than once, which have a buffer beside the result."""
-
-
-def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
-    """Return the bytes of all results of a cluster that XLA neither fuses nor overwrites.
-
-    A pointwise result that one pointwise node reads is fused into it, a simple one that several
-    read into each. Where XLA fuses in place, a pointwise node overwrites an operand that nobody
-    else reads. Aliases are seen through, but each result has a buffer. What Eigen takes for a
-    broadcast, XLA's loops do not; products are Eigen's there, too.
-    """
-    root = roots(ops, graph)
-    readers = readers_through(ops, graph)
-    outputs = frozenset(root.get(tensor, tensor) for tensor in graph.outputs)
-    pointwise = {node: is_one_loop(ops, node) for node in graph.nodes}
-    hidden = in_registers(ops, graph)
-    in_place = ops.fuses_in_place()
-    own: set[Tensor] = set()  # buffers that one node reads, at most: it may overwrite them
-    made = {tensor for node in graph.nodes if node.op != "constant" for tensor in node.outputs}
-    total = sum(tensor.nbytes for tensor in graph.outputs)
-    total -= sum(tensor.nbytes for tensor in outputs if tensor in made)  # counted below
-    for node in graph.nodes:
-        if node.op == "constant" or is_alias(ops, node):
-            continue
-        if not pointwise[node] or node.op in _BY_ROWS:
-            total += ops.scratch(node, compiled=True)
-        if node.op in _TWICE:
-            total += node.output.nbytes  # the exponentials, which XLA reads twice
-        operands = [root.get(tensor, tensor) for tensor in node.inputs]
-        for tensor in node.outputs:
-            read = readers.get(tensor, ())
-            once = len(read) <= 1 and tensor not in outputs
-            if tensor in hidden:
-                # What the fused nodes may overwrite passes to the last of them.
-                own.update([tensor] if once and _overwrites(own, operands, tensor) else [])
-                continue
-            reused = in_place and pointwise[node] and _overwrites(own, operands, tensor)
-            total += 0 if reused else tensor.nbytes
-            if once:
-                own.add(tensor)
-    return total
-
-
-def _overwrites(own: set[Tensor], operands: Sequence[Tensor], result: Tensor) -> bool:
-    return any(operand in own and operand.nbytes == result.nbytes for operand in operands)
 
 
 def carried_bytes(node: Node, sizes: Sizes) -> int:

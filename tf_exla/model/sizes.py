@@ -63,10 +63,8 @@ class Sizes:
 
     def given(self, graph: Graph) -> object:
         """Return what is known of a graph's inputs of unknown size: projections depend on it."""
-        if not graph.is_open:
-            return ()
         self.lists(graph)
-        return self._given.get(graph, ())
+        return self._given.get(graph, ()) if graph.is_open else ()
 
     def follow(self, made: Graph, graph: Graph) -> None:
         """Take what is known of `graph` for `made`: the nodes that differ have known sizes."""
