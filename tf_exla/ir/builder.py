@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -34,7 +33,7 @@ class Builder:
 
     def op(self, op: str, *inputs: Tensor, **attrs: object) -> Tensor:
         made = make_node(self.ops, op, inputs, attrs, f"{self.name}/{op}")
-        self.nodes.append(dataclasses.replace(made, source=self.source))
+        self.nodes.append(made.replace(source=self.source))
         return made.output
 
     def const(self, value: npt.ArrayLike, dtype: str = "int32") -> Tensor:

@@ -49,7 +49,7 @@ class Contraction:
 
 def contraction_of(node: Node) -> Contraction | None:
     """Return what a node contracts; None where it is no contraction."""
-    found = node.attrs.get("contraction")
+    found = node.attrs.get("contraction") if node.op == OP else None
     return found if isinstance(found, Contraction) else None
 
 

@@ -8,136 +8,22 @@ program will run.
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tf_exla.ir.once import once
+from tf_exla.ir.tensor import Array as Array
+from tf_exla.ir.tensor import Shape as Shape
+from tf_exla.ir.tensor import Tensor as Tensor
+from tf_exla.ir.tensor import item_bytes as item_bytes
+
 if TYPE_CHECKING:
     from typing import Self
-
-Array = npt.NDArray[np.generic]
-Shape = tuple[int | None, ...]
-
-_ITEM_BYTES = {
-    "bool": 1, "int8": 1, "uint8": 1, "qint8": 1, "quint8": 1,
-    "int16": 2, "uint16": 2, "qint16": 2, "quint16": 2, "float16": 2, "bfloat16": 2, "half": 2,
-    "int32": 4, "uint32": 4, "float32": 4, "qint32": 4,
-    "int64": 8, "uint64": 8, "float64": 8, "complex64": 8,
-    "complex128": 16,
-    "string": 24,  # the size of TensorFlow's tstring, without its heap part
-    "resource": 0, "variant": 0,  # what they hold is counted in `Tensor.held`
-}  # fmt: skip
-
-
-def repeats_one(array: Array) -> bool:
-    """Return whether all elements of an array have the same bits."""
-    if not array.size or array.dtype.hasobject:
-        return False
-    flat = np.ascontiguousarray(array).reshape(-1).view(f"V{array.dtype.itemsize}")
-    return bool(np.all(flat == flat[0]))
-
-
-def item_bytes(dtype: str) -> int:
-    """Return the bytes of one element of `dtype`; one byte for dtypes that are not known."""
-    return _ITEM_BYTES.get(dtype, 1)
-
-
-class _Weak:
-    """Gives a class with slots the one for weak references: `weakref_slot` needs Python 3.11."""
-
-    __slots__ = ("__weakref__",)
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Tensor(_Weak):
-    """One value of the program.
-
-    `shape`: static sizes; None for an unknown size, and None as a whole for an unknown rank.
-    `value`: the static value, where it is known and small (axes, shapes, scalars).
-    `held`: bytes behind a handle (the variable of a resource); `holds`: what they are, in words.
-    `origin`: what it is a copy of, where a pass makes the same numbers again.
-    `items`: the shape of each tensor in a list; None where it is not known, or this is no list.
-    """
-
-    shape: Shape | None
-    dtype: str
-    name: str = ""
-    value: Array | None = None
-    held: int = 0
-    origin: Tensor | None = None
-    holds: str = ""
-    items: Shape | None = None
-    is_static: bool = field(init=False)
-    size: int = field(init=False)  # number of elements; 0 where the shape is not known
-    nbytes: int = field(init=False)  # of the tensor itself; 0 where the shape is not known
-
-    def __post_init__(self) -> None:
-        # Computed once: projections ask for them all the time.
-        static = self.shape is not None and None not in self.shape
-        size = math.prod(self.shape or ()) if static else 0  # type: ignore[arg-type]
-        object.__setattr__(self, "is_static", static)
-        object.__setattr__(self, "size", size)
-        object.__setattr__(self, "nbytes", size * item_bytes(self.dtype))
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """The shape, known to be static."""
-        if not self.is_static:
-            raise ValueError(f"{self} has an unknown rank or dimension")
-        assert self.shape is not None
-        return self.shape  # type: ignore[return-value]
-
-    @property
-    def axes(self) -> Shape | None:
-        """The shape that axis rules are about: of a list, that of each of its tensors."""
-        return self.items if self.dtype == "variant" else self.shape
-
-    def with_axes(self, axes: Shape, name: str) -> Tensor:
-        """Return a tensor of other `axes` that keeps type and handle, and no value."""
-        if self.dtype == "variant":
-            return Tensor(self.shape, self.dtype, name, held=self.held, items=axes)
-        return Tensor(axes, self.dtype, name, held=self.held)
-
-    def fresh_copy(self) -> Tensor:
-        """Return another tensor of the same shape, type, name and static value."""
-        return Tensor(
-            self.shape, self.dtype, self.name, self.value, self.held, None, self.holds, self.items
-        )
-
-    def copy(self) -> Tensor:
-        """Return a tensor for the same numbers, made again."""
-        return dataclasses.replace(self, origin=self.origin or self)
-
-    def __str__(self) -> str:
-        if self.shape is None:
-            sizes = "?"
-        else:
-            sizes = ", ".join("?" if size is None else str(size) for size in self.shape)
-        return f"{self.name} {short_dtype(self.dtype)}[{sizes}]"
-
-    __repr__ = __str__
-
-
-def short_dtype(dtype: str) -> str:
-    """Return the usual abbreviation: `float64` -> `f64`."""
-    for long, short in (
-        ("bfloat", "bf"),
-        ("float", "f"),
-        ("uint", "u"),
-        ("int", "i"),
-        ("complex", "c"),
-    ):
-        if dtype.startswith(long):
-            return short + dtype.removeprefix(long)
-    return dtype
-
 
 NO_ATTRS: Mapping[str, object] = MappingProxyType({})
 
@@ -177,14 +63,29 @@ class Node:
     def replace(self, **changes: object) -> Self:
         """Return the node with other fields: `dataclasses.replace` in a fifth of the time."""
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
-        made.__dict__.pop("subgraphs", None)
-        made.__dict__.update(changes)
+        fields = made.__dict__
+        fields.update(self.__dict__)
+        for derived in _DERIVED:
+            fields.pop(derived, None)
+        fields.update(changes)
         return made
 
-    @cached_property
+    @once
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
         return tuple((key, value) for key, value in self.attrs.items() if isinstance(value, Graph))
+
+    @once
+    def is_open(self) -> bool:
+        """Whether a tensor of it, or in its sub-graphs, is open."""
+        for tensor in (*self.inputs, *self.outputs):
+            if tensor.is_open:
+                return True
+        return any(sub.is_open for _, sub in self.subgraphs)
+
+    @once
+    def notes(self) -> dict[str, tuple[object, Any]]:
+        """See `notes.py`."""
+        return {}
 
     def __str__(self) -> str:
         outs = ", ".join(map(str, self.outputs))
@@ -193,8 +94,11 @@ class Node:
         return f"{outs} = {self.op}({ins}){mark}"
 
 
-@dataclass(frozen=True, slots=True)
-class SplitAxis:
+_DERIVED = ("subgraphs", "is_open", "notes")
+"""What a node has beside its fields, once it was asked for."""
+
+
+class SplitAxis(NamedTuple):
     """Where a tensor carries a loop's axis: `axis`, in steps of `block` elements per index."""
 
     axis: int
@@ -309,7 +213,7 @@ class Loop(Node):
         full = self.extent // self.chunk
         return (full - 1) / 2 if self.triangular else full
 
-    @cached_property
+    @once
     def subgraphs(self) -> tuple[tuple[str, Graph], ...]:
         rest = (("remainder", self.remainder),) if self.remainder is not None else ()
         return (("body", self.body), *rest)
@@ -335,7 +239,18 @@ class Graph:
     outputs: tuple[Tensor, ...]
 
     def replace(self, **changes: object) -> Graph:
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+        fields = {"inputs": self.inputs, "nodes": self.nodes, "outputs": self.outputs, **changes}
+        return Graph(**fields)  # type: ignore[arg-type]
+
+    @once
+    def is_open(self) -> bool:
+        """Whether something has to be followed to tell sizes: an input, or a node's tensor."""
+        return any(t.is_open for t in self.inputs) or any(node.is_open for node in self.nodes)
+
+    @once
+    def has_loops(self) -> bool:
+        """Whether one of its own nodes is a `Loop`."""
+        return any(isinstance(node, Loop) for node in self.nodes)
 
     def __str__(self) -> str:
         return format_graph(self)

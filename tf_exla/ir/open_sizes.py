@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Tensor, item_bytes
-from tf_exla.ir.lists import is_list
 
 
 def is_of_unknown_size(tensor: Tensor) -> bool:
     """Return whether only the run tells the size of a tensor."""
     return not tensor.is_static and tensor.dtype not in HANDLES
-
-
-def is_open_size(tensor: Tensor) -> bool:
-    """Return whether the walk has to follow a tensor: one of unknown size, or a list."""
-    return is_list(tensor) if tensor.is_static else tensor.dtype != "resource"
 
 
 def may_be_a_size(tensor: Tensor) -> bool:

@@ -25,16 +25,20 @@ def resized_graph(
     nodes: list[Node] = []
     for node in template.nodes:
         if node.op == "constant":
-            made: tuple[Node, ...] = (_constant(node, shape_of(node.output)),)
+            last = _constant(node, shape_of(node.output))
+            nodes.append(last)
         else:
             operands = [mirror[tensor] for tensor in node.inputs]
             shapes = [shape_of(tensor) for tensor in node.outputs]
             if ops.resizable(node):
                 made = ops.resized(node, operands, [shape or () for shape in shapes])
+                nodes += made
+                last = made[-1]
             else:
-                made = (_as_it_is(ops, node, operands, shapes),)
-        nodes.extend(made)
-        mirror.update(zip(node.outputs, made[-1].outputs, strict=True))
+                last = _as_it_is(ops, node, operands, shapes)
+                nodes.append(last)
+        for old, new in zip(node.outputs, last.outputs, strict=True):
+            mirror[old] = new
     new_inputs = tuple(mirror[tensor] for tensor in template.inputs)
     outputs = tuple(mirror[tensor] for tensor in template.outputs)
     return Graph(new_inputs, tuple(nodes), outputs), mirror

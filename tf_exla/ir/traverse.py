@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, TypeVar
 
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
@@ -22,7 +29,10 @@ def consumers(graph: Graph) -> dict[Tensor, list[tuple[Node, int]]]:
     uses: dict[Tensor, list[tuple[Node, int]]] = {}
     for node in graph.nodes:
         for position, tensor in enumerate(node.inputs):
-            uses.setdefault(tensor, []).append((node, position))
+            if tensor in uses:
+                uses[tensor].append((node, position))
+            else:
+                uses[tensor] = [(node, position)]
     return uses
 
 
@@ -63,12 +73,21 @@ def with_subgraphs(node: Node, change: Callable[[Graph], Graph]) -> Node:
     if all(subs[key] is sub for key, sub in node.subgraphs):
         return node
     if isinstance(node, Loop):
-        return dataclasses.replace(node, body=subs["body"], remainder=subs.get("remainder"))
-    return dataclasses.replace(node, attrs={**node.attrs, **subs})
+        return node.replace(body=subs["body"], remainder=subs.get("remainder"))
+    return node.replace(attrs={**node.attrs, **subs})
 
 
 class CycleError(ValueError):
     """Nodes that wait for each other."""
+
+
+def put_in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Put nodes after those that they read, else in the order in which they are given."""
+    made_at = {tensor: at for at, node in enumerate(nodes) for tensor in node.outputs}
+    if all(made_at.get(tensor, -1) < at for at, node in enumerate(nodes) for tensor in node.inputs):
+        return tuple(nodes)  # as it is nearly always
+    place = {node: at for at, node in enumerate(nodes)}
+    return topological(nodes, place.__getitem__)
 
 
 def topological(nodes: Iterable[Node], key: Callable[[Node], Any]) -> tuple[Node, ...]:

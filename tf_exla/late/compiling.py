@@ -11,7 +11,6 @@ Memory: XLA orders a cluster's nodes as it likes; what is not fused counts (`mod
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from functools import cache
 
@@ -53,7 +52,7 @@ def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 
         rest = node.remainder and body_of(node.remainder, runs, innermost)
         if body is node.body and rest is node.remainder:
             return node
-        return dataclasses.replace(node, body=body, remainder=rest)
+        return node.replace(body=body, remainder=rest)
 
     return inside(graph, runs)
 
@@ -181,7 +180,7 @@ def _cluster(body: Graph, run: list[Node]) -> Node | None:
         if tensor not in mirror:
             mirror[tensor] = tensor.fresh_copy()
             if tensor in constants:
-                nodes.append(dataclasses.replace(constants[tensor], outputs=(mirror[tensor],)))
+                nodes.append(constants[tensor].replace(outputs=(mirror[tensor],)))
             else:
                 assert tensor not in inside
                 inputs.append(tensor)
@@ -193,7 +192,7 @@ def _cluster(body: Graph, run: list[Node]) -> Node | None:
         operands = tuple(stand_in(tensor) for tensor in node.inputs)
         made = tuple(t.fresh_copy() for t in node.outputs)
         mirror.update(zip(node.outputs, made, strict=True))
-        nodes.append(dataclasses.replace(node, inputs=operands, outputs=made))
+        nodes.append(node.replace(inputs=operands, outputs=made))
     graph = Graph(
         tuple(mirror[tensor] for tensor in inputs),
         tuple(nodes),

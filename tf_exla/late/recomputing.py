@@ -106,11 +106,11 @@ def _computing(
         for inner in node.outputs:
             mirror.setdefault(inner, inner.copy())
         inputs, outputs = (tuple(mirror[t] for t in side) for side in (node.inputs, node.outputs))
-        made.append(dataclasses.replace(node, inputs=inputs, outputs=outputs))
+        made.append(node.replace(inputs=inputs, outputs=outputs))
     nodes = (*made, *(node.substitute(instead) for node in graph.nodes))
     results = tuple(instead.get(one, one) for one in graph.outputs)
     inside = Graph(tuple(operands.values()), nodes, results)
-    return dataclasses.replace(reader, inputs=tuple(operands), attrs={"cluster": inside})
+    return reader.replace(inputs=tuple(operands), attrs={"cluster": inside})
 
 
 def _dropped(maker: Node, tensor: Tensor) -> Node:

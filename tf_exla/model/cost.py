@@ -6,10 +6,9 @@ takes depends on the device, and the op set tells it (`ir/rates.py`).
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 from tf_exla.ir.aliases import roots
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
+from tf_exla.ir.notes import note, noted
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.rates import Rates
 from tf_exla.model.fusion import in_registers
@@ -29,15 +28,15 @@ def node_seconds(
     as it is.
     """
     byte = ops.rates().byte if byte is None else byte
-    known = _KNOWN.setdefault(node, {})
-    key = ops, byte, parallel, promises
-    if key not in known:
-        known[key] = _node_seconds(ops, node, byte, parallel, promises)
-    return known[key]
-
-
-_KNOWN: WeakKeyDictionary[Node, dict[tuple[OpSet, float, int, bool], float]] = WeakKeyDictionary()
-"""A search asks again for what one of its steps left as it was."""
+    # A search asks again for what one of its steps left as it was.
+    known: dict[tuple[float, int, bool], float] | None = noted(node, "seconds", ops)
+    if known is None:
+        note(node, "seconds", ops, known := {})
+    key = byte, parallel, promises
+    seconds = known.get(key)
+    if seconds is None:
+        seconds = known[key] = _node_seconds(ops, node, byte, parallel, promises)
+    return seconds
 
 
 def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: bool) -> float:
@@ -105,10 +104,12 @@ def graph_seconds(
     """Estimate one run of a graph; `byte`, `parallel`, `promises`: as for a node."""
     byte = ops.rates().byte if byte is None else byte
     hidden = ops.fused(graph)
+    if not hidden:
+        return sum(node_seconds(ops, node, byte, parallel, promises) for node in graph.nodes)
     return sum(
-        _fused_seconds(ops, node, hidden, byte, parallel)
-        if hidden and not (node.subgraphs or node.op == "top_k")
-        else node_seconds(ops, node, byte, parallel, promises)
+        node_seconds(ops, node, byte, parallel, promises)
+        if node.subgraphs or node.op == "top_k"
+        else _fused_seconds(ops, node, hidden, byte, parallel)
         for node in graph.nodes
     )
 

@@ -7,14 +7,15 @@ of other chunks have the same lifetimes around them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 
 from tf_exla.ir.control_flow import body_of, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.traverse import consumers
 from tf_exla.model.sizes import Sizes
 
 CHAIN_BYTES = 4096
@@ -75,7 +76,7 @@ class _Buffer:
     pending: int = 0
     first: int = 0
     last: int = -1  # before it is freed
-    parents: list[_Buffer] = field(default_factory=list)  # which live as long as this one
+    parents: tuple[_Buffer, ...] = ()  # which live as long as this one
 
 
 class _Walk:
@@ -91,9 +92,9 @@ class _Walk:
     ) -> None:
         self.graph, self.ops, self.sizes, self.sliced = graph, ops, sizes, sliced
         self.variables = variables
-        self.uses = {tensor: len(readers) for tensor, readers in consumers(graph).items()}
-        for tensor in graph.outputs:
-            self.uses[tensor] = self.uses.get(tensor, 0) + 1
+        self.uses = Counter(chain.from_iterable(node.inputs for node in graph.nodes))
+        self.uses.update(graph.outputs)
+        self.views = frozenset(n for n in graph.nodes if n.op != "constant" and ops.aliases(n))
         self.lists = sizes.lists(graph)
         self.fused = ops.fused(graph)
         self.buffers: dict[Tensor, _Buffer] = {}
@@ -106,14 +107,16 @@ class _Walk:
             if tensor not in self.sliced:
                 uses = self.uses.get(tensor, 0)
                 self.buffers[tensor] = _Buffer(tensor, 0, tensor in self.variables, uses)
-        made = (one for one in (*self._made(), *self.sliced) if one not in self.fused)
-        loose = sum(size for t in made if (size := self.sizes.nbytes(t)) < CHAIN_BYTES)
+        nbytes, fused = self.sizes.nbytes, self.fused
+        made = (one for one in chain(self._made(), self.sliced) if one not in fused)
+        sizes = (tensor.nbytes if tensor.is_static else nbytes(tensor) for tensor in made)
+        loose = sum(size for size in sizes if size < CHAIN_BYTES)
         held: list[int] = []
-        for node in self.graph.nodes:
+        for position, node in enumerate(self.graph.nodes):
+            self.position = position
             self._start(node)
             held.append(loose + self.bytes)
             self._finish(node)
-            self.position += 1
         end = len(held)
         spans = (
             (one.tensor, one.bytes, one.first, end if one.last < 0 else one.last)
@@ -123,7 +126,7 @@ class _Walk:
 
     def _made(self) -> Iterator[Tensor]:
         for node in self.graph.nodes:
-            if node.op != "constant" and not self.ops.aliases(node):
+            if node.op != "constant" and node not in self.views:
                 yield from node.outputs
 
     def _start(self, node: Node) -> None:
@@ -131,34 +134,47 @@ class _Walk:
         if node.op == "constant":
             self.buffers[node.output] = _Buffer(node.output, 0, owned=False)
             return
+        buffers = self.buffers
         for tensor in node.inputs:
-            if tensor not in self.buffers and tensor in self.fused:
-                self._hold(tensor, 0)
-            elif tensor not in self.buffers:
-                self._allocate(tensor)
-        shared = {k: self.buffers[node.inputs[k]] for k in passed_on(node)}
-        if is_while(node) and self.ops.overwrites_variables():
-            for k, tensor in enumerate(node.inputs):
-                if k not in shared and self._dies(tensor, node.outputs[k]):
-                    shared[k] = self.buffers[tensor]
-        if (first := self._shared_buffer(node)) is not None:
-            shared[0] = first
-        if self.ops.joint(node) and not all(tensor.is_static for tensor in node.outputs):
-            together = self._hold(node.outputs[0], self.sizes.nbytes(node.inputs[0]))
-            together.pending = 0
-            shared = dict.fromkeys(range(len(node.outputs)), together)
+            if tensor not in buffers:
+                if tensor in self.fused:
+                    self._hold(tensor, 0)
+                else:
+                    self._allocate(tensor)
+        shared = self._shared(node)
         for position, tensor in enumerate(node.outputs):
             if position in shared:
                 shared[position].pending += self.uses.get(tensor, 0)
-                self.buffers[tensor] = shared[position]
+                buffers[tensor] = shared[position]
             elif tensor in self.lists:
                 self._extend(node, position, tensor)
             elif tensor in self.fused:
                 self._keep_operands(node, tensor)
             else:
                 self._allocate(tensor)
-        if self.ops.may_alias(node) and node.inputs:
+        if node.inputs and self.ops.may_alias(node):
             self._hold_parent(node)
+
+    def _shared(self, node: Node) -> dict[int, _Buffer]:
+        """Return the buffers that results take over, by their positions."""
+        shared: dict[int, _Buffer] = {}
+        if is_while(node):
+            shared = {k: self.buffers[node.inputs[k]] for k in passed_on(node)}
+            if self.ops.overwrites_variables():
+                for k, tensor in enumerate(node.inputs):
+                    if k not in shared and self._dies(tensor, node.outputs[k]):
+                        shared[k] = self.buffers[tensor]
+        if (first := self._shared_buffer(node)) is not None:
+            shared[0] = first
+        if (
+            node.is_open
+            and not all(tensor.is_static for tensor in node.outputs)
+            and self.ops.joint(node)
+        ):
+            together = self._hold(node.outputs[0], self.sizes.nbytes(node.inputs[0]))
+            together.pending = 0
+            shared = dict.fromkeys(range(len(node.outputs)), together)
+        return shared
 
     def _hold_parent(self, node: Node) -> None:
         """A view or a copy: count the result, and keep alive what it may be a view of."""
@@ -166,7 +182,7 @@ class _Walk:
         for tensor in node.outputs:
             buffer = self.buffers[tensor]
             if parent.owned and buffer is not parent and buffer.bytes and not buffer.parents:
-                buffer.parents.append(parent)
+                buffer.parents += (parent,)
                 parent.pending += 1
 
     def _extend(self, node: Node, position: int, tensor: Tensor) -> None:
@@ -181,14 +197,14 @@ class _Walk:
             return
         buffer = self._hold(tensor, growth)
         if parent is not None and parent.owned and growth:
-            buffer.parents.append(parent)
+            buffer.parents += (parent,)
             parent.pending += 1
 
     def _keep_operands(self, node: Node, tensor: Tensor) -> None:
         """A result without a buffer: what reads it reads the operands that it is computed from."""
         buffer = self._hold(tensor, 0)
         for operand in {self.buffers[one] for one in node.inputs}:
-            buffer.parents.append(operand)
+            buffer.parents += (operand,)
             operand.pending += 1
 
     def _allocate(self, tensor: Tensor) -> None:
@@ -207,7 +223,7 @@ class _Walk:
         """Return the buffer that the first output shares with an input, if this is certain."""
         if isinstance(node, Loop) or not node.inputs:
             return None
-        if self.ops.aliases(node):
+        if node in self.views:
             return self.buffers[node.inputs[0]]
         output = node.outputs[0] if node.outputs else None
         if output is None or output.nbytes < CHAIN_BYTES:
@@ -228,16 +244,24 @@ class _Walk:
         return buffer.owned and buffer.pending == 1 and alike
 
     def _finish(self, node: Node) -> None:
+        buffers = self.buffers
         for tensor in node.inputs:
-            self._release(self.buffers[tensor], 1)
+            buffer = buffers[tensor]
+            buffer.pending -= 1
+            if buffer.pending <= 0:
+                self._free(buffer)
         for tensor in node.outputs:
-            if not self.uses.get(tensor, 0):
-                self._release(self.buffers[tensor], 0)
+            if tensor not in self.uses:
+                buffer = buffers[tensor]
+                if buffer.pending <= 0:
+                    self._free(buffer)
 
-    def _release(self, buffer: _Buffer, count: int) -> None:
-        buffer.pending -= count
-        if buffer.pending <= 0 and (buffer.bytes or buffer.parents) and buffer.last < 0:
+    def _free(self, buffer: _Buffer) -> None:
+        """Free what nothing will read any more, and then what it keeps alive alone."""
+        if (buffer.bytes or buffer.parents) and buffer.last < 0:
             buffer.last = self.position
             self.bytes -= buffer.bytes
             for parent in buffer.parents:
-                self._release(parent, 1)
+                parent.pending -= 1
+                if parent.pending <= 0:
+                    self._free(parent)

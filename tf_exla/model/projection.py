@@ -14,16 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import add
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from tf_exla.ir.aliases import is_alias, readers_through, roots
 from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import ARG_REDUCERS, Graph, Loop, Node, Tensor
+from tf_exla.ir.notes import note, noted
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.structure import structure_of
 from tf_exla.ir.traverse import walk
-from tf_exla.model.fusion import in_registers, is_one_loop
+from tf_exla.model.cluster_bytes import cluster_bytes
 from tf_exla.model.lifetimes import Lifetimes, lifetimes, passed_on
+from tf_exla.model.options import Options
 from tf_exla.model.sizes import Sizes
 
 RUNTIME_BYTES = 1 << 20
@@ -33,8 +36,7 @@ NODE_BYTES = 128
 """What the executor keeps for each node while a graph runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One moment of the plan: bytes of the working set while `node` runs."""
 
     node: Node
@@ -44,12 +46,27 @@ class Step:
 
 @dataclass(frozen=True)
 class Projection:
-    """The working set over the plan."""
+    """The working set over the plan: `temporary` beside what is alive, at each of its nodes."""
 
     working_set: int
-    steps: tuple[Step, ...]
+    nodes: tuple[Node, ...]
+    temporary: tuple[int, ...]
     peak_step: int
     lifetimes: Lifetimes
+
+    @cached_property
+    def bytes(self) -> tuple[int, ...]:
+        """The working set at each node."""
+        return tuple(map(add, self.lifetimes.held, self.temporary))
+
+    def step(self, position: int) -> Step:
+        """Return one moment of the plan."""
+        return Step(self.nodes[position], self.bytes[position], self.temporary[position])
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All moments of the plan."""
+        return tuple(map(Step, self.nodes, self.bytes, self.temporary))
 
     @property
     def loose(self) -> int:
@@ -63,7 +80,7 @@ class Projection:
 
     @property
     def peak_node(self) -> Node | None:
-        return self.steps[self.peak_step].node if self.steps else None
+        return self.nodes[self.peak_step] if self.nodes else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +111,21 @@ class Projector:
     _lifetimes: WeakKeyDictionary[Graph, dict[object, Lifetimes]] = field(
         default_factory=WeakKeyDictionary
     )
-    _temporary: WeakKeyDictionary[Node, int] = field(default_factory=WeakKeyDictionary)
+    _author: object = field(default_factory=object)  # of notes at nodes
     _counts: WeakKeyDictionary[Graph, tuple[int, bool]] = field(default_factory=WeakKeyDictionary)
     _kinds: dict[Hashable, Kind] = field(default_factory=dict)
     _kind_of: WeakKeyDictionary[Graph, Kind] = field(default_factory=WeakKeyDictionary)
+
+    # Of a loop: the room that it was last given a chunk for, and all that decides beside, and the
+    # loop of this chunk; None for itself. Whoever chooses chunks adds it.
+    fits: WeakKeyDictionary[Loop, tuple[tuple[int, int, Options], Loop | None]] = field(
+        default_factory=WeakKeyDictionary
+    )
+
+    # Of a body: the rewrites that it was given last, and what they made of it; None: nothing.
+    rewritten: WeakKeyDictionary[Graph, tuple[object, Graph | None]] = field(
+        default_factory=WeakKeyDictionary
+    )
 
     def __post_init__(self) -> None:
         self.sizes = Sizes(self.ops)
@@ -126,14 +154,12 @@ class Projector:
         return self._with(graph, self.lifetimes(graph, sliced))
 
     def _with(self, graph: Graph, alive: Lifetimes) -> Projection:
-        steps: list[Step] = []
-        peak, peak_step = alive.loose, 0
-        for node, held in zip(graph.nodes, alive.held, strict=True):
-            temporary = self.temporary(node)
-            if held + temporary > peak:
-                peak, peak_step = held + temporary, len(steps)
-            steps.append(Step(node, held + temporary, temporary))
-        return Projection(peak, tuple(steps), peak_step, alive)
+        temporary = tuple(map(self.temporary, graph.nodes))
+        needed = list(map(add, alive.held, temporary))
+        peak = max(needed, default=0)
+        if peak <= alive.loose:
+            return Projection(alive.loose, graph.nodes, temporary, 0, alive)
+        return Projection(peak, graph.nodes, temporary, needed.index(peak), alive)
 
     def lifetimes(self, graph: Graph, sliced: frozenset[Tensor] = frozenset()) -> Lifetimes:
         """Return what is alive during each node; `sliced` as in `project`."""
@@ -147,7 +173,7 @@ class Projector:
         """Return a graph with some of its loops in other chunks, in which as much is alive."""
         made = graph.replace(nodes=tuple(nodes))
         changed = (new for new, old in zip(nodes, graph.nodes, strict=True) if new is not old)
-        if not self.sizes.given(graph) and all(map(self.sizes.is_static, changed)):
+        if not self.sizes.given(graph) and not any(node.is_open for node in changed):
             self.sizes.follow(made, graph)
             self._lifetimes[made] = {(frozenset(), ()): self.lifetimes(graph)}
         return made
@@ -188,11 +214,11 @@ class Projector:
         """Return an upper bound of the bytes a node allocates beside its outputs."""
         if node.op == "constant":
             return 0
-        known = self._temporary.get(node)
+        known: int | None = noted(node, "temporary", self._author)
         if known is None:
             known = self._temporary_of(node)
-            if self.sizes.is_static(node):
-                self._temporary[node] = known
+            if not node.is_open:
+                note(node, "temporary", self._author, known)
         return known
 
     def _temporary_of(self, node: Node) -> int:
@@ -225,58 +251,8 @@ class Projector:
         The executor's order says nothing: XLA orders nodes for concurrency, so that whatever is not
         fused or overwritten may be alive together.
         """
-        bytes_ = max(_cluster_bytes(self.ops, sub) for _, sub in node.subgraphs)
+        bytes_ = max(cluster_bytes(self.ops, sub) for _, sub in node.subgraphs)
         return max(0, bytes_ * 5 // 4 - sum(tensor.nbytes for tensor in node.outputs))
-
-
-_BY_ROWS = frozenset({"log_softmax", "softmax"})
-"""Overwrite their operand, but are no single pass over it."""
-_TWICE = _BY_ROWS | {"softplus"}
-"""Read exponentials more than once, which have a buffer beside the result."""
-
-
-def _cluster_bytes(ops: OpSet, graph: Graph) -> int:
-    """Return the bytes of all results of a cluster that XLA neither fuses nor overwrites.
-
-    A pointwise result that one pointwise node reads is fused into it, a simple one that several
-    read into each. Where XLA fuses in place, a pointwise node overwrites an operand that nobody
-    else reads. Aliases are seen through, but each result has a buffer. What Eigen takes for a
-    broadcast, XLA's loops do not; products are Eigen's there, too.
-    """
-    root = roots(ops, graph)
-    readers = readers_through(ops, graph)
-    outputs = frozenset(root.get(tensor, tensor) for tensor in graph.outputs)
-    pointwise = {node: is_one_loop(ops, node) for node in graph.nodes}
-    hidden = in_registers(ops, graph)
-    in_place = ops.fuses_in_place()
-    own: set[Tensor] = set()  # buffers that one node reads, at most: it may overwrite them
-    made = {tensor for node in graph.nodes if node.op != "constant" for tensor in node.outputs}
-    total = sum(tensor.nbytes for tensor in graph.outputs)
-    total -= sum(tensor.nbytes for tensor in outputs if tensor in made)  # counted below
-    for node in graph.nodes:
-        if node.op == "constant" or is_alias(ops, node):
-            continue
-        if not pointwise[node] or node.op in _BY_ROWS:
-            total += ops.scratch(node, compiled=True)
-        if node.op in _TWICE:
-            total += node.output.nbytes  # the exponentials, which XLA reads twice
-        operands = [root.get(tensor, tensor) for tensor in node.inputs]
-        for tensor in node.outputs:
-            read = readers.get(tensor, ())
-            once = len(read) <= 1 and tensor not in outputs
-            if tensor in hidden:
-                # What the fused nodes may overwrite passes to the last of them.
-                own.update([tensor] if once and _overwrites(own, operands, tensor) else [])
-                continue
-            reused = in_place and pointwise[node] and _overwrites(own, operands, tensor)
-            total += 0 if reused else tensor.nbytes
-            if once:
-                own.add(tensor)
-    return total
-
-
-def _overwrites(own: set[Tensor], operands: Sequence[Tensor], result: Tensor) -> bool:
-    return any(operand in own and operand.nbytes == result.nbytes for operand in operands)
 
 
 def carried_bytes(node: Node, sizes: Sizes) -> int:

@@ -17,7 +17,8 @@ from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.lists import EMPTY, Held, after_loop, either, is_list, made, read
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.open_sizes import flat, is_of_unknown_size, is_open_size, may_be_a_size
+from tf_exla.ir.open_sizes import flat, is_of_unknown_size, may_be_a_size
+from tf_exla.model.known_loops import KnownLoops
 from tf_exla.model.settings import SETTINGS
 
 _Known = tuple[Most, Held, Node | None, bool]
@@ -32,10 +33,12 @@ class Sizes:
     _most: WeakKeyDictionary[Tensor, Most] = field(default_factory=WeakKeyDictionary)
     _fitted: WeakKeyDictionary[Tensor, int] = field(default_factory=WeakKeyDictionary)
     _causes: WeakKeyDictionary[Tensor, Node] = field(default_factory=WeakKeyDictionary)
-    _static: WeakKeyDictionary[Graph, bool] = field(default_factory=WeakKeyDictionary)
     _lists: WeakKeyDictionary[Graph, dict[Tensor, Held]] = field(default_factory=WeakKeyDictionary)
     _held: WeakKeyDictionary[Tensor, Held] = field(default_factory=WeakKeyDictionary)
     _given: WeakKeyDictionary[Graph, tuple[_Known, ...]] = field(default_factory=WeakKeyDictionary)
+
+    def __post_init__(self) -> None:
+        self._loops = KnownLoops((self._most, self._held, self._causes))
 
     def nbytes(self, tensor: Tensor) -> int:
         """Return the bytes of a tensor, at most; 0 where nothing bounds them."""
@@ -49,9 +52,9 @@ class Sizes:
 
     def lists(self, graph: Graph) -> dict[Tensor, Held]:
         """Return what the lists that nodes of `graph` make hold."""
+        if not graph.is_open:
+            return {}
         if graph not in self._lists:
-            if self.are_static(graph):
-                return self._lists.setdefault(graph, {})
             for tensor in graph.inputs:  # of a sub-graph, when nobody has said what it is given
                 if is_list(tensor) and tensor not in self._held:
                     self._held[tensor] = Held(total=tensor.held)
@@ -61,25 +64,11 @@ class Sizes:
     def given(self, graph: Graph) -> object:
         """Return what is known of a graph's inputs of unknown size: projections depend on it."""
         self.lists(graph)
-        return self._given.get(graph, ())
+        return self._given.get(graph, ()) if graph.is_open else ()
 
     def follow(self, made: Graph, graph: Graph) -> None:
         """Take what is known of `graph` for `made`: the nodes that differ have known sizes."""
         self._lists[made] = self.lists(graph)
-
-    def are_static(self, graph: Graph) -> bool:
-        """Return whether all sizes of a graph are known, of its sub-graphs too: nothing follows."""
-        known = self._static.get(graph)
-        if known is None:
-            open_ = any(map(is_open_size, graph.inputs))
-            known = self._static[graph] = not open_ and all(map(self.is_static, graph.nodes))
-        return known
-
-    def is_static(self, node: Node) -> bool:
-        """Return whether all sizes of a node's tensors are known, and those in its sub-graphs."""
-        if any(map(is_open_size, node.inputs)) or any(map(is_open_size, node.outputs)):
-            return False
-        return not node.subgraphs or all(self.are_static(sub) for _, sub in node.subgraphs)
 
     def cause(self, tensor: Tensor) -> Node | None:
         """Return the first node on the way of a tensor that says nothing of its result's size."""
@@ -87,7 +76,9 @@ class Sizes:
 
     def scratch(self, node: Node) -> int:
         """Return the bytes that a kernel allocates beside its outputs, at most."""
-        if all(t.is_static or t.dtype in HANDLES for t in (*node.inputs, *node.outputs)):
+        if not node.is_open or all(
+            t.is_static or t.dtype in HANDLES for t in (*node.inputs, *node.outputs)
+        ):
             return self.ops.scratch(node)
         inputs, outputs = (
             tuple(self.most(t).static(t) or flat(t, self.nbytes(t)) for t in tensors)
@@ -148,8 +139,7 @@ class Sizes:
     def _plain(self, node: Node) -> None:
         if any(is_list(tensor) for tensor in node.outputs):
             self._list(node)
-        open_ = [tensor for tensor in node.outputs if is_of_unknown_size(tensor)]
-        if not open_ and not any(map(may_be_a_size, node.outputs)):
+        if not any(is_of_unknown_size(t) or may_be_a_size(t) for t in node.outputs):
             return
         operands = [self.most(tensor) for tensor in node.inputs]
         from_list = next((k for k, t in enumerate(node.inputs) if is_list(t)), None)
@@ -248,6 +238,17 @@ class Sizes:
                 self._set(tensor, most, results)
 
     def _while(self, node: Node) -> None:
+        if not self._loops.recall(node, self._given_to(node)):
+            self._iterate(node)
+            self._loops.keep(node, self._given_to(node))
+
+    def _given_to(self, node: Node) -> object:
+        """Return all that decides what is known of a While, and of its sub-graphs."""
+        fitted = [self._fitted.get(tensor) for tensor in node.outputs]
+        operands = [self._operand(tensor) for tensor in node.inputs]
+        return operands, fitted, [self._given.get(sub) for _, sub in node.subgraphs]
+
+    def _iterate(self, node: Node) -> None:
         body, cond = body_of(node), cond_of(node)
         passed = [a is b for a, b in zip(body.inputs, body.outputs, strict=False)]
         times = self.iterations(node)

@@ -7,7 +7,6 @@ that gets another chunk is cut from its template again, and finished again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 from tf_exla.ir.graph import Graph, Loop
 from tf_exla.late.bodies import everywhere, inside_of
@@ -35,16 +34,20 @@ def _expand(projector: Projector, graph: Graph, _: Options) -> Graph:
 
 
 def _rewrite(projector: Projector, graph: Graph, options: Options) -> Graph:
-    """Rewrite the bodies of loops, each body once.
+    """Rewrite the bodies of loops, each body once: other late passes are tried on the same bodies.
 
     A body has fewer readers than the program has, and a program that was split without rewrites,
     since one tied two axes together, gets those that stay within a chunk.
     """
     rules = chosen(options.rewrites)
 
-    @cache
     def inside(body: Graph) -> Graph:
-        return bodies(rewrite_graph(body, projector.ops, rules).graph)
+        known = projector.rewritten.get(body)
+        if known is None or known[0] is not options.rewrites:
+            made = bodies(rewrite_graph(body, projector.ops, rules).graph)
+            known = options.rewrites, made if made is not body else None
+            projector.rewritten[body] = known
+        return known[1] or body
 
     def bodies(sub: Graph) -> Graph:
         nodes = tuple(

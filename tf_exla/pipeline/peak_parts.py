@@ -115,7 +115,7 @@ def _alive(
 
 
 def _peak_step(found: Projection) -> tuple[Node, int] | None:
-    step = found.steps[found.peak_step] if found.steps else None
+    step = found.step(found.peak_step) if found.nodes else None
     if step is None or step.bytes < found.working_set:
         return None
     return step.node, step.temporary

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tf_exla.byte_size import format_bytes
-from tf_exla.ir.graph import short_dtype
+from tf_exla.ir.dtypes import short_dtype
 from tf_exla.report.data import LoopEntry, ReportData
 from tf_exla.report.graph import INPUT, GraphNode
 

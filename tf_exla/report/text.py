@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tf_exla.byte_size import format_bytes
-from tf_exla.ir.graph import short_dtype
+from tf_exla.ir.dtypes import short_dtype
 from tf_exla.report.data import ReportData
 
 WIDTH = 110

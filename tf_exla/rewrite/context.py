@@ -6,7 +6,6 @@ changes, not with the graph.
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -182,7 +181,7 @@ class RewriteContext:
             self._remove(node)
         new: list[Node] = []
         for count, made in enumerate(self.made):
-            node = dataclasses.replace(made, source=root.source)
+            node = made.replace(source=root.source)
             self._insert(node, (*place, count))
             new.append(node)
         old = {reader: None for tensor in stands for reader, _ in self.readers.get(tensor, ())}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable, Sequence
 
 from tf_exla.byte_size import format_bytes
@@ -85,7 +84,7 @@ class _Run:
             subs = {} if isinstance(node, Loop) else dict(node.subgraphs)
             new = {key: self.graph(sub) for key, sub in subs.items()}
             if any(new[key] is not sub for key, sub in subs.items()):
-                node = dataclasses.replace(node, attrs={**node.attrs, **new})
+                node = node.replace(attrs={**node.attrs, **new})
             nodes.append(node)
         if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
             return graph

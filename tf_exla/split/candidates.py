@@ -55,12 +55,16 @@ class _Asked:
     below: float = math.inf
 
     def __call__(self, tensor: Tensor) -> bool:
-        large = self.is_large(tensor)
-        if not large:
-            self.least = max(self.least, tensor.nbytes)
-        elif not dataclasses.replace(self.is_large, small=tensor.nbytes)(tensor):
-            self.below = min(self.below, tensor.nbytes)  # it is large for its bytes alone
-        return large
+        if tensor is self.is_large.seed or is_list(tensor):
+            return True
+        size = tensor.nbytes
+        if size <= self.is_large.small:
+            if size > self.least:
+                self.least = size
+            return False
+        if size < self.below:  # it is large for its bytes alone
+            self.below = size
+        return True
 
     def answers_for(self, small: int) -> bool:
         """Return whether the bound `small` has the same answers."""

@@ -10,7 +10,7 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.cost import node_seconds
 from tf_exla.model.options import Options
-from tf_exla.model.projection import Projector, accumulator_copy, carried_bytes
+from tf_exla.model.projection import Kind, Projector, accumulator_copy, carried_bytes
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.resize import body_of, resize_loop
 
@@ -33,20 +33,21 @@ def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options)
 def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
     held = projector.lifetimes(graph).held
     overhead = projector.overhead(graph)
-    fitted: list[Node] = []
+    fitted = list(graph.nodes)
     changed = False
-    for node, alive in zip(graph.nodes, held, strict=True):
-        if isinstance(node, Loop) and not has_loops(node):
-            new: Node = _fit(projector, node, budget - overhead - alive, options)
-        elif isinstance(node, Loop):
-            new = _fit_tiles(projector, node, budget - overhead - alive, options)
-        elif node.subgraphs:
-            room = budget - overhead - alive - carried_bytes(node, projector.sizes)
+    for position, node in enumerate(graph.nodes):
+        if not node.subgraphs:
+            continue
+        room = budget - overhead - held[position]
+        if not isinstance(node, Loop):
+            room -= carried_bytes(node, projector.sizes)
             new = _fit_subgraphs(projector, node, room, options)
+        elif has_loops(node):
+            new = _fit_tiles(projector, node, room, options)
         else:
-            new = node
+            new = _fit(projector, node, room, options)
         changed |= new is not node
-        fitted.append(new)
+        fitted[position] = new
     if not changed:
         return graph
     return projector.rechunked(graph, _same_chunks(projector.ops, fitted))
@@ -106,17 +107,32 @@ def _fit_subgraphs(projector: Projector, node: Node, room: int, options: Options
 
 def has_loops(loop: Loop) -> bool:
     """Return whether a loop's body is split itself: its chunk is fixed then."""
-    return any(isinstance(node, Loop) for node in loop.body.nodes)
+    return loop.body.has_loops
 
 
 def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
-    ops = projector.ops
+    """Give a loop its chunk; the very loop of the last time where nothing differs.
+
+    Most loops of a candidate are those of the graph that it is made of. What is known of sizes only
+    grows, so that their number tells whether it is the same.
+    """
+    kind = projector.kind(loop)
+    asked = room, len(kind.sizes), options
+    known = projector.fits.get(loop)
+    if known is None or known[0] != asked:
+        made = _fitted(projector, loop, kind, room, options)
+        known = projector.fits[loop] = asked, made if made is not loop else None
+    return known[1] or loop
+
+
+def _fitted(projector: Projector, loop: Loop, kind: Kind, room: int, options: Options) -> Loop:
+    ops, bodies, sizes = projector.ops, kind.bodies, kind.sizes
 
     def resized(chunk: int, parallel: int) -> Loop:
         return resize_loop(ops, loop, chunk, parallel, bodies)
 
-    kind = projector.kind(loop)
-    bodies, sizes = kind.bodies, kind.sizes
+    if room < 0:
+        return resized(1, 1)
     beside = accumulator_copy(loop)
 
     def needed(chunk: int, parallel: int) -> int:
@@ -126,10 +142,9 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
             sizes[chunk] = projector.body_bytes(loop, body_of(ops, loop, chunk, bodies))
         return min(parallel, loop.extent // chunk) * sizes[chunk] + beside
 
-    if room < 0:
-        return resized(1, 1)
-    fastest = fastest_chunk(loop, options)
     largest = _largest_carried(loop)
+    per_index = _bytes_per_index(loop, largest)
+    fastest = _fastest(loop, per_index, options)
     most = even_chunk(loop.extent, fastest, largest)
 
     def fitted(parallel: int) -> Loop | None:
@@ -143,7 +158,7 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
             chunk = cached if cached >= SETTINGS.least_indices else min(chunk, max(cached, least))
             if needs(chunk) > room:  # more iterations of a smaller chunk run side by side
                 parallel = (room - beside) // (needed(chunk, 1) - beside)
-        if parallel > 1 and chunk * _bytes_per_index(loop) < SETTINGS.parallel_bytes:
+        if parallel > 1 and chunk * per_index < SETTINGS.parallel_bytes:
             return None
         return resized(chunk, parallel)
 
@@ -208,12 +223,15 @@ def _largest(
 
 def fastest_chunk(loop: Loop, options: Options) -> int:
     """Return the chunk whose largest tensor has the size that is fastest on this device."""
-    return max(1, min(loop.extent, options.largest_chunk // max(1, _bytes_per_index(loop))))
+    return _fastest(loop, _bytes_per_index(loop, _largest_carried(loop)), options)
 
 
-def _bytes_per_index(loop: Loop) -> int:
+def _fastest(loop: Loop, per_index: int, options: Options) -> int:
+    return max(1, min(loop.extent, options.largest_chunk // max(1, per_index)))
+
+
+def _bytes_per_index(loop: Loop, largest: Tensor | None) -> int:
     """Bytes of one index in the largest tensor that carries the loop's axis."""
-    largest = _largest_carried(loop)
     return 1 if largest is None else largest.nbytes // loop.extent
 
 

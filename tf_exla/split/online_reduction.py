@@ -19,7 +19,6 @@ what the program makes of them: exp(0 - s) is no number, or infinite, or zero.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -97,11 +96,13 @@ def _merged(
 def _downstream(index: DefUse, sources: Sequence[Tensor]) -> frozenset[Tensor]:
     """Return `sources`, and what nodes make of them that are not in a loop."""
     found = set(sources)
-    inside = {tensor for tensor in found if tensor in index.producer}
-    loops = {index.producer[tensor] for tensor in inside}
-    for node in index.graph.nodes:
-        if node not in loops and not found.isdisjoint(node.inputs):
-            found.update(node.outputs)
+    loops = {index.producer[tensor] for tensor in found if tensor in index.producer}
+    work = list(found)
+    while work:
+        for node, _ in index.readers.get(work.pop(), ()):
+            if node not in loops:
+                work += (tensor for tensor in node.outputs if tensor not in found)
+                found.update(node.outputs)
     return frozenset(found)
 
 
@@ -156,4 +157,4 @@ def _finish(
         precise[whole] = total
         total = cast(w, total, whole.dtype)
     last = w.nodes[-1]
-    w.nodes[-1] = dataclasses.replace(last, outputs=(whole,))
+    w.nodes[-1] = last.replace(outputs=(whole,))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -157,6 +156,9 @@ class OnlineReduction:
         inputs = [one.value for one in values if isinstance(one, Scaled | Shifted)]
         assert len(inputs) == len(node.inputs)
         outputs, attrs = node.outputs, node.attrs
+        if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
+            self.new.update(dict.fromkeys(outputs, node))
+            return outputs
         if any(new.dtype != old.dtype for new, old in zip(inputs, node.inputs, strict=True)):
             if node.subgraphs:
                 raise ValueError(f"{node} cannot be made for wider numbers")
@@ -220,7 +222,7 @@ class OnlineReduction:
         sizes = [1 if axis is None else m.dims[axis] for axis in layout]
         shape = np.broadcast_shapes(tuple(sizes), shift.dims)
         axes = tuple(None if size == 1 else axis for axis, size in enumerate(shape))
-        replaced = dataclasses.replace(node, inputs=(x, self._running(position, layout)))
+        replaced = node.replace(inputs=(x, self._running(position, layout)))
         self.new[node.output] = replaced
         return Shifted(node.output, Shift(position, layout, shift), axes)
 

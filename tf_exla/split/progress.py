@@ -30,7 +30,10 @@ def peak_of(projector: Projector, graph: Graph) -> Peak:
     """Return how much the largest steps of a graph need, and how many there are."""
     projection = projector.project(graph)
     most = projection.working_set
-    steps = sum(step.bytes == most and _is_ordered(step.node) for step in projection.steps)
+    steps = sum(
+        needed == most and _is_ordered(node)
+        for node, needed in zip(projection.nodes, projection.bytes, strict=True)
+    )
     return Peak(most - projection.loose, steps)
 
 
@@ -42,16 +45,16 @@ def own_bytes(projector: Projector, graph: Graph, before: Graph) -> int:
     position = own_step(projector.project(graph), before)
     if position is None:
         return 0
-    return projector.project(graph).steps[position].bytes + projector.overhead(graph)
+    return projector.project(graph).bytes[position] + projector.overhead(graph)
 
 
 def rest_bytes(projection: Projection, before: Graph) -> int:
     """Return the bytes of the largest step that is not at a loop that `before` does not have."""
     known = _outputs_of_loops(before)
     rest = (
-        step.bytes
-        for step in projection.steps
-        if not isinstance(step.node, Loop) or step.node.outputs in known
+        needed
+        for node, needed in zip(projection.nodes, projection.bytes, strict=True)
+        if not isinstance(node, Loop) or node.outputs in known
     )
     return max(rest, default=0)
 
@@ -61,10 +64,10 @@ def own_step(projection: Projection, before: Graph) -> int | None:
     known = _outputs_of_loops(before)
     own = [
         position
-        for position, step in enumerate(projection.steps)
-        if isinstance(step.node, Loop) and step.node.outputs not in known
+        for position, node in enumerate(projection.nodes)
+        if isinstance(node, Loop) and node.outputs not in known
     ]
-    return max(own, key=lambda position: projection.steps[position].bytes, default=None)
+    return max(own, key=projection.bytes.__getitem__, default=None)
 
 
 def own_loops(graph: Graph, before: Graph) -> list[Loop]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -82,8 +81,7 @@ class LoopDraft:
         results = enumerate(self.results)
         folds = [self.folds[k] for k, result in results if result.accumulates_in_body]
         template = Graph((*read.values(), *folds), nodes, tuple(self.inner))
-        return dataclasses.replace(
-            self.loop,
+        return self.loop.replace(
             inputs=tuple(tensor for tensor, _ in read),
             slots=tuple(slot for _, slot in read),
             outputs=tuple(self.outputs),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Combine, Loop, Node, SplitAxis, Tensor
@@ -30,8 +31,7 @@ class RefusedSplit:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """How a node takes part in a region: the label of its rule, `unit` elements per index.
 
     `operands`, `results`: where they carry the axis; None: they are whole, or reduce it.
@@ -80,7 +80,7 @@ class Region:
 
     def inside(self, node: Node, position: int) -> bool:
         """Return whether an operand comes from a member in the very chunk that is read."""
-        slot = self.slot_of(node, position)
+        slot = self.members[node].operands[position]
         return slot is not None and self.slots.get(node.inputs[position]) == slot
 
     @property
@@ -239,21 +239,25 @@ class _Growth:
             return self._refuse(tensor, axis, node, "it is reached along two of its axes")
         if rule.sizes[label] != region.extent * unit:
             return self._refuse(tensor, axis, node, "the axis changes its extent there")
-        member = Member(rule, label, unit, *rule.slots(label, unit))
-        for made, slot in zip(node.outputs, member.results, strict=True):
+        operands, results = rule.slots(label, unit)
+        for made, slot in zip(node.outputs, results, strict=True):
             if slot is not None and region.slots.get(made, slot) != slot:
                 return self._refuse(tensor, axis, node, "its result carries another axis")
-        if any(self._is_lost(rule, label, k, made) for k, made in enumerate(node.outputs)):
+        if label not in rule.combine and any(
+            slot is None and self._is_read(made)
+            for made, slot in zip(node.outputs, results, strict=True)
+        ):
             return self._refuse(tensor, axis, node, "chunks do not make its other results")
-        region.members[node] = member
-        if self.remake and self._is_remade(node):
+        region.members[node] = Member(rule, label, unit, operands, results)
+        remade = self.remake and self._is_remade(node)
+        if remade:
             region.remade.add(node)
-        for made, slot in zip(node.outputs, member.results, strict=True):
+        for made, slot in zip(node.outputs, results, strict=True):
             if slot is not None:
                 region.slots[made] = slot
-                if self.is_large(made) and node not in region.remade:
+                if self.is_large(made) and not remade:
                     self.work.append(made)
-        for operand, slot in zip(node.inputs, member.operands, strict=True):
+        for operand, slot in zip(node.inputs, operands, strict=True):
             if slot is None or operand in region.slots or not self.is_large(operand):
                 continue
             if operand in self.index.producer:
@@ -263,17 +267,14 @@ class _Growth:
     def _is_remade(self, node: Node) -> bool:
         """Return whether a member is cheap to make again, and reads nothing of the axis."""
         region, ops = self.region, self.index.ops
-        if region.seed in node.outputs or region.combiner(node) is not None:
+        if any(region.members[node].operands) or region.seed in node.outputs:
             return False
-        if any(region.slot_of(node, position) for position in range(len(node.inputs))):
+        if region.combiner(node) is not None:
             return False
         return ops.flops(node) <= sum(tensor.size for tensor in node.outputs)
 
-    def _is_lost(self, rule: AxisRule, label: str, position: int, made: Tensor) -> bool:
-        """Return whether a result is wanted that no chunk has a part of, and nothing combines."""
-        if rule.result_axis(position, label) is not None or label in rule.combine:
-            return False
-        return made in self.index.outputs or bool(self.index.readers.get(made))
+    def _is_read(self, made: Tensor) -> bool:
+        return made in self.index.outputs or made in self.index.readers
 
     def _refuse(self, tensor: Tensor, axis: int, node: Node, reason: str) -> bool:
         self.region.refusals.append(RefusedSplit(tensor, axis, node, reason))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 from tf_exla.ir.graph import Graph, Loop, Shape, SplitAxis, Tensor
@@ -45,9 +44,8 @@ def chunk_shape(tensor: Tensor, slot: SplitAxis | None, size: int) -> Shape | No
     axes = tensor.axes
     if slot is None or axes is None:
         return axes
-    shape = list(axes)
-    shape[slot.axis] = size * slot.block
-    return tuple(shape)
+    axis = slot.axis
+    return (*axes[:axis], size * slot.block, *axes[axis + 1 :])
 
 
 def body_of(ops: OpSet, loop: Loop, size: int, known: dict[int, Graph]) -> Graph:
@@ -73,8 +71,7 @@ def resize_loop(
     if chunk == loop.chunk and parallel == loop.parallel:
         return loop
     rest = loop.extent % chunk
-    return dataclasses.replace(
-        loop,
+    return loop.replace(
         chunk=chunk,
         parallel=min(parallel, loop.extent // chunk),
         body=body(chunk),

@@ -204,7 +204,7 @@ class _Search:
         node = projection.peak_node
         if node is None or isinstance(node, Loop) or not node.subgraphs:
             return None
-        step = projection.steps[projection.peak_step]
+        step = projection.step(projection.peak_step)
         carried = carried_bytes(node, projector.sizes)
         room = max(context.room_at(graph, projection.peak_step) - carried, 0)
 

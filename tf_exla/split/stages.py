@@ -8,6 +8,7 @@ it recomputes from the sources, reads from kept tensors, or slices from small co
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from types import MappingProxyType
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import ARG_REDUCERS, Graph, Loop, LoopResult, Node, SplitAxis, Tensor
 from tf_exla.ir.lists import is_list
-from tf_exla.ir.traverse import CycleError, topological
+from tf_exla.ir.traverse import CycleError, put_in_order
 from tf_exla.model.top_k import CHUNKED
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.online_reduction import stream
@@ -110,24 +111,29 @@ def _stage_numbers(index: DefUse, region: Region) -> dict[Node, int]:
     What is read of a variable waits for what was assigned to it: stateful nodes are in order.
     """
     stage_of: dict[Node, int] = {}
-    level: dict[Tensor, int] = {}  # of a tensor that is read whole, or outside of the region
+    # Of a tensor that is read whole, or outside of the region, where it is not the first stage.
+    level: dict[Tensor, int] = {}
     state = 0
     for node in index.graph.nodes:
+        number = 0
         if node not in region.members:
-            number = max((level.get(tensor, 0) for tensor in node.inputs), default=0)
+            for tensor in node.inputs:
+                if tensor in level and level[tensor] > number:
+                    number = level[tensor]
             if node.stateful:
                 number = state = max(number, state)
-            level.update(dict.fromkeys(node.outputs, number))
-            continue
-        number = 0
-        for position, tensor in enumerate(node.inputs):
-            if region.inside(node, position):
-                number = max(number, stage_of[index.producer[tensor]])
-            else:
-                number = max(number, level.get(tensor, 0))
-        stage_of[node] = number
-        complete = number if node in region.remade else number + 1
-        level.update(dict.fromkeys(node.outputs, complete))
+        else:
+            for position, tensor in enumerate(node.inputs):
+                if region.inside(node, position):
+                    number = max(number, stage_of[index.producer[tensor]])
+                elif tensor in level:
+                    number = max(number, level[tensor])
+            stage_of[node] = number
+            if node not in region.remade:
+                number += 1
+        if number:
+            for tensor in node.outputs:
+                level[tensor] = number
     return stage_of
 
 
@@ -176,8 +182,12 @@ def replaced(
 
     `place`: positions in the graph to put nodes at.
     """
-    position = {tensor: index.position[node] for tensor, node in index.producer.items()}
+    position: dict[Tensor, int] = {}
     priority = dict(place or {})
+    for node in nodes:
+        for tensor in node.outputs:
+            if tensor in index.producer:
+                position[tensor] = index.position[index.producer[tensor]]
     for node in nodes:  # what is made short again stands where the graph has it
         if node.op == "astype" and node.output in position:
             position.setdefault(node.inputs[0], position[node.output])
@@ -189,8 +199,7 @@ def replaced(
         [*outside, *nodes],
         key=lambda node: priority[node] if node in priority else index.position[node],
     )
-    order = {node: float(i) for i, node in enumerate(merged)}
-    return index.graph.replace(nodes=topological(merged, order.__getitem__))
+    return index.graph.replace(nodes=put_in_order(merged))
 
 
 def _outside(index: DefUse, region: Region) -> list[Node]:
@@ -235,7 +244,8 @@ def _built(index: DefUse, region: Region, stage: Stage, exact: bool) -> Loop:
         attrs = node.attrs
         if region.combiner(node) == "top_k" and index.ops.picks_rows():
             attrs = {**attrs, CHUNKED: True}
-        renamed.append(node.replace(inputs=tuple(inputs), attrs=attrs))
+        same = attrs is node.attrs and all(map(operator.is_, inputs, node.inputs))
+        renamed.append(node if same else node.replace(inputs=tuple(inputs), attrs=attrs))
     carried = {tensor: slot for tensor, slot in region.slots.items() if tensor in made}
     carried.update({stand_in: slot for (_, slot), stand_in in operands.items() if slot})
     results = {tensor: _result(index, region, tensor) for tensor in stage.results}

@@ -29,8 +29,7 @@ def tile_at(
     `for_speed`: the budget is held; they must be large beside the cache.
     """
     projector, options = context.projector, context.options
-    steps = projector.project(graph).steps
-    step = steps[position] if steps else None
+    step = projector.project(graph).step(position) if graph.nodes else None
     loop = step.node if step is not None else None
     if (
         step is None

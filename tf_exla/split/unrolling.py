@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
@@ -68,7 +67,7 @@ class Unroller:
                 return node
             inputs = tuple(ends.get(tensor, tensor) for tensor in node.inputs)
             outputs = tuple(ends.get(tensor, tensor) for tensor in node.outputs)
-            return dataclasses.replace(node, inputs=inputs, outputs=outputs)
+            return node.replace(inputs=inputs, outputs=outputs)
 
         return [fit(node) for node in self.nodes]
 
@@ -142,11 +141,11 @@ class Unroller:
 
     def _add(self, node: Node) -> Sequence[Tensor]:
         """Add a node, or the reshape that it amounts to; return what stands for its outputs."""
-        node = dataclasses.replace(node, source=node.source or self._source)
+        node = node.replace(source=node.source or self._source)
         if node.op in REDUCTIONS and node.inputs[0].size == node.output.size:
             shape = self._const(np.asarray(node.output.dims, np.int32))
             plain = self.ops.make("reshape", (node.inputs[0], shape), {}, node.name)
-            node = node if plain is None else dataclasses.replace(plain, source=node.source)
+            node = node if plain is None else plain.replace(source=node.source)
         if is_identity(node):
             return node.inputs[: len(node.outputs)]
         key = node_key(node)

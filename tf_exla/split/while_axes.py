@@ -9,7 +9,6 @@ weight does. The sums of the chunks are then added, as those of any reduction.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -21,7 +20,8 @@ import numpy as np
 from tf_exla.ir.axis_classes import AxisClasses, Place
 from tf_exla.ir.axis_rule import Axis, AxisRule
 from tf_exla.ir.control_flow import body_of, cond_of, is_while
-from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor, repeats_one
+from tf_exla.ir.dtypes import repeats_one
+from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.refusal import Refusal
@@ -346,4 +346,4 @@ def resized_while(
         for old, shape in zip(node.outputs, shapes, strict=True)
     )
     attrs = {**node.attrs, "body": part(one.body), "cond": part(one.cond)}
-    return dataclasses.replace(node, inputs=tuple(inputs), outputs=outputs, attrs=attrs)
+    return node.replace(inputs=tuple(inputs), outputs=outputs, attrs=attrs)

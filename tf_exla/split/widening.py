@@ -75,7 +75,7 @@ def widened(
             key: wide(value) if isinstance(value, str) else value
             for key, value in node.attrs.items()
         }
-        made.append(dataclasses.replace(node, inputs=tuple(inputs), outputs=outputs, attrs=attrs))
+        made.append(node.replace(inputs=tuple(inputs), outputs=outputs, attrs=attrs))
         for old, new in zip(node.outputs, outputs, strict=True):
             if new is old:
                 continue

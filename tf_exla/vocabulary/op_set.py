@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from weakref import WeakKeyDictionary
 
 from tf_exla.ir.axis_rule import AxisRule, AxisRuleError, bind
 from tf_exla.ir.bounds import Most
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect, is_list
+from tf_exla.ir.notes import note, noted
 from tf_exla.ir.op_set import Compiles, Work
 from tf_exla.ir.rates import CPU, Rates
 from tf_exla.ir.refusal import Refusal
@@ -27,9 +27,6 @@ class VocabularyOps:
     A front end derives its `OpSet` from it: `meaning` of its own ops, and what its kernels do.
     """
 
-    def __init__(self) -> None:
-        self._rules: WeakKeyDictionary[Node, AxisRule | Refusal] = WeakKeyDictionary()
-
     def meaning(self, op: str) -> Meaning:
         """Return what is known of an op, by the name that graphs have for it."""
         return VOCABULARY.get(op, UNKNOWN)
@@ -38,11 +35,11 @@ class VocabularyOps:
 
     def rule(self, node: Node, lists: bool = False) -> AxisRule | Refusal:
         """Return the node's axis rule, or why there is none; `lists`: of lists, too."""
-        if not lists and any(map(is_list, (*node.inputs, *node.outputs))):
+        if not lists and node.is_open and any(map(is_list, (*node.inputs, *node.outputs))):
             return Refusal(f"{node.op} is not split here: there are no parts of a list")
-        known = self._rules.get(node)
+        known: AxisRule | Refusal | None = noted(node, "rule", self)
         if known is None:
-            known = self._rules[node] = self._bound(node)
+            note(node, "rule", self, known := self._bound(node))
         return known
 
     def _bound(self, node: Node) -> AxisRule | Refusal:

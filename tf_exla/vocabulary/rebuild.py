@@ -80,7 +80,6 @@ def rebuild(
     shape_operands: frozenset[int],
 ) -> tuple[Node, ...]:
     """Make `node` again on `inputs`, with results of `shapes`, after the constants it needs."""
-    how = how or Rebuild()
     if node.op == "top_k":
         most = inputs[0].dims[-1]
         k = min(sizes(node.outputs[0])[-1], most)
@@ -89,31 +88,33 @@ def rebuild(
         old.with_axes(tuple(shape), _of_chunk(old.name))
         for old, shape in zip(node.outputs, shapes, strict=True)
     )
-    changes = dict.fromkeys(shape_operands, _result_shape)
-    if how.operand is not None:
+    attrs = node.attrs
+    if "_output_shapes" in attrs:
+        attrs = {key: value for key, value in attrs.items() if key != "_output_shapes"}
+    if how is not None and how.attrs is not None:
+        attrs = {**attrs, **how.attrs(node, shapes)}
+    changes: dict[int, Callable[[Sequence[Tensor], Sequence[int]], list[int] | int]] = {}
+    if shape_operands:
+        changes = dict.fromkeys(shape_operands, _result_shape)
+    if how is not None and how.operand is not None:
         position, change = how.operand
-        changes[position] = change  # type: ignore[assignment]
+        changes[position] = change
+    name = _of_chunk(node.name)
+    if not changes:
+        return (node.replace(inputs=tuple(inputs), outputs=outputs, attrs=attrs, name=name),)
     operands = list(inputs)
     constants = []
     for position, change in sorted(changes.items()):
         old = node.inputs[position]
         sizes_of_first = [size or 0 for size in outputs[0].axes or ()]
         value = np.asarray(change(inputs, sizes_of_first), old.dtype)
-        if old.value is not None and np.array_equal(old.value, value):
+        if old.value is not None and old.value.tolist() == value.tolist():
             continue
         constants.append(const(value, f"{node.name}/chunk/{position}"))
         operands[position] = constants[-1].output
-    attrs = {key: value for key, value in node.attrs.items() if key != "_output_shapes"}
-    if how.attrs is not None:
-        attrs |= how.attrs(node, shapes)
-    again = node.replace(
-        inputs=tuple(operands),
-        outputs=outputs,
-        attrs=attrs,
-        name=_of_chunk(node.name),
-    )
+    again = node.replace(inputs=tuple(operands), outputs=outputs, attrs=attrs, name=name)
     return (*constants, again)
 
 
 def _of_chunk(name: str) -> str:
-    return name.removesuffix(CHUNK) + CHUNK
+    return name if name.endswith(CHUNK) else name + CHUNK

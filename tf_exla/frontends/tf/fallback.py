@@ -62,7 +62,7 @@ def describe(error: Exception) -> str:
 
 def unplanned(graph: Graph, limit: int, error: Exception) -> Plan:
     """Return a plan that leaves a graph as it is, without a projection."""
-    nothing = Projection(0, (), 0, Lifetimes((), 0, ()))
+    nothing = Projection(0, (), (), 0, Lifetimes((), 0, ()))
     return Plan(
         graph=graph,
         limit=limit,

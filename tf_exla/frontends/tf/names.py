@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_TENSORFLOW: Mapping[str, str] = {
+EMITTED: Mapping[str, str] = {
     "abs": "Abs",
     "acos": "Acos",
     "acosh": "Acosh",
@@ -154,7 +154,7 @@ _TENSORFLOW: Mapping[str, str] = {
 """For each op of the vocabulary, the op of TensorFlow that it is emitted as."""
 
 _VOCABULARY: Mapping[str, str] = {
-    **{there: here for here, there in _TENSORFLOW.items()},
+    **{there: here for here, there in EMITTED.items()},
     "Add": "add",
     "BatchMatMul": "batch_matmul",
     "Inv": "reciprocal",
@@ -163,7 +163,7 @@ _VOCABULARY: Mapping[str, str] = {
 
 def tensorflow_name(op: str) -> str:
     """Return the op of TensorFlow that a node's op is emitted as."""
-    return _TENSORFLOW.get(op, op)
+    return EMITTED.get(op, op)
 
 
 def graph_name(op: str, dtype: str) -> str:

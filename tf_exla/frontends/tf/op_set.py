@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from tf_exla.frontends.tf.device import Device, device_rates, rounds_factors
 from tf_exla.frontends.tf.device import device as visible_device
 from tf_exla.frontends.tf.ops.compiled import compiles
-from tf_exla.frontends.tf.ops.memory.call import TensorLike
+from tf_exla.frontends.tf.ops.memory.call import TensorLike, nothing
 from tf_exla.frontends.tf.ops.scratch import gpu_scratch_bytes, scratch_bytes
 from tf_exla.frontends.tf.ops.size_bounds import size_bounds
 from tf_exla.frontends.tf.ops.table import record
@@ -34,7 +34,6 @@ class TensorFlowOps(VocabularyOps):
     """
 
     def __init__(self, threads: int | None = None, device: Device | None = None) -> None:
-        super().__init__()
         self._device = device
         self.threads = threads or os.cpu_count() or 1
         self._bounds: WeakKeyDictionary[Node, tuple[tuple[Most, ...], list[Most]]] = (
@@ -83,6 +82,9 @@ class TensorFlowOps(VocabularyOps):
         `compiled`: what XLA's code calls for it. 0 where a shape is not known: such a tensor's own
         bytes are not known either.
         """
+        bound = record(node.op).cpu
+        if bound is nothing and not compiled and self.device != "GPU":
+            return 0  # most ops: nothing to look at
         if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
             return 0
         inputs = cast(Sequence[TensorLike], node.inputs)  # their shapes are static
@@ -93,7 +95,7 @@ class TensorFlowOps(VocabularyOps):
 
     def aliases(self, node: Node) -> bool:
         """Return whether the first output always shares the buffer of the first input."""
-        return record(node.op).view == "always" or _is_view(node)
+        return record(node.op).view == "always" or (node.op == "slice" and _is_view(node))
 
     def may_alias(self, node: Node) -> bool:
         """Return whether outputs may share a part of the first input's buffer, or be copies.
@@ -109,7 +111,8 @@ class TensorFlowOps(VocabularyOps):
 
     def forwards(self, node: Node) -> tuple[int, ...]:
         """Return the inputs whose buffer the first output certainly reuses when they die there."""
-        return tuple(k for k in record(node.op).reuses if k < len(node.inputs))
+        reuses = record(node.op).reuses
+        return tuple(k for k in reuses if k < len(node.inputs)) if reuses else ()
 
     def rounds_factors(self, dtype: str) -> bool:
         """Return whether products round their factors to fewer digits than sums."""
@@ -150,7 +153,7 @@ _ALIGNMENT = 64  # bytes; EIGEN_MAX_ALIGN_BYTES is at most that
 
 def _is_view(node: Node) -> bool:
     """Return whether a Slice takes whole, aligned rows: then its kernel copies nothing."""
-    if node.op != "slice" or not (node.inputs[0].is_static and node.output.is_static):
+    if not (node.inputs[0].is_static and node.output.is_static):
         return False
     whole, part, begin = node.inputs[0].dims, node.output.dims, node.inputs[1].value
     if len(whole) < 2 or whole[1:] != part[1:] or begin is None or begin[1:].any():

@@ -31,7 +31,8 @@ from tf_exla.frontends.tf.list_shapes import ListShape, asked, made_list, read_s
 from tf_exla.frontends.tf.names import graph_name
 from tf_exla.frontends.tf.source_line import source_line
 from tf_exla.frontends.tf.static_sizes import static_sizes
-from tf_exla.ir.graph import Array, Node, Shape, Tensor, item_bytes, repeats_one
+from tf_exla.ir.dtypes import repeats_one
+from tf_exla.ir.graph import Array, Node, Shape, Tensor, item_bytes
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _TF1_CONTROL_FLOW = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tf_exla.frontends.tf.names import graph_name, tensorflow_name
+from tf_exla.frontends.tf.names import EMITTED, graph_name
 from tf_exla.frontends.tf.ops import (
     algebra,
     images,
@@ -51,7 +51,13 @@ RULED: Mapping[str, Op] = {name: op for name, op in OPS.items() if op.rule is no
 
 _UNKNOWN = Op()
 
+_OF_NODES: Mapping[str, Op] = {
+    **OPS,
+    **{name: OPS.get(emitted, _UNKNOWN) for name, emitted in EMITTED.items()},
+}
+"""By the names that nodes have: projections ask for each node, many times."""
+
 
 def record(name: str) -> Op:
     """Return what is known of a node's op; nothing of one that is not in the table."""
-    return OPS.get(tensorflow_name(name), _UNKNOWN)
+    return _OF_NODES.get(name, _UNKNOWN)
