@@ -106,8 +106,19 @@ def test_strict(tmp_path: Path) -> None:
     assert "compiled: XLA compiles it as a whole" in done.stderr
 
 
+WHOLE = """
+import tensorflow as tf
+
+@tf.function
+def factor(x):
+    return tf.linalg.cholesky(x)
+
+factor(tf.eye(700, dtype=tf.float64))
+"""
+
+
 def test_a_limit_that_cannot_be_held_is_an_error(tmp_path: Path) -> None:
-    done = run_script(tmp_path, limit="1.3MB")
+    done = run_script(tmp_path, limit="1.3MB", source=WHOLE)
     assert done.returncode != 0
     assert "MemoryLimitError" in done.stderr
     assert "Smallest limit that works" in done.stderr
