@@ -2,17 +2,31 @@
 
 import gc
 import os
+from pathlib import Path
 
 import pytest
 from samples import keep_each_value
 
 os.environ["TF_EXLA_RATES"] = ""
+CORE = Path(__file__).parent / "core"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Choose what the marks select from."""
+    """Choose what the marks select from, and put the long ones first, after `tests/core`.
+
+    A worker of xdist keeps what is next in its queue: where a long test is among the last, the
+    others wait for it.
+    """
     keep_each_value(items)
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    if CORE in item.path.parents:
+        return 0
+    starts_processes = {"run_fresh", "subprocess"} & vars(item.module).keys()  # type: ignore[attr-defined]
+    return 1 if starts_processes else 2
 
 
 def pytest_collection_finish() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 _TESTS = Path(__file__).resolve().parent
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "TF_ENABLE_ONEDNN_OPTS": "0",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     # Every freed block of a tensor's size goes back to the system at once, from the start.
@@ -53,7 +53,7 @@ def run_fresh(
         context = multiprocessing.get_context("spawn" if env else "forkserver")
         process = context.Process(target=_run, args=(folder, path, name, sent))
         paths = [str(_TESTS.parent), str(_TESTS), os.environ.get("PYTHONPATH", "")]
-        environment = {**_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(paths), **(env or {})}
+        environment = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(paths), **(env or {})}
         # The first forked process starts the server, with this environment.
         with mock.patch.dict(os.environ, environment):
             process.start()

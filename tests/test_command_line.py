@@ -59,10 +59,10 @@ if __name__ == "__main__":
 
 
 def run_script(
-    tmp_path: Path, *options: str, limit: str = "12MB"
+    tmp_path: Path, *options: str, limit: str = "12MB", source: str = SCRIPT
 ) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
+    script.write_text(source)
     command = [sys.executable, "-m", "tf_exla", "run", "--limit", limit, *options, str(script)]
     return subprocess.run(
         [*command, "3", "--limit", "mine"], capture_output=True, text=True, cwd=ROOT, check=False
@@ -96,14 +96,36 @@ def test_run(tmp_path: Path) -> None:
     assert last.endswith("; 1 function ran as before: compiled")
 
 
+COMPILED = """
+import tensorflow as tf
+
+@tf.function(jit_compile=True)
+def compiled(x):
+    return x + 1.0
+
+compiled(tf.ones(3))
+"""
+
+
 def test_strict(tmp_path: Path) -> None:
-    done = run_script(tmp_path, "--strict")
+    done = run_script(tmp_path, "--strict", source=COMPILED)
     assert done.returncode != 0
     assert "compiled: XLA compiles it as a whole" in done.stderr
 
 
+WHOLE = """
+import tensorflow as tf
+
+@tf.function
+def factor(x):
+    return tf.linalg.cholesky(x)
+
+factor(tf.eye(700, dtype=tf.float64))
+"""
+
+
 def test_a_limit_that_cannot_be_held_is_an_error(tmp_path: Path) -> None:
-    done = run_script(tmp_path, limit="1.3MB")
+    done = run_script(tmp_path, limit="1.3MB", source=WHOLE)
     assert done.returncode != 0
     assert "MemoryLimitError" in done.stderr
     assert "Smallest limit that works" in done.stderr

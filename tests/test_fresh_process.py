@@ -25,15 +25,15 @@ def test_settings_are_read_by_a_process_that_starts_with_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "message"),
+    ("code", "timeout", "message"),
     [
-        ("print('so far')\n1 / 0", "ended with 1:\nso far\n(.|\n)*ZeroDivisionError"),
-        ("import os\nos.kill(os.getpid(), 9)", "ended with -9"),
-        ("import time\ntime.sleep(600)", "ended with -9"),
-        ("pass", "ended with 0"),
-        ("send(1)\nsend(2)", "FileExistsError"),
+        ("print('so far')\n1 / 0", 60, "ended with 1:\nso far\n(.|\n)*ZeroDivisionError"),
+        ("import os\nos.kill(os.getpid(), 9)", 60, "ended with -9"),
+        ("import time\ntime.sleep(600)", 1, "ended with -9"),
+        ("pass", 60, "ended with 0"),
+        ("send(1)\nsend(2)", 60, "FileExistsError"),
     ],
 )
-def test_failures_are_told_with_the_output(code: str, message: str) -> None:
+def test_failures_are_told_with_the_output(code: str, timeout: float, message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
-        run_fresh(code, timeout=10)
+        run_fresh(code, timeout=timeout)

@@ -111,6 +111,7 @@ def memory() -> dict[str, Any]:
         sharding = function.report(x, x).sharding
         assert sharding is not None
         return {
+            "limit": LIMIT,
             "growth": [after - before for before, after in zip(*peaks, strict=True)],
             "projected": [use.projected_peak for use in sharding.uses[1:]],
             "calls": [after - before for before, after in zip(first, last, strict=True)],

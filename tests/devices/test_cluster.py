@@ -12,7 +12,6 @@ from cluster_processes import ROOT, free_ports, workers
 from fresh_process import run_fresh
 
 import tf_exla
-from devices import on_cluster
 from tf_exla.frontends.tf.devices.cluster import environment
 
 ENVIRONMENT = {"TF_NUM_INTEROP_THREADS": "4"}  # any: a process of its own, not a forked one
@@ -21,7 +20,7 @@ LOADED = 25_000_000
 
 
 def test_workers_that_die_or_hang() -> None:
-    found = run_fresh(on_cluster.faults, env=ENVIRONMENT)
+    found = run_fresh("from devices.on_cluster import faults; send(faults())", env=ENVIRONMENT)
     assert found.pop("error") < 1e-9
     assert found.pop("kept") == 6
     assert found.pop("none left") == [2, True]
@@ -29,9 +28,9 @@ def test_workers_that_die_or_hang() -> None:
 
 
 def test_workers_hold_the_limit() -> None:
-    found = run_fresh(on_cluster.memory, env=ENVIRONMENT)
+    found = run_fresh("from devices.on_cluster import memory; send(memory())", env=ENVIRONMENT)
     for growth, projected in zip(found["growth"], found["projected"], strict=True):
-        assert projected <= on_cluster.LIMIT
+        assert projected <= found["limit"]
         assert growth <= projected + LOADED, found
     assert all(growth < 15_000_000 for growth in found["calls"]), found
 

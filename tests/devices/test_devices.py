@@ -10,7 +10,6 @@ import tensorflow as tf
 from fresh_process import run_fresh
 
 import tf_exla
-from devices import on_devices
 from tf_exla.frontends.tf.devices.choice import DeviceSet
 
 SOME = [
@@ -27,11 +26,18 @@ SOME = [
     "statistics of distances",
     "phases",  # complex
 ]
+
 ENVIRONMENT = {"TF_NUM_INTEROP_THREADS": "4"}  # any: a process of its own, not a forked one
 
 
+def fresh(function: str, *arguments: Any) -> Any:
+    """Run a function of `on_devices.py`, whose import makes devices, in a process of its own."""
+    code = f"from devices import on_devices; send(on_devices.{function}(*{arguments!r}))"
+    return run_fresh(code, env=ENVIRONMENT, timeout=1200)
+
+
 def check(names: list[str], counts: list[int]) -> None:
-    for found in run_fresh(on_devices.check, names, counts, env=ENVIRONMENT, timeout=1200):
+    for found in fresh("check", names, counts):
         assert found["worst"] <= 1, found
         assert found["repeats"], found
         assert all(0 < peak <= found["limit"] for peak in found["peaks"]), found
@@ -53,7 +59,7 @@ def test_all_programs(count: int) -> None:
 
 
 def test_graphs_tapes_and_variables() -> None:
-    found = run_fresh(on_devices.from_graphs_and_tapes, env=ENVIRONMENT)
+    found = fresh("from_graphs_and_tapes")
     assert found["shards"]
     assert found["gradients"] <= 1
     assert found["same"] == 0
@@ -63,7 +69,7 @@ def test_graphs_tapes_and_variables() -> None:
 
 
 def test_calls_keep_nothing() -> None:
-    before, after = run_fresh(on_devices.growth, env=ENVIRONMENT)
+    before, after = fresh("growth")
     assert after - before < 15_000_000
 
 
@@ -110,7 +116,7 @@ def test_what_is_no_list_of_devices() -> None:
 
 
 def test_rows_that_nobody_holds_whole() -> None:
-    found = run_fresh(on_devices.sharded_data, env=ENVIRONMENT)
+    found = fresh("sharded_data")
     assert found["worst"] <= 1
     assert found["read again"] == 0
     assert found["largest"] == -(-5003 // 3)

@@ -1,0 +1,86 @@
+"""Run a script within a limit and measure what each of its plans holds; in a fresh process."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import runpy
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from tf_exla.frontends.tf.measure import measured_peak
+from tf_exla.frontends.tf.program import Program
+from tf_exla.frontends.tf.restore import Restored
+from tf_exla.fuzz.heap import heap_peak
+from tf_exla.pipeline.plan import Plan
+from tf_exla.run.script import optimized_functions
+
+
+class Plans:
+    """The plans that run: of functions, of their gradients, and of what comes before a cut."""
+
+    def __init__(self) -> None:
+        self._made: dict[Restored, tuple[Program, Plan]] = {}
+        self._ran: list[tuple[str, Plan, Callable[[], object], object]] = []
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note each plan that runs meanwhile, with what it was given first."""
+        restored, run = Program._restore, Restored._run
+
+        def restore(program: Program, plan: Plan) -> Restored:
+            made = restored(program, plan)
+            self._made[made] = program, plan
+            return made
+
+        def noting(one: Restored, arguments: list[Any]) -> list[Any]:
+            if one in self._made:
+                program, plan = self._made.pop(one)
+                alive = program, program.concrete.graph.variables
+                self._ran.append((program.settings.name, plan, lambda: run(one, arguments), alive))
+            return run(one, arguments)
+
+        with (
+            mock.patch.object(Program, "_restore", restore),
+            mock.patch.object(Restored, "_run", noting),
+        ):
+            yield
+
+    def peaks(self) -> list[dict[str, Any]]:
+        """Run each plan again, and measure it."""
+        return [_peak(name, plan, call) for name, plan, call, _ in self._ran]
+
+
+def _peak(name: str, plan: Plan, call: Callable[[], object]) -> dict[str, Any]:
+    read = heap = measured_peak(call, fresh=False).working_set
+    if read > plan.working_set:
+        # XLA's compiler leaves memory in its threads, which the resident set of later calls shows;
+        # packing buffers of products, which nobody touches, only the heap has.
+        seen = heap_peak(call)
+        heap = read if seen is None else seen
+    return {
+        "function": name,
+        "failure": plan.failure,
+        "before": plan.projected_peak_before,
+        "limit": plan.limit,
+        "projected": plan.projected_peak,
+        "measured": plan.resident + min(read, heap),
+    }
+
+
+def run(path: str, limit: str) -> dict[str, Any]:
+    """Run a script; return what it prints, what was refused, and the peaks of its plans.
+
+    They are measured when the script has ended, so that its numbers are those of its own calls.
+    """
+    plans = Plans()
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as output,
+        optimized_functions(limit, keep=True) as session,
+    ):
+        with plans.noted():
+            names = runpy.run_path(path, run_name="__main__")
+        peaks = plans.peaks()
+        del names  # models and iterators, which the plans read
+    return {"printed": output.getvalue(), "refused": session.refused, "peaks": peaks}
