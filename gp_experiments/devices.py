@@ -36,12 +36,14 @@ ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
 )
 def devices(works: tuple[str, ...], workers: int, rounds: int, scale: float, output: Path) -> None:
     """Measure how much faster programs are on several workers of this machine."""
-    cores = len(os.sched_getaffinity(0))
-    if workers > cores:
-        raise click.UsageError(f"{workers} workers of one core each, and {cores} cores")
+    cores = sorted(os.sched_getaffinity(0))
+    if workers > len(cores):
+        raise click.UsageError(f"{workers} workers of one core each, and {len(cores)} cores")
     output.mkdir(parents=True, exist_ok=True)
-    os.environ.update(ONE_THREAD)  # this process, too: before it imports TensorFlow
-    with running(workers) as spec:
+    # This process has one core as well, before TensorFlow starts its threads.
+    os.environ.update(ONE_THREAD)
+    os.sched_setaffinity(0, cores[:1])
+    with running(cores[:workers]) as spec:
         records = [measured(work, spec, rounds, scale) for work in works]
     (output / "devices.json").write_text(json.dumps(records, indent=2) + "\n")
     table = Table("work", "no cluster", "1 worker", f"{workers} workers", "speed-up", "overhead")
@@ -139,18 +141,17 @@ def made(work: str, scale: float) -> tuple[Callable[..., Any], tuple[Any, ...], 
 
 
 @contextlib.contextmanager
-def running(workers: int) -> Iterator[dict[str, list[str]]]:
-    """Start workers of this machine, each on a core of its own; return their addresses."""
+def running(cores: list[int]) -> Iterator[dict[str, list[str]]]:
+    """Start a worker on each core; return their addresses, and one for the driver."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(workers + 1)]
+        sockets = [stack.enter_context(socket.socket()) for _ in range(len(cores) + 1)]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
     spec = {"chief": addresses[:1], "worker": addresses[1:]}
-    cores = sorted(os.sched_getaffinity(0))
     processes = []
     try:
-        for index in range(workers):
+        for index, core in enumerate(cores):
             config = {"cluster": spec, "task": {"type": "worker", "index": index}}
             process = subprocess.Popen(
                 [sys.executable, "-m", "tf_exla", "worker"],
@@ -159,7 +160,7 @@ def running(workers: int) -> Iterator[dict[str, list[str]]]:
                 stderr=subprocess.DEVNULL,
                 text=True,
             )
-            os.sched_setaffinity(process.pid, {cores[index]})
+            os.sched_setaffinity(process.pid, {core})
             processes.append(process)
         for process in processes:
             assert process.stdout is not None
