@@ -6,18 +6,29 @@ import dataclasses
 
 import pytest
 
-from gp_experiments.scale import H100, WORKS, Machine, matvec, seconds, sgpr, simulate
+from gp_experiments.scale import H100, WORKS, Machine, Work, matvec, seconds, sgpr, simulate
 
 CORE = Machine(
     name="one core",
-    flops=7e10,
-    short_flops=14e10,
-    pointwise=1.5e8,
+    flops=3.92e10,
+    short_flops=7.84e10,
+    pointwise=5.4e8,
     link=0.4e9,
     network=0.4e9,
     latency=1.3e-3,
 )
 """A core of the machine that docs/scale.md was measured on, fitted to one worker's seconds."""
+
+
+MEASURED = [(sgpr(200_000, 500), 16.48, 8.90), (matvec(60_000, 3), 3.99, 2.21)]
+"""Seconds of one and of two workers there."""
+
+
+@pytest.mark.parametrize(("work", "one", "two"), MEASURED)
+def test_it_tells_what_was_measured(work: Work, one: float, two: float) -> None:
+    """Two constants are fitted to one worker; two workers are what the model says of it."""
+    assert simulate(work, CORE, 1).total == pytest.approx(one, rel=0.02)
+    assert simulate(work, CORE, 2, tree=False).total == pytest.approx(two, rel=0.12)
 
 
 def test_devices_divide_computing() -> None:
