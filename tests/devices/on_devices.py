@@ -7,6 +7,7 @@ from devices import logical_devices  # noqa: F401
 
 # isort: on
 import gc
+import pickle
 from typing import Any
 
 import tensorflow as tf
@@ -79,6 +80,7 @@ def from_graphs_and_tapes() -> dict[str, Any]:
     want, got = differentiated(energy), differentiated(sharded)
     calls = [int(count)]
     inside = tf.function(lambda points: sharded(points) * 2.0)
+    copied = pickle.loads(pickle.dumps(sharded._request)).devices
     same = float(tf.reduce_max(tf.abs(inside(x) - 2.0 * sharded(x))))
     calls.append(int(count))
     scale.assign(1.5)
@@ -89,6 +91,7 @@ def from_graphs_and_tapes() -> dict[str, Any]:
         "same": same,
         "changed": changed,
         "calls": calls,
+        "copied": copied.names == sharded._request.devices.names,
     }
 
 
@@ -170,3 +173,44 @@ def sharded_data() -> dict[str, Any]:
 
 def _whole(x: tf.Tensor) -> tf.Tensor:
     return tf.linalg.cholesky(tf.matmul(x, x, transpose_b=True))
+
+
+def errors_and_order() -> dict[str, Any]:
+    """Raise in a shard, call again, and keep the order of effects in a graph."""
+    devices = tf.config.list_logical_devices("CPU")[:2]
+    choice.LOCAL = Link(0.0, 0.0)  # type: ignore[misc]
+    total = tf.Variable(0.0, dtype=tf.float64)
+
+    def twice(x: tf.Tensor) -> tf.Tensor:
+        total.assign(1.0)
+        first = tf.reduce_sum(tf.exp(-tf.reduce_sum((x[:, None] - x[None]) ** 2, -1)))
+        total.assign_add(first)
+        y = x * total
+        second = tf.reduce_sum(tf.cos(tf.reduce_sum(y[:, None] * y[None], -1)))
+        total.assign_add(second)
+        return total.read_value()
+
+    sharded = tf_exla.optimize(twice, "80MB", devices=devices, strict=True)
+    x = tf.random.stateless_normal([2003, 3], [1, 2], dtype=tf.float64) * 0.01
+    want = float(twice(x))
+    in_graph = tf.function(sharded)
+    values = [float(sharded(x)), float(in_graph(x)), float(in_graph(x))]
+
+    def checked(x: tf.Tensor) -> tf.Tensor:
+        gram = tf.exp(-tf.reduce_sum((x[:, None] - x[None]) ** 2, -1))
+        return tf.reduce_sum(tf.debugging.check_numerics(gram, "bad"))
+
+    function = tf_exla.optimize(checked, "80MB", devices=devices, strict=True)
+    first = float(function(x))
+    errors = 0
+    for _ in range(3):
+        try:
+            function(x * float("nan"))
+        except tf.errors.InvalidArgumentError:
+            errors += 1
+    return {
+        "shards": [one.report(x).sharding is not None for one in (sharded, function)],
+        "order": max(abs(value - want) / abs(want) for value in values),
+        "errors": errors,
+        "again": float(function(x)) == first,
+    }

@@ -66,6 +66,15 @@ def test_graphs_tapes_and_variables() -> None:
     assert found["changed"] < 1e-9
     # One call each of the original and the sharded one, then one from a graph and one more.
     assert found["calls"] == [2, 4]
+    assert found["copied"]
+
+
+def test_errors_of_shards_and_the_order_of_effects() -> None:
+    found = fresh("errors_and_order")
+    assert found["shards"][0]
+    assert found["order"] < 1e-12
+    assert found["errors"] == 3
+    assert found["again"]
 
 
 def test_calls_keep_nothing() -> None:

@@ -53,6 +53,10 @@ class DeviceSet:
             raise ValueError(f"devices names one twice: {', '.join(names)}")
         return cls(names, len(names), next(iter(clusters), None))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the threads of its pool.
+        return DeviceSet, (self.names, self.count, self.cluster)
+
     @property
     def driver(self) -> str:
         """The device that runs what is not sharded."""

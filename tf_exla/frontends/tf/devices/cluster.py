@@ -24,6 +24,11 @@ _REACHED = 2.0
 """Seconds in which a server answers that it is there: TensorFlow itself waits without end."""
 
 
+_lock = threading.Lock()
+_connected: Mapping[str, Any] | None = None
+"""The cluster that this process is connected to: there can be one."""
+
+
 class ClusterDevice(str):
     """The full name of a device of a cluster, "/job:worker/replica:0/task:0/device:CPU:0"."""
 
@@ -50,8 +55,10 @@ class Cluster:
         if shards_per_device < 1:
             raise ValueError(f"shards_per_device must be 1 or more, got {shards_per_device!r}")
         self.shards_per_device = shards_per_device
-        self._connected = False
-        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy in another process connects by itself; in this one, it finds what is connected.
+        return _copied, (self.spec.as_dict(), self.shards_per_device)
 
     @classmethod
     def from_environment(cls, *, shards_per_device: int = 2) -> Cluster:
@@ -87,8 +94,9 @@ class Cluster:
 
     def connect(self) -> None:
         """Connect to all workers. Raises `DeviceError` where one cannot be reached."""
-        with self._lock:
-            if self._connected:
+        global _connected
+        with _lock:
+            if _connected == self.spec.as_dict():  # again, it would drop what devices hold
                 return
             addresses = {
                 k: self.spec.task_address(WORKER, k) for k in self.spec.task_indices(WORKER)
@@ -107,7 +115,7 @@ class Cluster:
             tf.config.experimental_connect_to_cluster(
                 tf.train.ClusterSpec(jobs), job_name=_HERE, task_index=0, protocol="grpc"
             )
-            self._connected = True
+            _connected = self.spec.as_dict()
 
     def recover(self, name: str) -> bool:
         """Connect again to the worker of a device that was lost; return whether it is there."""
@@ -122,6 +130,10 @@ class Cluster:
                 return int(tf.constant(1) + tf.constant(0)) == 1
         except tf.errors.OpError:
             return False
+
+
+def _copied(spec: Mapping[str, Any], shards_per_device: int) -> Cluster:
+    return Cluster(spec, shards_per_device=shards_per_device)
 
 
 def is_in_cluster() -> bool:

@@ -80,13 +80,24 @@ class ShardedFunction:
     ) -> list[tf.Tensor]:
         for at, part in enumerate(self.plan.parts):
             if isinstance(part, PlannedLocal):
-                made = self.locals[part]([values[tensor] for tensor in part.inputs])
+                made = self._local(part, values)
             else:
                 made = sharded(part, values)
             values.update(zip(part.outputs, made, strict=True))
             for tensor in self._last_read[at]:
                 values.pop(tensor, None)
         return [values[tensor] for tensor in self.plan.graph.outputs]
+
+    def _local(self, part: PlannedLocal, values: Values) -> list[tf.Tensor]:
+        """Run a part on the driver; in a graph, parts with effects after each other."""
+        function = self.locals[part]
+        operands = [values[tensor] for tensor in part.inputs]
+        if context.executing_eagerly() or not function.stateful:
+            return function(operands)
+        graph = tf.compat.v1.get_default_graph()
+        before = [op for op in graph.get_operations() if op.type == "StatefulPartitionedCall"]
+        with tf.control_dependencies(before[-1:]):
+            return function(operands)
 
     def _eagerly(self, part: PlannedLoop, values: Values) -> list[tf.Tensor]:
         combiner = Combiner(part)

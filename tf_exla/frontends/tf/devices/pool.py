@@ -74,6 +74,8 @@ class Pool:
         `DeviceError` where no device is left, and what a job raises of itself.
         """
         with self._calls:
+            patience.begin()
+            self._wait(patience.seconds())
             self._bring_back()
             _Run(self, jobs, done, patience).run()
 
@@ -91,6 +93,15 @@ class Pool:
         device.lost, device.reason = True, reason
         tf.get_logger().warning("tf_exla: %s is lost: %s", device.name, reason)
 
+    def _wait(self, seconds: float) -> None:
+        """Wait for what a call that ended in an error left under way."""
+        end = time.monotonic() + seconds
+        for device in self.devices:
+            while device.busy and not device.lost:
+                if self.recover is not None and time.monotonic() > end:
+                    self.lose(device, f"no answer within {seconds:.1f} s")
+                time.sleep(_POLL)
+
     def _bring_back(self) -> None:
         for device in self.devices:
             # While a call hangs in its thread, nothing can be said of a device.
@@ -99,11 +110,24 @@ class Pool:
                 tf.get_logger().warning("tf_exla: %s is back", device.name)
 
 
+_POLL = 1e-3
+
+
 @dataclass
 class Patience:
-    """How long the shards of one loop may take, from how long they took."""
+    """How long the shards of one loop may take, from how long they took.
+
+    What the first call's shards took is not counted: functions were made ready in them.
+    """
 
     slowest: float = 0.0
+    calls: int = 0
+
+    def begin(self) -> None:
+        """Hear that a call begins."""
+        self.calls += 1
+        if self.calls == 2:
+            self.slowest = 0.0
 
     def seconds(self) -> float:
         """Return the seconds after which a shard counts as hanging."""
