@@ -32,6 +32,7 @@ def optimize(
     unbounded: Unbounded = ...,
     strict: bool = ...,
     devices: Devices = ...,
+    outputs: Literal["whole", "sharded"] = ...,
 ) -> OptimizedFunction: ...
 
 
@@ -48,6 +49,7 @@ def optimize(
     unbounded: Unbounded = ...,
     strict: bool = ...,
     devices: Devices = ...,
+    outputs: Literal["whole", "sharded"] = ...,
 ) -> Callable[[Callable[..., Any]], OptimizedFunction]: ...
 
 
@@ -63,6 +65,7 @@ def optimize(
     unbounded: Unbounded = "raise",
     strict: bool = False,
     devices: Devices = None,
+    outputs: Literal["whole", "sharded"] = "whole",
 ) -> OptimizedFunction | Callable[[Callable[..., Any]], OptimizedFunction]:
     """Return `fn` with the same signature, results and side effects, its peak below `limit`.
 
@@ -85,6 +88,8 @@ def optimize(
         devices: Logical devices of TensorFlow, those of a `tf_exla.Cluster`, or "all" of this
             process: loops are divided among them where that is estimated to be faster. The limit
             holds for each. By default the function runs on one device.
+        outputs: "sharded": results whose rows are computed on several devices stay there, and are
+            `tf_exla.sharded` tensors, arguments for other functions on the same devices.
 
     Raises:
         MemoryLimitError: By calls, at tracing, where no plan holds the limit.
@@ -100,6 +105,7 @@ def optimize(
         unbounded,
         strict,
         devices,
+        outputs,
     )
     if fn is None:
         return lambda function: OptimizedFunction(function, request)

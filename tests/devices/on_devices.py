@@ -214,3 +214,34 @@ def errors_and_order() -> dict[str, Any]:
         "errors": errors,
         "again": float(function(x)) == first,
     }
+
+
+def rows_that_stay() -> dict[str, Any]:
+    """Hand rows from one sharded function to another, and put them together."""
+    devices = tf.config.list_logical_devices("CPU")[:3]
+    choice.LOCAL = Link(0.0, 0.0)  # type: ignore[misc]
+    x = tf.random.stateless_normal([30_011, 3], [1, 2], dtype=tf.float64)
+    y = tf.random.stateless_normal([50, 3], [3, 4], dtype=tf.float64)
+
+    def features(x: tf.Tensor, y: tf.Tensor) -> Any:
+        made = tf.exp(-tf.reduce_sum((x[:, None] - y[None]) ** 2, -1))
+        return made, tf.reduce_sum(made)
+
+    def gram(made: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(made, made, transpose_a=True)
+
+    rows = tf_exla.optimize(features, "40MB", devices=devices, outputs="sharded", strict=True)
+    products = tf_exla.optimize(gram, "40MB", devices=devices, strict=True)
+    made, total = rows(x, y)
+    want, wanted_total = features(x, y)
+    sharding = rows.report(x, y).sharding
+    assert sharding is not None
+    return {
+        "kind": type(made).__name__,
+        "whole": float(tf.reduce_max(tf.abs(made.whole() - want))),
+        "total": float(abs(total - wanted_total) / wanted_total),
+        "gram": difference(gram(want), products(made), 1e-10),
+        "bytes": int(want.numpy().nbytes),
+        "peaks": [use.projected_peak for use in sharding.uses],
+        "sent": sharding.sent,
+    }

@@ -82,6 +82,23 @@ def test_calls_keep_nothing() -> None:
     assert after - before < 15_000_000
 
 
+def test_rows_stay_on_their_devices() -> None:
+    found = fresh("rows_that_stay")
+    assert found["kind"] == "ShardedTensor"
+    assert found["whole"] < 1e-14
+    assert found["total"] < 1e-12
+    assert found["gram"] <= 1
+    assert found["sent"] < found["bytes"] / 100
+    assert all(found["bytes"] / 3 < peak <= 40_000_000 for peak in found["peaks"])
+
+
+def test_what_outputs_are() -> None:
+    with pytest.raises(ValueError, match="needs devices"):
+        tf_exla.optimize(matvec, "1GB", outputs="sharded")
+    with pytest.raises(ValueError, match="shard"):
+        tf_exla.optimize(matvec, "1GB", devices=2, outputs="sharding")  # type: ignore[call-overload]
+
+
 def matvec(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
     return tf.exp(-tf.reduce_sum((x[:, None] - x[None]) ** 2, -1)) @ v
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.model.projection import resident_bytes
-from tf_exla.shard.loops import Fleet
+from tf_exla.shard.loops import Fleet, kept_rows
 from tf_exla.shard.parts import Part
 from tf_exla.shard.plan import DeviceUse
 
@@ -73,4 +73,5 @@ class Accounts:
             made.update(dict.fromkeys(part.outputs))
         read = {tensor for part in self.parts[at:] for tensor in part.inputs}
         read.update(self.graph.outputs)
+        read -= kept_rows(self.graph, self.fleet)
         return sum(tensor.nbytes for tensor in made if tensor in read)

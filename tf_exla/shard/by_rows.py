@@ -23,7 +23,14 @@ from tf_exla.rewrite.families import SYMMETRY
 from tf_exla.rewrite.small_axes import FAMILY as SMALL_AXES
 from tf_exla.rewrite.triangles import FAMILY as TRIANGLES
 from tf_exla.shard.accounts import Accounts
-from tf_exla.shard.loops import Fleet, combined_bytes, read_whole, sent_bytes, shard_loops
+from tf_exla.shard.loops import (
+    Fleet,
+    combined_bytes,
+    kept_rows,
+    read_whole,
+    sent_bytes,
+    shard_loops,
+)
 from tf_exla.shard.parts import LocalPart, parts_of
 from tf_exla.shard.plan import Planned, PlannedLocal, PlannedLoop, ShardedPlan
 from tf_exla.split.region import RefusedSplit
@@ -92,6 +99,7 @@ class _Parts:
         self.function = function
         self.parts = parts_of(graph)
         self.inputs = frozenset(graph.inputs)
+        self.rows = kept_rows(graph, fleet)
         self.accounts = Accounts(graph, self.parts, fleet, self._kept)
         self.local_seconds = self.computing_seconds = 0.0
         self.sent = self.rounds = 0
@@ -109,7 +117,12 @@ class _Parts:
 
     def _kept(self, loop: Loop) -> int:
         shards = -(-loop.iterations // self.fleet.devices)
-        return sum(
+        results = sum(
+            shards * part.nbytes
+            for whole, part in zip(loop.outputs, loop.body.outputs, strict=True)
+            if whole in self.rows
+        )
+        return results + sum(
             inner.nbytes * (1 if slot is None else shards)
             for outer, inner, slot in zip(loop.inputs, loop.body.inputs, loop.slots, strict=True)
             if outer in self.inputs
@@ -137,15 +150,17 @@ class _Parts:
         self._combine(at, loop)
         rounds = -(-loop.iterations // self.fleet.devices)
         self.rounds += rounds
-        self.sent += sent_bytes(loop, self.fleet, self.inputs)
+        self.sent += sent_bytes(loop, self.fleet, self.inputs, self.rows)
         self.computing_seconds += rounds * graph_seconds(self.ops, plans[loop.chunk].graph)
         starts = range(0, loop.extent, loop.chunk)
         shards = tuple(range(k, min(k + loop.chunk, loop.extent)) for k in starts)
         graphs = tuple(plans[len(one)].graph for one in shards)
-        return PlannedLoop(loop, loop.inputs, loop.slots, shards, graphs, tuple(starts))
+        kept = self.rows.intersection(loop.outputs)
+        return PlannedLoop(loop, loop.inputs, loop.slots, shards, graphs, tuple(starts), kept)
 
     def _combine(self, at: int, loop: Loop) -> None:
-        peak = self.accounts.on_driver(at) + combined_bytes(loop)
+        combined = combined_bytes(loop, self.rows)
+        peak = self.accounts.on_driver(at) + combined
         if peak > self.limit:
             raise MemoryLimitError(
                 f"{self.function}, combining {loop.iterations} shards along {loop.axis}",
@@ -155,7 +170,7 @@ class _Parts:
                 smallest_limit=peak,
                 blocker=None,
             )
-        self.accounts.local(at, combined_bytes(loop))
+        self.accounts.local(at, combined)
 
     def _plan(self, graph: Graph, held: int, name: str) -> Plan:
         plan = optimize_graph(

@@ -55,7 +55,7 @@ def shard_graph(
         except (MemoryLimitError, UnboundedMemoryError) as error:
             errors.append(error)
         chunks = None
-        if alone is not None:
+        if alone is not None and not fleet.keep_rows:
             chunks = shard_chunks(alone, ops, fleet, limit, options, function)
         # Of shards of rows a device holds, and is sent, its part only: they come first.
         if chunks is not None and (best is None or _is_faster(chunks, best.seconds_sharded)):
@@ -65,7 +65,7 @@ def shard_graph(
             raise min(errors, key=_needed)
         return best
     seconds = graph_seconds(ops, alone.graph)
-    if best is None or not _is_faster(best, seconds):
+    if best is None or not (fleet.keep_rows or _is_faster(best, seconds)):
         return alone
     return dataclasses.replace(best, seconds_on_one=seconds)
 

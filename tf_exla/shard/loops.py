@@ -38,6 +38,7 @@ class Fleet:
     `shards`: how many parts of an axis there are; more than `devices` spread the work of one that
     is slow or lost. `remote`: the driver, which runs what is not sharded, is not one of them.
     `apart`: inputs of the program that are nowhere whole; only shards may read them, in rows.
+    `keep_rows`: rows of results stay on their devices, where nothing else reads them.
     """
 
     devices: int
@@ -45,6 +46,7 @@ class Fleet:
     link: Link
     remote: bool = False
     apart: frozenset[Tensor] = frozenset()
+    keep_rows: bool = False
 
 
 def shard_loops(
@@ -62,7 +64,11 @@ def shard_loops(
         found = [
             (len(read_whole(one, fleet)), sharded_seconds(projector, one, fleet), one)
             for one in _candidates(projector, graph, fleet, refusals)
-            if all(combined_bytes(node) <= room for node in one.nodes if isinstance(node, Loop))
+            if all(
+                combined_bytes(node, kept_rows(one, fleet)) <= room
+                for node in one.nodes
+                if isinstance(node, Loop)
+            )
         ]
         fewest, best, made = min(found, key=lambda one: one[:2], default=(left, seconds, graph))
         if fewest > left or (fewest == left and best >= SETTINGS.margin * seconds):
@@ -105,21 +111,47 @@ def loop_seconds(
     return computing + fleet.link.seconds(sent_bytes(loop, fleet, held), 2 * rounds)
 
 
-def sent_bytes(loop: Loop, fleet: Fleet, held: frozenset[Tensor] = frozenset()) -> int:
-    """Return the bytes that a call sends for a loop: operands to devices, results back."""
+def sent_bytes(
+    loop: Loop,
+    fleet: Fleet,
+    held: frozenset[Tensor] = frozenset(),
+    kept: frozenset[Tensor] = frozenset(),
+) -> int:
+    """Return the bytes that a call sends for a loop: operands to devices, results back.
+
+    `held`: operands that are there from an earlier call; `kept`: results whose rows stay.
+    """
     sent = 0
     for tensor, slot in zip(loop.inputs, loop.slots, strict=True):
         if tensor not in held:
             sent += tensor.nbytes if slot is not None else tensor.nbytes * fleet.devices
     for whole, result in zip(loop.outputs, loop.results, strict=True):
-        sent += whole.nbytes if result.slot is not None else whole.nbytes * loop.iterations
+        if whole not in kept:
+            sent += whole.nbytes if result.slot is not None else whole.nbytes * loop.iterations
     return sent
 
 
-def combined_bytes(loop: Loop) -> int:
-    """Return the bytes that the driver takes to combine the results of all shards."""
+def kept_rows(graph: Graph, fleet: Fleet) -> frozenset[Tensor]:
+    """Return the program's results whose rows stay on the devices that computed them."""
+    if not fleet.keep_rows:
+        return frozenset()
+    read = {tensor for node in graph.nodes for tensor in node.inputs}
+    return frozenset(
+        tensor
+        for node in graph.nodes
+        if isinstance(node, Loop)
+        for tensor, result in zip(node.outputs, node.results, strict=True)
+        if result.slot is not None and result.slot.axis == 0
+        if tensor in graph.outputs and tensor not in read
+    )
+
+
+def combined_bytes(loop: Loop, kept: frozenset[Tensor] = frozenset()) -> int:
+    """Return the bytes that the driver takes to combine the results of all shards, but `kept`."""
     total = 0
     for whole, part, result in zip(loop.outputs, loop.body.outputs, loop.results, strict=True):
+        if whole in kept:
+            continue
         # All that came, and for a sum that of a pair; a top-k is selected from all that came.
         came = whole.nbytes if result.slot is not None else part.nbytes * loop.iterations
         total += came + (3 * came if result.combine == "top_k" else whole.nbytes)

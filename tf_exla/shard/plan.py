@@ -25,7 +25,7 @@ class PlannedLoop:
 
     `inputs`: what shards read, tensors of the program; `slots`: where a shard reads its part only.
     `shards`: the indices of each; `graphs`: what each runs, some of them the same. `offsets`: where
-    a shard's positions along the axis begin.
+    a shard's positions along the axis begin. `kept`: results whose rows stay on the devices.
     """
 
     loop: Loop
@@ -34,6 +34,7 @@ class PlannedLoop:
     shards: tuple[range, ...]
     graphs: tuple[Graph, ...]
     offsets: tuple[int, ...]
+    kept: frozenset[Tensor] = frozenset()
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:

@@ -216,7 +216,8 @@ class Program:
         `saved`: what it takes after its constants: values of the levels below, or of heads.
         """
         eager = context.executing_eagerly()
-        if self.apart:
+        devices = self.settings.devices
+        if self.apart or (devices is not None and devices.keep_rows):
             return self._run_apart(inputs)
         if eager and self.cut is not None:
             return self._run_cut(inputs, saved)
@@ -244,10 +245,10 @@ class Program:
         return outputs
 
     def _run_apart(self, inputs: list[Any]) -> list[tf.Tensor]:
-        """Call a program that reads sharded tensors: eagerly, its gradient computed inside."""
+        """Call a program with sharded tensors: eagerly, its gradient computed inside."""
         name = self.settings.name
         if not context.executing_eagerly():
-            raise TypeError(f"{name}: sharded tensors cannot be arguments inside of a tf.function")
+            raise TypeError(f"{name}: sharded tensors are none of a tf.function's")
         plain = [one for one in inputs if not isinstance(one, ShardedTensor)]
         if self._records(plain) and any(self._needed(plain)):
             raise TypeError(

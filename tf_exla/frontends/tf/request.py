@@ -64,6 +64,7 @@ class Request:
         unbounded: Unbounded = "raise",
         strict: bool = False,
         devices: Any = None,
+        outputs: str = "whole",
     ) -> Request:
         """Read the arguments of `optimize`. A ValueError or TypeError quotes a bad one."""
         if unbounded not in ("raise", "warn"):
@@ -83,7 +84,7 @@ class Request:
             switches(rewrites),
             unbounded,
             strict,
-            devices=DeviceSet.of(devices),
+            devices=DeviceSet.of(devices, outputs),
         )
 
     def with_limit(self, limit: Limit) -> Request:

@@ -22,23 +22,28 @@ class DeviceSet:
     names: tuple[str, ...]
     count: int
     cluster: Cluster | None = None
+    keep_rows: bool = False
 
     @classmethod
-    def of(cls, devices: Any) -> DeviceSet | None:
-        """Read the argument `devices` of `optimize` and `explain`.
+    def of(cls, devices: Any, outputs: str = "whole") -> DeviceSet | None:
+        """Read the arguments `devices` and `outputs` of `optimize`.
 
         Logical devices or their names; "all": all GPUs of this process, else all its CPUs; a
         number: as many devices, for `explain` only. None for one device. Raises ValueError or
         TypeError for what is none of these.
         """
+        if outputs not in ("whole", "sharded"):
+            raise ValueError(f'outputs must be "whole" or "sharded", got {outputs!r}')
         if devices is None:
+            if outputs == "sharded":
+                raise ValueError('outputs="sharded" needs devices')
             return None
         if isinstance(devices, bool) or not isinstance(devices, (int, str, Sequence)):
             raise TypeError(f"devices must be a list of devices or a number, got {devices!r}")
         if isinstance(devices, int):
             if devices < 1:
                 raise ValueError(f"devices must be 1 or more, got {devices!r}")
-            return cls((), devices)
+            return cls((), devices, None, outputs == "sharded")
         if isinstance(devices, str):
             if devices != "all":
                 raise ValueError(f'devices must be a list of devices or "all", got {devices!r}')
@@ -51,11 +56,11 @@ class DeviceSet:
         names = tuple(_name(device) for device in devices)
         if len(set(names)) < len(names):
             raise ValueError(f"devices names one twice: {', '.join(names)}")
-        return cls(names, len(names), next(iter(clusters), None))
+        return cls(names, len(names), next(iter(clusters), None), outputs == "sharded")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the threads of its pool.
-        return DeviceSet, (self.names, self.count, self.cluster)
+        return DeviceSet, (self.names, self.count, self.cluster, self.keep_rows)
 
     @property
     def driver(self) -> str:
@@ -66,10 +71,11 @@ class DeviceSet:
     def fleet(self) -> Fleet:
         """The devices as plans see them."""
         if self.cluster is None:
-            return Fleet(self.count, self.count, LOCAL)
+            return Fleet(self.count, self.count, LOCAL, keep_rows=self.keep_rows)
         # One worker takes the work of two: what a cluster is asked for does not run on the driver.
         count = max(self.count, 2)
-        return Fleet(count, count * self.cluster.shards_per_device, GRPC, remote=True)
+        shards = count * self.cluster.shards_per_device
+        return Fleet(count, shards, GRPC, remote=True, keep_rows=self.keep_rows)
 
     @cached_property
     def pool(self) -> Pool:

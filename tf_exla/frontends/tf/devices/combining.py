@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_exla.frontends.tf.devices.data import ShardedTensor, sharded
 from tf_exla.ir.graph import ARG_REDUCERS, Combine
 from tf_exla.shard.plan import PlannedLoop
 
@@ -30,6 +31,7 @@ class Combiner:
     def __init__(self, part: PlannedLoop) -> None:
         self.loop = part.loop
         self.offsets = part.offsets
+        self.kept = part.kept
         self.count = len(part.shards)
         # Partial results by the first shard and the number of shards that they are of.
         self._partial: dict[tuple[int, int], list[Any]] = {}
@@ -61,13 +63,15 @@ class Combiner:
             first, size = min(first, other), 2 * size
         self._partial[0, 0] = values
 
-    def results(self) -> list[tf.Tensor]:
+    def results(self) -> list[tf.Tensor | ShardedTensor]:
         """Return the loop's results, once all shards are there."""
         pairwise = iter(self._partial.pop((0, 0)))
-        made: list[tf.Tensor] = []
+        made: list[tf.Tensor | ShardedTensor] = []
         for k, result in enumerate(self.loop.results):
             if result.combine in _TWO:
                 made.append(next(pairwise))
+            elif self.loop.outputs[k] in self.kept:
+                made.append(sharded(self._column(k)))
             elif result.slot is not None:
                 made.append(tf.concat(self._column(k), result.slot.axis))
             elif result.combine in ARG_REDUCERS and len(made) == k:

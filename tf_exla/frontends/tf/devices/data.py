@@ -37,6 +37,10 @@ class ShardedTensor:
                 )
             return tf.identity(made)
 
+    def whole(self) -> tf.Tensor:
+        """Return all rows, put together on the device of the caller."""
+        return tf.convert_to_tensor(self._read(0, int(self.shape[0])), self.dtype)
+
     def __repr__(self) -> str:
         return f"<ShardedTensor {self.dtype.name}{self.shape.as_list()}>"
 

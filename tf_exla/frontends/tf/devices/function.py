@@ -125,7 +125,10 @@ class ShardedFunction:
                     operands.append(self.pieces.part(position, value, slot, indices, device))
             with tf.device(device):
                 made = self.shards[part][number](operands)
-            return [send(tensor, self.driver) for tensor in made]
+            return [
+                tensor if whole in part.kept else send(tensor, self.driver)
+                for whole, tensor in zip(part.outputs, made, strict=True)
+            ]
 
     def _placed(self) -> Restored:
         """Emit the parts as calls of one graph, each on its device."""
