@@ -8,6 +8,7 @@ from devices import logical_devices  # noqa: F401
 # isort: on
 import gc
 import pickle
+import threading
 from typing import Any
 
 import tensorflow as tf
@@ -151,7 +152,7 @@ def sharded_data() -> dict[str, Any]:
     def told(call: Any) -> str:
         try:
             call()
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, tf_exla.MemoryLimitError) as error:
             return f"{type(error).__name__}: {error}"
         return ""
 
@@ -159,11 +160,19 @@ def sharded_data() -> dict[str, Any]:
         with tf.GradientTape():
             sharded(x, y)
 
+    def with_itself(x: tf.Tensor) -> Any:
+        return x, tf.reduce_sum(tf.exp(-tf.reduce_sum((x[:, None] - few) ** 2, -1)))
+
+    lenient = tf_exla.optimize(_whole, "9GB", devices=devices)
+    small = tf_exla.optimize(loss, "100kB", devices=devices)
     short = tf_exla.sharded(lambda a, b: inputs[a : b - 1], shape=inputs.shape, dtype=tf.float64)
     found["told"] = [
         told(under_a_tape),
         told(lambda: tf_exla.optimize(loss, "20MB", strict=True)(x, y)),
         told(lambda: tf_exla.optimize(_whole, "9GB", devices=devices, strict=True)(x)),
+        told(lambda: lenient(x)),
+        told(lambda: tf_exla.optimize(with_itself, "9MB", devices=devices)(x)),
+        told(lambda: small(x, y)),
         told(lambda: sharded(short, y)),
         told(lambda: tf_exla.sharded(rows)),
         told(lambda: tf_exla.sharded([tf.zeros([3, 2]), tf.zeros([3, 1])])),
@@ -244,4 +253,44 @@ def rows_that_stay() -> dict[str, Any]:
         "bytes": int(want.numpy().nbytes),
         "peaks": [use.projected_peak for use in sharding.uses],
         "sent": sharding.sent,
+    }
+
+
+def kept_parts() -> dict[str, Any]:
+    """Call with arguments that live and die; return the bytes that stay, and count threads."""
+    devices = tf.config.list_logical_devices("CPU")[:3]
+    choice.LOCAL = Link(0.0, 0.0)  # type: ignore[misc]
+    y = tf.random.stateless_normal([150, 3], [3, 4], dtype=tf.float64)
+
+    def energy(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.exp(-tf.reduce_sum((x[:, None] - y[None]) ** 2, -1)), 0)
+
+    def held(pool: Any) -> int:
+        gc.collect()
+        return sum(int(part.shape.num_elements()) * 8 for _, part in pool.pieces._kept.values())
+
+    threads = []
+    for size in range(30_000, 30_006):
+        function = tf_exla.optimize(energy, "12MB", devices=devices, strict=True)
+        x = tf.random.stateless_normal([size, 3], [1, 2], dtype=tf.float64)
+        function(x, y)
+        assert function.report(x, y).sharding is not None
+        threads.append(threading.active_count())
+    pool = function._request.devices.pool
+    alive = held(pool)
+    sharding = function.report(x, y).sharding
+    assert sharding is not None
+    resident = sum(use.resident for use in sharding.uses)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = function(x, y)
+    tape.gradient(value, x)
+    both = held(pool)
+    del x, tape, value
+    return {
+        "alive": alive,
+        "both": both,
+        "dead": held(pool),
+        "threads": threads,
+        "resident": resident,
     }

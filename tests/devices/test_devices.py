@@ -92,6 +92,16 @@ def test_rows_stay_on_their_devices() -> None:
     assert all(found["bytes"] / 3 < peak <= 40_000_000 for peak in found["peaks"])
 
 
+def test_parts_live_as_long_as_their_tensors() -> None:
+    """Functions on the same devices share parts, and threads."""
+    found = fresh("kept_parts")
+    few = 3 * 150 * 3 * 8  # of what lives on
+    assert 30_005 * 3 * 8 <= found["alive"] <= found["resident"]
+    assert found["both"] <= 2 * found["alive"]
+    assert found["dead"] <= few
+    assert found["threads"][0] == found["threads"][-1]
+
+
 def test_what_outputs_are() -> None:
     with pytest.raises(ValueError, match="needs devices"):
         tf_exla.optimize(matvec, "1GB", outputs="sharded")
@@ -143,7 +153,8 @@ def test_a_number_of_devices_is_planned_and_not_run() -> None:
         (0, "1 or more"),
         ([], "empty"),
         ("CPU:0", "all"),
-        (["CPU:0", "CPU:0"], "twice"),
+        (["CPU:0", "/device:CPU:0"], "twice"),
+        (["CPU:0", "CPU:97"], "CPU:97"),
     ],
 )
 def test_what_is_no_device(devices: Any, message: str) -> None:
@@ -164,7 +175,8 @@ def test_rows_that_nobody_holds_whole() -> None:
     assert found["read again"] == 0
     assert found["largest"] == -(-5003 // 3)
     assert found["driver"] < 5003 * 4 * 8
-    words = ["tape", "devices", "_whole: x", "not (1668, 3)", "needs shape", "differ"]
+    words = ["tape", "devices", "_whole: x", "_whole: x", "as it is", "MemoryLimitError"]
+    words += ["not (1668, 3)", "needs shape", "differ"]
     assert len(found["told"]) == len(words)
     for told, word in zip(found["told"], words, strict=True):
         assert word in told, found["told"]

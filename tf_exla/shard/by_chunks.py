@@ -132,8 +132,11 @@ class _Parts:
         rounds = -(-fleet.shards // fleet.devices)
         self.rounds += rounds
         self.sent += sent * fleet.devices + results
-        self.computing_seconds += rounds * node_seconds(self.ops, loop) / fleet.shards
-        return PlannedLoop(loop, inputs, (None,) * len(inputs), shards, graphs, (0,) * len(shards))
+        seconds = node_seconds(self.ops, loop) / fleet.shards
+        self.computing_seconds += rounds * seconds
+        return PlannedLoop(
+            loop, inputs, (None,) * len(inputs), shards, graphs, (0,) * len(shards), seconds
+        )
 
 
 def _ranges(loop: Loop, count: int) -> tuple[range, ...]:

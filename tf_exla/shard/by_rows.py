@@ -53,9 +53,13 @@ def shard_rows(
     rules = chosen({**options.rewrites, **dict.fromkeys((SMALL_AXES, TRIANGLES, SYMMETRY), False)})
     room = max(limit - resident_bytes(cleaned) + sum(one.nbytes for one in fleet.apart), 0)
     rewritten = rewrite_graph(cleaned, ops, rules, room).graph
-    made, refusals = shard_loops(projector, rewritten, fleet, room)
+    made, refusals, least = shard_loops(projector, rewritten, fleet, room)
     if whole := read_whole(made, fleet):
+        if least:
+            raise _too_small(function, limit, limit - room, least)
         raise _needs_whole(function, whole, refusals)
+    for tensor in fleet.apart.intersection(made.outputs):
+        raise ValueError(f"{function}: {tensor} is sharded, and returned as it is")
     if not any(isinstance(node, Loop) for node in made.nodes):
         return None
     check_graph(made, graph)
@@ -82,6 +86,17 @@ def shard_rows(
         seconds_sharded=parts.local_seconds
         + parts.computing_seconds
         + fleet.link.seconds(sent, 2 * parts.rounds),
+    )
+
+
+def _too_small(function: str, limit: int, held: int, combined: int) -> MemoryLimitError:
+    return MemoryLimitError(
+        f"{function}, combining shards",
+        limit=limit,
+        resident=held,
+        projected_peak=held + combined,
+        smallest_limit=held + combined,
+        blocker=None,
     )
 
 
@@ -141,8 +156,9 @@ class _Parts:
             constants = resident_bytes(graph) - sum(tensor.nbytes for tensor in graph.inputs)
             sent = constants + sum(
                 inner.nbytes
-                for outer, inner in zip(loop.inputs, graph.inputs, strict=True)
-                if outer not in self.inputs
+                for outer, inner, slot in zip(loop.inputs, graph.inputs, loop.slots, strict=True)
+                # A device that takes the shard of a slow one is sent its rows, and keeps them not.
+                if outer not in self.inputs or (slot is not None and self.fleet.remote)
             )
             name = f"{self.function}, {size} of {loop.extent} along {loop.axis}"
             plan = plans[size] = self._plan(graph, self.accounts.on_device(at, sent), name)
@@ -151,12 +167,15 @@ class _Parts:
         rounds = -(-loop.iterations // self.fleet.devices)
         self.rounds += rounds
         self.sent += sent_bytes(loop, self.fleet, self.inputs, self.rows)
-        self.computing_seconds += rounds * graph_seconds(self.ops, plans[loop.chunk].graph)
+        seconds = graph_seconds(self.ops, plans[loop.chunk].graph)
+        self.computing_seconds += rounds * seconds
         starts = range(0, loop.extent, loop.chunk)
         shards = tuple(range(k, min(k + loop.chunk, loop.extent)) for k in starts)
         graphs = tuple(plans[len(one)].graph for one in shards)
         kept = self.rows.intersection(loop.outputs)
-        return PlannedLoop(loop, loop.inputs, loop.slots, shards, graphs, tuple(starts), kept)
+        return PlannedLoop(
+            loop, loop.inputs, loop.slots, shards, graphs, tuple(starts), seconds, kept
+        )
 
     def _combine(self, at: int, loop: Loop) -> None:
         combined = combined_bytes(loop, self.rows)

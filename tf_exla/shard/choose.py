@@ -40,7 +40,8 @@ def shard_graph(
     options = options or Options()
     if fleet.apart:
         rows = shard_rows(graph, ops, fleet, limit, options, function)
-        assert rows is not None
+        if rows is None:
+            raise ValueError(f"{function} reads its sharded tensors in no loop over their rows")
         return rows
     alone: Plan | None = None
     errors: list[_Refused] = []

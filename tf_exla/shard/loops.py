@@ -51,29 +51,36 @@ class Fleet:
 
 def shard_loops(
     projector: Projector, graph: Graph, fleet: Fleet, room: int
-) -> tuple[Graph, list[RefusedSplit]]:
+) -> tuple[Graph, list[RefusedSplit], int]:
     """Make loops of the regions that are faster on several devices, a region at a time.
 
     Each iteration of a loop is a shard: its body is the template cut for the shard's indices, with
     nothing in it split yet. Results that the driver cannot combine within `room` bytes are none to
-    shard for. Also returns what kept a region from being sharded.
+    shard for. Also returns what kept a region from being sharded, and the least bytes that were too
+    many, 0 where none were.
     """
     refusals: list[RefusedSplit] = []
+    over: list[int] = []
     left, seconds = len(read_whole(graph, fleet)), graph_seconds(projector.ops, graph)
     while True:
         found = [
             (len(read_whole(one, fleet)), sharded_seconds(projector, one, fleet), one)
             for one in _candidates(projector, graph, fleet, refusals)
-            if all(
-                combined_bytes(node, kept_rows(one, fleet)) <= room
-                for node in one.nodes
-                if isinstance(node, Loop)
-            )
+            if _fits(one, fleet, room, over)
         ]
         fewest, best, made = min(found, key=lambda one: one[:2], default=(left, seconds, graph))
         if fewest > left or (fewest == left and best >= SETTINGS.margin * seconds):
-            return graph, refusals
+            return graph, refusals, min(over, default=0)
         graph, left, seconds = made, fewest, best
+
+
+def _fits(graph: Graph, fleet: Fleet, room: int, over: list[int]) -> bool:
+    """Return whether the driver can combine the results of each loop; note what is too much."""
+    kept = kept_rows(graph, fleet)
+    most = max(combined_bytes(node, kept) for node in graph.nodes if isinstance(node, Loop))
+    if most > room:
+        over.append(most)
+    return most <= room
 
 
 def read_whole(graph: Graph, fleet: Fleet) -> list[tuple[Tensor, Node]]:
@@ -170,7 +177,7 @@ def _candidates(
             max(bound, CHAIN_BYTES) for bound in (seed.nbytes // SETTINGS.small_beside, 0)
         )
         for axis, size in enumerate(seed.dims):
-            if size < fleet.devices:
+            if size < fleet.devices and seed not in fleet.apart:
                 continue
             for small in smalls:
                 is_large = Large(small, seed)
@@ -230,7 +237,7 @@ def _in_shards(projector: Projector, graph: Graph, fleet: Fleet) -> Graph | None
             if not all(_is_sent(tensor) for tensor in (*node.inputs, *node.outputs)):
                 return None
             node = resize_loop(projector.ops, node, -(-node.extent // fleet.shards), 1)
-            if node.iterations < min(2, fleet.devices):
+            if node.iterations < min(2, fleet.devices) and not fleet.apart:
                 return None
         nodes.append(node)
     return graph.replace(nodes=tuple(nodes))

@@ -25,7 +25,8 @@ class PlannedLoop:
 
     `inputs`: what shards read, tensors of the program; `slots`: where a shard reads its part only.
     `shards`: the indices of each; `graphs`: what each runs, some of them the same. `offsets`: where
-    a shard's positions along the axis begin. `kept`: results whose rows stay on the devices.
+    a shard's positions along the axis begin. `seconds`: an estimate for one shard. `kept`: results
+    whose rows stay on the devices.
     """
 
     loop: Loop
@@ -34,6 +35,7 @@ class PlannedLoop:
     shards: tuple[range, ...]
     graphs: tuple[Graph, ...]
     offsets: tuple[int, ...]
+    seconds: float
     kept: frozenset[Tensor] = frozenset()
 
     @property

@@ -192,6 +192,8 @@ class OptimizedFunction(Saveable):
             program = self._program(concrete, inputs)
             program.ready(inputs)
         except Exception as error:
+            if any(isinstance(one, ShardedTensor) for one in inputs):
+                raise  # it cannot run as it was
             self._guard.take(self.__name__, error)
             self._as_it_was.add(concrete)
             return None

@@ -252,7 +252,8 @@ class Program:
         plain = [one for one in inputs if not isinstance(one, ShardedTensor)]
         if self._records(plain) and any(self._needed(plain)):
             raise TypeError(
-                f"{name}: a tape records a call with sharded tensors; put the tape inside of {name}"
+                f"{name}: a tape records a call that takes or returns sharded tensors; "
+                f"put the tape inside of {name}"
             )
         return self.whole()(self._arguments(inputs, ()))[: self.count]
 
@@ -314,6 +315,8 @@ class Program:
         try:
             plan = self._planned(graph, limit, options)
         except Exception as error:
+            if self.apart:  # the function cannot run as it was
+                raise
             guard.take(name, error)
             return unplanned(graph, limit, error)
         guard.listener.planned(name, plan)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import tensorflow as tf
@@ -53,7 +53,9 @@ class DeviceSet:
         clusters = clusters_of(devices)
         if len(clusters) > 1:
             raise ValueError("devices are of several clusters")
-        names = tuple(_name(device) for device in devices)
+        names = tuple(map(_name, devices))
+        if not clusters:
+            names = tuple(map(_full_name, names))
         if len(set(names)) < len(names):
             raise ValueError(f"devices names one twice: {', '.join(names)}")
         return cls(names, len(names), next(iter(clusters), None), outputs == "sharded")
@@ -77,12 +79,40 @@ class DeviceSet:
         shards = count * self.cluster.shards_per_device
         return Fleet(count, shards, GRPC, remote=True, keep_rows=self.keep_rows)
 
-    @cached_property
+    @property
     def pool(self) -> Pool:
-        """The threads of the devices. Raises ValueError where only their number is known."""
+        """The threads of the devices, the same for all functions on them.
+
+        Raises ValueError where only their number is known.
+        """
         if not self.names:
             raise ValueError(f"devices={self.count} is for `explain`: to run, list the devices")
-        return Pool(self.names, self.cluster.recover if self.cluster is not None else None)
+        with _lock:
+            key = self.names, self.cluster
+            if key not in _pools:
+                recover = self.cluster.recover if self.cluster is not None else None
+                _pools[key] = Pool(self.names, recover)
+            return _pools[key]
+
+
+_lock = threading.Lock()
+_pools: dict[tuple[tuple[str, ...], Cluster | None], Pool] = {}
+
+
+def _full_name(name: str) -> str:
+    """Return the name of a device of this process as TensorFlow has it. ValueError for none."""
+    found = tf.config.list_logical_devices()
+    wanted = tf.DeviceSpec.from_string(name)
+    for device in found:
+        spec = tf.DeviceSpec.from_string(device.name)
+        same = (spec.device_type, spec.device_index) == (
+            wanted.device_type,
+            wanted.device_index or 0,
+        )
+        if same and spec.job in (None, "localhost"):
+            return str(device.name)
+    there = ", ".join(device.name for device in found)
+    raise ValueError(f"devices has {name!r}; there are {there}")
 
 
 def devices_of(text: str) -> Any:

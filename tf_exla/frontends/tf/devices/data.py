@@ -18,7 +18,10 @@ class ShardedTensor:
     device, and stay there for later calls with the same object.
     """
 
+    exist = False  # whether any was ever made: most programs have none, and need not look
+
     def __init__(self, read: Read, shape: Sequence[int], dtype: Any) -> None:
+        ShardedTensor.exist = True
         self.shape = tf.TensorShape(shape)
         self.dtype = tf.as_dtype(dtype)
         if not self.shape.rank or not self.shape.is_fully_defined():
@@ -94,6 +97,8 @@ def with_stand_ins(
     args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Sequence[Any], Mapping[str, Any], dict[int, ShardedTensor]]:
     """Return arguments with placeholders for sharded tensors, and these by their ids."""
+    if not ShardedTensor.exist:
+        return args, kwargs, {}
     flat = tf.nest.flatten((args, dict(kwargs)))
     if not any(isinstance(one, ShardedTensor) for one in flat):
         return args, kwargs, {}

@@ -11,7 +11,7 @@ from tensorflow.python.eager import context, record
 
 from tf_exla.frontends.tf.devices.choice import DeviceSet
 from tf_exla.frontends.tf.devices.combining import Combiner
-from tf_exla.frontends.tf.devices.pieces import Pieces, part_of, send
+from tf_exla.frontends.tf.devices.pieces import part_of, read_part, send
 from tf_exla.frontends.tf.devices.pool import Patience
 from tf_exla.frontends.tf.emit import define, new_graph, placeholder
 from tf_exla.frontends.tf.restore import NO_INLINE, Restored
@@ -37,7 +37,7 @@ class ShardedFunction:
         self.pool = devices.pool
         self.driver = devices.driver
         self.inputs = plan.graph.inputs
-        self.position = {tensor: k for k, tensor in enumerate(self.inputs)}
+        self.given = frozenset(self.inputs)
         handles = dict(zip(self.inputs, like, strict=False))
         self.locals: dict[PlannedLocal, Restored] = {}
         self.shards: dict[PlannedLoop, list[Restored]] = {}
@@ -48,9 +48,7 @@ class ShardedFunction:
             else:
                 graphs = {graph: emit(graph, ()) for graph in dict.fromkeys(part.graphs)}
                 self.shards[part] = [graphs[graph] for graph in part.graphs]
-        self.patience = {part: Patience() for part in self.shards}
-        self.pieces = Pieces()
-        self.pool.keepers.add(self.pieces)
+        self.patience = {part: Patience(part.seconds) for part in self.shards}
         self._like = like
         self._lock = threading.Lock()
         self._whole: Restored | None = None
@@ -113,16 +111,17 @@ class ShardedFunction:
         self, part: PlannedLoop, values: Values, number: int, device: str
     ) -> list[tf.Tensor]:
         """Run one shard on a device; return its results on the driver."""
-        indices = part.shards[number]
+        indices, pieces = part.shards[number], self.pool.pieces
+        at_home = self.pool.home(number) == device
         with record.stop_recording(), tf.device(self.driver):
             operands = []
             for tensor, slot in zip(part.inputs, part.slots, strict=True):
-                position = self.position.get(tensor)
                 value = values[tensor]
-                if position is None:
-                    operands.append(send(part_of(value, slot, indices), device))
+                # Rows stay where their shard is at home; whole operands where they are used.
+                if tensor in self.given and (at_home or slot is None):
+                    operands.append(pieces.part(value, slot, indices, device))
                 else:
-                    operands.append(self.pieces.part(position, value, slot, indices, device))
+                    operands.append(read_part(value, slot, indices, device))
             with tf.device(device):
                 made = self.shards[part][number](operands)
             return [
@@ -155,15 +154,19 @@ class ShardedFunction:
 
     def _in_graph(self, part: PlannedLoop, values: Values) -> list[tf.Tensor]:
         combiner = Combiner(part)
-        names = [device.name for device in self.pool.devices]
+        before: dict[str, list[tf.Operation]] = {}
         for number, indices in enumerate(part.shards):
-            device = names[number % len(names)]
-            operands = [
-                part_of(values[tensor], slot, indices)
-                for tensor, slot in zip(part.inputs, part.slots, strict=True)
-            ]
-            with tf.device(device):
-                combiner.take(number, self.shards[part][number](operands))
+            device = self.pool.home(number)
+            with tf.device(self.driver):
+                operands = [
+                    part_of(values[tensor], slot, indices)
+                    for tensor, slot in zip(part.inputs, part.slots, strict=True)
+                ]
+            # One after the other on each device, as their memory is counted.
+            with tf.device(device), tf.control_dependencies(before.get(device, [])):
+                made = self.shards[part][number](operands)
+            before[device] = [made[0].op]
+            combiner.take(number, made)
         return combiner.results()
 
 

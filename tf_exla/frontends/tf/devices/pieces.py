@@ -2,54 +2,58 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from tf_exla.frontends.tf.devices.data import ShardedTensor
 from tf_exla.ir.graph import SplitAxis
 
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    Value: TypeAlias = tf.Tensor | ShardedTensor
+
 Key = tuple[int, SplitAxis | None, int, int, str]
 
 
 class Pieces:
-    """Parts of tensors on devices, by the position of an input; replaced when the input changes."""
+    """Parts of tensors on devices, each as long as its tensor lives.
+
+    Functions on the same devices share them: a gradient reads the rows that its function was sent.
+    """
 
     def __init__(self) -> None:
+        # Single accesses, which no other thread sees half done: a tensor may die in the middle of
+        # any of them, and take its parts away.
         self._kept: dict[Key, tuple[Any, tf.Tensor]] = {}
-        self._lock = threading.Lock()
 
-    def part(
-        self,
-        position: int,
-        tensor: tf.Tensor | ShardedTensor,
-        slot: SplitAxis | None,
-        indices: range,
-        device: str,
-    ) -> tf.Tensor:
-        """Return a part of input `position` on a device: sent now, or with an earlier call."""
+    def part(self, value: Value, slot: SplitAxis | None, indices: range, device: str) -> tf.Tensor:
+        """Return a part of a tensor on a device: sent now and kept, or sent by an earlier call."""
         indices = range(0) if slot is None else indices
-        key = position, slot, indices.start, indices.stop, device
-        with self._lock:
-            known = self._kept.get(key)
-        if known is not None and known[0]() is tensor:
+        key = id(value), slot, indices.start, indices.stop, device
+        known = self._kept.get(key)
+        if known is not None and known[0]() is value:
             return known[1]
-        made = read_part(tensor, slot, indices, device)
-        with self._lock:
-            self._kept[key] = weakref.ref(tensor), made
+        made = read_part(value, slot, indices, device)
+        kept = self._kept
+
+        def drop(gone: Any) -> None:
+            if (found := kept.get(key)) is not None and found[0] is gone:
+                kept.pop(key, None)
+
+        kept[key] = weakref.ref(value, drop), made
         return made
 
     def forget(self, device: str) -> None:
         """Drop what was on a device that is gone."""
-        with self._lock:
-            self._kept = {key: kept for key, kept in self._kept.items() if key[4] != device}
+        for key in list(self._kept):
+            if key[4] == device:
+                self._kept.pop(key, None)
 
 
-def read_part(
-    value: tf.Tensor | ShardedTensor, slot: SplitAxis | None, indices: range, device: str
-) -> tf.Tensor:
+def read_part(value: Value, slot: SplitAxis | None, indices: range, device: str) -> tf.Tensor:
     """Return a part of a tensor on a device."""
     if isinstance(value, ShardedTensor):
         assert slot is not None

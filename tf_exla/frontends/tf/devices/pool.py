@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import context, executor
 
 from tf_exla.errors import DeviceError
+from tf_exla.frontends.tf.devices.pieces import Pieces
 
 Job = Callable[[str], Any]
 """Runs one shard on the device of that name."""
 
 FIRST = 120.0
-"""Seconds that the first shards of a loop may take: functions are made ready, XLA compiles."""
+"""Seconds that the first shards of a loop may take at least: functions are made ready, XLA
+compiles, rows are read."""
+ESTIMATES = 100.0
+"""The same in estimates of a shard's time: those are off by a factor of ten at most."""
 SLOWER = 10.0
 """Times the slowest shard so far that another may take before its device counts as hanging. Shards
 are of one size; ten is far above what a busy machine makes of it."""
@@ -43,25 +46,17 @@ class Device:
     reason: str = ""
 
 
-class Keeper(Protocol):
-    """Keeps tensors on devices between calls."""
-
-    def forget(self, device: str) -> None:
-        """Drop what was on a device that is gone."""
-
-
 class Pool:
     """The devices that shards run on; one call at a time.
 
     `recover`: makes a device that was lost usable again, and returns whether that worked; None:
-    devices are of this process, and their errors are the program's. `keepers` keep tensors on
-    devices.
+    devices are of this process, and their errors are the program's.
     """
 
     def __init__(self, names: Sequence[str], recover: Callable[[str], bool] | None = None) -> None:
         self.devices = [Device(name) for name in names]
         self.recover = recover
-        self.keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+        self.pieces = Pieces()
         self._calls = threading.RLock()
         self._threads: dict[Device, threading.Thread] = {}
 
@@ -78,6 +73,10 @@ class Pool:
             self._wait(patience.seconds())
             self._bring_back()
             _Run(self, jobs, done, patience).run()
+
+    def home(self, number: int) -> str:
+        """Return the device that runs shard `number` unless it is slow or lost."""
+        return self.devices[number % len(self.devices)].name
 
     def start(self, device: Device, tell: SimpleQueue[Any], number: int, job: Job) -> None:
         """Give a job to the thread of a device."""
@@ -115,11 +114,12 @@ _POLL = 1e-3
 
 @dataclass
 class Patience:
-    """How long the shards of one loop may take, from how long they took.
+    """How long the shards of one loop may take, from how long they took, or are estimated to.
 
     What the first call's shards took is not counted: functions were made ready in them.
     """
 
+    estimate: float
     slowest: float = 0.0
     calls: int = 0
 
@@ -131,7 +131,9 @@ class Patience:
 
     def seconds(self) -> float:
         """Return the seconds after which a shard counts as hanging."""
-        return max(LEAST, SLOWER * self.slowest) if self.slowest else FIRST
+        if not self.slowest:
+            return max(FIRST, ESTIMATES * self.estimate)
+        return max(LEAST, SLOWER * self.slowest)
 
     def took(self, seconds: float) -> None:
         """Hear how long a shard took."""
@@ -207,8 +209,7 @@ class _Run:
             raise error
         self.pool.lose(device, f"{type(error).__name__}: {str(error).splitlines()[0]}")
         # Not of one that hangs: it may come back as it was, and to drop tensors is to wait for it.
-        for keeper in list(self.pool.keepers):
-            keeper.forget(device.name)
+        self.pool.pieces.forget(device.name)
         self.waiting.append(number)
 
 
