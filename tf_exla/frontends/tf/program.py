@@ -46,8 +46,6 @@ Runnable = Restored | ShardedFunction
 
 # Saved values up to so many bytes are returned by every call, so that one plan serves both.
 _SMALL_SAVES = 1 << 20
-
-
 # Sizes that one program keeps specialisations for, the least recently used dropped first.
 _SPECIALISED = 16
 
