@@ -216,8 +216,8 @@ def _dataset(name: str, X: Any, y: Any, masks: Any = None, unit: str = "") -> Da
     if X.ndim != 2 or len(X) != len(y) or (masks is not None and len(masks) != len(y)):
         shapes = f"X {X.shape}, y {y.shape}" + ("" if masks is None else f", masks {masks.shape}")
         raise DataError(f"{name}: the arrays do not fit together: {shapes}")
-    if len(X) < 2 or X.shape[1] < 1:
-        raise DataError(f"{name}: X {X.shape} has no rows to train and test on, or no inputs")
+    if len(X) < 1 or X.shape[1] < 1:
+        raise DataError(f"{name}: X {X.shape} has no rows, or no inputs")
     whole = np.isfinite(X).all(1) & np.isfinite(y).all(1)
     if not whole.all():
         raise DataError(f"{name}: row {np.argmin(whole)}, from 0, has what is no finite number")

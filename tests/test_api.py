@@ -23,6 +23,8 @@ RNG = np.random.default_rng(0)
 
 def test_the_package_exports_exactly_its_api() -> None:
     assert sorted(tf_exla.__all__) == [
+        "Cluster",
+        "DeviceError",
         "MemoryLimitError",
         "MemoryReport",
         "NotOptimizedWarning",
@@ -33,6 +35,8 @@ def test_the_package_exports_exactly_its_api() -> None:
         "limit",
         "measured_peak",
         "optimize",
+        "sharded",
+        "to_tensorboard",
     ]
     for name in tf_exla.__all__:
         assert getattr(tf_exla, name).__name__ == name

@@ -11,7 +11,7 @@ from tf_exla.ir.rates import Rates
 from tf_exla.model.rates import gpu_kind, plausible
 
 SMALL = Sizes(
-    repeats=3, large=1 << 20, side=64, columns=50, rows=20, row=1000, short=10, long=30
+    repeats=9, large=1 << 20, side=64, columns=50, rows=20, row=1000, short=10, long=1010
 )  # fmt: skip
 
 

@@ -139,7 +139,7 @@ def test_a_folder_that_cannot_be_written_to_is_read(tmp_path: Path) -> None:
         ("1,2\n3,\n", "kin40k.csv, line 2: '' is no finite number"),
         ("", "kin40k.csv: "),
         ("1\n2\n", r"X \(2, 0\) has no rows"),
-        ("1,2\n", r"X \(1, 1\) has no rows"),
+        ("1\n", r"X \(1, 0\) has no rows"),
     ],
 )
 def test_a_corrupted_csv_is_named_by_file_and_line(

@@ -6,10 +6,10 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tf_exla.report.curve import Curve
 from tf_exla.report.data import ReportData
-from tf_exla.report.replan import Replan
 from tf_exla.report.summary import format_summary
 from tf_exla.report.text import format_details
 
@@ -22,7 +22,8 @@ class MemoryReport(ReportData):
     report that was pickled has none.
     """
 
-    again: Replan | None = field(default=None, repr=False, compare=False)
+    # A `Replan` or None; of no type, since what reads reports from JSON would want one for graphs.
+    again: Any = field(default=None, repr=False, compare=False)
 
     def curve(self, points: int = 8) -> Curve:
         """Return what other limits cost: the smallest that works, stock's peak, and between them.
@@ -32,7 +33,8 @@ class MemoryReport(ReportData):
         """
         if self.again is None:
             raise ValueError(f"{self.function}: the report has no graph to plan again")
-        return self.again.curve(points)
+        curve: Curve = self.again.curve(points)
+        return curve
 
     def details(self) -> str:
         """Return the long form: tensors, rewrites, steps, loops, and what was not split and why."""
