@@ -11,6 +11,7 @@ from fresh_process import run_fresh
 
 import tf_exla
 from tf_exla.frontends.tf.devices.choice import DeviceSet
+from tf_exla.frontends.tf.devices.pool import Patience
 
 SOME = [
     "SGPR loss and gradients",
@@ -180,3 +181,18 @@ def test_rows_that_nobody_holds_whole() -> None:
     assert len(found["told"]) == len(words)
     for told, word in zip(found["told"], words, strict=True):
         assert word in told, found["told"]
+
+
+def test_how_long_shards_may_take() -> None:
+    patience = Patience(estimate=30.0)
+    patience.begin()
+    assert patience.seconds() == 3000  # a hundred estimates, until functions are ready
+    patience.took(40.0)
+    patience.begin()
+    assert patience.seconds() == 3000
+    patience.took(2.0)
+    patience.begin()
+    assert patience.seconds() == 20
+    patience.took(0.1)
+    assert patience.seconds() == 20
+    assert Patience(estimate=0.01).seconds() == 120
