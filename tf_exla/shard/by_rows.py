@@ -56,7 +56,8 @@ def shard_rows(
     made, refusals, least = shard_loops(projector, rewritten, fleet, room)
     if whole := read_whole(made, fleet):
         if least:
-            raise _too_small(function, limit, limit - room, least)
+            held = limit - room
+            raise _cannot_combine(f"{function}, combining shards", limit, held, held + least)
         raise _needs_whole(function, whole, refusals)
     for tensor in fleet.apart.intersection(made.outputs):
         raise ValueError(f"{function}: {tensor} is sharded, and returned as it is")
@@ -89,13 +90,14 @@ def shard_rows(
     )
 
 
-def _too_small(function: str, limit: int, held: int, combined: int) -> MemoryLimitError:
+def _cannot_combine(what: str, limit: int, held: int, peak: int) -> MemoryLimitError:
+    """Return the error that the results of shards need `peak` bytes on the driver."""
     return MemoryLimitError(
-        f"{function}, combining shards",
+        what,
         limit=limit,
         resident=held,
-        projected_peak=held + combined,
-        smallest_limit=held + combined,
+        projected_peak=peak,
+        smallest_limit=peak,
         blocker=None,
     )
 
@@ -181,14 +183,8 @@ class _Parts:
         combined = combined_bytes(loop, self.rows)
         peak = self.accounts.on_driver(at) + combined
         if peak > self.limit:
-            raise MemoryLimitError(
-                f"{self.function}, combining {loop.iterations} shards along {loop.axis}",
-                limit=self.limit,
-                resident=self.accounts.held,
-                projected_peak=peak,
-                smallest_limit=peak,
-                blocker=None,
-            )
+            what = f"{self.function}, combining {loop.iterations} shards along {loop.axis}"
+            raise _cannot_combine(what, self.limit, self.accounts.held, peak)
         self.accounts.local(at, combined)
 
     def _plan(self, graph: Graph, held: int, name: str) -> Plan:

@@ -102,16 +102,14 @@ def sharded_seconds(projector: Projector, graph: Graph, fleet: Fleet) -> float:
     """Estimate a run of a graph whose loops are sharded: computing, sending and combining."""
     held = frozenset(graph.inputs)
     return sum(
-        loop_seconds(projector, node, fleet, held)
+        _loop_seconds(projector, node, fleet, held)
         if isinstance(node, Loop)
         else node_seconds(projector.ops, node)
         for node in graph.nodes
     )
 
 
-def loop_seconds(
-    projector: Projector, loop: Loop, fleet: Fleet, held: frozenset[Tensor] = frozenset()
-) -> float:
+def _loop_seconds(projector: Projector, loop: Loop, fleet: Fleet, held: frozenset[Tensor]) -> float:
     """Estimate a sharded loop; `held`: tensors whose parts stay on the devices between calls."""
     rounds = -(-loop.iterations // fleet.devices)
     computing = rounds * graph_seconds(projector.ops, loop.body)
@@ -121,7 +119,7 @@ def loop_seconds(
 def sent_bytes(
     loop: Loop,
     fleet: Fleet,
-    held: frozenset[Tensor] = frozenset(),
+    held: frozenset[Tensor],
     kept: frozenset[Tensor] = frozenset(),
 ) -> int:
     """Return the bytes that a call sends for a loop: operands to devices, results back.
@@ -153,7 +151,7 @@ def kept_rows(graph: Graph, fleet: Fleet) -> frozenset[Tensor]:
     )
 
 
-def combined_bytes(loop: Loop, kept: frozenset[Tensor] = frozenset()) -> int:
+def combined_bytes(loop: Loop, kept: frozenset[Tensor]) -> int:
     """Return the bytes that the driver takes to combine the results of all shards, but `kept`."""
     total = 0
     for whole, part, result in zip(loop.outputs, loop.body.outputs, loop.results, strict=True):
