@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from tf_exla.frontends.jax.compat import apply
+from tf_exla.frontends.jax.diagonals import in_one_pass
 from tf_exla.frontends.jax.emit import EMIT, array_dtype
 from tf_exla.frontends.jax.held import held, hold
 from tf_exla.frontends.jax.loops import emit_loop
@@ -39,6 +40,7 @@ def restore(graph: Graph) -> Callable[..., list[X]]:
     JAX can transform it, but loops only forward. It raises NotImplementedError for an op that JAX
     has not, TypeError where JAX has not the dtype of a tensor (float64 without x64).
     """
+    graph = in_one_pass(graph)
 
     def restored(*inputs: X) -> list[X]:
         given = [_as_tensor(*pair) for pair in zip(graph.inputs, inputs, strict=True)]
