@@ -52,6 +52,7 @@ ONE: Mapping[str, Callable[[X], X]] = {
         x[:, ::-1], jnp.flip(x), jnp.roll(x, 1, 0), jnp.tile(x, (2, 3)), jnp.repeat(x, 2, 0),
         jnp.pad(x, ((1, 0), (0, 2))), jnp.pad(x, 1, constant_values=3.0), x[1:, 1:], x[-1],
         jnp.moveaxis(x[None], 0, 2), jnp.split(x, [1], 0), jnp.swapaxes(x, 0, 1), x[..., None],
+        *jnp.unstack(x, axis=1),
     ),
     "products": lambda x: (
         x @ x.T, x.T @ x, x @ x[0], x[0] @ x[0], jnp.outer(x[0], x[1]),

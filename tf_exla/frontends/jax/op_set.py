@@ -9,7 +9,8 @@ from functools import cache
 
 from tf_exla.frontends.jax.held import held
 from tf_exla.frontends.jax.primitives.records import RECORDS
-from tf_exla.frontends.jax.scratch import SCRATCH
+from tf_exla.frontends.jax.scratch import PRODUCTS, SCRATCH, packed
+from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.rates import Rates
 from tf_exla.ir.traits import IDENTITIES, RESHAPES
@@ -49,8 +50,13 @@ class JaxOps(VocabularyOps):
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
         """Return an upper bound of the bytes that the kernel allocates beside its outputs."""
+        if not node.inputs or not node.inputs[0].is_static:
+            return 0
+        if node.op in PRODUCTS:
+            rule = self.rule(node)
+            return packed(node, rule) if isinstance(rule, AxisRule) else 0
         bound = SCRATCH.get(node.op)
-        return 0 if bound is None or not node.inputs[0].is_static else bound(node)
+        return 0 if bound is None else bound(node)
 
     def forwards(self, node: Node) -> tuple[int, ...]:
         """Return the inputs whose buffer the first output certainly reuses when they die there."""

@@ -92,10 +92,14 @@ def _dot(call: Call) -> int:
     inner = prod(left[axis] for axis in call.axes("lhs_contracting_dims"))
     batch = prod(left[axis] for axis in call.axes("lhs_batch_dims"))
     rows, columns = (prod(shape) // max(1, inner * batch) for shape in (left, right))
+    return batch * packing(rows, inner, columns, call.results[0].item)
+
+
+def packing(rows: int, inner: int, columns: int, item: int) -> int:
+    """Return a bound of what Eigen packs of the operands of a product."""
     if min(rows, columns, inner) <= 1:
         return 0  # XLA's own loops
-    size = max(4, call.results[0].item)
-    return batch * packed_bytes(rows, inner, columns, size, _threads())
+    return packed_bytes(rows, inner, columns, max(4, item), _threads())
 
 
 def _convolution(call: Call) -> int:

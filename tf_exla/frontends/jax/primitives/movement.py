@@ -64,6 +64,24 @@ def _concatenate(w: Writer, call: Call) -> Sequence[Tensor]:
     return [w.op("concat", *call.inputs, w.const(call.params["dimension"]))]
 
 
+def _stack(w: Writer, call: Call) -> Sequence[Tensor]:
+    axis = call.params["axis"] % len(call.shape)
+    parts = [w.insert(one, [axis]) for one in call.inputs]
+    return parts if len(parts) == 1 else [w.op("concat", *parts, w.const(axis))]
+
+
+def _unstack(w: Writer, call: Call) -> Sequence[Tensor]:
+    (x,) = call.inputs
+    axis = call.params["axis"] % len(x.dims)
+    rest = [size for k, size in enumerate(x.dims) if k != axis]
+    parts = []
+    for number in range(x.dims[axis]):
+        begin, end = [0] * len(x.dims), list(x.dims)
+        begin[axis], end[axis] = number, number + 1
+        parts.append(w.reshape(cut(w, x, begin, end), rest))
+    return parts
+
+
 def _slice(w: Writer, call: Call) -> Sequence[Tensor]:
     (x,), params = call.inputs, call.params
     return [cut(w, x, params["start_indices"], params["limit_indices"], params["strides"])]
@@ -97,6 +115,18 @@ def _split(w: Writer, call: Call) -> Sequence[Tensor]:
         parts.append(cut(w, x, begin, end))
         start += size
     return parts
+
+
+def _tile(w: Writer, call: Call) -> Sequence[Tensor] | None:
+    """Broadcast along a new axis before each, and merge the two: both can be split."""
+    (x,), counts = call.inputs, call.params["reps"]
+    if len(counts) != len(x.dims):
+        return None
+    if all(size == 1 or count == 1 for size, count in zip(x.dims, counts, strict=True)):
+        return [w.broadcast(x, call.shape)]
+    pairs = [size for pair in zip(counts, x.dims, strict=True) for size in pair]
+    apart = w.insert(x, list(range(0, len(pairs), 2)))
+    return [w.reshape(w.broadcast(apart, pairs), call.shape)]
 
 
 def _iota(w: Writer, call: Call) -> Sequence[Tensor] | None:
@@ -153,5 +183,8 @@ CONVERTERS: Mapping[str, Any] = {
     "slice": _slice,
     "split": _split,
     "squeeze": _squeeze,
+    "stack": _stack,
+    "tile": _tile,
     "transpose": _transpose,
+    "unstack": _unstack,
 }
