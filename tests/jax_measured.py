@@ -19,13 +19,17 @@ def warm(size: int = 600) -> None:
     import jax
     import jax.numpy as jnp
 
+    from tf_exla.frontends.jax.compat import compiler_options
+
     def kernels(a: Any) -> Any:
         root = jnp.linalg.cholesky(a @ a.T + a)
         wide = jnp.tile(a, (1, 16))  # OpenBLAS uses more of its buffers, the wider its operands
         return jax.scipy.linalg.solve_triangular(root, wide, lower=True), jnp.exp(a).sum()
 
     for dtype in ("float32", "float64") if jax.config.jax_enable_x64 else ("float32",):
-        jax.block_until_ready(jax.jit(kernels)(jnp.eye(size, dtype=dtype)))
+        a = jnp.eye(size, dtype=dtype)
+        compiled = jax.jit(kernels).lower(a).compile(compiler_options=dict(compiler_options()))
+        jax.block_until_ready(compiled(a))
 
 
 def growth(call: Callable[[], Any]) -> int:

@@ -15,7 +15,7 @@ from jax.extend.core import ClosedJaxpr
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.frontends.jax.certify import spec
-from tf_exla.frontends.jax.compat import closed_over, trace_state_clean
+from tf_exla.frontends.jax.compat import closed_over, trace_state_clean, varying_along
 from tf_exla.frontends.jax.planning import Settings
 from tf_exla.frontends.jax.primitive import bind
 from tf_exla.frontends.jax.program import Program
@@ -146,7 +146,7 @@ class Function:
     def call(self, *args: Any, **kwargs: Any) -> Call:
         """Return what a call would run; arguments may be `jax.ShapeDtypeStruct`s."""
         operands = self._operands(args, kwargs)
-        if any(getattr(jax.typeof(one), "vma", None) for one in operands):
+        if any(varying_along(jax.typeof(one)) for one in operands):
             args, kwargs = self._static.mapped(_plain, args, kwargs)
         traced = self._traced.trace(*args, **kwargs)
         closed = closed_over(traced)

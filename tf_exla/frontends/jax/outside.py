@@ -20,6 +20,7 @@ _ARRAY = re.compile(r"\b([a-z]+[0-9]*)\w*\[([0-9,]*)\]")
 _NAME = re.compile(r"%([\w.\-]+)")
 _TARGET = re.compile(r'custom_call_target="(?:lapack_[sdcz])?(\w+?)(?:_ffi)?"')
 _LABELS = re.compile(r"dim_labels=\w+_(\w+)->")
+_LIBRARY = re.compile(r'"kind":"(__\w+)"')
 _PANEL = 64
 """Columns of a block in LAPACK, at most (ilaenv)."""
 _LINES = 16
@@ -54,6 +55,11 @@ def outside_bytes(module: str) -> int:
     They run one after the other.
     """
     return max((_KERNELS[kernel](call) for kernel, call in _calls(module)), default=0)
+
+
+def libraries(module: str) -> frozenset[str]:
+    """Return the libraries that a module hands whole computations to: these allocate uncounted."""
+    return frozenset(_LIBRARY.findall(module))
 
 
 def _calls(module: str) -> Iterator[tuple[str, Call]]:

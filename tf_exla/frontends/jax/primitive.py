@@ -8,6 +8,7 @@ from typing import Any
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from tf_exla.frontends.jax.compat import along, varying_along
 from tf_exla.frontends.jax.program import Program, has_tangent
 
 X = Any  # an array or a tracer
@@ -27,13 +28,8 @@ def _evaluated(*operands: X, program: Program) -> list[X]:
 
 
 def _abstract(*operands: X, program: Program) -> tuple[list[X], Any]:
-    varying = frozenset[Any]().union(*(getattr(one, "vma", ()) for one in operands))
-    return [_varying(one, varying) for one in program.results], program.jaxpr.effects
-
-
-def _varying(aval: X, axes: frozenset[Any]) -> X:
-    """Return an aval that varies along axes of a `shard_map` around; programs know of none."""
-    return aval.update(vma=axes) if getattr(aval, "vma", axes) != axes else aval
+    varying = frozenset[Any]().union(*map(varying_along, operands))  # programs know of none
+    return [along(one, varying) for one in program.results], program.jaxpr.effects
 
 
 def _linearized(
@@ -70,7 +66,7 @@ def _batched(
 
 def _lowered(context: Any, *operands: Any, program: Program) -> Any:
     plain = {
-        name: [_varying(aval, frozenset()) for aval in getattr(context, name)]
+        name: [along(aval, frozenset()) for aval in getattr(context, name)]
         for name in ("avals_in", "avals_out")
     }
     return _lower(context.replace(**plain), *operands, program=program)
