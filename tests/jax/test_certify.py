@@ -105,3 +105,23 @@ def test_no_library_allocates_uncounted() -> None:
     assert not libraries(compiled.as_text())
     fused = 'backend_config={"fusion_config":{"kind":"__ynn_fusion"}}'
     assert libraries(fused) == {"__ynn_fusion"}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if "SGPR" not in name])
+def test_the_projection_is_near_what_is_compiled(name: str) -> None:
+    """It lies between XLA's buffers and the certificate, 10 % more or less.
+
+    Of sparse GPs it does not: XLA holds results of solves in both orders of rows and columns.
+    """
+    import tf_exla.jax
+
+    make, limit = PROGRAMS[name]
+    with enable_x64(True):
+        function, arguments = make()
+        call = tf_exla.jax.jit(function, int(limit * 1e6)).call(*arguments)
+        made = call.program.certified()
+        plan = made.plan or call.program.plan_within(int(limit * 1e6))
+    certificate = made.certificate
+    buffers = certificate.peak - certificate.outside
+    assert 0.9 * buffers <= plan.projected_peak <= 1.1 * certificate.peak
