@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import runpy
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from unittest import mock
+
+import tensorflow as tf
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+from tensorflow.python.ops import gen_dataset_ops
 
 from tf_exla.frontends.tf.measure import measured_peak
 from tf_exla.frontends.tf.program import Program
@@ -27,7 +33,7 @@ class Plans:
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
         """Note each plan that runs meanwhile, with what it was given first."""
-        restored, run = Program._restore, Restored._run
+        restored, run, create = Program._restore, Restored._run, OwnedIterator._create_iterator
 
         def restore(program: Program, plan: Plan) -> Restored:
             made = restored(program, plan)
@@ -38,10 +44,16 @@ class Plans:
             if one in self._made:
                 program, plan = self._made.pop(one)
                 alive = program, program.concrete.graph.variables
-                self._ran.append((program.settings.name, plan, lambda: run(one, arguments), alive))
+                again = partial(_renewing, partial(run, one, arguments), _iterators(arguments))
+                self._ran.append((program.settings.name, plan, again, alive))
             return run(one, arguments)
 
+        def created(iterator: Any, dataset: Any) -> None:
+            create(iterator, dataset)
+            iterator.dataset = dataset
+
         with (
+            mock.patch.object(OwnedIterator, "_create_iterator", created),
             mock.patch.object(Program, "_restore", restore),
             mock.patch.object(Restored, "_run", noting),
         ):
@@ -50,6 +62,25 @@ class Plans:
     def peaks(self) -> list[dict[str, Any]]:
         """Run each plan again, and measure it."""
         return [_peak(name, plan, call) for name, plan, call, _ in self._ran]
+
+
+def _iterators(arguments: list[Any]) -> list[OwnedIterator]:
+    """Return the iterators whose handles are among the arguments of a call."""
+    handles = {id(one) for one in arguments if one.dtype == tf.resource}
+    if not handles:
+        return []
+    iterators = (one for one in gc.get_objects() if isinstance(one, OwnedIterator))
+    return [one for one in iterators if id(one._iterator_resource) in handles]
+
+
+def _renewing(call: Callable[[], object], iterators: list[OwnedIterator]) -> object:
+    """Call again what has read iterators to their ends: from their beginnings."""
+    try:
+        return call()
+    except tf.errors.OutOfRangeError:
+        for one in iterators:
+            gen_dataset_ops.make_iterator(one.dataset._variant_tensor, one._iterator_resource)
+        return call()
 
 
 def _peak(name: str, plan: Plan, call: Callable[[], object]) -> dict[str, Any]:
