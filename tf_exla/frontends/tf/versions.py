@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tf_exla.model.allocator import EXACT, MARGIN, Allocator
 
-TESTED = ("2.16", "2.21")
+TESTED = ("2.16", "2.17", "2.18", "2.19", "2.20", "2.21")
 """Minor releases with which the suite passes, the one whose kernels were measured last."""
 
 
