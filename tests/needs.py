@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-ALL_OF = {"jax": "jaxlib", "gp_experiments": "gpflow"}
-"""What all tests in a folder need. (`jax` alone would be found: the folder is called so.)"""
+ALL_OF = {"in_jax": "jaxlib", "gp_experiments": "gpflow"}
+"""What all tests in a folder need. No folder may be called as a package is: `tests` is on the path,
+and Keras would import such a folder as JAX where there is none."""
 
 
 def is_installed(package: str) -> bool:
