@@ -21,8 +21,8 @@ def warn_if_untested(version: str = tf.__version__) -> None:
     """Warn of a release that the tests were not run with."""
     if not is_tested(version):
         warnings.warn(
-            f"tf_exla was tested with TensorFlow {TESTED[0]} to {TESTED[-1]}, not with {version}, whose"
-            f" kernels may allocate more: plans leave a {MARGIN.part}th of the memory free",
+            f"tf_exla was tested with TensorFlow {TESTED[0]} to {TESTED[-1]}, not with {version},"
+            f" whose kernels may allocate more: plans leave a {MARGIN.part}th of the memory free",
             stacklevel=3,
         )
 
