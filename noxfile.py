@@ -6,6 +6,8 @@ import nox
 
 WHOLE = (("3.10", "2.16"), ("3.11", "2.18"), ("3.12", "2.21"))
 """Python and TensorFlow; between them, `PROMISE` runs what depends on TensorFlow's kernels."""
+NUMPY_2 = ("3.12", "2.21")
+"""Without GPflow, which excludes NumPy 2; tests that need it skip."""
 PROMISE = (("3.11", "2.17"), ("3.11", "2.19"), ("3.11", "2.20"))
 MEMORY = (
     "tests/frontends/test_kernel_memory.py",
@@ -39,6 +41,15 @@ def _session(kind: str, python: str, tensorflow: str, paths: tuple[str, ...]) ->
     def run(session: nox.Session) -> None:
         _install(session, tensorflow)
         _pytest(session, *(session.posargs or paths))
+
+
+@nox.session(python=NUMPY_2[0], name=f"numpy2-{NUMPY_2[0]}-{NUMPY_2[1]}")
+def numpy2(session: nox.Session) -> None:
+    session.install(
+        "-e", ".[fuzz,jax]", f"tensorflow=={NUMPY_2[1]}.*", "numpy>=2", "jax<0.7",
+        "igraph", "joblib", "matplotlib", "pytest>=8", "pytest-xdist>=3.5",
+    )  # fmt: skip
+    _pytest(session, *session.posargs)
 
 
 for _python, _tensorflow in WHOLE:

@@ -5,10 +5,17 @@ import os
 from pathlib import Path
 
 import pytest
+from needs import LeftOut, missing
 from samples import keep_each_value
 
 os.environ["TF_EXLA_RATES"] = ""
 CORE = Path(__file__).parent / "core"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> LeftOut | None:
+    """Leave out a file whose folder needs a package that is missing."""
+    return LeftOut.from_parent(parent, path=module_path) if missing(module_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,19 +4,22 @@ tf_exla, and of other packages what can be forked: nothing here starts threads o
 (GPflow does as it is imported). What was made so far is kept out of later garbage collections.
 """
 
+import contextlib
 import gc
 import warnings
 
-import check_shapes  # noqa: F401
 import scipy.linalg
 import scipy.optimize  # noqa: F401
 import tensorflow  # noqa: F401
-import tensorflow_probability.python.distributions  # noqa: F401
-import tf_keras  # noqa: F401
 
 import tf_exla.api
 import tf_exla.frontends.tf.measure
 import tf_exla.frontends.tf.optimized
+
+with contextlib.suppress(ModuleNotFoundError):  # what GPflow needs comes with it
+    import check_shapes  # noqa: F401
+    import tensorflow_probability.python.distributions  # noqa: F401
+    import tf_keras  # noqa: F401
 
 gc.collect()
 gc.freeze()

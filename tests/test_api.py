@@ -9,7 +9,6 @@ import sys
 import time
 from typing import Any
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -343,6 +342,7 @@ def _seconds(call: Any, times: int = 50) -> float:
 
 def test_200_calls_do_not_grow() -> None:
     """Neither live tensors nor the process."""
+    gpflow = pytest.importorskip("gpflow")
     x = np.random.default_rng(1).normal(size=(2000, 2))
     model = gpflow.models.SGPR(
         (x, np.sin(x[:, :1])), gpflow.kernels.SquaredExponential(), x[:30].copy()

@@ -12,11 +12,18 @@ import pytest
 import tensorflow as tf
 
 import tf_exla
-import tf_exla.gpflow
 
 
 def double(x: tf.Tensor, scale: float = 2.0) -> tf.Tensor:
     return scale * x
+
+
+def scipy(*args: Any, **options: Any) -> Any:
+    """Make an optimizer of GPflow with a limit."""
+    pytest.importorskip("gpflow")
+    from tf_exla.gpflow import Scipy
+
+    return Scipy(*args, **options)
 
 
 CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
@@ -51,11 +58,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "strict must be True or False, got 'no'",
     ),
     "a family, in GPflow's optimizer": (
-        lambda: tf_exla.gpflow.Scipy("1GB", rewrites={"chain": False}),
+        lambda: scipy("1GB", rewrites={"chain": False}),
         ValueError,
         "rewrites has no 'chain'",
     ),
-    "a limit, in GPflow's optimizer": (lambda: tf_exla.gpflow.Scipy("1XB"), ValueError, "1XB"),
+    "a limit, in GPflow's optimizer": (lambda: scipy("1XB"), ValueError, "1XB"),
 }
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from needs import GPFLOW
 
 import tf_exla
 from tf_exla.__main__ import main
@@ -74,6 +75,7 @@ def loss_of(output: str) -> float:
     return float(line.split()[1])
 
 
+@GPFLOW
 def test_run(tmp_path: Path) -> None:
     done = run_script(tmp_path, "--report", str(tmp_path / "report.json"))
     assert done.returncode == 0, done.stderr

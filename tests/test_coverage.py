@@ -9,8 +9,11 @@ import os
 from typing import Any
 
 import pytest
-from covered import gpflow_cases, gpflow_check, op_check, page
 from fresh_process import run_fresh
+
+pytest.importorskip("gpflow")
+
+from covered import gpflow_cases, gpflow_check, op_check, page
 
 AGAIN, AGAIN_OF_GPFLOW = ["Exp", "Sum", "Conv3D"], ["kernel Matern32"]
 EVERYTHING = os.environ.get("TF_EXLA_COVERAGE") == "all"

@@ -7,7 +7,6 @@ import weakref
 from itertools import pairwise
 from typing import Any
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,6 +16,7 @@ import tf_exla
 
 def sgpr(n: int = 4001, m: int = 50) -> Any:
     """The loss of an SGPR and its gradients."""
+    gpflow = pytest.importorskip("gpflow")
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, 2))
     Y = np.sin(X[:, :1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -10,15 +9,17 @@ from pathlib import Path
 
 import pytest
 from fresh_process import run_fresh
+from needs import GPFLOW, is_installed
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 ELSEWHERE = {"jax.md", "keras.md"}
 """Pages whose code `test_readme.py` and `test_keras.py` run."""
 PAGES = [
-    path.relative_to(DOCS).as_posix()
+    pytest.param(path.relative_to(DOCS).as_posix(), marks=GPFLOW if "import gpflow" in text else ())
     for path in sorted(DOCS.rglob("*.md"))
-    if "```python" in path.read_text() and path.name not in ELSEWHERE
+    for text in [path.read_text()]
+    if "```python" in text and path.name not in ELSEWHERE
 ]
 
 
@@ -29,7 +30,7 @@ def test_code_of_a_page_runs(page: str) -> None:
     run_fresh("\n".join([*blocks, "send(0)"]))
 
 
-@pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="no mkdocs")
+@pytest.mark.skipif(not is_installed("mkdocs"), reason="no mkdocs")
 def test_the_site_builds(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

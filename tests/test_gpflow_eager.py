@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from fresh_process import ENVIRONMENT
-from gpflow.posteriors import PrecomputeCacheType
 
 import tf_exla
 from tf_exla.run.script import ScriptSession, optimized_functions
 
+gpflow = pytest.importorskip("gpflow")
+CacheType = gpflow.posteriors.PrecomputeCacheType
 ROOT = Path(__file__).resolve().parent.parent
 N = 3001
 RNG = np.random.default_rng(0)
@@ -122,9 +122,9 @@ CALLS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "posterior": (sgpr, lambda m: m.posterior().predict_f(X, full_cov=False)),
     "posterior in variables": (
         sgpr,
-        lambda m: m.posterior(PrecomputeCacheType.VARIABLE).predict_f(X),
+        lambda m: m.posterior(CacheType.VARIABLE).predict_f(X),
     ),
-    "fused": (sgpr, lambda m: m.posterior(PrecomputeCacheType.NOCACHE).fused_predict_f(X)),
+    "fused": (sgpr, lambda m: m.posterior(CacheType.NOCACHE).fused_predict_f(X)),
     "SVGP elbo": (svgp, lambda m: m.elbo((X, np.repeat(Y, 2, 1)))),
     "SVGP predict_y": (svgp, lambda m: m.predict_y(X)),
 }

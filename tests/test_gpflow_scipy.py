@@ -4,12 +4,16 @@ import copy
 import pickle
 from collections.abc import Callable
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tf_exla
+
+pytest.importorskip("gpflow")
+
+import gpflow
+
 from tf_exla.gpflow import Scipy
 
 Model = gpflow.models.GPModel

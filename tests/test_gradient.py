@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
+from needs import GPFLOW
 
 import tf_exla
 
@@ -286,6 +286,7 @@ def test_optimized_inside_optimized() -> None:
 
 
 def sgpr(n: int = 3000) -> Any:
+    gpflow = pytest.importorskip("gpflow")
     x = np.random.default_rng(1).normal(size=(n, 2))
     return gpflow.models.SGPR(
         (x, np.sin(x[:, :1])), gpflow.kernels.Matern32(lengthscales=[1.0, 1.0]), x[:50].copy()
@@ -334,6 +335,7 @@ def training_step_peak() -> tuple[int, int]:
     return max(plan.working_set for plan in plans), tf_exla.measured_peak(step).working_set
 
 
+@GPFLOW
 def test_a_tape_around_the_call_keeps_the_limit() -> None:
     """Both passes are plans: TensorFlow's own gradient would keep tensors of 20 MB each."""
     projected, measured = run_fresh(training_step_peak)

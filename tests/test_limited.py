@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -96,6 +95,8 @@ def test_blocks_of_threads_end_in_any_order() -> None:
 
 
 def test_gpflow_called_eagerly() -> None:
+    gpflow = pytest.importorskip("gpflow")
+
     def model() -> Any:
         kernel = gpflow.kernels.SquaredExponential()
         return gpflow.models.SGPR((X, X[:, :1]), kernel, X[:20].numpy(), noise_variance=0.1)

@@ -14,6 +14,7 @@ import notebook_peaks
 import numpy as np
 import pytest
 from fresh_process import run_fresh
+from needs import GPFLOW
 from samples import but
 
 FOLDER = Path(__file__).parent / "notebooks"
@@ -48,6 +49,7 @@ OTHER_MODELS = ("classification", "latent", "sampling", "sparse")
 """Models of which each is trained as those of the other notebooks are."""
 
 
+@GPFLOW
 @pytest.mark.parametrize("name", but(OTHER_MODELS, sorted(LIMITS)))
 def test_same_numbers_within_the_limit(name: str) -> None:
     found = run_fresh(notebook_peaks.run, str(FOLDER / f"{name}.py"), LIMITS[name])

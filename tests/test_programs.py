@@ -12,6 +12,7 @@ import pytest
 from api_programs import API_CASES
 from found_programs import FOUND_CASES
 from fresh_process import run_fresh
+from needs import GPFLOW
 from programs import CASES, GPFLOW_CASES, LARGE_CASES
 from programs_check import ALL, check_cases
 
@@ -21,8 +22,8 @@ BATCHES = [
     for cases, marks in (
         (CASES, ()),
         # Models and kernels, of each two that are alike in the table the first one in every run.
-        (GPFLOW_CASES[::2], ()),
-        (GPFLOW_CASES[1::2], pytest.mark.thorough),
+        (GPFLOW_CASES[::2], GPFLOW),
+        (GPFLOW_CASES[1::2], (GPFLOW, pytest.mark.thorough)),
         (FOUND_CASES, ()),
         (API_CASES, ()),
     )

@@ -1,19 +1,16 @@
 """What the README shows works."""
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 from fresh_process import run_fresh
+from needs import GPFLOW, JAX
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 JAX_PAGE = (ROOT / "docs" / "jax.md").read_text()
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tf_exla" / "DESIGN.md"])
-
-
-NEEDS_JAX = pytest.mark.skipif(importlib.util.find_spec("jaxlib") is None, reason="no JAX")
 
 
 def blocks(language: str, page: str = README) -> list[str]:
@@ -25,6 +22,7 @@ def block(language: str) -> str:
     return blocks(language)[0]
 
 
+@GPFLOW
 @pytest.mark.parametrize("iterations", [1, pytest.param(5, marks=pytest.mark.thorough)])
 def test_example_runs_inside_its_limit_and_stock_does_not(iterations: int) -> None:
     example = block("python")
@@ -34,7 +32,7 @@ def test_example_runs_inside_its_limit_and_stock_does_not(iterations: int) -> No
     assert report["projected_peak"] <= report["limit"] < report["projected_peak_before"]
 
 
-@NEEDS_JAX
+@JAX
 def test_example_in_jax_runs_inside_its_limit() -> None:
     _, example = blocks("python")
     shorter = example.replace("50_000", "8_000").replace("100MB", "10MB")
@@ -48,7 +46,7 @@ send([float(abs(product[:3] - rows).max()), "tensorflow" in sys.modules])"""
     assert not imported
 
 
-@NEEDS_JAX
+@JAX
 def test_code_of_the_page_on_jax_runs() -> None:
     run_fresh("\n".join([*blocks("python", JAX_PAGE), "send(0)"]), env={"LANG": "C"})
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -15,6 +14,7 @@ import tf_exla
 from tf_exla.frontends.tf.versions import TESTED
 from tf_exla.model import options
 
+gpflow = pytest.importorskip("gpflow")
 N, M, D = 12_007, 40, 3  # a prime number of points: every chunking has a remainder
 k = gpflow.kernels
 

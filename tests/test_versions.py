@@ -20,7 +20,7 @@ def test_this_release_was_tested() -> None:
     assert versions.exact_allocator().taken(10**9) == 10**9
 
 
-@pytest.mark.parametrize("version", ["2.17.1", "2.18.1", "2.20.0", "2.22.0-rc1", "3.0.0"])
+@pytest.mark.parametrize("version", ["2.15.1", "2.22.0-rc1", "3.0.0"])
 def test_another_release_gives_a_warning(version: str) -> None:
     with pytest.warns(UserWarning, match=f"not with {version}.*10th of the memory free"):
         versions.warn_if_untested(version)
@@ -36,7 +36,7 @@ def test_plans_leave_a_margin(monkeypatch: pytest.MonkeyPatch) -> None:
         return tf.reduce_sum(tf.exp(squares[:, None] + squares - 2 * x @ tf.transpose(x)), 1)
 
     exact = tf_exla.explain(function, x, limit="3MB")
-    margin = versions.exact_allocator("2.20.0")
+    margin = versions.exact_allocator("2.22.0")
     monkeypatch.setattr(request, "exact_allocator", lambda: margin)
     report = tf_exla.explain(function, x, limit="3MB")
     assert report.projected_peak <= 3e6

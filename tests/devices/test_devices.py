@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
+from needs import GPFLOW
 
 import tf_exla
 from tf_exla.frontends.tf.devices.choice import DeviceSet
@@ -170,6 +171,7 @@ def test_what_is_no_list_of_devices() -> None:
         DeviceSet.of([3])
 
 
+@GPFLOW
 def test_rows_that_nobody_holds_whole() -> None:
     found = fresh("sharded_data")
     assert found["worst"] <= 1

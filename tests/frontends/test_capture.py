@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -299,6 +298,7 @@ def test_source_lines() -> None:
 
 
 def test_gpflow_sgpr_is_static_and_the_same() -> None:
+    gpflow = pytest.importorskip("gpflow")
     x = RNG.normal(size=(200, 2))
     model = gpflow.models.SGPR(
         (x, np.sin(x[:, :1])),

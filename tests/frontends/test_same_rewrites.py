@@ -10,12 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 import tensorflow as tf
-from frontends.jax_namespace import JAX
 from frontends.tensorflow_namespace import TENSORFLOW
+
+pytest.importorskip("jaxlib")
+
+import jax
+from frontends.jax_namespace import JAX
+from jax_x64 import enable_x64
 
 from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.jax.capture import capture as capture_jax
@@ -119,7 +123,7 @@ ALSO_IN_JAX = {"trace of a product": ["sum-of-diagonal"]}
 
 @pytest.fixture(autouse=True)
 def _x64() -> Iterator[None]:
-    with jax.experimental.enable_x64():
+    with enable_x64():
         yield
 
 

@@ -5,7 +5,6 @@ new ones.
 """
 
 import dataclasses
-import importlib.util
 import io
 import os
 import subprocess
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from fresh_process import run_fresh
+from needs import JAX
 
 from gp_experiments import sweep
 from gp_experiments.arms import Cap, Heard, Outcome, run_here
@@ -130,7 +130,7 @@ def test_smallest(name: str, call: Any, tmp_path: Path) -> None:
     assert {record["status"] for record in run(call, name, tmp_path)} == {"done"}
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jaxlib") is None, reason="no JAX")
+@JAX
 @pytest.mark.parametrize("name", IN_JAX)
 def test_in_jax(name: str, call: Any, tmp_path: Path) -> None:
     *_, limit = records = run(call, name, tmp_path, "--frontend", "jax", changed=IN_JAX[name])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fresh_process import run_fresh
+from needs import GPFLOW
 
 QUICK = [
     "K v, n=20,000", "K v, n=60,000, d=10, float32", "K v, n=500,000, d=10",
@@ -29,6 +30,7 @@ def ratios(name: str) -> dict[str, float]:
     }
 
 
+@GPFLOW
 @pytest.mark.parametrize("name", QUICK)
 def test_estimates_are_near_what_was_measured(name: str) -> None:
     found = run_fresh(ratios, name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -28,6 +27,7 @@ M, N, MANY = 20, 300, 400
 
 
 def naive(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    gpflow = pytest.importorskip("gpflow")
     return tf.reduce_sum(tf.square(gpflow.utilities.ops.difference_matrix(x, y)), -1)
 
 
@@ -52,6 +52,7 @@ def test_gradients_of_a_naive_distance() -> None:
 
 
 def gpflow_distance(x: tf.Tensor, y: tf.Tensor | None) -> tf.Tensor:
+    gpflow = pytest.importorskip("gpflow")
     return gpflow.utilities.ops.square_distance(x, y)
 
 
@@ -133,6 +134,7 @@ def large(outcome: Outcome) -> list[str]:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_gradients_of_a_kernel_read_it_twice(dtype: str) -> None:
+    gpflow = pytest.importorskip("gpflow")
     args = (
         random(MANY, 3, dtype=dtype),
         random(MANY, 1, dtype=dtype),
@@ -184,6 +186,7 @@ def test_blocks_are_summed_over_chunks() -> None:
 
 
 def test_the_gradient_of_a_sparse_gp_solves_once() -> None:
+    gpflow = pytest.importorskip("gpflow")
     X = np.random.default_rng(0).standard_normal((4_001, 3))
     Y = np.sin(X.sum(1, keepdims=True))
     kernel = gpflow.kernels.Matern32(lengthscales=np.ones(3))

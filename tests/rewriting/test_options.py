@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import gpflow
 import pytest
 import tensorflow as tf
 
@@ -12,6 +11,7 @@ import tf_exla
 from rewriting.rewritten import random
 from tf_exla.rewrite import DEFAULTS, FAMILIES
 
+gpflow = pytest.importorskip("gpflow")
 KERNEL = gpflow.kernels.SquaredExponential()
 
 

@@ -49,7 +49,8 @@ OPS: Mapping[str, Op] = {
     "Prod": reducer(xla=xla.short_sum, values=values.monotone),
     "SoftmaxCrossEntropyWithLogits": without_scratch("a B, a B -> a, a B", flops=20,
         cpu=copy_of_output, gpu=gpu.cross_entropy),
-    "SparseSoftmaxCrossEntropyWithLogits": without_scratch(gpu=gpu.cross_entropy),
+    "SparseSoftmaxCrossEntropyWithLogits": without_scratch(
+        cpu=cpu.number_of_each_row, gpu=gpu.cross_entropy),
     "Sum": reducer(xla=xla.short_sum, values=values.total),
     "TopKV2": without_scratch(cpu=cpu.top_k, gpu=gpu.top_k, values=values.top_k, shape_operand=1),
 }  # fmt: skip

@@ -1,6 +1,6 @@
 """What TensorFlow's CPU kernels allocate beyond their outputs, and which buffers they reuse.
 
-Bounds on memory that becomes resident, for TensorFlow 2.21 without oneDNN's graph rewrites
+Bounds on memory that becomes resident, for TensorFlow 2.16 to 2.21 without oneDNN's graph rewrites
 (TF_ENABLE_ONEDNN_OPTS=0). Each was read from the kernel's source (TensorFlow's
 core/kernels, Eigen's TensorContractionThreadPool.h, GeneralBlockPanelKernel.h,
 TriangularSolverMatrix.h) and checked by measurement (tests/frontends/test_kernel_memory.py). A heap
@@ -97,6 +97,11 @@ def softmax(call: Call) -> int:
     """The maximum or the sum of each row."""
     out = call.outputs[0]
     return tensor_bytes(out) // max(1, out.shape[-1]) + broadcast_blocks(call)
+
+
+def number_of_each_row(call: Call) -> int:
+    """The maximum of each row, then its sum: as large as the losses."""
+    return tensor_bytes(call.outputs[0])
 
 
 def histogram(call: Call) -> int:
