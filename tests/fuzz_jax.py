@@ -15,6 +15,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 # Freed blocks go back to the system at once, so that the resident set shows what is allocated.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "16384", "MALLOC_TRIM_THRESHOLD_": "16384"}
@@ -24,7 +25,7 @@ PERIOD = 20
 
 
 def check_programs(seed: int) -> str:
-    """Check the results of a program; what rounding decides may be as `jax.jit` decides it."""
+    """Check the results of a program; what rounding decides may be otherwise."""
     import jax
     from in_jax import test_random
 
@@ -34,10 +35,34 @@ def check_programs(seed: int) -> str:
     try:
         test_random._check(function, arguments, expected, 2)
     except AssertionError:
+        if is_as_near(function, arguments, expected):
+            return "as near to float64"
         expected = test_random._leaves(jax.jit(function)(*arguments))
         test_random._check(function, arguments, expected, 2)
         return "as jax.jit"
     return "holds"
+
+
+def is_as_near(function: Any, arguments: Any, expected: Any) -> bool:
+    """Return whether a plan is as near to what float64 gives as JAX itself is: what is rounding."""
+    import jax
+    import numpy as np
+    from in_jax import test_random
+
+    import tf_exla.jax
+
+    try:
+        tf_exla.jax.jit(function, 1)(*arguments)
+    except tf_exla.MemoryLimitError as error:
+        limit = error.smallest_limit
+    found = test_random._leaves(tf_exla.jax.jit(function, limit)(*arguments))
+    with jax.disable_jit():
+        exact = test_random._leaves(function(*(one.astype(np.float64) for one in arguments)))
+    errors = [
+        [np.abs(one - other).max(initial=0) for one, other in zip(exact, made, strict=True)]
+        for made in (found, expected)
+    ]
+    return all(one <= 2 * stock for one, stock in zip(*errors, strict=True))
 
 
 def check_steps(seed: int) -> str:
