@@ -51,10 +51,7 @@ def is_as_near(function: Any, arguments: Any, expected: Any) -> bool:
 
     import tf_exla.jax
 
-    try:
-        tf_exla.jax.jit(function, 1)(*arguments)
-    except tf_exla.MemoryLimitError as error:
-        limit = error.smallest_limit
+    limit = smallest_limit(function, arguments)
     found = test_random._leaves(tf_exla.jax.jit(function, limit)(*arguments))
     with jax.disable_jit():
         exact = test_random._leaves(function(*(one.astype(np.float64) for one in arguments)))
@@ -63,6 +60,17 @@ def is_as_near(function: Any, arguments: Any, expected: Any) -> bool:
         for made in (found, expected)
     ]
     return all(one <= 2 * stock for one, stock in zip(*errors, strict=True))
+
+
+def smallest_limit(function: Any, arguments: Any) -> int:
+    """Return the smallest limit in bytes within which a program is compiled."""
+    import tf_exla.jax
+
+    try:
+        tf_exla.jax.jit(function, 1)(*arguments)
+    except tf_exla.MemoryLimitError as error:
+        return error.smallest_limit
+    raise AssertionError("one byte was enough")
 
 
 def check_steps(seed: int) -> str:
@@ -88,10 +96,7 @@ def check_certified(seed: int) -> str:
     import tf_exla.jax
 
     function, arguments = test_random.program(seed)
-    try:
-        tf_exla.jax.jit(function, 1)(*arguments)
-    except tf_exla.MemoryLimitError as error:
-        limit = error.smallest_limit
+    limit = smallest_limit(function, arguments)
     program = tf_exla.jax.jit(function, limit).call(*arguments)
     made = program.program.certified()
     made.run(*program.operands)
