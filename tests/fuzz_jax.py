@@ -25,83 +25,57 @@ PERIOD = 20
 
 
 def check_programs(seed: int) -> str:
-    """Check the results of a program; what rounding decides may be otherwise."""
-    import jax
-    from in_jax import test_random
+    """Check the results of a program."""
+    from jax_compared import compare, nudged, planned_results, primitive_by_primitive
+    from random_jax import program
 
-    function, arguments = test_random.program(seed)
-    with jax.disable_jit():
-        expected = test_random._leaves(function(*arguments))
-    try:
-        test_random._check(function, arguments, expected, 2)
-    except AssertionError:
-        if is_as_near(function, arguments, expected):
-            return "as near to float64"
-        expected = test_random._leaves(jax.jit(function)(*arguments))
-        test_random._check(function, arguments, expected, 2)
-        return "as jax.jit"
-    return "holds"
+    function, arguments = program(seed)
+    expected = primitive_by_primitive(function, arguments)
+    verdict = "holds"
 
+    def near() -> list[Any]:
+        nonlocal verdict
+        verdict = "differs by rounding"
+        return primitive_by_primitive(function, nudged(arguments))
 
-def is_as_near(function: Any, arguments: Any, expected: Any) -> bool:
-    """Return whether a plan is as near to what float64 gives as JAX itself is: what is rounding."""
-    import jax
-    import numpy as np
-    from in_jax import test_random
-
-    import tf_exla.jax
-
-    limit = smallest_limit(function, arguments)
-    found = test_random._leaves(tf_exla.jax.jit(function, limit)(*arguments))
-    with jax.disable_jit():
-        exact = test_random._leaves(function(*(one.astype(np.float64) for one in arguments)))
-    errors = [
-        [np.abs(one - other).max(initial=0) for one, other in zip(exact, made, strict=True)]
-        for made in (found, expected)
-    ]
-    return all(one <= 2 * stock for one, stock in zip(*errors, strict=True))
-
-
-def smallest_limit(function: Any, arguments: Any) -> int:
-    """Return the smallest limit in bytes within which a program is compiled."""
-    import tf_exla.jax
-
-    try:
-        tf_exla.jax.jit(function, 1)(*arguments)
-    except tf_exla.MemoryLimitError as error:
-        return error.smallest_limit
-    raise AssertionError("one byte was enough")
+    for found in planned_results(function, arguments):
+        compare(found, expected, near)
+    return verdict
 
 
 def check_steps(seed: int) -> str:
     """Check the results of a training step; some have no gradient in JAX itself."""
     import jax
-    from in_jax import test_random
+    from jax_compared import compare, leaves, nudged, planned_results
+    from random_jax_steps import program
 
-    function, arguments = test_random.steps(seed)
+    function, arguments = program(seed)
+    compiled = jax.jit(function)
     try:
-        expected = test_random._leaves(jax.jit(function)(*arguments))
+        expected = leaves(compiled(*arguments))
     except ValueError:
         return "invalid"
-    test_random._check(function, arguments, expected, 1)
+    for found in planned_results(function, arguments, limits=1):
+        compare(found, expected, lambda: leaves(compiled(*nudged(arguments))))
     return "holds"
 
 
 def check_certified(seed: int) -> str:
     """Compare what a call allocates with what is certified for its smallest limit."""
     import jax
-    from in_jax import test_random
+    from jax_compared import smallest_limit
     from jax_measured import growth
+    from random_jax import program
 
     import tf_exla.jax
 
-    function, arguments = test_random.program(seed)
+    function, arguments = program(seed)
     limit = smallest_limit(function, arguments)
-    program = tf_exla.jax.jit(function, limit).call(*arguments)
-    made = program.program.certified()
-    made.run(*program.operands)
-    held = sum(one.size * one.dtype.itemsize for one in map(jax.typeof, program.operands))
-    grown = held + growth(lambda: made.run(*program.operands))
+    call = tf_exla.jax.jit(function, limit).call(*arguments)
+    made = call.program.certified()
+    made.run(*call.operands)
+    held = sum(one.size * one.dtype.itemsize for one in map(jax.typeof, call.operands))
+    grown = held + growth(lambda: made.run(*call.operands))
     assert grown <= made.certificate.peak <= limit, (grown, made.certificate.peak, limit)
     return "holds"
 

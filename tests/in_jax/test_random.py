@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from jax_compared import compare, leaves, nudged, planned_results, primitive_by_primitive
 from jax_x64 import enable_x64
 from random_jax import program
 from random_jax_steps import program as steps
 
-import tf_exla.jax
-from tf_exla import MemoryLimitError
-from tf_exla.frontends.jax.restore import restore
-
 RECOMPUTED = (54, 113, 10156)
 """XLA computes what is compared twice, to other bits: `jax.jit` loses their gradients."""
+ROUNDED = (20547, 20792)
+"""Gradients that are small differences of large numbers: JAX compiled and not differ as well."""
 
 
 @pytest.fixture(autouse=True)
@@ -26,38 +24,28 @@ def _x64() -> Iterator[None]:
         yield
 
 
-def _leaves(tree: Any) -> list[np.ndarray]:
-    return [np.asarray(one) for one in jax.tree.leaves(tree)]
-
-
 # Seed 5 takes the cosine of 1e13: no digits are left to compare.
-@pytest.mark.parametrize("seed", [*range(5), *range(6, 9), *RECOMPUTED])
+@pytest.mark.parametrize("seed", [*range(5), *range(6, 9), *RECOMPUTED, *ROUNDED])
 def test_random_program(seed: int) -> None:
     function, arguments = program(seed)
-    with jax.disable_jit():
-        expected = _leaves(function(*arguments))
-    _check(function, arguments, expected, 2)
+    expected = primitive_by_primitive(function, arguments)
+    for found in planned_results(function, arguments):
+        compare(found, expected, lambda: primitive_by_primitive(function, nudged(arguments)))
 
 
 @pytest.mark.parametrize("seed", [2, 3, 5, 6, 8, 15, 20, 26])
 def test_random_steps(seed: int) -> None:
     function, arguments = steps(seed)
-    _check(function, arguments, _leaves(jax.jit(function)(*arguments)), 1)
+    compiled = jax.jit(function)
+    expected = leaves(compiled(*arguments))
+    for found in planned_results(function, arguments, limits=1):
+        compare(found, expected, lambda: leaves(compiled(*nudged(arguments))))
 
 
-def _check(function: Any, arguments: Any, expected: list[np.ndarray], limits: int) -> None:
-    """Compare the results of plans within the smallest limit, and within one for twice as much."""
-    call = tf_exla.jax.jit(function, "1GB").call(*arguments)
-    with pytest.raises(MemoryLimitError) as error:
-        call.program.plan_within(1)
-    smallest = error.value.smallest_limit
-    twice = smallest + call.program.plan_within(smallest).working_set
-    for limit in (smallest, twice)[:limits]:
-        plan = call.program.plan_within(limit)
-        made = jax.jit(restore(plan.graph))(*call.operands, *call.program.constants)
-        found = [np.asarray(one) for one in made]
-        for one, other in zip(found, expected, strict=True):
-            assert (one.shape, one.dtype) == (other.shape, other.dtype)
-            close = 1e-8 if one.dtype == np.float64 else 2e-3
-            scale = np.abs(other[np.isfinite(other)]).max(initial=0) if one.dtype.kind == "f" else 0
-            np.testing.assert_allclose(one, other, rtol=0, atol=close * scale)
+def test_comparison_allows_rounding_only() -> None:
+    expected = [np.array([1.0, 2.0])]
+    compare([np.array([1.0, 2.1])], expected, lambda: [np.array([1.0, 2.01])])
+    with pytest.raises(AssertionError):
+        compare([np.array([1.0, 2.1])], expected, lambda: [np.array([1.0, 2.001])])
+    with pytest.raises(AssertionError):
+        compare([np.array([1.0, np.nan])], expected, lambda: [np.array([1.0, 3.0])])

@@ -1,0 +1,89 @@
+"""Random JAX programs held against plans of themselves: what tests and `fuzz_jax.py` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+import tf_exla.jax
+from tf_exla import MemoryLimitError
+from tf_exla.frontends.jax.restore import restore
+
+Results = list[np.ndarray]
+CLOSE = {"float64": 1e-8, "float32": 2e-3}
+"""How far results may be apart, relative to the largest number of the result."""
+AMPLIFICATION = 20.0
+"""Beside that, results may differ by so many times what one unit of rounding in the inputs makes of
+the program itself: sums in another order are no worse."""
+
+
+def leaves(tree: Any) -> Results:
+    """Return the results of a program as arrays."""
+    return [np.asarray(one) for one in jax.tree.leaves(tree)]
+
+
+def primitive_by_primitive(function: Callable[..., Any], arguments: Any) -> Results:
+    """Run a program without compiling it as a whole."""
+    with jax.disable_jit():
+        return leaves(function(*arguments))
+
+
+def planned_results(
+    function: Callable[..., Any], arguments: Any, limits: int = 2
+) -> Iterator[Results]:
+    """Yield results within the smallest limit, and within one for twice the working set."""
+    call = tf_exla.jax.jit(function, "1GB").call(*arguments)
+    smallest = _smallest(lambda: call.program.plan_within(1))
+    twice = smallest + call.program.plan_within(smallest).working_set
+    for limit in (smallest, twice)[:limits]:
+        plan = call.program.plan_within(limit)
+        made = jax.jit(restore(plan.graph))(*call.operands, *call.program.constants)
+        yield [np.asarray(one) for one in made]
+
+
+def smallest_limit(function: Callable[..., Any], arguments: Any) -> int:
+    """Return the smallest limit in bytes within which a program is compiled."""
+    return _smallest(lambda: tf_exla.jax.jit(function, 1)(*arguments))
+
+
+def _smallest(run: Callable[[], object]) -> int:
+    try:
+        run()
+    except MemoryLimitError as error:
+        return error.smallest_limit
+    raise AssertionError("one byte was enough")
+
+
+def compare(found: Results, expected: Results, near: Callable[[], Results]) -> None:
+    """Raise AssertionError where results are further apart than rounding explains.
+
+    `near`: the results of the program for other inputs, one unit of rounding away; computed only
+    where a result is not close.
+    """
+    others: Results | None = None
+    for k, (one, other) in enumerate(zip(found, expected, strict=True)):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        finite = np.isfinite(other) if other.dtype.kind == "f" else np.zeros(other.shape, bool)
+        allowed = CLOSE.get(other.dtype.name, 0.0) * np.abs(other[finite]).max(initial=0)
+        if np.allclose(one, other, rtol=0, atol=allowed, equal_nan=True):
+            continue
+        others = near() if others is None else others
+        moved = np.abs(others[k] - other)[finite & np.isfinite(others[k])].max(initial=0)
+        np.testing.assert_allclose(one, other, rtol=0, atol=allowed + AMPLIFICATION * moved)
+
+
+def nudged(arguments: Any) -> list[Any]:
+    """Return arguments of which each number is one unit of rounding larger or smaller."""
+    draw = np.random.default_rng(7)
+
+    def moved(one: Any) -> Any:
+        array = np.asarray(one)
+        if array.dtype.kind != "f":
+            return one
+        towards = np.where(draw.random(array.shape) < 0.5, -np.inf, np.inf)
+        return np.nextafter(array, towards.astype(array.dtype))
+
+    return [moved(one) for one in arguments]
