@@ -252,6 +252,11 @@ class Graph:
         """Whether one of its own nodes is a `Loop`."""
         return any(isinstance(node, Loop) for node in self.nodes)
 
+    @once
+    def notes(self) -> dict[str, tuple[object, Any]]:
+        """See `notes.py`."""
+        return {}
+
     def __str__(self) -> str:
         return format_graph(self)
 

@@ -103,6 +103,17 @@ def graph_seconds(
 ) -> float:
     """Estimate one run of a graph; `byte`, `parallel`, `promises`: as for a node."""
     byte = ops.rates().byte if byte is None else byte
+    # Loops of one structure share their bodies.
+    known: dict[tuple[float, int, bool], float] | None = noted(graph, "seconds", ops)
+    if known is None:
+        note(graph, "seconds", ops, known := {})
+    key = byte, parallel, promises
+    if key not in known:
+        known[key] = _graph_seconds(ops, graph, byte, parallel, promises)
+    return known[key]
+
+
+def _graph_seconds(ops: OpSet, graph: Graph, byte: float, parallel: int, promises: bool) -> float:
     hidden = ops.fused(graph)
     if not hidden:
         return sum(node_seconds(ops, node, byte, parallel, promises) for node in graph.nodes)

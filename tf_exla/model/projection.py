@@ -95,6 +95,17 @@ class Kind:
     sizes: dict[int, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What the steps of a search make of the same nodes, once for all of them.
+
+    `loops`: of stages; `apart`: pairs of loops that do not stream, with what decides it.
+    """
+
+    loops: dict[Hashable, Loop] = field(default_factory=dict)
+    apart: set[Hashable] = field(default_factory=set)
+
+
 @dataclass
 class Projector:
     """Projects graphs for one op set, and remembers what it projected.
@@ -113,6 +124,7 @@ class Projector:
     )
     _author: object = field(default_factory=object)  # of notes at nodes
     _counts: WeakKeyDictionary[Graph, tuple[int, bool]] = field(default_factory=WeakKeyDictionary)
+    made: Made = field(default_factory=Made)
     _kinds: dict[Hashable, Kind] = field(default_factory=dict)
     _kind_of: WeakKeyDictionary[Graph, Kind] = field(default_factory=WeakKeyDictionary)
 

@@ -106,7 +106,7 @@ def candidates(
     what stops a region. Loops are split along another axis as well where one matrix of a batch is
     too large, or larger than the cache.
     """
-    index = DefUse(graph, context.projector.ops)
+    index = context.index(graph)
     seeds = _seeds(context.projector, index, over)
     yield from _with_tiles(context, list(_untiled(context, index, seeds, refusals)))
     if context.options.uses("symmetry"):
@@ -197,7 +197,7 @@ def repeated(context: SearchContext, graph: Graph, last: Candidate) -> Candidate
         return None
     before = last.stages.region
     wanted = [structure_of(loop) for loop in last.own_loops()]
-    index = DefUse(graph, context.projector.ops)
+    index = context.index(graph)
     for seed in _seeds(context.projector, index, [], among=before.seed):
         is_large = Large(last.is_large.small, seed)
         region = grow(index, seed, before.axis, is_large, remake=True)

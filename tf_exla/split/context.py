@@ -10,6 +10,7 @@ from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.split.chunks import fit_loops
+from tf_exla.split.def_use import DefUse
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +25,10 @@ class SearchContext:
     options: Options
     depth: int
     split_body: Callable[[Graph, int], Graph]
+
+    def index(self, graph: Graph) -> DefUse:
+        """Index a graph."""
+        return DefUse(graph, self.projector.ops, self.projector.made)
 
     def working_set(self, graph: Graph) -> int:
         """Return the bytes that a graph takes."""

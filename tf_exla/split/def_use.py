@@ -11,15 +11,17 @@ from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traverse import consumers, producers
+from tf_exla.model.projection import Made
 from tf_exla.split.while_axes import while_rule
 
 
 @dataclass(frozen=True, eq=False)
 class DefUse:
-    """One graph, indexed; never changed."""
+    """One graph, indexed; never changed. `made`: of graphs that have nodes in common."""
 
     graph: Graph
     ops: OpSet
+    made: Made = field(default_factory=Made)
     _whiles: dict[Node, AxisRule | Refusal] = field(default_factory=dict)
 
     @cached_property

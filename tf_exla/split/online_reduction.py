@@ -59,8 +59,16 @@ def stream(index: DefUse, loops: Sequence[Loop], short: Sequence[Node] = ()) -> 
             if not any(result.combine == "add" for result in left[second].results):
                 second += 1  # nothing there streams
                 continue
+            known = frozenset(t for t in left[second].inputs if t in completed)
+            pair = left[first], left[second], known
+            if pair in index.made.apart:
+                second += 1
+                continue
             streamed = OnlineReduction(index.ops, left[first], left[second], completed, inside)
-            merged = _merged(index, streamed, left[second + 1 :], sums)
+            found = streamed.sums()
+            if not found:
+                index.made.apart.add(pair)
+            merged = _merged(index, streamed, found, left[second + 1 :], sums)
             if merged is None:
                 second += 1
                 continue
@@ -71,14 +79,18 @@ def stream(index: DefUse, loops: Sequence[Loop], short: Sequence[Node] = ()) -> 
 
 
 def _merged(
-    index: DefUse, streamed: OnlineReduction, following: list[Loop], precise: dict[Tensor, Tensor]
+    index: DefUse,
+    streamed: OnlineReduction,
+    sums: Mapping[int, Scaled],
+    following: list[Loop],
+    precise: dict[Tensor, Tensor],
 ) -> tuple[Loop, list[Loop], list[Node]] | None:
     """Do without the later loop: return the earlier one, those that follow, and nodes after both.
 
     What does not stream may be made by a loop that follows. `precise`: sums of short floats before
     they are made short again.
     """
-    later, sums = streamed.later, streamed.sums()
+    later = streamed.later
     rest = [k for k in range(len(later.outputs)) if k not in sums]
     if not sums:
         return None

@@ -10,12 +10,12 @@ saves memory, the projection of the result tells.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tf_exla.ir.axis_rule import AxisRule
-from tf_exla.ir.graph import Combine, Loop, Node, SplitAxis, Tensor
+from tf_exla.ir.graph import Combine, Node, SplitAxis, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.refusal import Refusal
 from tf_exla.split.def_use import DefUse
@@ -51,7 +51,7 @@ class Region:
     `extent`: number of indices of the axis. `slots`: tensors that members make and that carry
     the axis. What else a member reads is sliced or whole, as `slot_of` says.
     `remade`: members that read nothing that carries the axis, as a Fill: they stay outside of the
-    loops as well, for other readers, and tie those to no loop. `loops`: those made of it so far.
+    loops as well, for other readers, and tie those to no loop.
     """
 
     seed: Tensor
@@ -61,7 +61,6 @@ class Region:
     slots: dict[Tensor, SplitAxis] = field(default_factory=dict)
     refusals: list[RefusedSplit] = field(default_factory=list)
     remade: set[Node] = field(default_factory=set)
-    loops: dict[Hashable, Loop] = field(default_factory=dict)
 
     def slot_of(self, node: Node, position: int) -> SplitAxis | None:
         """Return where operand `position` of a member carries the axis; None: it is whole."""

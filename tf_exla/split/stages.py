@@ -217,11 +217,12 @@ def _outside(index: DefUse, region: Region) -> list[Node]:
 
 
 def build_loop(index: DefUse, region: Region, stage: Stage, exact: bool = False) -> Loop:
-    """Make the loop of one stage, or return it; sums of short floats are wide (`widening.py`)."""
-    key = stage, exact
-    if key not in region.loops:
-        region.loops[key] = _built(index, region, stage, exact)
-    return region.loops[key]
+    """Make the loop of one stage, once; sums of short floats are wide (`widening.py`)."""
+    members = tuple((one.label, one.unit) for one in map(region.members.__getitem__, stage.nodes))
+    key = region.seed, region.axis, region.extent, stage, members, exact
+    if key not in index.made.loops:
+        index.made.loops[key] = _built(index, region, stage, exact)
+    return index.made.loops[key]
 
 
 def _built(index: DefUse, region: Region, stage: Stage, exact: bool) -> Loop:
