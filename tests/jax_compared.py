@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import tf_exla.jax
@@ -21,8 +22,13 @@ the program itself: sums in another order are no worse."""
 
 
 def leaves(tree: Any) -> Results:
-    """Return the results of a program as arrays."""
-    return [np.asarray(one) for one in jax.tree.leaves(tree)]
+    """Return the results of a program as arrays; of a key of random numbers, its data."""
+    return [
+        np.asarray(
+            jax.random.key_data(one) if jnp.issubdtype(one.dtype, jax.dtypes.prng_key) else one
+        )
+        for one in map(jnp.asarray, jax.tree.leaves(tree))
+    ]
 
 
 def primitive_by_primitive(function: Callable[..., Any], arguments: Any) -> Results:
@@ -41,7 +47,7 @@ def planned_results(
     for limit in (smallest, twice)[:limits]:
         plan = call.program.plan_within(limit)
         made = jax.jit(restore(plan.graph))(*call.operands, *call.program.constants)
-        yield [np.asarray(one) for one in made]
+        yield leaves(made)
 
 
 def smallest_limit(function: Callable[..., Any], arguments: Any) -> int:
@@ -96,9 +102,9 @@ def nudged(arguments: Any) -> list[Any]:
     draw = np.random.default_rng(7)
 
     def moved(one: Any) -> Any:
-        array = np.asarray(one)
-        if array.dtype.kind != "f":
+        if not jnp.issubdtype(jnp.asarray(one).dtype, jnp.floating):
             return one
+        array = np.asarray(one)
         towards = np.where(draw.random(array.shape) < 0.5, -np.inf, np.inf)
         return np.nextafter(array, towards.astype(array.dtype))
 

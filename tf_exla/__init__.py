@@ -1,7 +1,7 @@
 """Run TensorFlow functions inside a memory limit.
 
-The names are loaded where they are first used: the core (`tf_exla.ir` to `tf_exla.pipeline`) does
-without TensorFlow.
+Names are loaded on first use, since the core (`tf_exla.ir` to `tf_exla.pipeline`) works without
+TensorFlow.
 """
 
 from __future__ import annotations

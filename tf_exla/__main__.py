@@ -146,7 +146,7 @@ def calibrate(forget: bool, anyway: bool) -> None:
 
 
 def _demand_quiet(share: float | None, anyway: bool) -> None:
-    """Raise ClickException, or write a line, where others have more of the cores than they may."""
+    """Raise ClickException, or print a line, if others use too many cores or that is unknown."""
     from tf_exla.frontends.tf.other_load import QUIET
 
     if share is None:

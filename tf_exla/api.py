@@ -1,4 +1,4 @@
-"""The user's functions: `optimize` and `explain`."""
+"""The user's entry points: `optimize` and `explain`."""
 
 from __future__ import annotations
 
@@ -67,34 +67,36 @@ def optimize(
     devices: Devices = None,
     outputs: Literal["whole", "sharded"] = "whole",
 ) -> OptimizedFunction | Callable[[Callable[..., Any]], OptimizedFunction]:
-    """Return `fn` with the same signature, results and side effects, its peak below `limit`.
+    """Return `fn` with the same signature, results and side effects, and a peak below `limit`.
 
     Args:
-        fn: A Python function or a `tf.function`; without it, a decorator is returned.
-        limit: Bytes, a string such as "500MB", or "auto": TF_EXLA_LIMIT where it is set, else 90 %
-            of what the device has free when a plan is made.
-        jit_compile: Whether XLA compiles the bodies of loops. None: where it is known to be faster,
-            on a CPU. The report names what it leaves to TensorFlow.
-        tensor_size_threshold: Bytes; every larger tensor is split where it can be, whatever the
+        fn: A Python function or a `tf.function`. Without it, a decorator is returned.
+        limit: Bytes, a string such as "500MB", or "auto": TF_EXLA_LIMIT if it is set, else 90 % of
+            the memory that is free on the device when a plan is made.
+        jit_compile: Whether XLA compiles the bodies of loops. None: where that is known to be
+            faster, on a CPU. The report names the ops that XLA leaves to TensorFlow.
+        tensor_size_threshold: Bytes. Every larger tensor that can be split is split, whatever the
             limit. Defaults to the flag in TF_EXLA_FLAGS.
-        tensor_split_size: Bytes; no chunk is larger. Defaults to the flag in TF_EXLA_FLAGS.
-        rewrites: Families of rewrites to switch, as {"chains": False}; True or False for all of
-            them. "in-cache": what fits the limit is split as well, on a CPU, where that is
-            estimated to be much faster.
-        unbounded: What happens where a size depends on data and nothing bounds it. "raise":
-            `UnboundedMemoryError`. "warn": `UnboundedMemoryWarning`; it runs, and is not counted.
-        strict: Whether a failure of tf_exla itself is raised. By default the function then runs as
-            it was, with one `NotOptimizedWarning`.
-        devices: Logical devices of TensorFlow, those of a `tf_exla.Cluster`, or "all" of this
-            process: loops are divided among them where that is estimated to be faster. The limit
-            holds for each. By default the function runs on one device.
-        outputs: "sharded": results whose rows are computed on several devices stay there, and are
-            `tf_exla.sharded` tensors, arguments for other functions on the same devices.
+        tensor_split_size: Bytes. No chunk is larger. Defaults to the flag in TF_EXLA_FLAGS.
+        rewrites: Families of rewrites to switch on or off, such as {"chains": False}. True or False
+            switches all of them. The family "in-cache" also splits programs that fit the limit, on
+            a CPU, where that is estimated to be much faster.
+        unbounded: What happens if a size depends on data and nothing bounds it. "raise" raises
+            `UnboundedMemoryError`. "warn" issues `UnboundedMemoryWarning` and runs the function
+            without counting that size.
+        strict: Whether a failure of tf_exla itself is raised. By default the function then runs
+            unchanged, with one `NotOptimizedWarning`.
+        devices: Logical devices of TensorFlow, devices of a `tf_exla.Cluster`, or "all" of this
+            process. Loops are divided among them where that is estimated to be faster. The limit
+            holds for each device. By default the function runs on one device.
+        outputs: With "sharded", results whose rows are computed on several devices stay there. They
+            are `tf_exla.sharded` tensors, which other functions on the same devices take as
+            arguments.
 
     Raises:
-        MemoryLimitError: By calls, at tracing, where no plan holds the limit.
-        ValueError: For a limit or an option that is none.
-        TypeError: The same, of another type.
+        MemoryLimitError: By a call, at tracing, if no plan holds the limit.
+        ValueError: If the limit or an option has an invalid value.
+        TypeError: If the limit or an option has an invalid type.
     """
     request = Request.of(
         limit,
@@ -120,18 +122,18 @@ def explain(
     devices: Devices = None,
     **kwargs: Any,
 ) -> MemoryReport:
-    """Return what `optimize(fn, limit)` would do for these arguments, without running `fn`.
+    """Return the report of `optimize(fn, limit)` for these arguments, without running `fn`.
 
     Args:
-        fn: A Python function, a `tf.function`, or what `optimize` returned.
-        *args: Its arguments: tensors, arrays, or `tf.TensorSpec`s.
-        limit: As for `optimize`; by default that of `fn` where it is optimized, else "auto".
-        trace: Whether the report also has what each step was chosen from, and why the others lost.
-        devices: As for `optimize`, or their number: what so many would do is planned without them.
-        **kwargs: Its arguments by name.
+        fn: A Python function, a `tf.function`, or a function that `optimize` returned.
+        *args: Arguments of `fn`: tensors, arrays, or `tf.TensorSpec`s.
+        limit: As for `optimize`. Defaults to the limit of `fn` if it is optimized, else to "auto".
+        trace: Whether the report also lists the alternatives of each step, and why they lost.
+        devices: As for `optimize`, or a number of devices, which need not exist.
+        **kwargs: Keyword arguments of `fn`.
 
     Raises:
-        MemoryLimitError: Where no plan holds the limit.
+        MemoryLimitError: If no plan holds the limit.
     """
     check_function(fn)
     check_names(fn, kwargs, ("limit", "trace", "devices"))

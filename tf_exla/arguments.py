@@ -1,4 +1,4 @@
-"""Arguments that cannot be meant: errors that quote them, and suggest the right word."""
+"""Checks of arguments: errors quote the wrong argument and suggest the right word."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean 'limit'?" where a known name is close to `name`, else nothing."""
+    """Return "; did you mean 'limit'?" if a known name is close to `name`, else ""."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def check_switch(name: str, value: object, *, optional: bool = False) -> None:
-    """Raise TypeError unless `value` is True or False, or where `optional` None."""
+    """Raise TypeError unless `value` is True or False, or None if `optional`."""
     if isinstance(value, bool) or (optional and value is None):
         return
     choice = "True, False or None" if optional else "True or False"
@@ -23,14 +23,14 @@ def check_switch(name: str, value: object, *, optional: bool = False) -> None:
 
 
 def check_function(fn: object) -> None:
-    """Raise TypeError where `fn`, the first argument, is something else, as a limit."""
+    """Raise TypeError if `fn`, the first argument, is not callable, such as a limit."""
     if not callable(fn):
         hint = f"; write limit={fn!r}" if isinstance(fn, (str, int, float)) else ""
         raise TypeError(f"the first argument is the function, not {fn!r}{hint}")
 
 
 def check_names(fn: Callable[..., Any], names: Collection[str], ours: Collection[str]) -> None:
-    """Raise TypeError where `fn` takes no argument of one of the `names`; `ours`: our own."""
+    """Raise TypeError if `fn` has no argument for one of `names`; `ours` are suggested too."""
     try:
         parameters = inspect.signature(fn).parameters
     except (TypeError, ValueError):  # a builtin without a signature

@@ -1,4 +1,4 @@
-"""Byte strings: "500MB" to and from an integer number of bytes."""
+"""Sizes as text: "500MB" to and from an integer number of bytes."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def parse_bytes(value: object) -> int:
     A number is bytes. A string is a decimal number and a unit: B, kB (or KB), MB, GB, TB are powers
     of 1000; KiB, MiB, GiB, TiB are powers of 1024. "500MB" is 500*10**6, "1.5 GiB" is 3*2**29.
 
-    Raises ValueError for what is not a positive, finite amount, and TypeError for what is neither a
-    number nor a string (a bool is neither).
+    Raises ValueError if the amount is not positive and finite, and TypeError if `value` is neither
+    a number nor a string (a bool is neither).
     """
     if isinstance(value, str):
         return _positive(_parse_text(value), value)
-    # numpy.bool_ is no numbers.Number, so only Python's own bool needs a refusal here.
+    # numpy.bool_ is no numbers.Number, so only Python's own bool must be refused here.
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return _positive(Fraction(int(value)), value)
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
@@ -47,9 +47,9 @@ def parse_bytes(value: object) -> int:
 
 
 def read_bytes(text: str, source: str) -> int:
-    """Return the bytes of a text from outside of Python: "1G" and "1000000" count as well.
+    """Return the bytes that a text from outside of Python means; also reads "1G" and "1000000".
 
-    Raises ValueError, which names the `source`: an option of a command, a variable.
+    Raises a ValueError that names `source`: a command-line option or an environment variable.
     """
     bare = text.strip()
     if (bare.isascii() and bare.isdigit()) or bare[-1:] in "kKMGT":
@@ -65,7 +65,7 @@ def format_bytes(n: float) -> str:
     """Return `n` bytes as text in decimal units, three digits: "3.20 GB", "152 MB", "17 B"."""
     size = float(n)
     for unit in _DECIMAL:
-        # 999.5 would round to "1000": it belongs to the next unit.
+        # 999.5 would round to "1000", so it belongs to the next unit.
         if abs(size) < 999.5 or unit == _DECIMAL[-1]:
             break
         size /= 1000

@@ -11,9 +11,10 @@ from tf_exla.byte_size import format_bytes
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """The tensor that the limit fails on, and what keeps it from being split.
+    """The tensor at which the limit fails, and what keeps it from being split.
 
-    `axis`, `op` and `rule` are None where no axis of the tensor was reached.
+    `axis` and `op`: the axis that could not be split, and the op that refused it. Both are None
+    where `reason` is not a refusal.
     """
 
     tensor: str
@@ -28,14 +29,14 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class PeakPart:
-    """A part of a peak, in words, and its bytes."""
+    """A part of a peak: its description and its bytes."""
 
     what: str
     bytes: int
 
 
 class _Reported(RuntimeError):
-    """An error that keeps its attributes when it is copied or pickled, as by a pool's worker."""
+    """An error that keeps its attributes when copied or pickled, as a pool's worker does."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (type(self), self.args, self.__dict__)
@@ -50,16 +51,16 @@ def _rebuilt(
 
 
 class NotOptimizedWarning(UserWarning):
-    """A function runs as it was, without a limit, because tf_exla could not rewrite it."""
+    """A function runs unchanged and without a limit, because tf_exla could not rewrite it."""
 
 
 class MemoryLimitError(_Reported):
     """No plan holds the limit. Raised at tracing, before anything large is allocated.
 
-    `limit`, `resident`, `projected_peak` (of the program as it is), `smallest_limit` are bytes; the
-    program runs with `smallest_limit`. What follows is of the plan that needs no more than that:
-    `blocker`: the largest tensor that is alive at its peak; `residents`: the largest tensors that
-    exist before the call; `parts`: what its peak consists of beside them.
+    `limit`, `resident`, `projected_peak` (of the unsplit program) and `smallest_limit` are bytes.
+    The program runs with `smallest_limit`. The other attributes describe the plan for that limit.
+    `blocker`: the largest tensor alive at its peak. `residents`: the largest tensors that exist
+    before the call. `parts`: the parts of its peak in addition to resident tensors.
     """
 
     # Many parameters: the facts that a handler of the error reads, each by its name.
@@ -129,15 +130,15 @@ class MemoryLimitError(_Reported):
 
 
 def _worth_naming(parts: tuple[PeakPart, ...], whole: int = 0) -> list[PeakPart]:
-    """Return the parts of at least a hundredth of the whole."""
+    """Return the parts that make up at least a hundredth of the whole."""
     whole = whole or sum(one.bytes for one in parts)
     return [one for one in parts if one.bytes * 100 >= whole]
 
 
 class DeviceError(_Reported):
-    """No device is left that could run the rest of a sharded call; nothing was assigned.
+    """No device is left to run the rest of a sharded call. Nothing was assigned.
 
-    `reasons`: why each device was lost, by its name. `left`: shards that were not computed.
+    `reasons`: why each device was lost, by its name. `left`: the number of shards not computed.
     """
 
     def __init__(self, reasons: Mapping[str, str], left: int) -> None:
@@ -149,11 +150,12 @@ class DeviceError(_Reported):
 
 
 class UnboundedMemoryError(_Reported):
-    """No limit can be held: nothing bounds what a node of the program allocates.
+    """No limit can be held, since nothing bounds the memory that a node of the program allocates.
 
-    A loop keeps much of each iteration, and may run any number of times; or a result has a size
-    that depends on data, and the sizes of the operands do not bound it. `node`, `op`, `source`:
-    which, and the line that made it; `bytes`: what a loop keeps of one iteration, else None.
+    Either a loop keeps memory of each iteration and may run any number of times, or the size of a
+    result depends on data and the sizes of the operands do not bound it. `node`, `op`, `source`:
+    the node, its op, and the line that made it. `bytes`: memory that a loop keeps of one iteration,
+    else None.
     """
 
     def __init__(
@@ -184,4 +186,4 @@ _UNBOUNDED = 'or let it run without being counted: optimize(..., unbounded="warn
 
 
 class UnboundedMemoryWarning(UserWarning):
-    """Something that nothing bounds runs, and is not counted."""
+    """A node runs without being counted, since nothing bounds its memory."""

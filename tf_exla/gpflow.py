@@ -19,7 +19,7 @@ __all__ = ["Scipy"]
 
 
 class _OptimizedCache(OrderedDict[Any, Any]):
-    """GPflow's cache of value-and-gradient functions; each is optimized as it is put in."""
+    """GPflow's cache of value-and-gradient functions, each optimized when it is inserted."""
 
     def __init__(self, rewrite: Callable[[Any], OptimizedFunction]) -> None:
         super().__init__()
@@ -37,21 +37,21 @@ class _OptimizedCache(OrderedDict[Any, Any]):
 class Scipy(gpflow.optimizers.Scipy):
     """Minimize as `gpflow.optimizers.Scipy` does, with the peak of each evaluation below `limit`.
 
-    The loss and its gradients are one graph there; that joint graph is what is optimized.
-    Everything but the limit is GPflow's, results too.
+    GPflow evaluates the loss and its gradients in one graph, which is optimized as a whole.
+    Everything but the limit is as in GPflow, results included.
 
     Args:
-        limit: As for `tf_exla.optimize`, and so are the next four.
+        limit: As for `tf_exla.optimize`, like the next four arguments.
         jit_compile: Whether XLA compiles the bodies of loops.
-        rewrites: Families of rewrites to switch.
+        rewrites: Families of rewrites to switch on or off.
         strict: Whether a failure of tf_exla itself is raised.
-        devices: Those that loops are divided among, each within the limit.
-        compile_cache_size: GPflow's; at least 1.
+        devices: Devices among which loops are divided, each within the limit.
+        compile_cache_size: As in GPflow, but at least 1.
 
     Raises:
         MemoryLimitError: By `minimize`, before anything large is allocated.
-        ValueError: At once for what is no such argument.
-        TypeError: The same, of another type.
+        ValueError: At once, if an argument has an invalid value.
+        TypeError: At once, if an argument has an invalid type.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Scipy(gpflow.optimizers.Scipy):
         self.rewrites = rewrites
         self.strict = strict
         self.devices = devices
-        self._optimize(lambda: None)  # raises what is wrong with the arguments
+        self._optimize(lambda: None)  # raises if an argument is invalid
         self.compile_cache: _OptimizedCache = _OptimizedCache(self._optimize)
         self._variables: tuple[tf.Variable, ...] = ()
 
@@ -98,13 +98,13 @@ class Scipy(gpflow.optimizers.Scipy):
 
     @property
     def report(self) -> MemoryReport:
-        """What was done to the function that `minimize` evaluated last."""
+        """The report of the function that `minimize` evaluated last."""
         return self._latest().report(self._parameters())
 
     def measured_peak(self) -> MeasuredPeak:
-        """Return the measured peak, in bytes, of an evaluation at the present parameters.
+        """Return the measured peak in bytes of an evaluation at the current parameters.
 
-        It evaluates the function that `minimize` evaluated last, as `tf_exla.measured_peak` does.
+        Runs the function that `minimize` evaluated last, as `tf_exla.measured_peak` does.
         """
         return measured_peak(self._latest(), self._parameters())
 
@@ -115,7 +115,7 @@ class Scipy(gpflow.optimizers.Scipy):
         return latest
 
     def _parameters(self) -> tf.Tensor:
-        # SciPy hands over float64 whatever the variables are.
+        # SciPy passes float64, whatever the dtypes of the variables.
         return tf.cast(self.initial_parameters(self._variables), tf.float64)  # [P]
 
     def _optimize(self, function: Any) -> OptimizedFunction:

@@ -62,22 +62,23 @@ def jit(
 ) -> Function | Decorator:
     """Return `fn`, compiled like `jax.jit(fn)` and certified to stay below `limit`.
 
-    Certified is what runs from here: under another transformation (`jax.jit`, `jax.grad`) the
-    function is what `optimize` makes.
+    Only direct calls are certified. Under another transformation (`jax.jit`, `jax.grad`) the
+    function behaves like the result of `optimize`.
 
     Args:
-        fn: A function; without it, a decorator is returned: `@jit(limit="500MB")`, of methods too
-            (with `static_argnums=0`, as for `jax.jit`).
+        fn: A function. Without it, a decorator is returned: `@jit(limit="500MB")`. It applies to
+            methods too (with `static_argnums=0`, as for `jax.jit`).
         limit: Bytes, or a string such as "500MB".
-        static_argnums: As for `jax.jit`, and so are the next three.
+        static_argnums: As for `jax.jit`, like the next three arguments.
         static_argnames: Names of static arguments.
         donate_argnums: Arguments whose buffers may be reused.
         donate_argnames: Names of such arguments.
-        rewrites: Families of rewrites to switch, as {"chains": False}; True or False for all.
+        rewrites: Families of rewrites to switch on or off, such as {"chains": False}. True or False
+            switches all.
 
     Raises:
-        MemoryLimitError: By the first call with arguments of a type, where no plan holds the limit,
-            before anything is allocated.
+        MemoryLimitError: By the first call with arguments of a type, before anything is allocated,
+            if no plan holds the limit.
     """
 
     return _within(
@@ -123,11 +124,11 @@ def optimize(
 ) -> Function | Decorator:
     """Return `fn`, planned to stay below `limit` under JAX's transformations.
 
-    It can stand under `jit`, `grad`, `value_and_grad`, `vmap`, `jvp` and in `scan`. What they make
-    of it - a gradient, a batch - is planned under the same limit. JAX compiles the program around
-    it, and may order it otherwise: there the limit is planned, for half of what is free, and not
-    certified. To certify a whole step, make it a function of its own and call `jit`. Without `fn`
-    it is a decorator.
+    The function can be used under `jit`, `grad`, `value_and_grad`, `vmap`, `jvp` and in `scan`. The
+    functions that they derive, such as a gradient, are planned under the same limit. JAX compiles
+    the surrounding program and may order it differently. Therefore plans use only half of what the
+    limit leaves free, if such a plan exists, and are not certified. To certify a whole step, make
+    it a function of its own and call `jit`. Without `fn`, a decorator is returned.
     """
 
     return _within(
@@ -138,10 +139,10 @@ def optimize(
 def explain(
     fn: Callable[..., Any], *args: Any, limit: Limit | None = None, **kwargs: Any
 ) -> MemoryReport:
-    """Return what `jit(fn, limit)` would do for these arguments, and run nothing.
+    """Return the report of `jit(fn, limit)` for these arguments, without running `fn`.
 
-    Arguments may be `jax.ShapeDtypeStruct`s. `limit` defaults to that of `fn` where it has one.
-    Raises `MemoryLimitError` where no plan holds the limit.
+    Arguments may be `jax.ShapeDtypeStruct`s. `limit` defaults to the limit of `fn` if it has one.
+    Raises `MemoryLimitError` if no plan holds the limit.
     """
     check_function(fn)
     check_names(fn, kwargs, ("limit",))
@@ -157,9 +158,9 @@ def explain(
 def _within(
     fn: Callable[..., Any] | None, limit: Limit | None, rewrites: Any, **places: Any
 ) -> Function | Decorator:
-    """Return a function within a limit, or what makes one; `places`: of static arguments and such.
+    """Return `fn` within a limit, or a decorator; `places`: static and donated arguments.
 
-    Raises TypeError or ValueError for what is no function, or no limit.
+    Raises TypeError or ValueError if `fn` is no function, or `limit` no limit.
     """
     if fn is not None:
         check_function(fn)

@@ -19,33 +19,34 @@ from tf_exla.run.session import Session
 __all__ = ["MemoryLimit"]
 
 _FUNCTIONS = ("train_function", "test_function", "predict_function")
-"""What Keras calls for each batch. `make_...` compiles it where the model has none."""
+"""Functions that Keras calls for each batch. `make_...` compiles one if the model has none."""
 
 _ENDS = (StopIteration, tf.errors.OutOfRangeError)
-"""How a step says that there is no more data."""
+"""Exceptions by which a step reports that there is no more data."""
 
 _at_work: WeakKeyDictionary[Any, MemoryLimit] = WeakKeyDictionary()
-"""The callback that changed a model and has not made it what it was yet."""
+"""By model: the callback that changed it and has not restored it yet."""
 
 
 class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
-    """Holds each step of a model to a limit while `fit`, `evaluate` or `predict` runs.
+    """A callback that holds each step of a model to a limit in `fit`, `evaluate` or `predict`.
 
-    Counted are a batch, the weights, the slots of the optimizer, and what the step allocates. The
-    last batch may be smaller: each size has its own plan. While the callback is at work Keras does
-    not let XLA compile whole steps (`jit_compile`), whose memory XLA would plan; parts of loops
-    still are compiled. Afterwards the model is as it was, and it may be compiled again in between.
+    The peak includes a batch, the weights, the slots of the optimizer, and what the step allocates.
+    Each batch size has its own plan, since the last batch may be smaller. While the callback is
+    active, Keras does not compile whole steps with XLA (`jit_compile`), since XLA would plan their
+    memory. Parts of loops are still compiled. Afterwards the model is restored. The model may be
+    compiled again in between.
 
     Args:
-        limit: As for `tf_exla.optimize`, and so are the others.
+        limit: As for `tf_exla.optimize`, like the other arguments.
         jit_compile: Whether XLA compiles the bodies of loops.
-        rewrites: Families of rewrites to switch.
-        unbounded: "raise" or "warn", where nothing bounds a size.
+        rewrites: Families of rewrites to switch on or off.
+        unbounded: "raise" or "warn", for sizes that nothing bounds.
         strict: Whether a failure of tf_exla itself is raised.
 
     Raises:
-        MemoryLimitError: By the first step with a size for which no plan holds the limit.
-        ValueError: By a model that runs eagerly, which has no graph to rewrite.
+        MemoryLimitError: By the first step with a batch size for which no plan holds the limit.
+        ValueError: By a model that runs eagerly, since it has no graph to rewrite.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
         self._fitting = False
 
     def set_model(self, model: Any) -> None:
-        """Begin; Keras calls this before it makes its functions."""
+        """Begin a run. Keras calls this before it makes its functions."""
         if model in _at_work:  # another run ended by an error outside of a step
             _at_work[model]._restore()
         super().set_model(model)
@@ -80,7 +81,7 @@ class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
             setattr(model, f"make_{name}", self._maker(model, name))
 
     def reports(self) -> list[MemoryReport]:
-        """Return a report for each function and each size of a batch that ran last."""
+        """Return a report for each function and each batch size of the last run."""
         return self._session.reports()
 
     def on_train_begin(self, logs: Any = None) -> None:
@@ -99,7 +100,7 @@ class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
             self._restore()
 
     def _maker(self, model: Any, name: str) -> Callable[..., None]:
-        """Return what makes a function as the model does, and has it called within the limit."""
+        """Return a function that calls the model's `make_...` and wraps its result in the limit."""
         make = getattr(model, f"make_{name}")
 
         def make_within(force: bool = False) -> None:
@@ -121,14 +122,14 @@ class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
                     return function(*args)
             except _ENDS:
                 raise
-            except BaseException:  # Keras does not tell callbacks of it
+            except BaseException:  # Keras does not report errors to callbacks
                 self._restore()
                 raise
 
         return step
 
     def _restore(self) -> None:
-        """Make the model what it was."""
+        """Restore the model."""
         if _at_work.pop(self.model, None) is None:
             return
         for name in _FUNCTIONS:

@@ -134,3 +134,18 @@ def test_what_a_loop_has_carried_is_not_looked_for_in_another_copy() -> None:
     loops = [node for node in sunk.nodes if node.op == "while"]
     bodies = [node.attrs["body"] for node in loops]
     assert not any("exp" in [node.op for node in body.nodes] for body in bodies)
+
+
+def test_what_is_chosen_and_summed_in_other_iterations_is_not_looked_for() -> None:
+    """c is made of the maximum of one iteration's K and of the sum of another's: it is chosen."""
+
+    def body(xp: Any, v: Any, k: Any, m: Any, c: Any) -> Any:
+        found = xp.op("less_equal", k, c)
+        return [xp.astype(found, "float64") @ v, k, xp.max(k, axis=0), m + xp.sum(k, axis=0)]
+
+    def fn(xp: Any, x: Any, v: Any, m: Any, c: Any) -> Any:
+        k = xp.exp(x @ x.T)
+        return xp.while_loop(lambda xp, *_: np.array(False), body, [v, k, m, c])[0]
+
+    graph = trace(fn, (N, 2), (N, 1), (N,), (N,))
+    assert sink(graph, VocabularyOps(), LARGE) is graph

@@ -1,1 +1,1 @@
-"""Random programs against their optimized selves: `python -m tf_exla fuzz`."""
+"""Comparison of random programs with their optimized versions: `python -m tf_exla fuzz`."""

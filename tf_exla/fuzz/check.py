@@ -1,4 +1,4 @@
-"""Hold one program against its optimized self at five limits. Runs in a process of its own."""
+"""Compare one program with its optimized version at five limits. Runs in its own process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tf_exla.fuzz.plain import differentiated, draw_inputs
 from tf_exla.fuzz.programs import FuzzProgram, with_helpers
 
 ROOM = (0.0, 0.03, 0.15, 0.5, 1.0)
-"""Limits: so much of the way from the smallest that works to the peak of the original."""
+"""Limits, as fractions of the way from the smallest that works to the peak of the original."""
 MEASURED = 2
 """Plans that are measured, those of the smallest limits first."""
 
@@ -27,15 +27,15 @@ Found = dict[str, Any]
 
 
 def check(program: FuzzProgram, ran: Callable[[], object] = lambda: None) -> Found:
-    """Return what was found; "failure" is empty where the program holds at all limits.
+    """Return the findings; "failure" is empty if the program passes at all limits.
 
-    "invalid" says why TensorFlow alone does not run it. `ran` is called once it did.
+    "invalid" says why TensorFlow alone fails to run it. `ran` is called once TensorFlow has run it.
     """
     arguments = draw_inputs(program.inputs)
     stock = _Run(program)
     try:
         want = stock(arguments)
-    except Exception as error:  # a program that does not run says nothing
+    except Exception as error:  # a program that does not run tests nothing
         return {"failure": "", "invalid": f"{type(error).__name__}: {error}"}
     ran()
     state = stock.state.numpy()
@@ -45,8 +45,8 @@ def check(program: FuzzProgram, ran: Callable[[], object] = lambda: None) -> Fou
     limits = sorted({int(smallest + (max(before, smallest) - smallest) * room) for room in ROOM})
     found: Found = {"failure": "", "limits": limits, "loops": 0}
     measured: set[int] = set()
-    # A call that a tape records, the gradient, and what runs after an iterator was read, have a
-    # smallest limit of their own.
+    # A call that a tape records, its gradient, and the part after an iterator is read each have
+    # their own smallest limit.
     later = program.kind == "outer gradient" or re.search(_READS, program.source)
     least: dict[str, int] = {}
     for limit in limits:
@@ -86,7 +86,7 @@ def check(program: FuzzProgram, ran: Callable[[], object] = lambda: None) -> Fou
 
 
 def _peak(optimized: _Run, arguments: Arguments, projected: int) -> int:
-    """Return the measured peak of a call; by the heap where the resident set seems too large."""
+    """Return the measured peak of a call, from the heap if the resident set seems too large."""
     peak = tf_exla.measured_peak(optimized.function, *arguments, fresh=False)
     if peak <= projected:
         return int(peak)
@@ -95,7 +95,7 @@ def _peak(optimized: _Run, arguments: Arguments, projected: int) -> int:
 
 
 class _Run:
-    """The program as a user would have it, with a variable; stock without a limit."""
+    """The program as a user would write it, with a variable; stock until `within` limits it."""
 
     def __init__(self, program: FuzzProgram) -> None:
         self.program = program
@@ -142,7 +142,7 @@ _NARROW = {"float32": "float64", "float16": "float64", "bfloat16": "float64",
 
 
 def widened(program: FuzzProgram) -> FuzzProgram:
-    """Return the program in float64. What it draws (`dtype="float32"`) stays and is cast."""
+    """Return the program in float64. Its random draws (`dtype="float32"`) stay and are cast."""
     names = "|".join(_NARROW)
     source = re.sub(rf"\btf\.({names})\b", lambda m: f"tf.{_NARROW[m[1]]}", program.source)
     inputs = tuple((shape, _NARROW.get(dtype, dtype)) for shape, dtype in program.inputs)
@@ -150,7 +150,7 @@ def widened(program: FuzzProgram) -> FuzzProgram:
 
 
 def _unit(program: FuzzProgram) -> float:
-    """Return the rounding of the shortest floating-point numbers of a program."""
+    """Return the unit of rounding of the shortest floating-point dtype of a program."""
     text = f"{program.source} {program.inputs}"
     return max(unit for name, unit in UNITS.items() if name in text or name == "float64")
 
@@ -165,7 +165,7 @@ def _range(stock: _Run, arguments: Arguments) -> tuple[int, int]:
 
     def report(limit: int) -> Any:
         optimized = stock.within(limit)
-        if reads:  # what comes after it is of unknown size before a call
+        if reads:  # sizes after the read are unknown before a call
             optimized(arguments)
         return optimized.function.report(*arguments)
 

@@ -18,7 +18,7 @@ from tf_exla.fuzz.write_test import write_test
 ENVIRONMENT = {
     "TF_ENABLE_ONEDNN_OPTS": "0",
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    # Freed blocks return to the system at once, so that the resident set shows what is held.
+    # Freed blocks return to the system at once, so that the resident set shows what is in use.
     "MALLOC_MMAP_THRESHOLD_": "16384",
     "MALLOC_TRIM_THRESHOLD_": "16384",
     "CUDA_VISIBLE_DEVICES": "-1",
@@ -26,10 +26,10 @@ ENVIRONMENT = {
 
 
 def fuzz(seeds: Sequence[int], jobs: int, seconds: float, folder: Path) -> Counter[str]:
-    """Check the programs of `seeds`; return how often each verdict was given.
+    """Check the programs of `seeds` and return how often each verdict was given.
 
-    `seconds`: the time of one program. `folder` takes log.jsonl, a line for each program, and
-    test_fuzz_SEED.py for each that fails. Seeds that are in the log are not checked again.
+    `seconds`: the time limit of one program. `folder` receives log.jsonl, a line for each program,
+    and test_fuzz_SEED.py for each failure. Seeds in the log are not checked again.
     """
     from rich.console import Console
     from rich.progress import track
@@ -61,7 +61,7 @@ def _read(log: Path) -> list[dict[str, Any]]:
 
 
 def _verdicts(seeds: list[int], jobs: int, seconds: float) -> Iterator[dict[str, Any]]:
-    """Share out runs of seeds between workers; a worker that dies is a verdict, too."""
+    """Divide seeds among workers and yield verdicts; a worker that dies gives one, too."""
     queue: Queue[dict[str, Any]] = Queue()
     waiting = list(reversed(seeds))
     lock = threading.Lock()
@@ -83,7 +83,7 @@ def _verdicts(seeds: list[int], jobs: int, seconds: float) -> Iterator[dict[str,
 
 
 _BATCH = 100
-"""Programs of one worker: the import of TensorFlow is a small part of their time."""
+"""Programs of one worker, so that importing TensorFlow is a small part of their time."""
 
 
 def _worker(batch: list[int], seconds: float) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""How far the results of two runs may be apart."""
+"""How much the results of two runs may differ."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import numpy as np
 import tensorflow as tf
 
 AMPLIFICATION = 20.0
-"""A chunked sum differs by as much as the program makes of inputs a few units of rounding away."""
+"""Results may differ by this times their change when inputs change by a few units of rounding,
+since chunked sums have a similar effect."""
 UNITS = {
     "bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53,
     "complex64": 2.0**-24, "complex128": 2.0**-53,
 }  # fmt: skip
-"""Half the distance from one to the next number."""
+"""Units of rounding: half the distance from 1 to the next number of a dtype."""
 _FLOOR_UNITS = 500
-_SHORT_FLOOR_UNITS = 16  # a short float has but 2**8 or 2**11 of them
+_SHORT_FLOOR_UNITS = 16  # a short float has only 2**8 or 2**11 of them
 _WORSE = 2.0
-_ROUNDED_UNITS = 4  # the result itself is rounded, as is what it is made of last
+_ROUNDED_UNITS = 4  # the result is rounded, and so are its last operands
 
 Results = Sequence[Any]
 
@@ -31,13 +32,13 @@ def difference(
     wide: Callable[[], Results],
     unit: float = 0.0,
 ) -> str:
-    """Return in words what two runs differ by, if it is more than is allowed; else nothing.
+    """Describe how two runs differ by more than is allowed; "" if they do not.
 
-    `near`: the results for inputs a few units of rounding away. `exact`: which results may not
-    differ by a bit; those beyond are not exact. `wide`: returns the results in float64, asked for
-    where the others are not enough: what is as near to them as stock's are is right as well.
-    `unit`: rounding of the shortest numbers that the program computes with; a result of another
-    dtype may be a cast of them.
+    `near`: the results for inputs that differ by a few units of rounding. `exact`: which results
+    must have equal bits; results beyond its end need not. `wide` returns the results in float64. It
+    is called only if the others differ: results about as close to float64 as stock's are right too.
+    `unit`: unit of rounding of the shortest dtype that the program computes in; results of other
+    dtypes may be casts from it.
     """
     allowed = allowances(want, near, exact)
     for k, (one, two, most) in enumerate(zip(want, got, allowed, strict=True)):
@@ -50,7 +51,7 @@ def difference(
 
 
 def nudged(tensor: tf.Tensor) -> tf.Tensor:
-    """Return a tensor a few units of rounding away; one of integers or truth values as it is."""
+    """Return a tensor changed by a few units of rounding; integers and booleans as they are."""
     units = UNITS.get(tensor.dtype.name)
     if units is None:
         return tensor
@@ -59,7 +60,7 @@ def nudged(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def allowances(want: Results, near: Results, exact: Sequence[bool]) -> list[float]:
-    """Return how far each result may be from stock's; by no bit where that is 0."""
+    """Return how much each result may differ from stock's; 0 stands for equal bits."""
     exact = (*exact, *[False] * (len(want) - len(exact)))
     made = []
     for one, other, same in zip(want, near, exact, strict=True):
@@ -80,7 +81,7 @@ def _difference(want: Any, got: Any, allowed: float) -> str:
     if want.shape != got.shape or want.dtype != got.dtype:
         return f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
     if not allowed:
-        # Zeros may have another sign: off the diagonal, -diag(x) is made as diag(-x).
+        # Zeros may differ in sign: diag(-x), made for -diag(x), has other zeros off the diagonal.
         if np.array_equal(want, got, equal_nan=want.dtype.kind in "fcV"):
             return ""
         return f"{int(np.sum(want != got))} of {want.size} elements differ, none may"
@@ -93,7 +94,7 @@ def _difference(want: Any, got: Any, allowed: float) -> str:
 
 
 def _as_near(want: Any, got: Any, wide: Any, unit: float) -> bool:
-    """Return whether `got` is about as near to what float64 gives as `want` is."""
+    """Return whether `got` is about as close to the float64 result as `want` is."""
     units = max(unit, UNITS[str(want.dtype)]) * _ROUNDED_UNITS
     want, got = _widened(want), _widened(got)
     finite = np.isfinite(want) & np.isfinite(wide)

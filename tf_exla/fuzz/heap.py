@@ -8,11 +8,12 @@ from pathlib import Path
 
 
 def heap_peak(call: Callable[[], object]) -> int | None:
-    """Return the bytes that were allocated at the peak of a call; None where memray is missing.
+    """Return the bytes that are allocated at the peak of a call; None if memray is missing.
 
-    The resident set also has what malloc keeps of freed blocks below its threshold for mapping, as
-    the tensors of a list of many small ones are. What is allocated and never touched is in the heap
-    only. A call holds its limit where either measure does. oneDNN's pool is not traced.
+    The resident set also includes freed blocks that malloc keeps because they are below its mmap
+    threshold, such as the tensors of a list of many small ones. Only the heap includes memory that
+    is allocated and never touched. A call holds its limit if either measure does. oneDNN's pool is
+    not traced.
     """
     try:
         import memray

@@ -1,4 +1,4 @@
-"""What programs are run with; a failure's test has the same text."""
+"""Inputs and gradients of programs. The test of a failure contains the same text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 
 def draw_inputs(inputs: Sequence[tuple[Sequence[int], str]]) -> list[tf.Tensor]:
-    """Return the inputs of a program: normal numbers, small integers with ties, truth values."""
+    """Return the inputs of a program: normal numbers, small integers with ties, booleans."""
     rng = np.random.default_rng(7)
     made = []
     for shape, dtype in inputs:
@@ -28,7 +28,7 @@ def draw_inputs(inputs: Sequence[tuple[Sequence[int], str]]) -> list[tf.Tensor]:
 
 
 def differentiated(function: Callable[..., Any]) -> Callable[..., list[tf.Tensor]]:
-    """Return the outputs of a function, and the gradient of a number made of all of them."""
+    """Return `function` with more outputs: the gradients of a scalar made of all its outputs."""
 
     def call(*inputs: tf.Tensor) -> list[tf.Tensor]:
         watched = [one for one in inputs if one.dtype.is_floating]

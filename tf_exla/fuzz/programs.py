@@ -1,4 +1,4 @@
-"""Random programs as Python source: drawn by hypothesis, which can shrink what it has drawn."""
+"""Random programs as Python source, drawn by hypothesis, which can shrink them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tf_exla.fuzz.values import (
 )
 
 SIZES = (301, 512, 997)
-"""Sizes of axes: a product of two is large."""
+"""Sizes of axes. The product of two is large."""
 ODD_SIZES = (64, 7, 2, 1, 0)
 WIDTHS = (3, 1, 8)
 KINDS = ("values", "inner gradient", "outer gradient", "unknown sizes")
@@ -32,14 +32,14 @@ LARGE = (
     "tf.exp(-tf.reduce_mean(tf.square(x0[:, None] - x1[None]), -1))",
     "tf.tanh(x0[:, :1] - x2)",
 )
-"""The first line: it makes what does not fit."""
+"""Choices of the first line, whose result does not fit."""
 
 
 @dataclass(frozen=True)
 class FuzzProgram:
     """A program: `source` defines `program(state, flag, *inputs)`, which returns a list.
 
-    `inputs`: shape and dtype of each argument. `exact`: which outputs have the same bits under any
+    `inputs`: shape and dtype of each argument. `exact`: which outputs have the same bits in every
     plan. `kind`: one of `KINDS`.
     """
 
@@ -64,22 +64,22 @@ def rows():  # [7, 3], of known sizes
 def batch():  # [50], of a size that the batch decides
     return tf.stop_gradient(tf.cast(next(fifties), tf.float64) / 50)""",
 }
-"""What lines call beside TensorFlow, by name."""
+"""By name: functions that lines call in addition to TensorFlow's."""
 
 
 def with_helpers(source: str) -> str:
-    """Return the source of a program after that of the helpers which it calls."""
+    """Return the source of a program, preceded by the helpers that it calls."""
     named = [code for name, code in HELPERS.items() if re.search(rf"\b{name}\(", source)]
     return "\n".join([*named, source])
 
 
 MOST_RANK = 5
 MOST_RETURNED = 10_000
-"""Elements of a result: a larger one would have to exist whole."""
+"""Elements of a result. A larger result is reduced, since a result must exist whole."""
 
 
 def _reduced(value: Value) -> Value:
-    """Return a sum of a value, over its first axis, as an expression."""
+    """Return a value reduced over its first axis, as an expression: a sum or a mean."""
     if value.dtype == "bool" or value.dtype in INTEGERS:
         code = f"tf.reduce_sum(tf.cast({value.name}, tf.int64), 0)"
         return Value(code, value.shape[1:], "int64", value.exact)
@@ -89,7 +89,7 @@ def _reduced(value: Value) -> Value:
 @st.composite
 def programs(draw: Draw, most_steps: int = 9) -> FuzzProgram:
     """Draw a program of at most `most_steps` steps."""
-    # Hypothesis begins with the simplest of all programs, whatever the seed is: not that one.
+    # Hypothesis begins with the simplest program, whatever the seed: reject it.
     assume(draw(st.integers(0, 1 << 16)))
     kind = draw(st.sampled_from(KINDS))
     main = draw(st.sampled_from(("float64", "float32", *FLOATS)))
@@ -114,7 +114,7 @@ def programs(draw: Draw, most_steps: int = 9) -> FuzzProgram:
         pool.values.append(Value(name, step.shape, step.dtype, step.exact))
     assume(len(lines) >= FEWEST_STEPS)
     text = "\n".join(lines)
-    # Every line counts: what no other line reads is a result, reduced where it is large.
+    # Every line counts: values that no other line reads are results, reduced if they are large.
     leaves = [
         value
         for value in pool.values

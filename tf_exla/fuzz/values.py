@@ -1,4 +1,4 @@
-"""Values of a random program: what the rows of the op table draw from."""
+"""Values of a random program, from which rows of the op table draw operands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 MOST_ELEMENTS = 600_000
-"""Of one tensor: large beside what is chained (`memory.CHAIN_BYTES`), small enough to be quick."""
+"""Elements of a tensor: far above `lifetimes.CHAIN_BYTES`, yet few enough to be fast."""
 
 FLOATS = ("bfloat16", "float16", "float32", "float64")
 COMPLEX = ("complex64", "complex128")
@@ -27,10 +27,10 @@ ALL = (*NUMBERS, "bool")
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of the program; `exact`: chunks of it have the bits of the whole, whatever the plan.
+    """A tensor of the program; `exact`: in every plan, its chunks have the bits of the whole.
 
-    Only exact values may be compared, rounded or ordered by position: for others a last bit
-    decides, and a difference would say nothing.
+    Only exact values may be compared, rounded or ordered by position. For others a last bit
+    decides, and a difference would mean nothing.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Pool:
         least_rank: int = 0,
         exact: bool = False,
     ) -> Value | None:
-        """Draw a value that fits, rather a later one; None where none does."""
+        """Draw a value that fits, preferring later ones; None if there is none."""
         found = [
             value
             for value in self.values
@@ -85,12 +85,12 @@ class Pool:
 
 
 def count(shape: Shape) -> int:
-    """Return the elements of a tensor."""
+    """Return the number of elements of a tensor."""
     return math.prod(shape)
 
 
 def broadcast(left: Shape, right: Shape) -> Shape | None:
-    """Return the shape that two broadcast to; None where they do not."""
+    """Return the shape that two shapes broadcast to; None if they do not."""
     made = []
     for k in range(1, max(len(left), len(right)) + 1):
         a = left[-k] if k <= len(left) else 1

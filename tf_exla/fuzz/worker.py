@@ -1,6 +1,6 @@
-"""A worker: draws programs, checks each in a forked process, shrinks what fails.
+"""A worker that draws programs, checks each in a forked process, and shrinks failures.
 
-It imports TensorFlow and runs nothing of it, so that a forked process starts as a fresh one does.
+It imports TensorFlow but runs no op, so that a forked process starts like a fresh one.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from tf_exla.fuzz.programs import FuzzProgram, programs
 
 SHRINKING = 40.0
-"""Seconds that a failure is shrunk."""
+"""Seconds spent on shrinking a failure."""
 
 
 class Failed(Exception):
-    """A program fails; hypothesis looks for a smaller one that does."""
+    """A program fails. Hypothesis then looks for a smaller program that fails."""
 
 
 def run_seed(number: int, seconds: float) -> dict[str, Any]:
-    """Draw the program of a seed and check it; shrink it if it fails. Returns the verdict."""
+    """Draw and check the program of a seed, shrink it if it fails, and return the verdict."""
     last: dict[str, Any] = {}
     shrinks_until = 0.0
 
@@ -50,7 +50,7 @@ def run_seed(number: int, seconds: float) -> dict[str, Any]:
         found = in_fork(program, min(seconds, left))
         if found["failure"] and last.get("failure", found["failure"]) == found["failure"]:
             last = {**found, "program": program}
-            # A time-out is no reason to try others: with less time, they would fail as well.
+            # A time-out is not shrunk: with less time, smaller programs would fail as well.
             allowed = 0.0 if found["failure"] == "time-out" else SHRINKING
             shrinks_until = shrinks_until or time.monotonic() + allowed
             raise Failed
@@ -116,9 +116,9 @@ def _child(program: FuzzProgram, writing: int) -> None:
 
 
 def prepare() -> None:
-    """Import what programs need, once for all forks, and take it out of their garbage collection.
+    """Import what programs need, once for all forks, and exclude it from garbage collection.
 
-    Else each collection before a measurement would visit, and copy, all objects of TensorFlow.
+    Otherwise each collection before a measurement would visit, and copy, all objects of TensorFlow.
     """
     import tf_exla.api
     import tf_exla.fuzz.check  # noqa: F401
@@ -128,7 +128,7 @@ def prepare() -> None:
 
 
 def main() -> None:
-    """Check the seeds given as `seconds seed ...`; a JSON line each on stdout."""
+    """Check the seeds given as `seconds seed ...` and print a JSON line for each."""
     seconds, *seeds = sys.argv[1:]
     prepare()
     for number in map(int, seeds):

@@ -1,4 +1,4 @@
-"""A failing program as a test file of its own, which needs nothing of the fuzzer."""
+"""A failing program as a separate test file that does not need the fuzzer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _MEASURED = """    projected = optimized.report(*inputs).projected_peak
 
 
 def write_test(verdict: dict[str, Any], folder: Path) -> Path:
-    """Write the test of a failure, as `worker.run_seed` returns it; return its path."""
+    """Write the test of a failure that `worker.run_seed` returned, and return its path."""
     path = folder / f"test_fuzz_{verdict['seed']}.py"
     path.write_text(_text({"source": "", "inputs": (), "kind": "", "details": "", **verdict}))
     return path
@@ -84,7 +84,7 @@ def _text(verdict: dict[str, Any]) -> str:
 
 
 def _functions() -> str:
-    """Return the text of `plain.py` from its imports on, with that of tf_exla."""
+    """Return the text of `plain.py` from its imports on, with an import of tf_exla."""
     text = Path(__file__).with_name("plain.py").read_text()
     imports, rest = text.split("import tensorflow as tf\n", 1)
     imports = imports.split("from __future__ import annotations\n\n", 1)[1]

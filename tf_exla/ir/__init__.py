@@ -1,1 +1,1 @@
-"""The representation of programs: graphs, what is asked of ops, axis rules, bounds of sizes."""
+"""The representation of programs: graphs, the interface to ops, axis rules, bounds of sizes."""

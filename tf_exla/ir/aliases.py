@@ -1,7 +1,7 @@
-"""Aliases: nodes that only give a buffer another shape, or another name.
+"""Aliases: nodes that only give a buffer another shape or another name.
 
-XLA fuses through them, and they cost nothing. A slice that happens to be a view is none of them: in
-XLA's code it is a copy, or a part of what is fused.
+XLA fuses through them, and they cost nothing. A slice that happens to be a view is no alias: in
+XLA's code it is a copy or a part of a fusion.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from tf_exla.ir.op_set import OpSet
 
 
 def is_alias(ops: OpSet, node: Node) -> bool:
-    """Return whether the output is all of the first input, in another shape."""
+    """Return whether the only output is all of the first input, perhaps in another shape."""
     if not node.inputs or len(node.outputs) != 1 or not ops.aliases(node):
         return False
     return node.output.nbytes == node.inputs[0].nbytes
 
 
 def roots(ops: OpSet, graph: Graph) -> dict[Tensor, Tensor]:
-    """Map every alias in a graph to the tensor whose elements it has; others are not in the map."""
+    """Map every alias in a graph to the tensor that it is an alias of; omit other tensors."""
     found: dict[Tensor, Tensor] = {}
     for node in graph.nodes:
         if is_alias(ops, node):
@@ -28,7 +28,7 @@ def roots(ops: OpSet, graph: Graph) -> dict[Tensor, Tensor]:
 
 
 def readers_through(ops: OpSet, graph: Graph) -> dict[Tensor, list[Node]]:
-    """Map tensors to the nodes that read them, each once for each operand, aliases seen through."""
+    """Map tensors to their consumers, also through aliases; a node appears once per operand."""
     root = roots(ops, graph)
     readers: dict[Tensor, list[Node]] = {}
     for node in graph.nodes:

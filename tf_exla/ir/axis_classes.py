@@ -1,4 +1,4 @@
-"""Axes of tensors that are one axis, because ops between them say so."""
+"""Equivalence classes of tensor axes that axis rules treat as one axis."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ class AxisClasses:
         self._parent: dict[Place, Place] = {}
 
     def root(self, place: Place) -> Place:
-        """Return what stands for all axes that are one with `place`."""
+        """Return the representative of the class of `place`."""
         while place in self._parent:
             place = self._parent[place]
         return place
 
     def union(self, one: Place, other: Place) -> None:
-        """Make two axes one."""
+        """Merge the classes of two axes."""
         here, there = self.root(one), self.root(other)
         if here != there:
             self._parent[here] = there
 
     def join(self, node: Node, rule: AxisRule, reduces: bool) -> set[Place]:
-        """Join the axes of one node that have one label; return those that it needs whole.
+        """Join the axes of one node that share a label; return those that it needs whole.
 
-        `reduces`: an axis that no result carries is not among these.
+        `reduces`: an axis is not needed whole merely because no result carries it.
         """
         first: dict[str, Place] = {}
         whole: set[Place] = set()

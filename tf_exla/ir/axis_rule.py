@@ -1,7 +1,7 @@
 """Axis rules: how an op maps the axes of its operands to the axes of its results.
 
-The notation is einsum-like; JAX's custom-partitioning rules and Shardy's op sharding rules are the
-models. One text describes one op:
+The notation is einsum-like, modelled on JAX's custom-partitioning rules and Shardy's op sharding
+rules. One text describes one op:
 
     "... M M, ... M n -> ... M n"     triangular solve
     "i k, k j -> i j ; add k"         matrix product: partial products over k are added
@@ -11,16 +11,16 @@ models. One text describes one op:
 - a lower-case name may be split; an UPPER-case name is needed whole;
 - `1`: an axis of size one that is broadcast, or that stays one;
 - `...`: any leading axes, aligned from the right and broadcast as NumPy does;
-- `_`: an operand that is no data (axes, a permutation) and stays as it is for a chunk;
-- `=`: an operand that holds the shape of the (first) result, and follows it for a chunk;
+- `_`: an operand that is not data (axes, a permutation), unchanged for a chunk;
+- `=`: an operand that holds the shape of the (first) result, adapted to a chunk;
 - `(b N)`: one axis that merges several, the first the outermost;
-- an operand with nothing written is a scalar;
-- after `;`: how the partial results of a split name are combined that a result does not carry.
-  A lower-case name that no result carries must have a combiner. One that only some of several
-  results carry may have one for the others; without it, it is not split where these are read.
+- an empty operand is a scalar;
+- after `;`: how partial results are combined over split names that a result does not carry.
+  A lower-case name that no result carries must have a combiner. A name that only some results
+  carry may have a combiner for the others. Without it, it is not split where those are read.
 
-Where a text is bound to a node's shapes it becomes an `AxisRule`, which knows for each axis of each
-operand and result its label and block.
+Binding a text to a node's shapes makes an `AxisRule`, which holds the label and block of each axis
+of each operand and result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class AxisRuleError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis carries `label`, in steps of `block` elements per index of the label."""
+    """An axis that carries `label`, in steps of `block` elements per index of the label."""
 
     label: str
     block: int = 1
@@ -55,14 +55,14 @@ class Axis:
 
 Axes = tuple[Axis | None, ...]
 Slots = tuple[tuple[SplitAxis | None, ...], tuple[SplitAxis | None, ...]]
-"""Of operands, of results; None: it is whole, or does not carry the label."""
+"""The slots of operands and of results; None: it is whole, or does not carry the label."""
 
 
 @dataclass(frozen=True, slots=True)
 class AxisRule:
     """A rule bound to shapes.
 
-    `operands[k]` is None where operand k is no data. `sizes`: elements per label.
+    `operands[k]` is None where operand k is not data. `sizes`: elements per label.
     `shape_operands`: positions of operands that hold the result's shape.
     """
 
@@ -93,7 +93,7 @@ class AxisRule:
         return _find(self.results[position], label)
 
     def labels(self) -> tuple[str, ...]:
-        """All labels that may be split, in the order of `sizes`."""
+        """Return all labels that may be split, in the order of `sizes`."""
         return tuple(label for label in self.sizes if label[0].islower())
 
     def __str__(self) -> str:
@@ -165,8 +165,8 @@ def _tokens(part: str, text: str) -> tuple[str, ...]:
 def bind(text: str, operands: Sequence[Shape | None], results: Sequence[Shape | None]) -> AxisRule:
     """Bind a rule's text to the shapes of a node's operands and results.
 
-    Raises `AxisRuleError` where the text is malformed or does not fit; sizes must be known for
-    every axis that carries a name.
+    Raises `AxisRuleError` if the text is malformed or does not fit. Sizes must be known for every
+    axis that carries a name.
     """
     rule = _parse(text)
     if len(rule.operands) != len(operands) or len(rule.results) != len(results):

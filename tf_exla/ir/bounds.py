@@ -1,4 +1,4 @@
-"""Upper bounds of tensors whose sizes are known at run time only."""
+"""Upper bounds of tensors whose sizes are known only at run time."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tf_exla.ir.graph import Array, Shape, Tensor
 
 HANDLES = frozenset({"resource", "variant"})
 
-# An integer tensor of up to so many elements may be a shape, or a part of one: of more, only the
-# largest is kept.
+# An integer tensor of up to this many elements may be a shape, or a part of one. Of larger tensors,
+# only the largest integer is kept.
 SHAPE_ELEMENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Most:
-    """Upper bounds of one tensor; None where there is none.
+    """Upper bounds of one tensor; None where there is no bound.
 
-    `dims`: of each size; None where the rank is not known. `size`: of the number of elements.
-    `value`: of its integers: one for each element, or one for all of them. Of an element that may
-    stand for something else, as -1 does in a shape, None.
+    `dims`: bounds of its sizes; None if the rank is unknown. `size`: bound of the number of
+    elements. `value`: bounds of its integers, one for each element or one for all of them; None for
+    an element that may mean something else, as -1 does in a shape.
     """
 
     dims: Shape | None = None
@@ -32,16 +32,16 @@ class Most:
 
     @classmethod
     def of(cls, tensor: Tensor) -> Most:
-        """Return what the tensor itself tells."""
+        """Return the bounds that the tensor itself gives."""
         return cls(tensor.shape, tensor.size if tensor.is_static else None, _integers(tensor.value))
 
     @property
     def top(self) -> int | None:
-        """The bound of all integers."""
+        """The bound of all its integers."""
         return None if self.value is None else highest(self.value)
 
     def within(self, shape: Shape | None) -> Most:
-        """Return the same bounds for a tensor of this static shape, each as tight as the others."""
+        """Return these bounds for a tensor of this static shape, each tightened by the others."""
         dims = self.dims
         if shape is not None:
             if dims is None or len(dims) != len(shape):
@@ -51,7 +51,7 @@ class Most:
         if dims is not None:
             open_ = [axis for axis, one in enumerate(dims) if one is None]
             known = math.prod(one for one in dims if one is not None)
-            # Of the other sizes only the static ones are certain to be as large as that.
+            # Only static sizes are exact: dividing by an upper bound would give no bound.
             sure = math.prod(one for one in shape or () if one is not None)
             if not open_:
                 size = known if size is None else min(size, known)
@@ -61,13 +61,13 @@ class Most:
         return replace(self, dims=dims, size=size)
 
     def at_most(self, size: int | None) -> Most:
-        """Return the same bounds for a tensor of at most `size` elements; None says nothing."""
+        """Return these bounds for a tensor of at most `size` elements; None adds no bound."""
         if size is None or (self.size is not None and self.size <= size):
             return self
         return replace(self, size=size)
 
     def join(self, other: Most) -> Most:
-        """Return bounds of what is either of both."""
+        """Return bounds that hold for either of two tensors."""
         dims: Shape | None = None
         if self.dims is not None and other.dims is not None and len(self.dims) == len(other.dims):
             dims = tuple(map(highest, zip(self.dims, other.dims, strict=True)))
@@ -78,7 +78,7 @@ class Most:
         return Most(dims, highest((self.size, other.size)), value)
 
     def static(self, tensor: Tensor) -> Tensor | None:
-        """Return a tensor of the largest sizes; None where some have no bound."""
+        """Return a tensor of the largest sizes; None if a size has no bound."""
         if tensor.is_static:
             return tensor
         if self.dims is not None and None not in self.dims:
@@ -87,12 +87,12 @@ class Most:
 
 
 def highest(bounds: Sequence[int | None]) -> int | None:
-    """Return a bound of what all of these bound; None where one is not known."""
+    """Return the largest of several bounds; None if one of them is unknown."""
     return None if None in bounds else max((one for one in bounds if one is not None), default=0)
 
 
 def _integers(value: Array | None) -> Shape | None:
-    """Return the integers of a static value, None for those below zero; the largest of many."""
+    """Return the integers of a static value, None for negative ones; of many, only the largest."""
     if value is None or value.dtype.kind not in "iu":
         return None
     if value.size > SHAPE_ELEMENTS:
@@ -101,5 +101,5 @@ def _integers(value: Array | None) -> Shape | None:
 
 
 def largest(operands: Sequence[Most]) -> int | None:
-    """Return the number of elements of the largest operand."""
+    """Return a bound of the number of elements of the largest operand."""
     return highest([one.size for one in operands])

@@ -1,4 +1,4 @@
-"""Build the nodes that stand for another node."""
+"""Build the nodes that replace another node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_exla.ir.refusal import Refusal
 def make_node(
     ops: OpSet, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
 ) -> Node:
-    """Return a node. Raises `Refusal` where the op set has no such op."""
+    """Make a node; raise `Refusal` if the op set has no such op."""
     made = ops.make(op, inputs, attrs, name)
     if made is None:
         raise Refusal(f"{op} cannot be made here")
@@ -23,7 +23,7 @@ def make_node(
 
 
 class Builder:
-    """Collects the nodes that stand for one node."""
+    """A collector of the nodes that replace one node."""
 
     def __init__(self, node: Node, ops: OpSet) -> None:
         self.name = node.name or node.op
@@ -42,7 +42,7 @@ class Builder:
         return made.output
 
     def positions(self, size: int, axis: int, rank: int, start: int = 0) -> Tensor:
-        """`start`, `start + 1`, ... along one of `rank` axes, the others of size one."""
+        """Return `start`, `start + 1`, ... along `axis` of `rank` axes, the others of size one."""
         bounds = [self.const(value, position_dtype(size)) for value in (start, start + size, 1)]
         shape = [size if one == axis else 1 for one in range(rank)]
         return self.op("reshape", self.op("arange", *bounds), self.const(shape))

@@ -10,9 +10,9 @@ class GraphError(AssertionError):
 
 
 def check_graph(graph: Graph, original: Graph | None = None) -> None:
-    """Check definitions before uses, loops, and (beside `original`) interface and effects.
+    """Check definitions before uses, loops, and (against `original`) interface and effects.
 
-    Raises `GraphError` that names the node.
+    Raises a `GraphError` that names the node.
     """
     _check_definitions(graph)
     for node in graph.nodes:

@@ -18,15 +18,16 @@ _SHAPE_IDENTITIES = RESHAPES | {"broadcast_to"}
 
 
 def clean(graph: Graph, ops: OpSet) -> Graph:
-    """Remove what computes nothing, and merge pure nodes that compute the same.
+    """Remove nodes that compute nothing, and merge pure nodes that compute the same.
 
     - `identity(x) -> x`, `identity_n(x, y) -> x, y`
     - `reshape(x, shape(x)) -> x`, `broadcast_to(x, shape(x)) -> x`
     - two pure nodes with the same op, attributes and inputs -> one
-    - pure nodes that nobody reads -> none
+    - pure nodes without uses -> none
     - variables of a While that only their own next value reads -> none
 
-    In sub-graphs too: what a loop passes on unchanged is then one tensor.
+    Sub-graphs are cleaned too, except those of a `Loop`. A value that a While passes on unchanged
+    is then one tensor.
     """
     return drop_dead(_merge(_clean_subgraphs(graph, ops)))
 
@@ -75,7 +76,7 @@ def is_identity(node: Node) -> bool:
 
 
 def node_key(node: Node) -> Hashable | None:
-    """Return what two nodes must share to compute the same; None for those never merged."""
+    """Return a key that only nodes that compute the same share; None for nodes never merged."""
     if node.stateful or node.subgraphs:
         return None
     if node.op == "constant":
@@ -87,7 +88,7 @@ def node_key(node: Node) -> Hashable | None:
 
 
 def drop_dead(graph: Graph) -> Graph:
-    """Remove the pure nodes that nobody reads."""
+    """Remove the pure nodes without uses, and idle variables of While nodes."""
     wanted: set[Tensor] = set(graph.outputs)
     kept: list[Node] = []
     for node in reversed(graph.nodes):

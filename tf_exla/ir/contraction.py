@@ -1,9 +1,9 @@
-"""Contractions: a long axis that is reduced, as one node that is split like a product.
+"""Contractions: nodes that reduce a long axis, and are split like a matrix product.
 
-sum_d |x[i, d] - y[j, d]| makes [m, n] of [m, d] and [n, d], as a product does; only its graph makes
-[m, n, d] on the way. A "Contraction" node holds that graph as a template, and its axis rule is that
-of the whole: `i D, j D -> i j`. So it is split along i and j, and only then written out, as a loop
-over blocks of the axis: a block is a few passes over a tile that stays in cache, and one pass where
+sum_d |x[i, d] - y[j, d]| maps [m, d] and [n, d] to [m, n], as a product does, but its graph makes
+[m, n, d] on the way. A "contraction" node holds that graph as a template, and has the axis rule of
+the whole: `i D, j D -> i j`. So it is first split along i and j. Only then it becomes a loop over
+blocks of the axis. A block takes a few passes over a tile that stays in cache, or one pass where
 XLA compiles it.
 """
 
@@ -22,16 +22,16 @@ from tf_exla.ir.resized import resized_graph
 
 OP = "contraction"
 BLOCK = 8
-"""Indices of a block: more operands than registers hold make XLA's code half as fast."""
+"""Indices of a block: with more operands than registers, XLA's code is half as fast."""
 MOVED = 16
-"""Operations that it costs to move an element of an operand to where a block is contiguous."""
+"""The cost, in operations, of moving an element of an operand to make blocks contiguous."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Contraction:
-    """What a node computes: `template` for all indices of the axis, its result still in parts.
+    """The computation of a node: `template`, for all indices of the axis, gives partial results.
 
-    `slots`: where inputs carry the axis; `carried`: where tensors of the template do.
+    `slots`: where inputs carry the axis. `carried`: where tensors of the template carry it.
     """
 
     template: Graph
@@ -48,7 +48,7 @@ class Contraction:
 
 
 def contraction_of(node: Node) -> Contraction | None:
-    """Return what a node contracts; None where it is no contraction."""
+    """Return the contraction of a node; None if the node is none."""
     found = node.attrs.get("contraction") if node.op == OP else None
     return found if isinstance(found, Contraction) else None
 
@@ -62,10 +62,10 @@ def contraction_node(
 
 
 def axes_of(ops: OpSet, one: Contraction) -> AxisRule:
-    """Return the axis rule: two axes are one where a node of the template says so.
+    """Return the axis rule, in which axes that nodes of the template join share a label.
 
-    An axis that is reduced on the way is needed whole; one that the last node reduces with the
-    contracted one is combined as that one is.
+    An axis that an earlier node reduces is needed whole. An axis that the last node reduces with
+    the contracted axis is combined in the same way.
     """
     classes, whole = _joined(ops, one)
     whole.update((tensor, slot.axis) for tensor, slot in one.carried.items())
@@ -98,7 +98,7 @@ def _written(axes: Sequence[Axis | None]) -> str:
 
 
 def _joined(ops: OpSet, one: Contraction) -> tuple[AxisClasses, set[Place]]:
-    """Join the axes of a template; return the axes that some node needs whole beside."""
+    """Join the axes of a template; return their classes and the axes that a node needs whole."""
     classes = AxisClasses()
     whole: set[Place] = set()
     for node in one.template.nodes:
@@ -111,7 +111,7 @@ def _joined(ops: OpSet, one: Contraction) -> tuple[AxisClasses, set[Place]]:
 
 
 def resized(ops: OpSet, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]) -> Node:
-    """Make a contraction again on parts of its operands."""
+    """Rebuild a contraction on parts of its operands."""
     one = contraction_of(node)
     assert one is not None
     classes, _ = _joined(ops, one)

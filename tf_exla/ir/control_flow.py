@@ -1,4 +1,4 @@
-"""Nodes with sub-graphs: loops and choices of the program (a `Loop` is one that a split made)."""
+"""Nodes with sub-graphs: loops and choices of the program (a `Loop` comes from a split)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tf_exla.ir.graph import Graph, Node, Tensor
 
 CHOICES = frozenset({"cond", "switch"})
-"""Ops whose operand 0 chooses a sub-graph, which is given the other operands."""
+"""Ops whose operand 0 chooses a sub-graph; the other operands are its inputs."""
 
 
 def is_while(node: Node) -> bool:
@@ -32,9 +32,9 @@ def body_of(node: Node) -> Graph:
 
 
 class Variable(NamedTuple):
-    """A variable of a `while`: its first value, and what it is in the body and after that.
+    """A variable of a `while`: its first value, the body's input, and the body's output.
 
-    `tested`: what it is in the condition; None: nothing there reads it.
+    `tested`: the condition's input; None if the condition does not read it.
     """
 
     first: Tensor
@@ -50,7 +50,7 @@ def with_variables(
     body: Graph | None = None,
     cond: Graph | None = None,
 ) -> Node:
-    """Return a `while` with more variables, and without some; `body`, `cond`: for its own ones."""
+    """Return a `while` with variables added and dropped; `body`, `cond`: replace its own."""
     body, cond, added = body or body_of(node), cond or cond_of(node), tuple(added)
     kept = [k for k in range(len(node.inputs)) if k not in dropped]
 

@@ -1,7 +1,7 @@
 """Excerpts of tensors: a few elements, found chunk by chunk.
 
-A slice would need its axis whole. The maximum of a tensor of which all but one element is replaced
-by the least number there is does not; other numbers, NaN too, leave no trace in it.
+A slice would need its axis whole; a maximum does not. All elements but one are replaced by the
+lowest number, so the maximum is that element. Other elements, even NaN, do not affect it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tf_exla.ir.graph import Tensor
 
 
 def beginning(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
-    """Make the first elements of `x`, one more than are shown: the message then ends in dots.
+    """Build the first elements of `x`, one more than shown: the message then ends in dots.
 
-    Along the last axis; where that is shorter, along the last one that is long enough.
+    The `count + 1` elements lie along the last axis longer than `count`, else along the last axis.
     """
     if _lowest(x.dtype) is None or not x.dims:
         return None
@@ -34,14 +34,14 @@ def beginning(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
     shown = min(count + 1, length)
     if x.nbytes <= least:
         x = w.op("slice", x, w.const([0, 0]), w.const([1, shown]))
-    else:  # a part of a long axis would need it whole as well
+    else:  # a slice of a long axis would need it whole as well
         first = w.const(np.arange(shown).reshape(shown, 1), position_dtype(length))
         x = _picked(w, x, w.op("equal", w.positions(length, 1, 2), first), [1])
     return w.op("reshape", x, w.const([shown]))
 
 
 def corners(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
-    """Make the `count` first and last elements of each axis, and one between, as dots need one."""
+    """Build the first and last `count` elements of each axis, and one between for the dots."""
     if _lowest(x.dtype) is None:
         return None
     for axis, length in enumerate(x.dims):
@@ -54,14 +54,14 @@ def corners(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
 
 
 def _at(w: Builder, x: Tensor, axis: int, place: int) -> Tensor:
-    """Make what is true at one place of an axis."""
+    """Build a mask that is true at one place of an axis."""
     length = x.dims[axis]
     positions = w.positions(length, axis, len(x.dims))
     return w.op("equal", positions, w.const(place, position_dtype(length)))
 
 
 def _picked(w: Builder, x: Tensor, where: Tensor, axes: Sequence[int]) -> Tensor:
-    """Reduce axes, which stay with size one, to the element at which `where` is true."""
+    """Reduce axes to the element at which `where` is true; the axes stay with size one."""
     over = w.const(list(axes))
     if x.dtype == "bool":
         return w.op("any", w.op("logical_and", where, x), over, keep_dims=True)
@@ -72,7 +72,7 @@ def _picked(w: Builder, x: Tensor, where: Tensor, axes: Sequence[int]) -> Tensor
 
 
 def _lowest(dtype: str) -> bool | int | float | None:
-    """Return what no element is below; None where a dtype has no order, or no maximum."""
+    """Return the lowest value of a dtype; None if the dtype has no order, or no maximum."""
     if dtype == "bool":
         return False
     if dtype in ("float16", "bfloat16", "float32", "float64"):

@@ -33,10 +33,10 @@ class Node:
     """One operation.
 
     `op`: its name, after the Python array API standard, `jax.lax` or SciPy where these have the op;
-      what passes do not know has the front end's name. A "constant" has attrs["value"].
+      ops that passes do not know have the front end's name. A "constant" has attrs["value"].
     `attrs`: what the front end needs to emit it again. Values that are `Graph`s are sub-graphs
       (the branches of a `cond`, the body of a `while`).
-    `stateful`: it stays exactly once, outside of loops, in order among the stateful nodes.
+    `stateful`: it appears exactly once, outside of split loops, in order among stateful nodes.
     `source`: the user's line that made it, `file.py:12 in function`.
     """
 
@@ -55,13 +55,13 @@ class Node:
         return tensor
 
     def substitute(self, instead: Mapping[Tensor, Tensor]) -> Self:
-        """Return the node with other operands for those of `instead`; itself if it reads none."""
+        """Return the node with operands replaced by `instead`; itself if it reads none of them."""
         if instead.keys().isdisjoint(self.inputs):
             return self
         return self.replace(inputs=tuple(instead.get(tensor, tensor) for tensor in self.inputs))
 
     def replace(self, **changes: object) -> Self:
-        """Return the node with other fields: `dataclasses.replace` in a fifth of the time."""
+        """Return the node with changed fields: `dataclasses.replace` in a fifth of the time."""
         made = object.__new__(type(self))
         fields = made.__dict__
         fields.update(self.__dict__)
@@ -76,7 +76,7 @@ class Node:
 
     @once
     def is_open(self) -> bool:
-        """Whether a tensor of it, or in its sub-graphs, is open."""
+        """Whether one of its tensors, or one of its sub-graphs, is open."""
         for tensor in (*self.inputs, *self.outputs):
             if tensor.is_open:
                 return True
@@ -95,7 +95,7 @@ class Node:
 
 
 _DERIVED = ("subgraphs", "is_open", "notes")
-"""What a node has beside its fields, once it was asked for."""
+"""Names of memoized properties, which a node with changed fields does not keep."""
 
 
 class SplitAxis(NamedTuple):
@@ -107,6 +107,7 @@ class SplitAxis(NamedTuple):
 
 Combine = Literal["concat", "add", "mul", "max", "min", "and", "or", "argmax", "argmin", "top_k"]
 ARG_REDUCERS: frozenset[Combine] = frozenset({"argmax", "argmin", "top_k"})
+"""Combiners of values together with their positions along the reduced axis."""
 COMBINING: Mapping[Combine, str] = MappingProxyType(
     {
         "add": "add",
@@ -118,7 +119,6 @@ COMBINING: Mapping[Combine, str] = MappingProxyType(
     }
 )
 """The ops that combine the values of two chunks."""
-"""Combiners of values together with their positions along the reduced axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +126,8 @@ class LoopResult:
     """How the chunks' values of one body output become the loop's output.
 
     Results of `ARG_REDUCERS` combiners come in pairs: the values, then their positions along the
-    axis, of which one index of the loop has `block`. `accumulates_in_body`: the body reads what the
-    chunks before left and combines its own part with it.
+    axis, `block` positions per index of the loop. `accumulates_in_body`: the body reads the value
+    after the previous chunk and combines its own part with it.
     """
 
     combine: Combine
@@ -145,21 +145,21 @@ class LoopResult:
 class Loop(Node):
     """A loop over chunks of one axis class.
 
-    `body.inputs[i]` is a chunk of `inputs[i]` where `slots[i]` says so, else all of it.
-    `body.outputs[i]` is combined over the chunks into `outputs[i]` as `results[i]` says. After the
-    inputs the body has one more for each result that it folds: what the chunks before left.
+    `body.inputs[i]` is a chunk of `inputs[i]` if `slots[i]` is set, else all of it.
+    `body.outputs[i]` is combined over the chunks into `outputs[i]` as `results[i]` says. The last
+    inputs of the body are the values of accumulated results after the previous chunk.
     The loop runs `extent // chunk` times; `remainder` is the body for the last `extent % chunk`
     indices, with its own static shapes, and runs once after the loop.
-    `parallel`: iterations that may be in flight together. `min_chunk`: the smallest chunk: a full
-    one holds as many elements as a top_k returns.
-    `template`: the body for all indices at once, from which bodies for other chunks are cut;
+    `parallel`: iterations that may be in flight together. `min_chunk`: the smallest chunk; a full
+    chunk holds as many elements as a top_k returns.
+    `template`: the body for all indices at once, from which bodies for other chunks are cut.
     `split_axes`: where its tensors carry the loop's axis.
-    `bitwise_group`: the region's loops have one chunk, and their bodies stay as they are cut:
-    numbers that one of them completes are looked for among those that another one computes again.
-    `span`: the indices that run here, whole chunks; other devices run the others. What it
-    concatenates is not set elsewhere.
-    `triangular`: the loop is inside of a loop of the same extent and chunk, and runs over the full
-    chunks before that loop's own only; what it concatenates is zero elsewhere.
+    `bitwise_group`: the region's loops share one chunk, and their bodies stay as they are cut.
+    Numbers that one loop completes are searched for among numbers that another recomputes.
+    `span`: the indices that run here, in whole chunks; other devices run the others. Concatenated
+    results are not set elsewhere.
+    `triangular`: the loop is inside of a loop of the same extent and chunk, and runs only over the
+    full chunks before the current chunk of that loop. Concatenated results are zero elsewhere.
     """
 
     extent: int = 0
@@ -174,7 +174,7 @@ class Loop(Node):
     stage: int = 0
     template: Graph = field(default_factory=lambda: Graph((), (), ()))
     split_axes: Mapping[Tensor, SplitAxis] = field(default_factory=lambda: MappingProxyType({}))
-    recomputed: tuple[str, ...] = ()  # nodes that an earlier stage computes as well
+    recomputed: tuple[str, ...] = ()  # nodes that an earlier stage also computes
     recomputed_flops: int = 0  # of these nodes, over all chunks
     axis: str = ""  # the split axis, in words for the report
     bitwise_group: Tensor | None = None  # the same in all loops of the region
@@ -199,7 +199,7 @@ class Loop(Node):
 
     @property
     def folds(self) -> tuple[int, ...]:
-        """Positions of the results that the body folds, in the order of its last inputs."""
+        """Positions of the accumulated results, in the order of the body's last inputs."""
         return tuple(k for k, result in enumerate(self.results) if result.accumulates_in_body)
 
     def sliced(self, body: Graph) -> frozenset[Tensor]:
@@ -244,7 +244,7 @@ class Graph:
 
     @once
     def is_open(self) -> bool:
-        """Whether something has to be followed to tell sizes: an input, or a node's tensor."""
+        """Whether an input or a node is open: then sizes must be propagated through the graph."""
         return any(t.is_open for t in self.inputs) or any(node.is_open for node in self.nodes)
 
     @once
@@ -274,7 +274,7 @@ def format_graph(graph: Graph, indent: str = "") -> str:
 
 
 def const(value: npt.ArrayLike, name: str = "const", dtype: str | None = None) -> Node:
-    """Make a Const node with a static value."""
+    """Make a `constant` node with a static value."""
     array = np.asarray(value)
     tensor = Tensor(array.shape, dtype or array.dtype.name, name, value=array)
     return Node("constant", (), (tensor,), {"value": array}, name=name)

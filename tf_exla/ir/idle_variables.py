@@ -1,7 +1,7 @@
-"""Variables of a While that nobody reads but their own next value.
+"""Idle variables of a While: only their own next value reads them.
 
-The gradient of a While keeps in lists what its iterations computed, also what it then has no use
-for: such a list is a variable that grows, and that nothing reads.
+The gradient of a While keeps results of its iterations in lists, also results that it does not use.
+Such a list is a variable that grows and is never read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tf_exla.ir.graph import Graph, Node, Tensor
 
 
 def without_idle_variables(node: Node, wanted: Set[Tensor]) -> Node:
-    """Return a While without the variables that `wanted`, the condition and others do not need."""
+    """Return a While without variables that no `wanted` result, condition or side effect needs."""
     cond, body = cond_of(node), body_of(node)
     count = len(body.inputs)
     live = {k for k, tensor in enumerate(node.outputs) if tensor in wanted}

@@ -1,8 +1,8 @@
-"""Bytes behind lists of tensors: what a loop keeps of each iteration.
+"""Bytes behind lists of tensors, in which loops keep results of each iteration.
 
-The gradient of a While reads what its iterations computed, the last first: TensorFlow keeps these
-tensors in lists, and so it keeps what a loop writes to an array. A list is a handle; here is what
-it holds. `sizes.py` follows the lists of a program.
+The gradient of a While reads the results of its iterations in reverse order. TensorFlow keeps these
+tensors in lists, and also those that a loop writes to a `TensorArray`. A list is a handle; this
+module computes what it holds. `model/sizes.py` follows the lists of a program.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from tf_exla.ir.bounds import Most, highest
 from tf_exla.ir.graph import Node, Tensor, item_bytes
 
 UNKNOWN_ITERATIONS = 1000
-"""Iterations counted for a loop whose number is not known; `unbounded` finds large ones."""
+"""Iterations counted for a loop whose number is unknown; `unbounded` finds large ones."""
 ITEM_BYTES = 192
-"""What a list keeps for each tensor beside its elements."""
+"""Bytes that a list keeps for each tensor in addition to its elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Bytes that a list holds, of which its node added `growth`.
+    """The bytes that a list holds: `total`, of which its node added `growth`.
 
-    `added`: of them, those that were added to the list that the graph was given, where it is
-    `derived` from that. `most`: tensors it may hold. `reserved`: some of them may not be there yet.
-    `item`: bytes of the largest of them. `length`: how many they are at most, `top`: an upper bound
-    of their integers; None where there is none. Gradients of loops read both from lists.
+    `derived`: the list stems from one that the graph was given. `added`: the bytes added to that
+    list. `most`: the number of tensors it may hold. `reserved`: some of its places may be empty.
+    `item`: bytes of the largest tensor. `length`: an upper bound of the number of tensors, `top` of
+    their integers; None if unknown. Gradients of loops read both from lists.
     """
 
     growth: int = 0
@@ -46,14 +46,14 @@ EMPTY = Held()
 
 @dataclass(frozen=True, slots=True)
 class ListEffect:
-    """What a node does to the list in its result.
+    """The effect of a node on the list in its result.
 
-    `keeps`: operands that the list keeps alive, `rows`: one tensor for each row of the last of
-    them, or `pieces` of several rows. `anew`: its tensors are new ones, as large as those of its
-    operands. `size`: the operand that says how many tensors it may hold, -1 for any number;
-    `reserves`: their places are there at once. `resized`: their number may have changed, so that
-    `index`, an operand, has a place. `appends`: it has more of them. `takes`: the node's tensor is
-    one of the list's; `counts`: it is their number.
+    `keeps`: operands that the list keeps alive. `rows`: it has one tensor for each row of the last
+    of them. `pieces`: a tensor has several rows. `anew`: its tensors are new, as large as those of
+    the operands. `size`: the operand that gives the number of tensors it may hold, -1 for any.
+    `reserves`: all places exist at once. `resized`: the number of tensors may have changed to make
+    a place for `index`, an operand. `appends`: tensors are appended. `takes`: the node's result is
+    a tensor of the list. `counts`: the node's result is the number of tensors.
     """
 
     keeps: tuple[int, ...] = ()
@@ -79,7 +79,7 @@ def made(
     operands: Sequence[tuple[Most, Held]],
     nbytes: Sequence[int],
 ) -> Held:
-    """Return what the list that a node makes holds; `nbytes`: of its operands."""
+    """Return what the list made by a node holds; `nbytes`: bytes of the operands."""
     lists = [
         held for tensor, (_, held) in zip(node.inputs, operands, strict=True) if is_list(tensor)
     ]
@@ -116,11 +116,11 @@ def made(
 
 
 def _sum(lists: Sequence[Held]) -> Held:
-    """Return what the sum of lists holds: all have the same number of tensors."""
+    """Return what the sum of lists holds; all lists have the same number of tensors."""
     total = max((one.total for one in lists), default=0)
     lengths = [one.length for one in lists if one.length is not None]
     most = [one.most for one in lists if one.most is not None]
-    # More than two lists are added one by one, each sum beside the one before.
+    # More than two lists are added one by one: each sum is alive together with the previous sum.
     return Held(
         growth=2 * total if len(lists) > 2 else total,
         total=total,
@@ -139,7 +139,7 @@ def _added(
     operands: Sequence[tuple[Most, Held]],
     nbytes: Sequence[int],
 ) -> tuple[int, int, list[int | None]]:
-    """Return by how much a list grows, the largest item put into it, and their largest integers."""
+    """Return a list's growth, the bytes of its largest new item, and bounds of new integers."""
     growth = item = 0
     tops: list[int | None] = []
     for position in effect.keeps:
@@ -162,7 +162,7 @@ def _top(tensor: Tensor, most: Most, held: Held) -> int | None:
 
 
 def _row_bytes(tensor: Tensor, most: Most) -> int | None:
-    """Return the bytes of one row of a tensor, at most."""
+    """Return an upper bound of the bytes of one row of a tensor."""
     if not most.dims or None in most.dims:
         return None
     return math.prod(one or 0 for one in most.dims[1:]) * item_bytes(tensor.dtype)
@@ -176,17 +176,17 @@ def read(effect: ListEffect | None, held: Held, tensor: Tensor) -> Most:
 
 
 def taken(held: Held, tensor: Tensor) -> Most:
-    """Return bounds of a tensor of a list."""
+    """Return bounds of a tensor taken from a list."""
     value = None if held.top is None or "int" not in tensor.dtype else (held.top,)
     if held.reserved and not held.item:
-        return Most(value=value)  # zeros, as large as another list says
+        return Most(value=value)  # zeros, whose size another list determines
     return Most(None, held.item // max(1, item_bytes(tensor.dtype)), value)
 
 
 def stacked(held: Held, tensor: Tensor) -> Most:
-    """Return bounds of a tensor that is made of those in a list.
+    """Return bounds of a tensor stacked from the tensors in a list.
 
-    What was not written to its place in the list, TensorFlow makes as zeros.
+    TensorFlow fills places of the list that were not written with zeros.
     """
     width = max(1, item_bytes(tensor.dtype))
     size = held.total // width
@@ -197,15 +197,15 @@ def stacked(held: Held, tensor: Tensor) -> Most:
     if None not in rest:
         item = math.prod(one for one in rest if one is not None)
     elif not item:
-        return Most()  # zeros, as large as another list says
+        return Most()  # zeros, whose size another list determines
     count = held.most if held.length is None else held.length
     return Most() if count is None else Most(None, max(size, count * item))
 
 
 def after_loop(old: Held, kept: Held, iterations: int | None) -> Held:
-    """Return what a list holds after a While; a list that each iteration makes anew, twice.
+    """Return what a list holds after a While; a list that each iteration makes anew counts twice.
 
-    `old`: what it held before; `kept`: what an iteration makes of it.
+    `old`: what it held before the loop. `kept`: what it holds after one iteration.
     """
     times = [one for one in (iterations, kept.most) if one is not None]
     growth = kept.added * min(times, default=UNKNOWN_ITERATIONS)
@@ -226,7 +226,7 @@ def after_loop(old: Held, kept: Held, iterations: int | None) -> Held:
 
 
 def either(branches: Sequence[Held], before: int) -> Held:
-    """Return what the list of one of several branches holds; `before`: bytes of their operands."""
+    """Return what a list from one of several branches holds; `before`: bytes of their operands."""
     total = max(one.total for one in branches)
     return Held(
         growth=total,

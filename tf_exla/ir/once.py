@@ -1,4 +1,4 @@
-"""What is computed of an object once, when it is first asked for."""
+"""Memoized properties: computed on first access."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 class once(Generic[T]):
-    """`functools.cached_property` without its lock, which takes longer than most of what is asked.
+    """`functools.cached_property` without its lock, which takes longer than most properties here.
 
-    Of two threads that ask at once, both compute the value: it must be the same.
+    If two threads access it at once, both compute the value, so it must be the same.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:

@@ -1,4 +1,4 @@
-"""What of tensors only a run tells: sizes, and what lists hold."""
+"""Properties of tensors that are known only at run time: sizes, and the contents of lists."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from tf_exla.ir.graph import Tensor, item_bytes
 
 
 def is_of_unknown_size(tensor: Tensor) -> bool:
-    """Return whether only the run tells the size of a tensor."""
+    """Return whether the size of a tensor is known only at run time."""
     return not tensor.is_static and tensor.dtype not in HANDLES
 
 
 def may_be_a_size(tensor: Tensor) -> bool:
-    """Return whether a tensor may be a size of another one that is not known yet."""
+    """Return whether a tensor may hold an unknown size of another tensor."""
     return "int" in tensor.dtype and tensor.value is None
 
 
 def flat(tensor: Tensor, nbytes: int) -> Tensor:
-    """Return a vector of as many bytes."""
+    """Return a vector of `nbytes` bytes, of the dtype of `tensor`."""
     return Tensor((nbytes // max(1, item_bytes(tensor.dtype)),), tensor.dtype, tensor.name)

@@ -1,6 +1,6 @@
-"""How long a device takes for one thing each: what an op set tells the cost model.
+"""The rates of a device, in seconds per unit of work: an op set gives them to the cost model.
 
-Of a device, only ratios decide. What is known of CPUs is here; of GPUs: `model/gpu_rates.py`.
+Only ratios of a device's rates matter. Those of CPUs are here, of GPUs in `model/gpu_rates.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds of one thing each. The defaults are medians, on a CPU with 32 MB of shared cache."""
+    """Seconds per unit of work. The defaults are medians on a CPU with 32 MB of shared cache."""
 
     byte: float = 3e-11  # reading or writing main memory
     cached_byte: float = 1e-11  # the same in a chunk that stays in cache
@@ -22,26 +22,24 @@ class Rates:
     pointwise_4: float = 2.5e-11
     compiled_pointwise: float = 0.55  # of the executor's time: XLA's loops are fused
 
-    # Not calibrated on a CPU: what they decide hardly changes with the machine.
+    # Not calibrated on a CPU: the decisions they affect hardly change with the machine.
 
-    serial: float = (
-        2.0  # times a product's operation: one of solves, of decompositions, by one core
-    )
+    serial: float = 2.0  # times a product's operation: solves and decompositions, on one core
     iteration: float = 4e-5  # the executor's work for one iteration of a loop
     cluster: float = 2e-5  # the executor's work for one call of a compiled cluster
-    sync: float = 0.15  # the part of the time that cores wait, one iteration at a time
-    written_byte: float = 4.5e-10  # put together from chunks: strided, by one core, on fresh pages
-    product_byte: float = 5e-11  # of a product, by one core: packed operands, results added up
-    flop: float = 2e-11  # of any kind: to compare a rewrite with what it replaces
-    short_axis_element: float = 4e-10  # more for an element along a short axis than of a matrix
-    compiling: float = 0.03  # a cluster, and for each of its nodes
+    sync: float = 0.15  # the part of the time that cores wait with one iteration at a time
+    written_byte: float = 4.5e-10  # concatenated from chunks: strided, on one core, on fresh pages
+    product_byte: float = 5e-11  # of a product, on one core: packed operands, accumulated results
+    flop: float = 2e-11  # of any kind: to compare a rewrite with the nodes it replaces
+    short_axis_element: float = 4e-10  # more per element along a short axis than of a matrix
+    compiling: float = 0.03  # a cluster; `compiling_node`: each of its nodes
     compiling_node: float = 2e-3
     search_node: float = 3e-3  # a search, for each node of a program
 
-    # Of a top-k kernel; rows are shared out between two cores.
+    # A top-k kernel, whose rows are divided between two cores.
 
     top_k_element: float = 2e-9
-    top_k_kept: float = 2.5e-7  # beside, for each of the k of a row: the heap and its sorting
+    top_k_kept: float = 2.5e-7  # in addition, for each of the k of a row: the heap and its sorting
     top_k_start: float = 2e-4  # the nodes of an expanded top-k
     top_k_maximum: float = 1e-10  # one element of a maximum over groups
     top_k_gathered: float = 1e-7  # to gather a group
@@ -51,4 +49,4 @@ class Rates:
 
 
 CPU = Rates()
-"""The rates of a CPU that nobody has measured, with two cores."""
+"""The rates of a CPU that has not been measured, with two cores."""

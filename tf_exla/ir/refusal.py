@@ -1,12 +1,12 @@
-"""Why something is not done."""
+"""Refusals: reasons why something is not done."""
 
 from __future__ import annotations
 
 
 class Refusal(Exception):
-    """Why a node has no rule, cannot be made, or is not replaced: a sentence for reports.
+    """A sentence for reports: why a node has no rule, cannot be made, or is not replaced.
 
-    It is returned in the place of what was asked for; where that is far away, it is raised.
+    It is returned instead of the requested value, or raised if the caller is far away.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""Making a graph again with tensors of other shapes."""
+"""Rebuild a graph with tensors of other shapes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def resized_graph(
     inputs: Mapping[Tensor, Tensor],
     shape_of: Callable[[Tensor], Shape | None],
 ) -> tuple[Graph, Mapping[Tensor, Tensor]]:
-    """Copy a graph for other inputs; `shape_of`: what each tensor that its nodes make becomes.
+    """Copy a graph for other inputs; `shape_of`: the new shape of each tensor that its nodes make.
 
-    Returns the copy's tensors too, by those of the template.
+    Also return a map from the template's tensors to the copy's.
     """
     mirror = dict(inputs)
     nodes: list[Node] = []
@@ -45,7 +45,7 @@ def resized_graph(
 
 
 def _constant(node: Node, shape: Shape | None) -> Node:
-    """Copy a Const, so that each graph defines its own tensors; of one number, for any shape."""
+    """Copy a constant, as each graph defines its own tensors; of one number, to any shape."""
     old = node.output
     if shape is None or shape == old.shape:
         return node.replace(outputs=(old.fresh_copy(),))
@@ -58,7 +58,7 @@ def _constant(node: Node, shape: Shape | None) -> Node:
 def _as_it_is(
     ops: OpSet, node: Node, operands: Sequence[Tensor], shapes: Sequence[Shape | None]
 ) -> Node:
-    """Copy a node that reads and makes what does not change its shape."""
+    """Copy a node whose operands and results do not change their shapes."""
     pairs = zip((*node.inputs, *node.outputs), (*(t.axes for t in operands), *shapes), strict=True)
     if any(old.axes != new for old, new in pairs):
         raise ValueError(f"{node} cannot be made for other shapes")

@@ -1,4 +1,4 @@
-"""Integers that a program makes of constants alone: evaluated, however large."""
+"""Evaluation of integer tensors that a program computes from constants only, also large ones."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from tf_exla.ir.graph import Array, Node, Tensor
 
 MOST = 1 << 22
-"""Elements up to which numbers are evaluated: 32 MB while a program is planned."""
+"""The largest number of elements that is evaluated: 32 MB while a program is planned."""
 
 
 def static_integer(tensor: Tensor) -> int | None:
-    """Return the value of a single integer; None where it is another tensor, or not known."""
+    """Return the value of a tensor of one integer; None for other tensors, or if it is unknown."""
     if tensor.value is None or tensor.value.size != 1 or "int" not in tensor.dtype:
         return None
     return int(tensor.value.reshape(()))
 
 
 def static_integers(tensor: Tensor, made_by: Mapping[Tensor, Node]) -> Array | None:
-    """Return the value of an integer tensor that only constants decide; None where it has none.
+    """Return the value of an integer tensor that depends only on constants; None if it has none.
 
-    `made_by`: the producers of tensors. What wraps around in the program wraps here.
+    `made_by`: the producers of tensors. Overflow wraps around as in the program.
     """
     if not tensor.dtype.startswith("int") or not tensor.is_static or tensor.size > MOST:
         return None
@@ -52,7 +52,7 @@ def _arranged(node: Node, operands: Sequence[Array]) -> Array:
 
 
 def _whole_slice(node: Node, operands: Sequence[Array]) -> Array | None:
-    """A slice of everything: axes of size one come or go."""
+    """Evaluate a slice of everything, which only adds or removes axes of size one; else None."""
     same = operands[0].size == node.output.size and bool(np.all(operands[3] == 1))
     return operands[0].reshape(node.output.dims) if same else None
 

@@ -1,7 +1,7 @@
-"""Structure: what decides what a loop needs, the same for loops that do the same to other tensors.
+"""Structure of loops: equal for loops that do the same to different tensors.
 
-Layers, heads, unrolled steps and members of an ensemble are split into loops that differ in nothing
-but names. What one of them needs by the size of its chunks, the others do.
+Layers, heads, unrolled steps and members of an ensemble are split into loops that differ only in
+names. So for each chunk size, they need the same bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tf_exla.ir.graph import Loop, Tensor
 
 @dataclass(frozen=True, eq=False)
 class _Same:
-    """A value that is equal to itself only; it lives as long as the key."""
+    """A value compared by identity; it lives as long as the key."""
 
     value: object
 
@@ -30,13 +30,13 @@ class _Same:
 def structure_of(loop: Loop) -> Hashable:
     """Return a key that is equal for loops of equal templates, axes and results.
 
-    What has no value to compare, a sub-graph or an attribute of a front end, is compared by
+    Sub-graphs, and attributes of a front end that have no value to compare, are compared by
     identity.
     """
     number: dict[Tensor, int] = {}
 
     def of(tensor: Tensor) -> Hashable:
-        """Describe a tensor where it appears first, and name it by its number from then on."""
+        """Describe a tensor at its first appearance; later return its number."""
         if tensor in number:
             return number[tensor]
         number[tensor] = len(number)

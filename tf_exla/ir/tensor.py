@@ -32,7 +32,7 @@ def item_bytes(dtype: str) -> int:
 
 
 class _Weak:
-    """Gives a class with slots the one for weak references: `weakref_slot` needs Python 3.11."""
+    """A base class with the slot for weak references: `weakref_slot` needs Python 3.11."""
 
     __slots__ = ("__weakref__",)
 
@@ -41,16 +41,16 @@ class _Weak:
 class Tensor(_Weak):
     """One value of the program.
 
-    Nothing is assigned to it later, which type checkers see to: a frozen dataclass takes five times
-    as long to make, and planning makes hundreds of thousands.
+    Only type checkers enforce that it is immutable: a frozen dataclass takes five times as long to
+    construct, and planning constructs hundreds of thousands.
 
     `shape`: static sizes; None for an unknown size, and None as a whole for an unknown rank.
     `value`: the static value, where it is known and small (axes, shapes, scalars).
     `held`: bytes behind a handle (the variable of a resource); `holds`: what they are, in words.
-    `origin`: what it is a copy of, where a pass makes the same numbers again.
-    `items`: the shape of each tensor in a list; None where it is not known, or this is no list.
-    `size`, `nbytes`: elements and bytes of the tensor itself; 0 where the shape is not known.
-    `is_open`: only a run tells its size, or what is in it: of a list.
+    `origin`: the tensor it is a copy of, where a pass recomputes the same numbers.
+    `items`: the shape of each tensor in a list; None if it is unknown, or this is no list.
+    `size`, `nbytes`: elements and bytes of the tensor itself; 0 if the shape is unknown.
+    `is_open`: its size, or the content of a list, is known only at run time.
     """
 
     shape: Final[Shape | None]
@@ -86,7 +86,7 @@ class Tensor(_Weak):
         self.origin = origin
         self.holds = holds
         self.items = items
-        # Computed once: projections ask for them all the time.
+        # Computed once: projections read them all the time.
         static = shape is not None and None not in shape
         size = math.prod(shape) if static else 0  # type: ignore[arg-type]
         self.is_static = static
@@ -96,7 +96,7 @@ class Tensor(_Weak):
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """The shape, known to be static."""
+        """The shape, which must be static."""
         if not self.is_static:
             raise ValueError(f"{self} has an unknown rank or dimension")
         assert self.shape is not None
@@ -104,11 +104,11 @@ class Tensor(_Weak):
 
     @property
     def axes(self) -> Shape | None:
-        """The shape that axis rules are about: of a list, that of each of its tensors."""
+        """The shape that axis rules refer to; for a list, that of each of its tensors."""
         return self.items if self.dtype == "variant" else self.shape
 
     def with_axes(self, axes: Shape, name: str) -> Tensor:
-        """Return a tensor of other `axes` that keeps type and handle, and no value."""
+        """Return a tensor of other `axes` with the same dtype and held bytes, but no value."""
         if self.dtype == "variant":
             return Tensor(self.shape, self.dtype, name, held=self.held, items=axes)
         return Tensor(axes, self.dtype, name, held=self.held)
@@ -120,7 +120,7 @@ class Tensor(_Weak):
         )
 
     def copy(self) -> Tensor:
-        """Return a tensor for the same numbers, made again."""
+        """Return a tensor for the same numbers, recomputed, with its `origin` set."""
         return dataclasses.replace(self, origin=self.origin or self)
 
     def __str__(self) -> str:

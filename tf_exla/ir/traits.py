@@ -1,4 +1,4 @@
-"""What is true of the ops of the vocabulary: the laws that passes rely on."""
+"""Properties of the ops of the vocabulary that passes rely on."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ LINEAR: Mapping[str, tuple[int, ...]] = {
     "where": (1, 2),
     "zeros_like": (0,),
 }
-"""Ops that are linear in one of these operands, the others fixed."""
+"""Ops that are linear in each of these operands if the others are fixed."""
 ADDITIVE = frozenset({"add", "add_n", "subtract", "where"})
 """Ops that are linear in all their data operands together."""

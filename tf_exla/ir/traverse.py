@@ -20,12 +20,12 @@ Item = TypeVar("Item", bound=Hashable)
 
 
 def producers(graph: Graph) -> dict[Tensor, Node]:
-    """Map every tensor that a node makes to this node."""
+    """Map every tensor that a node makes to that node."""
     return {tensor: node for node in graph.nodes for tensor in node.outputs}
 
 
 def consumers(graph: Graph) -> dict[Tensor, list[tuple[Node, int]]]:
-    """Map every tensor to the operands that read it: (node, position of the operand)."""
+    """Map every tensor to its uses: (node, position of the operand)."""
     uses: dict[Tensor, list[tuple[Node, int]]] = {}
     for node in graph.nodes:
         for position, tensor in enumerate(node.inputs):
@@ -66,7 +66,7 @@ def without_dead(graph: Graph) -> Graph:
 
 
 def with_subgraphs(node: Node, change: Callable[[Graph], Graph]) -> Node:
-    """Map the sub-graphs of a node, a loop's too; the same node where none changed."""
+    """Change the sub-graphs of a node, also of a `Loop`; return the same node if none changed."""
     if not node.subgraphs:
         return node
     subs = {key: change(sub) for key, sub in node.subgraphs}
@@ -78,22 +78,22 @@ def with_subgraphs(node: Node, change: Callable[[Graph], Graph]) -> Node:
 
 
 class CycleError(ValueError):
-    """Nodes that wait for each other."""
+    """Nodes that depend on each other in a cycle."""
 
 
 def put_in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Put nodes after those that they read, else in the order in which they are given."""
+    """Sort nodes in topological order, by given position among those ready."""
     made_at = {tensor: at for at, node in enumerate(nodes) for tensor in node.outputs}
     if all(made_at.get(tensor, -1) < at for at, node in enumerate(nodes) for tensor in node.inputs):
-        return tuple(nodes)  # as it is nearly always
+        return tuple(nodes)  # the usual case
     place = {node: at for at, node in enumerate(nodes)}
     return topological(nodes, place.__getitem__)
 
 
 def topological(nodes: Iterable[Node], key: Callable[[Node], Any]) -> tuple[Node, ...]:
-    """Sort nodes so that producers come before consumers, by least `key` among those ready.
+    """Sort nodes in topological order, by least `key` among those ready.
 
-    Stateful nodes keep the order in which they are given. Raises CycleError where there is none.
+    Stateful nodes keep their given order. Raises CycleError if there is no such order.
     """
     nodes = tuple(nodes)
     made_by = {tensor: node for node in nodes for tensor in node.outputs}
@@ -111,7 +111,7 @@ def topological(nodes: Iterable[Node], key: Callable[[Node], Any]) -> tuple[Node
 def in_order(before: Mapping[Item, Collection[Item]], key: Callable[[Item], Any]) -> list[Item]:
     """Sort items so that each comes after those `before` it, by least `key` among those ready.
 
-    Items of one key stay as they are given. Raises CycleError where there is no such order.
+    Items of equal keys keep their given order. Raises CycleError if there is no such order.
     """
     position = {item: i for i, item in enumerate(before)}
     waiting = {item: len(others) for item, others in before.items()}

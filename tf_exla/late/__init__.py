@@ -1,1 +1,1 @@
-"""Passes on split programs: what runs changes, not what is split."""
+"""Passes on split programs: they change what runs, not what is split."""

@@ -10,7 +10,7 @@ from tf_exla.ir.traverse import with_subgraphs
 
 
 def everywhere(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """Change a graph, the bodies of its loops, and all other sub-graphs; each once."""
+    """Change a graph, the bodies of its loops, and all other sub-graphs, each of them once."""
 
     @cache
     def inside(sub: Graph) -> Graph:
@@ -23,7 +23,7 @@ def everywhere(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
 
 
 def inside_of(node: Node, change: Callable[[Graph], Graph]) -> Node:
-    """Change the sub-graphs of a node; not of a loop whose numbers must stay the same bits."""
+    """Change the sub-graphs of a node, but not of a loop whose bits must stay the same."""
     if isinstance(node, Loop) and node.bitwise_group is not None:
         return node
     return with_subgraphs(node, change)

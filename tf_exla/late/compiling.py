@@ -1,12 +1,13 @@
 """Compiling: runs of nodes in the bodies of loops become clusters that XLA compiles.
 
 XLA fuses pointwise nodes, so that a chunk is read and written once, not once for each node, and it
-calls the same products. A *cluster* is a run of consecutive nodes of a body, as a node "Compiled"
-with the run as its sub-graph; what XLA cannot compile stays between clusters. Unless it is forced,
-a cluster is made only where XLA's code is known not to be slower, and where
-`calls` calls of the program save the time that it takes to compile.
+calls the same products. A *cluster* is a run of consecutive nodes of a body, as a node
+"xla_cluster" with the run as its sub-graph. Nodes that XLA cannot compile stay between clusters.
+Unless it is forced, a cluster is made only if XLA's code is known not to be slower, and if `calls`
+calls of the program save the time that it takes to compile.
 
-Memory: XLA orders a cluster's nodes as it likes; what is not fused counts (`model/projection.py`).
+Memory: XLA orders a cluster's nodes itself, so results count unless they are fused
+(`model/projection.py`).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from tf_exla.model.settings import SETTINGS
 def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 1) -> Graph:
     """Make clusters in the bodies of the innermost loops.
 
-    `forced`: compile everything that XLA can, whether it pays or not. `runs`: how often the graph
-    runs in one call of the program.
+    `forced`: compile everything that XLA can, whether it pays off or not. `runs`: how often the
+    graph runs in one call of the program.
     """
 
     def inside(sub: Graph, runs: float) -> Graph:
@@ -78,7 +79,7 @@ def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: float) -> Gra
 
 
 def _with_forms(body: Graph, ops: OpSet, forced: bool) -> tuple[list[Node], dict[Node, Node]]:
-    """Return the nodes of a body in forms that XLA fuses, constants first, and what each is of."""
+    """Return a body's nodes as XLA fuses them, constants first, and the original of each."""
     compiled = (node for node in body.nodes if _fits(node, ops, forced))
     makers = {tensor: node for node in compiled for tensor in node.outputs}
     nodes: list[Node] = []
@@ -100,9 +101,9 @@ def _fits(node: Node, ops: OpSet, forced: bool) -> bool:
 
 
 def _runs(nodes: Iterable[Node], ops: OpSet, forced: bool) -> Iterable[tuple[list[Node], bool]]:
-    """Divide nodes into runs that XLA compiles, and runs that it does not; constants are free.
+    """Divide nodes into runs that XLA compiles and runs that it does not; constants join any run.
 
-    Views of what a run reads are taken before it: in XLA's code they would be copies.
+    Views of a run's operands come before the run: in XLA's code they would be copies.
     """
     run: list[Node] = []
     views: list[Node] = []
@@ -131,9 +132,9 @@ def _runs(nodes: Iterable[Node], ops: OpSet, forced: bool) -> Iterable[tuple[lis
 def _without_second_names(
     body: Graph, run: list[Node], ops: OpSet
 ) -> tuple[list[Node], list[Node]]:
-    """Divide a run into what a cluster computes, and aliases that follow the cluster.
+    """Divide a run into the nodes of a cluster, and aliases that follow the cluster.
 
-    XLA makes each result a buffer of its own: for an alias of another result it would copy.
+    XLA gives each result a buffer of its own, so that an alias of another result would be copied.
     """
     root = roots(ops, body)
     members = set(run)
@@ -158,7 +159,7 @@ def _without_second_names(
 
 
 def _cluster(body: Graph, run: list[Node]) -> Node | None:
-    """Make one node of a run; None where it computes nothing."""
+    """Merge a run into one node; None if it computes nothing."""
     inside = {tensor for node in run for tensor in node.outputs}
     constants = {node.output: node for node in body.nodes if node.op == "constant"}
     readers = consumers(body)
@@ -220,7 +221,7 @@ def _pays(cluster: Node, run: list[Node], ops: OpSet, runs: float) -> bool:
 
 
 def _without_unused(nodes: list[Node], outputs: tuple[Tensor, ...]) -> tuple[Node, ...]:
-    """Drop the constants that only clusters read: each has its own copy."""
+    """Drop the constants that only clusters read, since each cluster has its own copy."""
     read = {tensor for node in nodes for tensor in node.inputs} | set(outputs)
     return tuple(node for node in nodes if node.op != "constant" or node.output in read)
 

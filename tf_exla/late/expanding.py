@@ -1,6 +1,6 @@
 """Expanding: a top-k of long rows by way of the maxima of groups.
 
-A late pass: splitting relies on the op itself, whose results over chunks it merges.
+It is a late pass, since splitting relies on the op itself and merges its results over chunks.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ LONGEST = 2**31 - 1
 
 
 def expand(graph: Graph, ops: OpSet) -> Graph:
-    """Expand the `top_k` of one graph where that is faster.
+    """Expand the `top_k` nodes of one graph where that is faster.
 
-    Cut a row into groups of neighbours. Its k largest elements are in the k groups with the
-    largest maxima, where of equal maxima, as of equal elements, the first goes first: take an
-    element e of another group. Each of the k groups has an element that goes before e: its maximum
-    is larger than that of e's group, or as large and further to the left. So e is not among the
-    first k.
+    A row is cut into groups of neighbours. Its k largest elements are in the k groups with the
+    largest maxima, if the leftmost of equal maxima comes first, as it does of equal elements.
+    Proof: let e be an element of another group. Each of the k groups has an element that comes
+    before e: its maximum is larger than that of e's group, or as large and further to the left. So
+    e is not among the first k.
 
-    The groups are taken in the order of the row, so that of equal elements in them the first still
-    goes first. A NaN compares with nothing, and what the kernel makes of it depends on the order in
-    which it meets the elements: rows with NaN are left to the kernel.
+    The groups are taken in the order of the row, so that the leftmost of equal elements still comes
+    first. A NaN compares with nothing, and the kernel's result for it depends on the order of the
+    elements. So operands with a NaN are left to the kernel.
     """
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -87,7 +87,7 @@ def _renamed(node: Node, ends: dict[Tensor, Tensor]) -> Node:
 
 
 def _whole(node: Node, ops: OpSet, operands: tuple[Tensor, ...]) -> Graph:
-    """The branch that leaves everything to the kernel."""
+    """Return the branch that leaves everything to the kernel."""
     inputs = tuple(map(_mirror, operands))
     w = Builder(node, ops)
     attrs = {**node.attrs, "Tk": "int32"}
@@ -98,7 +98,7 @@ def _whole(node: Node, ops: OpSet, operands: tuple[Tensor, ...]) -> Graph:
 
 
 def _chosen(node: Node, groups: Groups, ops: OpSet, operands: tuple[Tensor, ...]) -> Graph:
-    """The branch that looks at the best groups."""
+    """Return the branch that searches the best groups."""
     inputs = tuple(map(_mirror, operands))
     w = Builder(node, ops)
     outputs = _among(w, node, groups, *inputs[1:])
@@ -117,7 +117,7 @@ def _among(
     maxima: Tensor,
     tail: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the top k among the elements of the groups with the k largest maxima, and the tail."""
+    """Return the top k of the elements in the tail and the groups with the k largest maxima."""
     k = node.outputs[0].dims[-1]
     *batch, _ = maxima.dims
     rank = len(batch)

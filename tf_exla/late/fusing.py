@@ -1,9 +1,9 @@
-"""Forms of nodes that XLA fuses, or computes faster, on a CPU.
+"""Replacements of nodes that XLA fuses, or computes faster, on a CPU.
 
-- a product over an axis of one element is a pointwise product: a bᵀ = a * b;
-- a product of a vector with the rows of a matrix, vᵀ m, is a sum over rows of v * m where XLA would
-  make the elements of m inside of the product: there it goes down one column after the other, five
-  to twenty times as slow as a pointwise op and a sum that go along the rows.
+- A product over an axis of one element becomes a pointwise product: a bᵀ = a * b.
+- A product of a vector with the rows of a matrix, vᵀ m, becomes a sum over rows of v * m if XLA
+  would fuse the producer of m into the product. The fused product traverses m column by column,
+  five to twenty times as slow as a pointwise op and a sum along the rows.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tf_exla.model.settings import SETTINGS
 
 
 def fusible(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[Node]:
-    """Return the nodes that stand for one node in a cluster: itself, or another form of it.
+    """Return the nodes that stand for one node in a cluster: itself, or its replacement.
 
-    `makers`: the nodes that XLA may fuse with it, by what they make.
+    `makers`: the producers that XLA may fuse with it, by their results.
     """
     if node.op != "matmul" or not all(t.is_static for t in (*node.inputs, *node.outputs)):
         return [node]
@@ -30,7 +30,7 @@ def fusible(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[Node]
 
 
 def matrix_of(node: Node) -> Tensor | None:
-    """Return the matrix of a product of a vector with its rows; None: the node is none."""
+    """Return the matrix if a node multiplies a vector with the rows of a matrix, else None."""
     if node.op != "matmul" or not all(tensor.is_static for tensor in node.inputs):
         return None
     a, b = node.inputs
@@ -71,7 +71,7 @@ def _shaped(w: Builder, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def _finished(w: Builder, result: Tensor, node: Node) -> list[Node]:
-    """Let the last node make the very tensor that `node` made."""
+    """Return the nodes, with the output of `node` as the output of the last one."""
     last = w.nodes[-1]
     assert result is last.output
     return [*w.nodes[:-1], dataclasses.replace(last, outputs=node.outputs)]

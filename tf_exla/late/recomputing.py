@@ -1,9 +1,9 @@
-"""Recomputing: what a cluster leaves for a later one, computed there again where that is cheaper.
+"""Recomputing: a cluster recomputes results of an earlier cluster if that is cheaper.
 
-The gradient of a kernel reads much of what the kernel is made of: sums, products, scales. Where a
-solve that XLA does not compile lies between the two, they are two clusters, and what goes from one
-to the other is written and read. What takes a few flops an element is made again from the tensors
-that have to go there anyhow; inside a cluster it stays in registers.
+The gradient of a kernel reads many intermediate results of the kernel: sums, products, scales. If a
+solve that XLA does not compile lies between the two, they are two clusters, and tensors from one to
+the other are written and read. Tensors of a few flops an element are recomputed from those that are
+read anyway; inside a cluster they stay in registers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tf_exla.split.origins import clash, tests_order
 
 
 def recompute(body: Graph, ops: OpSet) -> Graph:
-    """Let the clusters of a body compute again what is cheaper than to be handed over."""
+    """Let the clusters of a body recompute results that are cheaper to compute than to read."""
     tested = tests_order(body)
     for node in body.nodes:
         if node.op == "xla_cluster":
@@ -32,7 +32,7 @@ def recompute(body: Graph, ops: OpSet) -> Graph:
 
 
 def _without(body: Graph, tensor: Tensor, ops: OpSet) -> Graph | None:
-    """Let each reader of a cluster's result compute it; None where one cannot, or is no cluster."""
+    """Let each reader of a cluster's result compute it; None if one cannot, or is no cluster."""
     maker = next(node for node in body.nodes if tensor in node.outputs)
     readers = {node for node, _ in consumers(body).get(tensor, ())}
     if tensor in body.outputs or any(node.op != "xla_cluster" for node in readers):
@@ -51,7 +51,7 @@ def _without(body: Graph, tensor: Tensor, ops: OpSet) -> Graph | None:
 def _copied(
     maker: Node, tensor: Tensor, given: Mapping[Tensor, Tensor], ops: OpSet
 ) -> list[Node] | None:
-    """Return the nodes of a cluster that make `tensor` of what is given, in order."""
+    """Return the nodes, in order, that make `tensor` from `given`; None if that is expensive."""
     graph = _graph(maker)
     producer = {made: node for node in graph.nodes for made in node.outputs}
     wanted = [graph.outputs[maker.outputs.index(tensor)]]
@@ -71,7 +71,7 @@ def _copied(
 
 
 def _given(maker: Node, tensor: Tensor, reader: Node) -> Mapping[Tensor, Tensor]:
-    """Map tensors inside of one cluster to those outside of it that another one reads, or may."""
+    """Map tensors inside `maker` to those outside that `reader` reads, or may read."""
     graph = _graph(maker)
     inputs = zip(graph.inputs, maker.inputs, strict=True)
     given = {
@@ -92,7 +92,7 @@ def _computing(
     given: Mapping[Tensor, Tensor],
     copied: Iterable[Node],
 ) -> Node:
-    """Return the reader, which makes `tensor` itself, and reads what that is made of."""
+    """Return the reader, which computes `tensor` itself by the nodes `copied`."""
     graph = _graph(reader)
     operands = dict(zip(reader.inputs, graph.inputs, strict=True))
     inner_tensor = _graph(maker).outputs[maker.outputs.index(tensor)]
@@ -114,7 +114,7 @@ def _computing(
 
 
 def _dropped(maker: Node, tensor: Tensor) -> Node:
-    """Return the cluster without one of its results, and what only that was made of."""
+    """Return the cluster without one of its results, and without what only this result needed."""
     graph = _graph(maker)
     position = maker.outputs.index(tensor)
     graph = drop_dead(graph.replace(outputs=_but(graph.outputs, position)))

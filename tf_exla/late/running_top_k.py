@@ -1,8 +1,9 @@
-"""A running top-k: of a chunk, only what beats the k-th so far is looked at.
+"""A running top-k: only the elements of a chunk that exceed the k-th value so far are searched.
 
-After the first chunks few elements do. The largest of a group of neighbours tells; where many
-groups beat it, as in the first chunks, the chunk's own top k is merged as ever. A late pass, before
-a top-k is expanded: splitting relies on the op itself, whose results over chunks it merges.
+After the first chunks these are few. The maxima of groups of neighbours show where they are. If
+many groups exceed the k-th value, as in the first chunks, the chunk's own top k is merged as usual.
+It is a late pass, applied before a top-k is expanded: splitting relies on the op itself and merges
+its results over chunks.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.model.top_k import running_pairs, running_seconds
 
 RUNNING = "running_top_k"
-"""The top k of x, of which chunks before left values and positions.
+"""The op that updates the values and positions of the top k by a chunk x.
 
-Operands: x, these values, these positions. Attributes: `block`: positions for one index of the
-loop; `seconds`: estimated, of one run.
+Operands: x, the values so far, their positions. Attributes: `block`: positions for one index of the
+loop; `seconds`: the estimated time of one run.
 """
 
 
 def run_top_k(graph: Graph, ops: OpSet) -> Graph:
-    """Let loops of one graph fold the top k of a chunk into that of the chunks before."""
+    """Let loops of one graph accumulate the top k of chunks in their bodies."""
     if not ops.picks_rows():
         return graph
     nodes = tuple(_running(node) if isinstance(node, Loop) else node for node in graph.nodes)
@@ -47,7 +48,7 @@ def _running(loop: Loop) -> Loop:
 
 
 def _folding(loop: Loop, made: Loop, body: Graph, pairs: tuple[int, ...]) -> Graph:
-    """Return a body of `loop` that reads what the chunks before left, as `made` has it."""
+    """Return a body of `loop` that accumulates the top k at `pairs`, with the inputs of `made`."""
     count = len(loop.inputs)
     before = dict(zip(loop.folds, body.inputs[count:], strict=True))
     outputs = list(body.outputs)

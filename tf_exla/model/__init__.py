@@ -1,1 +1,1 @@
-"""What a plan needs: memory, lifetimes of buffers, time, and the settings of a plan."""
+"""Models of a plan: memory, lifetimes of buffers, time, and the settings of a plan."""

@@ -1,4 +1,4 @@
-"""What an allocator takes for what is asked of it."""
+"""Bytes that an allocator takes for the bytes that are requested."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Allocator:
-    """Takes up to a `part`-th more than it is asked for, `most` bytes at most; 0: nothing more."""
+    """Takes up to 1/`part` more than is requested, at most `most` bytes more; 0: no more."""
 
     part: int = 0
     most: int = 0
 
     def taken(self, asked: int) -> int:
-        """Return the bytes that may be taken for a working set of so many."""
+        """Return the bytes that may be taken for a working set of `asked` bytes."""
         return asked + min(asked // self.part, self.most) if self.part else asked
 
     def room(self, budget: int) -> int:
@@ -25,17 +25,17 @@ class Allocator:
 
 
 EXACT = Allocator()
-"""An allocator that takes what it is asked for."""
+"""An allocator that takes exactly what is requested."""
 
 MARGIN = Allocator(part=10, most=1 << 62)
-"""Leaves a tenth for kernels of releases that nobody measured.
+"""Reserves a tenth for kernels of releases that were not measured.
 
-Those of TensorFlow 2.18 that were measured allocate no more than those of 2.21.
+The measured kernels of TensorFlow 2.18 allocate no more than those of 2.21.
 """
 
 BLOCKS = Allocator(part=3, most=160 << 20)
-"""TensorFlow's default one on a GPU, which counts whole blocks.
+"""TensorFlow's default allocator on a GPU, which counts whole blocks.
 
-It hands out a free block whole where less than 128 MB would be left of it, and less than half. In
-programs of 100 MB to 20 GB that was 137 MB at most, in those of a few MB 29 %.
+It does not split a free block if less than 128 MB, and less than half of it, would remain. In
+programs of 100 MB to 20 GB this added at most 137 MB, in those of a few MB 29 %.
 """

@@ -1,4 +1,4 @@
-"""Bytes of what XLA computes in one cluster."""
+"""Bytes of the buffers that XLA needs in one cluster."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.model.fusion import in_registers, is_one_loop
 
 _BY_ROWS = frozenset({"log_softmax", "softmax"})
-"""Overwrite their operand, but are no single pass over it."""
+"""Overwrite their operand, but not in a single pass over it."""
 _TWICE = _BY_ROWS | {"softplus"}
-"""Read exponentials more than once, which have a buffer beside the result."""
+"""Read exponentials more than once; these have a buffer in addition to the result."""
 
 
 def cluster_bytes(ops: OpSet, graph: Graph) -> int:
     """Return the bytes of all results of a cluster that XLA neither fuses nor overwrites.
 
-    A pointwise result that one pointwise node reads is fused into it, a simple one that several
-    read into each. Where XLA fuses in place, a pointwise node overwrites an operand that nobody
-    else reads. Aliases are seen through, but each result has a buffer. What Eigen takes for a
-    broadcast, XLA's loops do not; products are Eigen's there, too.
+    A pointwise result with one pointwise reader is fused into it. A simple result with several
+    readers is fused into each of them. Where XLA fuses in place, a pointwise node overwrites an
+    operand without other readers. Aliases are looked through, but each result of the cluster has
+    a buffer. Unlike Eigen's broadcasts, XLA's loops need no scratch; products still call Eigen.
     """
     root = roots(ops, graph)
     readers = readers_through(ops, graph)
@@ -29,7 +29,7 @@ def cluster_bytes(ops: OpSet, graph: Graph) -> int:
     pointwise = {node: is_one_loop(ops, node) for node in graph.nodes}
     hidden = in_registers(ops, graph)
     in_place = ops.fuses_in_place()
-    own: set[Tensor] = set()  # buffers that one node reads, at most: it may overwrite them
+    own: set[Tensor] = set()  # buffers with at most one reader: it may overwrite them
     made = {tensor for node in graph.nodes if node.op != "constant" for tensor in node.outputs}
     total = sum(tensor.nbytes for tensor in graph.outputs)
     total -= sum(tensor.nbytes for tensor in outputs if tensor in made)  # counted below
@@ -39,13 +39,13 @@ def cluster_bytes(ops: OpSet, graph: Graph) -> int:
         if not pointwise[node] or node.op in _BY_ROWS:
             total += ops.scratch(node, compiled=True)
         if node.op in _TWICE:
-            total += node.output.nbytes  # the exponentials, which XLA reads twice
+            total += node.output.nbytes  # the exponentials, which are read twice
         operands = [root.get(tensor, tensor) for tensor in node.inputs]
         for tensor in node.outputs:
             read = readers.get(tensor, ())
             once = len(read) <= 1 and tensor not in outputs
             if tensor in hidden:
-                # What the fused nodes may overwrite passes to the last of them.
+                # A buffer that fused nodes may overwrite passes to the last of them.
                 own.update([tensor] if once and _overwrites(own, operands, tensor) else [])
                 continue
             reused = in_place and pointwise[node] and _overwrites(own, operands, tensor)

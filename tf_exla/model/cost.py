@@ -1,7 +1,7 @@
-"""Estimated run time of nodes, loops and graphs, to compare plans by.
+"""Cost model: estimated run time of nodes, loops and graphs, by which plans are compared.
 
-A node costs its launch, its flops and the bytes that it moves. Only ratios matter. How long each
-takes depends on the device, and the op set tells it (`ir/rates.py`).
+A node costs its launch, its flops and the bytes that it moves. Only ratios matter. The time of each
+depends on the device; the op set provides it (`ir/rates.py`).
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from tf_exla.model.fusion import in_registers
 from tf_exla.model.top_k import merge_seconds, saved_seconds, top_k_seconds
 
 LIKELY = "likely"
-"""The attribute of a choice that names the branch to count, where another is hardly ever taken."""
+"""The attribute of a choice that names the branch to count; the others are hardly ever taken."""
 
 
 def node_seconds(
     ops: OpSet, node: Node, byte: float | None = None, parallel: int = 1, promises: bool = True
 ) -> float:
-    """Estimate one run of a node; `parallel`: how many of it run side by side.
+    """Estimate the time of one run of a node, `parallel` of which run concurrently.
 
-    `byte`: seconds for a byte where it lies; None: in main memory.
-    `promises`: less what a late pass is going to save, as a running top-k does; else of the node
-    as it is.
+    `byte`: seconds per byte of the memory that holds the tensors; None: of main memory.
+    `promises`: subtract the time that a late pass will save, such as a running top-k; else
+    estimate the node as it is.
     """
     byte = ops.rates().byte if byte is None else byte
-    # A search asks again for what one of its steps left as it was.
+    # Memoized: most nodes stay the same from one step of a search to the next.
     known: dict[tuple[float, int, bool], float] | None = noted(node, "seconds", ops)
     if known is None:
         note(node, "seconds", ops, known := {})
@@ -91,9 +91,9 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
 
 
 def beside(parallel: int) -> int:
-    """Return how many cores what runs on one has, in so many iterations side by side.
+    """Return the cores that single-core work uses in `parallel` concurrent iterations.
 
-    Counted are two, that plans do not depend on the machine.
+    At most two are counted, so that plans do not depend on the machine.
     """
     return min(parallel, 2)
 
@@ -101,9 +101,9 @@ def beside(parallel: int) -> int:
 def graph_seconds(
     ops: OpSet, graph: Graph, byte: float | None = None, parallel: int = 1, promises: bool = True
 ) -> float:
-    """Estimate one run of a graph; `byte`, `parallel`, `promises`: as for a node."""
+    """Estimate the time of one run of a graph; `byte`, `parallel`, `promises`: as for a node."""
     byte = ops.rates().byte if byte is None else byte
-    # Loops of one structure share their bodies.
+    # Memoized: loops of equal structure share their bodies.
     known: dict[tuple[float, int, bool], float] | None = noted(graph, "seconds", ops)
     if known is None:
         note(graph, "seconds", ops, known := {})
@@ -128,9 +128,9 @@ def _graph_seconds(ops: OpSet, graph: Graph, byte: float, parallel: int, promise
 def compiled_seconds(
     ops: OpSet, graph: Graph, byte: float | None = None, parallel: int = 1
 ) -> float:
-    """Estimate one run of a graph that XLA compiles; `byte`: None for bytes that stay in cache.
+    """Estimate the time of one run of a graph that XLA compiles; `byte` None: in cache.
 
-    What one pointwise node hands to another stays in registers.
+    Results that one pointwise node passes to another stay in registers.
     """
     byte = ops.rates().cached_byte if byte is None else byte
     root = roots(ops, graph)
@@ -143,7 +143,7 @@ def compiled_seconds(
 def _fused_seconds(
     ops: OpSet, node: Node, hidden: frozenset[Tensor], byte: float, parallel: int
 ) -> float:
-    """Estimate a node's share of compiled code; `hidden`: tensors that stay in registers."""
+    """Estimate the time of a node in compiled code; `hidden`: tensors that stay in registers."""
     if node.op == "constant" or ops.aliases(node):
         return 0.0
     moved = sum(t.nbytes for t in (*node.inputs, *node.outputs) if t not in hidden)
@@ -159,12 +159,12 @@ def _byte_seconds(ops: OpSet, node: Node, byte: float, parallel: int) -> float:
 
 
 def compile_seconds(graph: Graph, rates: Rates) -> float:
-    """Estimate the time to compile a graph, once."""
+    """Estimate the time to compile a graph once."""
     return rates.compiling + rates.compiling_node * len(graph.nodes)
 
 
 def work_seconds(ops: OpSet, node: Node, parallel: int = 1) -> float:
-    """Estimate the time of a node's flops, `parallel` of the node side by side."""
+    """Estimate the time of a node's flops where `parallel` of the node run concurrently."""
     if node.op == "constant":
         return 0.0
     kind, rates = ops.work(node), ops.rates()
@@ -180,7 +180,7 @@ def work_seconds(ops: OpSet, node: Node, parallel: int = 1) -> float:
 
 
 def graph_flops(ops: OpSet, graph: Graph) -> int:
-    """Return the floating-point operations of a graph, loops multiplied out."""
+    """Return the floating-point operations of a graph, loop bodies times their iterations."""
     total = 0
     for node in graph.nodes:
         if isinstance(node, Loop):

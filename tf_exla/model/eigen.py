@@ -1,15 +1,15 @@
-"""Eigen's products on a CPU: what TensorContraction packs of its operands, in any framework."""
+"""Eigen's products on a CPU: operands that TensorContraction packs, in any framework."""
 
 from __future__ import annotations
 
 from math import ceil, isqrt
 from pathlib import Path
 
-# Caches decide Eigen's block sizes. Where the system does not tell, assume large ones.
+# Caches decide Eigen's block sizes. Where the system does not report them, assume large ones.
 
 
 def _cache_bytes(level: int, default: int) -> int:
-    """Size of a core's data cache as Linux tells it."""
+    """Return the size of a core's data cache as Linux reports it."""
     for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
             if int((cache / "level").read_text()) != level:
@@ -24,22 +24,22 @@ def _cache_bytes(level: int, default: int) -> int:
 LEAST_L1 = 2**15
 L1 = max(LEAST_L1, _cache_bytes(1, 2**17))
 L2 = max(2**18, _cache_bytes(2, 2**22))
-# Virtual machines report a part of it where Eigen reads the whole.
+# Virtual machines report a part of it, whereas Eigen reads the whole size.
 L3 = 2**29
 
-# Eigen: the depth of a packed block in a threaded product, two of which are in use at once.
+# The depth of a packed block in Eigen's threaded product; two blocks are in use at once.
 BLOCK_DEPTH = 320
 # Coefficients times depth of the largest task that Eigen makes by merging blocks: two units of
-# 40,000 cycles at an eighth of a cycle, and as much again for safety.
+# 40,000 cycles at an eighth of a cycle, doubled for safety.
 _TASK_WORK = 1_280_000
 
 
 def packed_bytes(rows: int, inner: int, cols: int, size: int, threads: int) -> int:
     """Bound the packed operands of Eigen's TensorContraction on a thread pool.
 
-    Eigen packs slices of both operands, 320 deep, two at a time. The axis along which it shards is
-    packed for each task in a small buffer of the thread where there are enough tasks; only tasks
-    that a thread could not finish before the next slice began go to the large buffer.
+    Eigen packs slices of both operands, 320 deep, two at a time. If there are enough tasks, the
+    sharded axis is packed for each task in a small buffer of the thread. Only tasks that a thread
+    could not finish before the next slice began use the large buffer.
     """
     if threads == 1:
         # The sequential product packs the columns whole, as deep as the L1 cache allows.
@@ -54,10 +54,10 @@ def packed_bytes(rows: int, inner: int, cols: int, size: int, threads: int) -> i
 
 
 def _shardings(rows: int, cols: int, threads: int) -> set[tuple[int, int, bool]]:
-    """(sharded axis, other axis, whether m is sharded), for each size of Eigen's registers.
+    """Return (sharded axis, other axis, whether m is sharded) for each size of Eigen's registers.
 
-    As its shardByCol chooses. Eigen sees the row-major product transposed: its m are our columns,
-    its n our rows.
+    This is the choice of Eigen's shardByCol. Eigen sees the row-major product transposed: its m
+    are our columns, its n our rows.
     """
     m, n = cols, rows
     found = set()
@@ -77,11 +77,11 @@ def _sharded_axis(sharded: int, other: int, is_m: bool, inner: int, size: int, t
     depth = min(inner, BLOCK_DEPTH)
     whole = min(inner, 2 * BLOCK_DEPTH) * sharded * size
     block = L2 // (4 * size * depth)
-    if size == 4:  # goes to oneDNN's kernel, with blocks half as long again along m, rounded up
+    if size == 4:  # oneDNN's kernel: blocks are longer by half along m, rounded up
         block = block * 3 // 2 + 48 if is_m else block + 24
     task = max(block, _TASK_WORK // (max(1, other // threads) * depth))
     tasks = ceil(sharded / task)
-    # Eigen's oversharding factor: from how many tasks on it shards along this axis only.
+    # Eigen's oversharding factor: with so many tasks per thread it shards along this axis only.
     bounds = ((4, 8.0), (8, 4.0), (16, 2.0), (32, 1.0), (64, 0.8))
     factor = next((factor for bound, factor in bounds if threads <= bound), 0.6)
     if tasks < factor * threads:
@@ -91,14 +91,14 @@ def _sharded_axis(sharded: int, other: int, is_m: bool, inner: int, size: int, t
 
 
 def _sharded_by_inner(rows: int, inner: int, cols: int, size: int, threads: int) -> int:
-    """Each worker sums its share of the inner axis into a buffer of the size of the output.
+    """Bound the buffers where each worker sums its share of the inner axis into its own output.
 
-    Only where the output is thin or too small to occupy all threads, and where all buffers fit in
-    the L3 cache; the best number of workers is about the square root of the inner extent.
+    Eigen does so only if the output is thin or too small to occupy all threads, and if all buffers
+    fit in the L3 cache. The best number of workers is about the square root of the inner extent.
     """
     workers = min(threads, inner // 8, 2 * isqrt(inner) + 2)
     thin = min(rows, cols) < 16 or max(rows, cols) < 8 * threads
-    # 100,000 cycles for each thread; an eighth of a cycle for each coefficient and step in depth.
+    # 100,000 cycles for each thread, an eighth of a cycle for each coefficient and step in depth.
     busy = rows * cols * min(inner, BLOCK_DEPTH) > 1_000_000 * threads
     if workers < 2 or (busy and not thin) or 2 * rows * cols * size > L3:
         return 0

@@ -1,7 +1,7 @@
-"""What XLA's code for a CPU keeps in registers: results that the loops which read them make.
+"""Results that XLA's CPU code keeps in registers: the loops that read them compute them.
 
-A pointwise op that takes a few flops is computed in each loop that reads its result; a division, a
-root or an exponential that several loops read once, into a buffer. Reductions and products read
+A pointwise op of a few flops is computed in each loop that reads its result. A division, a root or
+an exponential that several loops read is computed once, into a buffer. Reductions and products read
 buffers.
 """
 
@@ -14,7 +14,7 @@ from tf_exla.model.settings import SETTINGS
 
 
 def in_registers(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
-    """Return the results in a cluster that have no buffer; aliases are seen through."""
+    """Return the results in a cluster that have no buffer; aliases are looked through."""
     root = roots(ops, graph)
     readers = readers_through(ops, graph)
     outputs = frozenset(root.get(tensor, tensor) for tensor in graph.outputs)
@@ -34,7 +34,7 @@ def in_registers(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
 
 
 def _again(ops: OpSet, node: Node, readers: set[Node]) -> bool:
-    """Whether several loops compute a node again, each going through the elements as they lie."""
+    """Return whether several loops recompute a node, all of them over as many elements."""
     return is_simple(ops, node) and all(
         reader.output.size == node.output.size for reader in readers
     )
@@ -48,7 +48,7 @@ def is_simple(ops: OpSet, node: Node) -> bool:
 
 
 def is_one_loop(ops: OpSet, node: Node) -> bool:
-    """Return whether a node goes through its result once, element by element, or fills it."""
+    """Return whether a node computes its result in one pass over the elements, or fills it."""
     if node.op == "constant" or ops.work(node) != "pointwise" or len(node.outputs) != 1:
         return False
     if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):

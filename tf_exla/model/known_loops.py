@@ -1,7 +1,7 @@
-"""What is known of a loop's results, as long as it is given the same.
+"""Results of loops, memoized as long as a loop is given the same.
 
-A search follows the sizes of hundreds of graphs that differ in one region; the loops of the program
-are in all of them.
+A search computes the sizes of hundreds of graphs that differ in one region. All of them contain the
+loops of the program.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tf_exla.ir.graph import Node, Tensor
 
 @dataclass
 class KnownLoops:
-    """Remembers what `states` say of the results of nodes."""
+    """Memoizes the entries of `states` for the results of nodes."""
 
     states: tuple[MutableMapping[Tensor, Any], ...]
     _known: WeakKeyDictionary[Node, tuple[object, list[list[object]]]] = field(
@@ -24,7 +24,7 @@ class KnownLoops:
     )
 
     def recall(self, node: Node, given: object) -> bool:
-        """Say of a node's results what was known when it was given the same; False: it was not."""
+        """Restore the entries of a node's results; return False if `given` differs from before."""
         known = self._known.get(node)
         if known is None or known[0] != given:
             return False
@@ -37,6 +37,6 @@ class KnownLoops:
         return True
 
     def keep(self, node: Node, given: object) -> None:
-        """Remember what is known of a node's results."""
+        """Store the entries of a node's results."""
         values = [[state.get(tensor) for tensor in node.outputs] for state in self.states]
         self._known[node] = given, values

@@ -1,8 +1,8 @@
-"""Lifetimes: which buffers are alive at each node of a graph, from its order and its readers.
+"""Lifetimes: the buffers that are alive at each node of a graph, from its order and its readers.
 
 The walk follows the plan: a node's outputs are allocated before its inputs are freed, and an input
-is freed after its last consumer. It does not depend on what a node needs beside its outputs: loops
-of other chunks have the same lifetimes around them.
+is freed after its last consumer. Temporary memory of nodes plays no part, so the lifetimes around a
+loop do not depend on its chunk.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.model.sizes import Sizes
 
 CHAIN_BYTES = 4096
-"""Nodes that touch a tensor of at least so many bytes are run in the order of the plan."""
+"""Nodes that touch a tensor of at least this many bytes run in the order of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """What is alive during each node, with its outputs.
+    """The buffers that are alive during each node, its outputs included.
 
-    `held`: bytes; `loose`: bytes of tensors that are not ordered, in each of `held`. `spans`:
-    buffers by their first tensor, with their bytes and the first and last node that they live at.
+    `held`: their bytes; `loose`: bytes of tensors that are not ordered, included in each of `held`.
+    `spans`: buffers by their first tensor, with their bytes and the first and last node at which
+    they are alive.
     """
 
     held: tuple[int, ...]
@@ -49,16 +50,16 @@ def lifetimes(
     sliced: frozenset[Tensor],
     variables: frozenset[Tensor] = frozenset(),
 ) -> Lifetimes:
-    """Walk over a graph.
+    """Compute the lifetimes of a graph's buffers.
 
-    `sliced`: the inputs that it allocates itself, before their first use. `variables`: those whose
-    buffers it may overwrite.
+    `sliced`: inputs that the graph itself allocates, before their first use. `variables`: inputs
+    whose buffers it may overwrite.
     """
     return _Walk(graph, ops, sizes, sliced, variables).run()
 
 
 def passed_on(node: Node) -> frozenset[int]:
-    """Return the variables of a While that no iteration changes: they keep their buffers."""
+    """Return positions of a While's variables that no iteration changes: their buffers stay."""
     if not is_while(node):
         return frozenset()
     body = body_of(node)
@@ -68,15 +69,15 @@ def passed_on(node: Node) -> frozenset[int]:
 
 @dataclass(eq=False, slots=True)
 class _Buffer:
-    """Memory shared by one or more tensors; `pending`: operands that will still read it."""
+    """Memory shared by one or more tensors; `pending`: uses of it that are still to come."""
 
     tensor: Tensor
     bytes: int
     owned: bool
     pending: int = 0
     first: int = 0
-    last: int = -1  # before it is freed
-    parents: tuple[_Buffer, ...] = ()  # which live as long as this one
+    last: int = -1  # until it is freed
+    parents: tuple[_Buffer, ...] = ()  # kept alive by this buffer
 
 
 class _Walk:
@@ -156,7 +157,7 @@ class _Walk:
             self._hold_parent(node)
 
     def _shared(self, node: Node) -> dict[int, _Buffer]:
-        """Return the buffers that results take over, by their positions."""
+        """Map positions of results to the buffers that they share with operands or each other."""
         shared: dict[int, _Buffer] = {}
         if is_while(node):
             shared = {k: self.buffers[node.inputs[k]] for k in passed_on(node)}
@@ -177,7 +178,7 @@ class _Walk:
         return shared
 
     def _hold_parent(self, node: Node) -> None:
-        """A view or a copy: count the result, and keep alive what it may be a view of."""
+        """Count a view or copy, and keep alive the operand of which it may be a view."""
         parent = self.buffers[node.inputs[0]]
         for tensor in node.outputs:
             buffer = self.buffers[tensor]
@@ -186,7 +187,7 @@ class _Walk:
                 parent.pending += 1
 
     def _extend(self, node: Node, position: int, tensor: Tensor) -> None:
-        """A list with more in it: it keeps what was in it before."""
+        """Allocate the growth of a list, which keeps its previous tensors alive."""
         source = position if is_while(node) else 0
         before = node.inputs[source] if source < len(node.inputs) else None
         parent = self.buffers[before] if before is not None and is_list(before) else None
@@ -201,7 +202,7 @@ class _Walk:
             parent.pending += 1
 
     def _keep_operands(self, node: Node, tensor: Tensor) -> None:
-        """A result without a buffer: what reads it reads the operands that it is computed from."""
+        """Keep the operands of a result without a buffer alive: its readers read them instead."""
         buffer = self._hold(tensor, 0)
         for operand in {self.buffers[one] for one in node.inputs}:
             buffer.parents += (operand,)
@@ -237,7 +238,7 @@ class _Walk:
         return None
 
     def _dies(self, tensor: Tensor, output: Tensor) -> bool:
-        """Return whether an operand that is read for the last time has room for a result."""
+        """Return whether this is an operand's last use and its buffer fits a result."""
         buffer = self.buffers[tensor]
         size = tensor.nbytes if tensor in self.variables else buffer.bytes
         alike = tensor.nbytes == output.nbytes == size and tensor.dtype == output.dtype
@@ -257,7 +258,7 @@ class _Walk:
                     self._free(buffer)
 
     def _free(self, buffer: _Buffer) -> None:
-        """Free what nothing will read any more, and then what it keeps alive alone."""
+        """Free a buffer without pending uses, then the parents that only it kept alive."""
         if (buffer.bytes or buffer.parents) and buffer.last < 0:
             buffer.last = self.position
             self.bytes -= buffer.bytes

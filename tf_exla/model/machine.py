@@ -1,4 +1,4 @@
-"""What of the machine decides about chunks: the cache that its cores share; and its name."""
+"""The size of the cache that a machine's cores share, which decides chunks; the machine's name."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from functools import cache
 from pathlib import Path
 
 DEFAULT = 32 << 20
-LARGEST = 128 << 20  # larger ones are shared by more cores than run one program
+LARGEST = 128 << 20  # larger caches are shared by more cores than run one program
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @cache
 def cache_bytes(folder: Path = _CACHES) -> int:
-    """Return the bytes of the last-level cache, 32 MB where the system does not tell."""
+    """Return the bytes of the last-level cache, 128 MB at most; 32 MB if Linux reports none."""
     sizes = [_bytes(path) for path in folder.glob("index*/size")]
     return min(max(sizes, default=0) or DEFAULT, LARGEST)
 
 
 @cache
 def machine_name(info: Path = Path("/proc/cpuinfo")) -> str:
-    """Return what tells kinds of machines apart: the processor, and how many cores we may use."""
+    """Return a name for this kind of machine: the processor and its number of cores."""
     try:
         found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a user, and the machine, let the passes choose."""
+"""Settings that the user and the machine give to the passes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Unbounded = Literal["raise", "warn"]
 class Options:
     """Settings of one optimization; sizes in bytes.
 
-    `jit_compile`: whether XLA compiles the bodies of loops; None: where it pays.
-    `rewrites`: families of rewrites to switch on or off, beside their defaults.
+    `jit_compile`: whether XLA compiles the bodies of loops; None: where it pays off.
+    `rewrites`: families of rewrites to switch on or off, in place of their defaults.
     `tensor_size_threshold`: split every tensor above it that can be split, whatever the limit.
-    `tensor_split_size`: no chunk of a split tensor is larger.
-    `chunk_bytes`, `body_bytes`: the sizes of a chunk's largest tensor, and of all that one
-    iteration holds, that are fastest: on a CPU they should stay in cache, on a GPU fill the device.
+    `tensor_split_size`: the largest chunk of a split tensor.
+    `chunk_bytes`, `body_bytes`: the fastest size of a chunk's largest tensor, and of all tensors
+    that one iteration holds. On a CPU they should stay in cache, on a GPU fill the device.
     `cached`: whether chunks stay in a cache that is faster than memory.
-    `allocator`: what is taken of the device for what a call asks for.
+    `allocator`: how many bytes of the device are taken for those that a call requests.
     `unbounded`: "raise" where nothing bounds a result's size, or "warn" and do not count it.
-    `awaited`: names of nodes whose results count once they came: a later plan has them as inputs.
-    `trace`: keep what each step of the search was chosen from.
-    `cores`: cores that run ops; iterations of a loop run side by side where there is more than one.
+    `awaited`: names of nodes whose results are not refused here: a later plan has them as inputs.
+    `trace`: keep the candidates of each step of the search.
+    `cores`: cores that run ops; with more than one, iterations of a loop run concurrently.
     """
 
     jit_compile: bool | None = None
@@ -47,16 +47,16 @@ class Options:
 
     @property
     def cache_bytes(self) -> int:
-        """The size of the cache, of which the largest tensor of a chunk takes a half."""
+        """The size of the cache, half of which the largest tensor of a chunk takes."""
         return 2 * self.chunk_bytes
 
     def uses(self, family: str) -> bool:
-        """Return whether a family outside of the rewrites proper is on; on unless switched off."""
+        """Return whether a family of passes other than rewrites is on, which is the default."""
         return self.rewrites.get(family, True)
 
     @property
     def largest_chunk(self) -> int:
-        """Bytes of the largest tensor of a chunk."""
+        """The most bytes that the largest tensor of a chunk takes."""
         if self.tensor_split_size is None:
             return self.chunk_bytes
         return min(self.chunk_bytes, self.tensor_split_size)

@@ -1,10 +1,10 @@
 """Projection of the memory that a graph needs, from its order and the lifetimes of its tensors.
 
-What is alive during a node (`lifetimes.py`), and what it takes beside that: scratch, the iterations
-of a loop. Restore enforces the order of the plan for every node that touches a tensor of at least
+A node needs its live buffers (`lifetimes.py`) and temporary memory: scratch, or the iterations of a
+loop. Restore enforces the order of the plan for every node that touches a tensor of at least
 `CHAIN_BYTES`; smaller tensors are not ordered and count for the whole run.
 
-- *resident*: bytes that exist before the call: inputs, what handles hold, constants.
+- *resident*: bytes that exist before the call: inputs, what handles refer to, constants.
 - *working set*: bytes that the call itself allocates.
 - *peak* = resident + the largest working set at any moment.
 """
@@ -30,10 +30,10 @@ from tf_exla.model.options import Options
 from tf_exla.model.sizes import Sizes
 
 RUNTIME_BYTES = 1 << 20
-"""What a call allocates beside tensors: the executor's state, thread-local buffers; XLA as much."""
+"""Bytes of a call besides tensors: the executor's state, thread-local buffers. As many for XLA."""
 
 NODE_BYTES = 128
-"""What the executor keeps for each node while a graph runs."""
+"""Bytes that the executor keeps for each node while a graph runs."""
 
 
 class Step(NamedTuple):
@@ -41,12 +41,12 @@ class Step(NamedTuple):
 
     node: Node
     bytes: int
-    temporary: int  # the part that the node needs beside live tensors and its outputs
+    temporary: int  # the part in addition to live tensors, which include the node's outputs
 
 
 @dataclass(frozen=True)
 class Projection:
-    """The working set over the plan: `temporary` beside what is alive, at each of its nodes."""
+    """The working set over the plan; `temporary`: at each node, in addition to live buffers."""
 
     working_set: int
     nodes: tuple[Node, ...]
@@ -70,12 +70,12 @@ class Projection:
 
     @property
     def loose(self) -> int:
-        """Bytes of tensors that are not ordered, in each step."""
+        """Bytes of tensors that are not ordered; each step includes them."""
         return self.lifetimes.loose
 
     @cached_property
     def live(self) -> tuple[tuple[Tensor, int], ...]:
-        """The buffers at the largest moment, largest first."""
+        """The buffers that are alive at the peak, largest first."""
         return self.lifetimes.live(self.peak_step)
 
     @property
@@ -85,10 +85,10 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What loops of one structure have in common, by the size of a chunk.
+    """Results that loops of one structure share, by chunk size.
 
-    `bodies`: those that were cut; loops share them. `sizes`: the bytes of one iteration. Whoever
-    cuts or projects a body adds it.
+    `bodies`: the bodies that were cut. `sizes`: the bytes of one iteration. Entries are added where
+    bodies are cut or projected.
     """
 
     bodies: dict[int, Graph] = field(default_factory=dict)
@@ -97,9 +97,9 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What the steps of a search make of the same nodes, once for all of them.
+    """Results that the steps of a search share, memoized by the nodes that determine them.
 
-    `loops`: of stages; `apart`: pairs of loops that do not stream, with what decides it.
+    `loops`: loops of stages. `apart`: pairs of loops that do not stream, with what decides it.
     """
 
     loops: dict[Hashable, Loop] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Made:
 
 @dataclass
 class Projector:
-    """Projects graphs for one op set, and remembers what it projected.
+    """Projects graphs for one op set and memoizes the results.
 
     `tick` is called for each step of a search.
     """
@@ -128,13 +128,13 @@ class Projector:
     _kinds: dict[Hashable, Kind] = field(default_factory=dict)
     _kind_of: WeakKeyDictionary[Graph, Kind] = field(default_factory=WeakKeyDictionary)
 
-    # Of a loop: the room that it was last given a chunk for, and all that decides beside, and the
-    # loop of this chunk; None for itself. Whoever chooses chunks adds it.
+    # By loop: the room for which its chunk was last chosen, with everything else that decides it,
+    # and the loop of this chunk; None if it is the same loop. Entries are added by `chunks.py`.
     fits: WeakKeyDictionary[Loop, tuple[tuple[int, int, Options], Loop | None]] = field(
         default_factory=WeakKeyDictionary
     )
 
-    # Of a body: the rewrites that it was given last, and what they made of it; None: nothing.
+    # By body: the rewrites that were last applied, and the rewritten body; None if unchanged.
     rewritten: WeakKeyDictionary[Graph, tuple[object, Graph | None]] = field(
         default_factory=WeakKeyDictionary
     )
@@ -143,7 +143,7 @@ class Projector:
         self.sizes = Sizes(self.ops)
 
     def kind(self, loop: Loop) -> Kind:
-        """Return what is known of all loops that have the structure of this one."""
+        """Return the results that are shared by all loops of the same structure."""
         known = self._kind_of.get(loop.template)
         if known is None:
             known = self._kinds.setdefault(structure_of(loop), Kind())
@@ -153,8 +153,8 @@ class Projector:
     def project(self, graph: Graph, sliced: frozenset[Tensor] = frozenset()) -> Projection:
         """Project the working set of one run of `graph`, without resident bytes.
 
-        `sliced`: the inputs that the run itself allocates, right before their first use: a loop
-        body's chunks.
+        `sliced`: inputs that the run itself allocates, right before their first use: a loop body's
+        chunks.
         """
         known = self._known.setdefault(graph, {})
         key = sliced, self.sizes.given(graph)
@@ -174,7 +174,7 @@ class Projector:
         return Projection(peak, graph.nodes, temporary, needed.index(peak), alive)
 
     def lifetimes(self, graph: Graph, sliced: frozenset[Tensor] = frozenset()) -> Lifetimes:
-        """Return what is alive during each node; `sliced` as in `project`."""
+        """Return the buffers that are alive during each node; `sliced` as in `project`."""
         known = self._lifetimes.setdefault(graph, {})
         key = sliced, self.sizes.given(graph)
         if key not in known:
@@ -182,7 +182,7 @@ class Projector:
         return known[key]
 
     def rechunked(self, graph: Graph, nodes: Sequence[Node]) -> Graph:
-        """Return a graph with some of its loops in other chunks, in which as much is alive."""
+        """Return a graph with other chunks in some loops; lifetimes around them are the same."""
         made = graph.replace(nodes=tuple(nodes))
         changed = (new for new, old in zip(nodes, graph.nodes, strict=True) if new is not old)
         if not self.sizes.given(graph) and not any(node.is_open for node in changed):
@@ -204,9 +204,9 @@ class Projector:
         return (2 if compiled else 1) * RUNTIME_BYTES + NODE_BYTES * nodes
 
     def _count(self, graph: Graph) -> tuple[int, bool]:
-        """Count nodes, and tell whether XLA compiles any.
+        """Count nodes; return also whether XLA compiles any of them.
 
-        A loop counts with a remainder even where its chunk leaves none.
+        A loop counts with a remainder even if its chunk leaves none.
         """
         known = self._counts.get(graph)
         if known is None:
@@ -223,7 +223,7 @@ class Projector:
         return known
 
     def temporary(self, node: Node) -> int:
-        """Return an upper bound of the bytes a node allocates beside its outputs."""
+        """Return an upper bound of the bytes that a node allocates in addition to its outputs."""
         if node.op == "constant":
             return 0
         known: int | None = noted(node, "temporary", self._author)
@@ -248,7 +248,7 @@ class Projector:
         return self.sizes.scratch(node)
 
     def _loop_temporary(self, loop: Loop) -> int:
-        """Iterations in flight hold a body each; the remainder runs after them."""
+        """Return the bytes of the bodies in flight, or of the remainder, which runs after them."""
         body = loop.parallel * self.body_bytes(loop, loop.body)
         rest = self.body_bytes(loop, loop.remainder) if loop.remainder is not None else 0
         return max(body, rest) + accumulator_copy(loop)
@@ -258,17 +258,17 @@ class Projector:
         return self.project_body(loop, body).working_set
 
     def _cluster_temporary(self, node: Node) -> int:
-        """XLA's buffers beside the results, a quarter more allowed for.
+        """Return the bytes of XLA's buffers in addition to the results, and a quarter for safety.
 
-        The executor's order says nothing: XLA orders nodes for concurrency, so that whatever is not
-        fused or overwritten may be alive together.
+        XLA orders nodes for concurrency, whatever the executor's order, so that all results that
+        are neither fused nor overwritten may be alive together.
         """
         bytes_ = max(cluster_bytes(self.ops, sub) for _, sub in node.subgraphs)
         return max(0, bytes_ * 5 // 4 - sum(tensor.nbytes for tensor in node.outputs))
 
 
 def carried_bytes(node: Node, sizes: Sizes) -> int:
-    """Return the bytes of a While's variables that change: they live beside the first values."""
+    """Return the bytes of a While's changing variables: they live along with their first values."""
     if "body" not in node.attrs:
         return 0
     passed = passed_on(node)
@@ -277,10 +277,10 @@ def carried_bytes(node: Node, sizes: Sizes) -> int:
 
 
 def accumulator_copy(loop: Loop) -> int:
-    """The sum of two accumulators may live beside both for a moment.
+    """Return the bytes to combine two accumulators: their sum may briefly live along with both.
 
-    To merge two top_k, both are joined, and the largest of them taken; argmax and argmin compare.
-    What a body folds, it makes itself.
+    To merge two top_k, both are concatenated, and the largest elements taken; argmax and argmin
+    compare. Results accumulated in the body need no extra copy.
     """
     pairs = zip(loop.outputs, loop.results, strict=True)
     combined = [
@@ -294,14 +294,14 @@ def accumulator_copy(loop: Loop) -> int:
 
 
 def resident_bytes(graph: Graph) -> int:
-    """Return the bytes that exist before a call: inputs, what handles hold, constants."""
+    """Return the bytes that exist before a call: inputs, what handles refer to, constants."""
     inputs = sum(tensor.nbytes + tensor.held for tensor in graph.inputs)
     constants = sum(node.output.nbytes for node in walk(graph) if node.op == "constant")
     return inputs + constants
 
 
 def largest_tensors(graph: Graph, count: int) -> Sequence[tuple[Tensor, Node]]:
-    """Return the largest tensors that the nodes of a graph make, aliases left out."""
+    """Return the largest results of a graph's nodes, only one of each name and shape."""
     found: list[tuple[Tensor, Node]] = []
     seen: set[tuple[str, object]] = set()
     for node in graph.nodes:

@@ -1,9 +1,9 @@
 """The table of rates: those that tf_exla comes with, and those that a user has measured.
 
-Of each kind of device there is one record, by its name: a processor with its cores, or a GPU.
-Until `python -m tf_exla calibrate` has measured a device, the usual rates of its class hold, a
-CPU's (`ir/rates.py`) or a GPU's (`gpu_rates.py`). The measured ones are kept in a file that later
-processes read: plans stay the same from run to run, and only change where a user asks for it.
+It has one record for each kind of device, by name: a processor with its cores, or a GPU. Until
+`python -m tf_exla calibrate` has measured a device, the usual rates of its class apply: a CPU's
+(`ir/rates.py`) or a GPU's (`gpu_rates.py`). Measured rates are kept in a file that later processes
+read, so that plans stay the same from run to run and change only if a user requests it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tf_exla.model.gpu_rates import usual_gpu
 from tf_exla.model.machine import machine_name
 
 VARIABLE = "TF_EXLA_RATES"
-"""The environment variable that names the file; empty: none is read."""
+"""The environment variable that names the file; empty: no file."""
 
 
 @dataclass(frozen=True)
 class DeviceKind:
     """A kind of device: its name in the table, and the usual rates of its class.
 
-    `largest_factor`: a rate this many times above or below the usual one is a mistake of the
+    `largest_factor`: a rate that is this many times above or below the usual one is an error of the
     measurement.
     """
 
@@ -45,13 +45,14 @@ def cpu_kind() -> DeviceKind:
 def gpu_kind(name: str) -> DeviceKind:
     """Return the kind of a GPU by its name, as "NVIDIA H100 80GB HBM3".
 
-    GPUs for games compute float64 at 1/64 of float32, some 300 times slower than the usual one.
+    The factor is large: GPUs for games compute float64 at 1/64 of float32, some 300 times slower
+    than the usual one.
     """
     return DeviceKind(name, usual_gpu(name), 1000.0)
 
 
 def rates_file() -> Path | None:
-    """Return where measured rates are kept; None where the user wants none."""
+    """Return the file of measured rates; None if the user wants none."""
     named = os.environ.get(VARIABLE)
     if named is not None:
         return Path(named) if named else None
@@ -60,7 +61,7 @@ def rates_file() -> Path | None:
 
 
 def load(kind: DeviceKind) -> Rates:
-    """Return the rates of a device: measured ones where there are any, else the usual ones."""
+    """Return the rates of a device: the measured ones if there are any, else the usual ones."""
     path = rates_file()
     if path is None or not path.exists():
         return kind.usual
@@ -73,7 +74,7 @@ def load(kind: DeviceKind) -> Rates:
 
 
 def plausible(measured: Mapping[str, float], kind: DeviceKind) -> Rates:
-    """Return the measured rates, where they can be; the usual ones in place of the others."""
+    """Return the measured rates, with usual ones for those that are missing or implausible."""
     usual = asdict(kind.usual)
     kept = {
         name: float(value)
@@ -86,7 +87,7 @@ def plausible(measured: Mapping[str, float], kind: DeviceKind) -> Rates:
 
 
 def save(rates: Rates, kind: DeviceKind, path: Path) -> None:
-    """Keep the rates of a device beside those of others (a home may be shared)."""
+    """Add the rates of a device to the file, which may hold those of others (a shared home)."""
     known = json.loads(path.read_text()) if path.exists() else {}
     known[kind.name] = {field.name: getattr(rates, field.name) for field in fields(rates)}
     path.parent.mkdir(parents=True, exist_ok=True)

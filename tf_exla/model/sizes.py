@@ -1,9 +1,9 @@
-"""Bytes of tensors whose shapes do not tell them: unknown sizes, and what lists hold.
+"""Bytes of tensors that shapes do not determine: unknown sizes, and the contents of lists.
 
-One walk over a graph, in its order, and over its sub-graphs with what they are given: a size that
-is known at run time only has an upper bound, which follows from those of the operands; a list has
-the tensors that were put into it. What nothing bounds has a *cause*: the first node on its way that
-says nothing of its result's size.
+One walk follows a graph in its order, and its sub-graphs with the bounds of their operands. A
+size that is known only at run time has an upper bound, which follows from those of the operands. A
+list holds the tensors that were put into it. A size without a bound has a *cause*: the first node
+on the way to it that gives no bound for its result.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tf_exla.model.known_loops import KnownLoops
 from tf_exla.model.settings import SETTINGS
 
 _Known = tuple[Most, Held, Node | None, bool]
-"""Of a variable or an operand: its bounds, what it holds, the cause, whether its size is open."""
+"""Of a variable or operand: its bounds, a list's contents, the cause, whether its size is open."""
 
 
 @dataclass
 class Sizes:
-    """Bounds of the tensors of graphs; of a sub-graph, those of its last walk."""
+    """Bounds of the tensors of graphs; for a sub-graph, those of its last walk."""
 
     ops: OpSet
     _most: WeakKeyDictionary[Tensor, Most] = field(default_factory=WeakKeyDictionary)
@@ -41,7 +41,7 @@ class Sizes:
         self._loops = KnownLoops((self._most, self._held, self._causes))
 
     def nbytes(self, tensor: Tensor) -> int:
-        """Return the bytes of a tensor, at most; 0 where nothing bounds them."""
+        """Return an upper bound of a tensor's bytes; 0 if there is none."""
         if tensor.is_static or tensor.dtype in HANDLES:
             return tensor.nbytes
         return (self.most(tensor).size or 0) * item_bytes(tensor.dtype)
@@ -51,31 +51,31 @@ class Sizes:
         return self._most.get(tensor) or Most.of(tensor)
 
     def lists(self, graph: Graph) -> dict[Tensor, Held]:
-        """Return what the lists that nodes of `graph` make hold."""
+        """Return the contents of the lists that nodes of `graph` make."""
         if not graph.is_open:
             return {}
         if graph not in self._lists:
-            for tensor in graph.inputs:  # of a sub-graph, when nobody has said what it is given
+            for tensor in graph.inputs:  # of a sub-graph whose operands are not known yet
                 if is_list(tensor) and tensor not in self._held:
                     self._held[tensor] = Held(total=tensor.held)
             self._walk(graph)
         return self._lists[graph]
 
     def given(self, graph: Graph) -> object:
-        """Return what is known of a graph's inputs of unknown size: projections depend on it."""
+        """Return the bounds of an open graph's inputs: projections depend on them."""
         self.lists(graph)
         return self._given.get(graph, ()) if graph.is_open else ()
 
     def follow(self, made: Graph, graph: Graph) -> None:
-        """Take what is known of `graph` for `made`: the nodes that differ have known sizes."""
+        """Reuse the walk over `graph` for `made`: the nodes that differ have known sizes."""
         self._lists[made] = self.lists(graph)
 
     def cause(self, tensor: Tensor) -> Node | None:
-        """Return the first node on the way of a tensor that says nothing of its result's size."""
+        """Return the first node on the way to a tensor that gives no bound for its result."""
         return self._causes.get(tensor)
 
     def scratch(self, node: Node) -> int:
-        """Return the bytes that a kernel allocates beside its outputs, at most."""
+        """Return an upper bound of the bytes that a kernel allocates in addition to its outputs."""
         if not node.is_open or all(
             t.is_static or t.dtype in HANDLES for t in (*node.inputs, *node.outputs)
         ):
@@ -89,7 +89,7 @@ class Sizes:
         if any(t.shape is None or len(t.shape) != len(s.dims) for t, s in
                zip((*node.inputs, *node.outputs), (*inputs, *outputs), strict=True)):  # fmt: skip
             return copies
-        # Where the sizes decide the kernel's way, the largest need not take most.
+        # If sizes decide which algorithm a kernel uses, the largest need not take the most.
         found = self.ops.scratch(largest)
         return max(found, copies) if self.ops.work(node) == "product" else found
 
@@ -101,9 +101,9 @@ class Sizes:
             self._lists[graph] = self._forward(graph)
 
     def _backward(self, graph: Graph) -> bool:
-        """Bound operands by results that are not smaller; return whether any was bounded so.
+        """Bound operands by results that are not smaller; return whether any bound was found.
 
-        The sum of a matrix [n, n] and of an identity of unknown size says how large that is.
+        The sum of a matrix [n, n] and of an identity of unknown size bounds the identity.
         """
         found = False
         for node in reversed(graph.nodes):
@@ -163,7 +163,7 @@ class Sizes:
                 self._causes.pop(tensor, None)
 
     def _blame(self, tensor: Tensor, node: Node) -> None:
-        """Keep the cause of an unbounded result: an operand's, if it has none; else its node."""
+        """Store the cause of an unbounded result: that of an unbounded operand, else its node."""
         for one in node.inputs:
             if one in self._causes and (is_list(one) or not is_of_unknown_size(one)):
                 self._causes[tensor] = self._causes[one]
@@ -175,7 +175,7 @@ class Sizes:
         self._causes[tensor] = node
 
     def _because(self, tensor: Tensor, cause: Node | None) -> None:
-        """Keep the cause of a tensor, or forget it."""
+        """Store the cause of a tensor, or forget it."""
         if cause is not None:
             self._causes[tensor] = cause
         else:
@@ -195,7 +195,7 @@ class Sizes:
             self._held[inner] = Held(total=one.total, derived=one.derived, top=one.top)
 
     def _enter(self, graph: Graph, given: Sequence[_Known]) -> None:
-        """Walk a sub-graph with what its inputs are given."""
+        """Walk a sub-graph with the bounds of its operands."""
         known = tuple(given)
         if self._given.get(graph) == known:
             return
@@ -243,7 +243,7 @@ class Sizes:
             self._loops.keep(node, self._given_to(node))
 
     def _given_to(self, node: Node) -> object:
-        """Return all that decides what is known of a While, and of its sub-graphs."""
+        """Return everything on which the bounds of a While and of its sub-graphs depend."""
         fitted = [self._fitted.get(tensor) for tensor in node.outputs]
         operands = [self._operand(tensor) for tensor in node.inputs]
         return operands, fitted, [self._given.get(sub) for _, sub in node.subgraphs]
@@ -283,7 +283,7 @@ class Sizes:
             self._most[tensor] = Most(tensor.shape, tensor.size, (max(0, count),))
 
     def _grows(self, node: Node, given: list[_Known]) -> bool:
-        """Forget bounds of lists that an iteration exceeds; return whether there was one."""
+        """Forget bounds of lists that an iteration changes; return whether there were any."""
         found = False
         for k, kept in self.kept(node):
             most, one, cause, is_open = given[k]
@@ -300,9 +300,9 @@ class Sizes:
         return found
 
     def _followed(self, body: Graph, variables: list[_Known], times: int | None) -> list[_Known]:
-        """Return bounds of a While's variables: of all its iterations."""
+        """Return bounds of a While's variables that hold for all iterations."""
         exact = times is not None and times <= SETTINGS.followed
-        # What one variable hands to the next is known after as many iterations as there are.
+        # Bounds pass from one variable to the next: as many iterations suffice as there are.
         left = times if exact and times is not None else len(variables)
         while True:
             self._enter(body, variables)
@@ -318,7 +318,7 @@ class Sizes:
             if grown == variables or (exact and left == 0) or left < -len(variables):
                 return variables
             if left <= 0:
-                # What still grows has no bound.
+                # Variables that still grow have no bound.
                 grown = [
                     one if one == old else (Most().within(tensor.shape), one[1], one[2], True)
                     for one, old, tensor in zip(grown, variables, body.inputs, strict=True)
@@ -327,7 +327,7 @@ class Sizes:
             variables = grown
 
     def iterations(self, node: Node) -> int | None:
-        """Return an upper bound of a While's iterations; None where there is none."""
+        """Return an upper bound of a While's iterations; None if there is none."""
         known = {}
         for tensor in node.inputs:
             if tensor.value is None and (top := self.most(tensor).top) is not None:
@@ -335,7 +335,7 @@ class Sizes:
         return self.ops.iterations(node, known)
 
     def kept(self, node: Node) -> Iterator[tuple[int, Held]]:
-        """Yield the variables of a While that are lists, and what an iteration makes of each."""
+        """Yield the positions of lists that a While changes, and their contents in the body."""
         body = body_of(node)
         for k, tensor in enumerate(body.outputs[: len(body.inputs)]):
             if is_list(tensor) and tensor is not body.inputs[k]:

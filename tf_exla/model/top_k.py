@@ -1,10 +1,10 @@
-"""How a top-k is found by way of groups, and what it costs with and without them.
+"""Top-k by way of groups, and its cost with and without them.
 
 The kernel looks at every element with a comparison and a branch; a maximum over groups of
-neighbours runs at the speed of memory. So of long rows only the groups with the k largest maxima
-are looked at; and of a chunk, with the top k of the chunks before it, only those whose maximum
-beats the k-th. The latter is done on CPUs only, and estimated with a CPU's rates; these are
-not calibrated.
+neighbours runs at the speed of memory. So of long rows, only the groups with the k largest maxima
+are searched. Of a chunk, given the top k of the chunks before it, only the groups whose maximum
+beats the k-th are searched. The latter is done on CPUs only, and estimated with a CPU's rates;
+these are not calibrated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tf_exla.ir.traverse import consumers, producers
 from tf_exla.model.settings import SETTINGS
 
 CHUNKED = "chunked"
-"""An attribute of a `top_k` of chunks of its rows: after the first, a NaN is never chosen."""
+"""The attribute of a `top_k` of chunks of its rows: after the first, a NaN is never chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Groups:
     tail: int
 
     def seconds(self, rows: int, k: int, rates: Rates = CPU) -> float:
-        """Estimate the time of a top-k by way of these groups."""
+        """Estimate the time of a top-k with these groups."""
         whole = self.size * self.count
         each = (
             whole * (rates.top_k_maximum + (rates.top_k_copied if self.tail else 0.0))
@@ -55,9 +55,9 @@ def kernel_seconds(rows: int, n: int, k: int, rates: Rates = CPU) -> float:
 
 
 def find_groups(shape: Sequence[int], k: int, rates: Rates = CPU) -> Groups | None:
-    """Return the groups by which the top k of rows are found fastest; None: without is faster.
+    """Return the groups with which the top k of rows are found fastest; None: faster without.
 
-    count + k size elements are looked at, the fewest where size = sqrt(n / k).
+    count + k size elements are looked at, the fewest at size = sqrt(n / k).
     """
     *batch, n = shape
     rows = math.prod(batch)
@@ -76,7 +76,7 @@ def find_groups(shape: Sequence[int], k: int, rates: Rates = CPU) -> Groups | No
 
 
 def top_k_seconds(node: Node, rates: Rates = CPU, expanded: bool = True) -> float:
-    """Estimate one run of a `top_k`; `expanded`: by way of groups where that is faster."""
+    """Estimate the time of one run of a `top_k`; `expanded`: by groups where that is faster."""
     rows, n, k = _sizes(node)
     groups = find_groups((rows, n), k, rates) if expanded else None
     if groups is None:
@@ -85,16 +85,16 @@ def top_k_seconds(node: Node, rates: Rates = CPU, expanded: bool = True) -> floa
 
 
 def merge_seconds(shape: Sequence[int], rates: Rates = CPU) -> float:
-    """Estimate the time to merge the top k of one chunk with those of the chunks before."""
+    """Estimate the time to merge the top k of one chunk with that of the chunks before."""
     *batch, k = shape
     rows = math.prod(batch)
     return kernel_seconds(rows, 2 * k, k, rates) + rows * k * rates.top_k_gathered
 
 
 def running_size(n: int) -> int:
-    """Return the size of the groups of a chunk of `n` that are compared with the k-th so far.
+    """Return the size of groups of a chunk of `n` whose maxima are compared with the k-th so far.
 
-    The last group may be shorter, where no size divides `n`. 0 where `n` is too small.
+    The last group may be shorter if no size divides `n`. 0 if `n` is too small.
     """
     most = min(SETTINGS.group_most, max(SETTINGS.group_least, math.isqrt(n // 4)))
     sizes = (size for size in range(most, SETTINGS.group_least - 1, -1) if n % size == 0)
@@ -102,19 +102,20 @@ def running_size(n: int) -> int:
 
 
 def by_groups(n: int, k: int) -> bool:
-    """Return whether of a chunk that much of beats the k-th, the k best groups are looked at.
+    """Return whether to search the k best groups of a chunk of which much beats the k-th.
 
-    What the kernel takes for a row depends on its order, up to five times as long where each
-    element is larger than those before; groups are only a few. But it runs once more.
+    The kernel's time for a row depends on the order of elements: up to five times as long if each
+    is larger than those before. Of groups there are only a few, but the kernel runs once more.
     """
     size = running_size(n)
     return bool(size) and n >= max(2 * size, SETTINGS.group_many) * k
 
 
 def few_groups(rows: int, n: int, k: int) -> int:
-    """Return how many groups of a chunk that beat the k-th, at most, are looked at together.
+    """Return the most groups of a chunk that beat the k-th and are searched together.
 
-    A small part of the chunk, and no more than takes the time of the other way.
+    They are a small part of the chunk, and take no longer than a chunk of which much beats the
+    k-th.
     """
     size = running_size(n)
     if not size:
@@ -124,7 +125,7 @@ def few_groups(rows: int, n: int, k: int) -> int:
 
 
 def _all_seconds(rows: int, n: int, k: int) -> float:
-    """Estimate the time for a chunk that much of beats the k-th, merged."""
+    """Estimate the time for a chunk of which much beats the k-th, with merging."""
     if not by_groups(n, k):
         return kernel_seconds(rows, n, k) + merge_seconds((rows, k))
     size = running_size(n)
@@ -134,18 +135,17 @@ def _all_seconds(rows: int, n: int, k: int) -> float:
 
 @lru_cache(maxsize=4096)
 def running_seconds(rows: int, n: int, k: int, chunks: int) -> float:
-    """Estimate the time of a running top-k and its merging for one of `chunks`, on average.
+    """Estimate the mean time of a running top-k, with merging, for one of `chunks`.
 
-    In no order of size 1 / t of the elements before the end of the t-th chunk are in it, and of
-    their top k.
+    In random order, the t-th chunk has 1 / t of the elements up to its end, and of their top k.
     """
     size = running_size(n)
     everything = _all_seconds(rows, n, k)
     if not size or chunks < 2:
         return everything
     each = np.arange(2, chunks + 1)
-    beaten = 1 - (1 - 1 / each) ** k  # of the rows
-    most = k / each + 4 * np.sqrt(k / each) + 1  # groups of one row
+    beaten = 1 - (1 - 1 / each) ** k  # part of the rows
+    most = k / each + 4 * np.sqrt(k / each) + 1  # groups of one row, at most
     padded = rows * beaten * most
     few = rows * beaten * k * CPU.top_k_kept / min(rows, 2) + padded * size * CPU.top_k_padded
     test = CPU.top_k_start + rows * (
@@ -157,9 +157,9 @@ def running_seconds(rows: int, n: int, k: int, chunks: int) -> float:
 
 
 def running_pairs(loop: Loop) -> dict[int, Node]:
-    """Return the positions in `loop.results` of values whose top k is better a running one.
+    """Return the top-k results of a loop that are faster as a running top-k.
 
-    With each the node that finds the top k of a chunk.
+    Maps their positions in `loop.results` to the nodes that find the top k of a chunk.
     """
     unfolded = any(
         result.combine == "top_k" and not result.accumulates_in_body for result in loop.results
@@ -173,7 +173,7 @@ def running_pairs(loop: Loop) -> dict[int, Node]:
 
 
 def _found_in(loop: Loop, body: Graph) -> dict[int, Node]:
-    """Return the nodes whose results are a top-k of the loop, and nothing else's operand."""
+    """Return the nodes whose results are combined as a top-k and have no other use."""
     makers, read = producers(body), consumers(body)
     found: dict[int, Node] = {}
     for position, result in enumerate(loop.results):
@@ -189,7 +189,7 @@ def _found_in(loop: Loop, body: Graph) -> dict[int, Node]:
 
 
 def saved_seconds(loop: Loop) -> float:
-    """Estimate what running top-k save in one iteration, the body being as it is."""
+    """Estimate the time that running top-k would save in one iteration of the present body."""
     return sum(_saved(loop, node) for node in running_pairs(loop).values())
 
 
@@ -199,6 +199,6 @@ def _saved(loop: Loop, node: Node) -> float:
 
 
 def _sizes(node: Node) -> tuple[int, int, int]:
-    """Rows, elements of each, k."""
+    """Return the number of rows, the elements of each, and k."""
     *batch, n = node.inputs[0].dims
     return math.prod(batch), n, node.outputs[0].dims[-1]

@@ -1,4 +1,4 @@
-"""What nothing bounds: results, and what loops keep."""
+"""Sizes without an upper bound: of results, and of lists that loops keep."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tf_exla.ir.open_sizes import is_of_unknown_size
 from tf_exla.model.sizes import Sizes
 
 SMALL_BYTES = 4096
-"""What a loop of unknown length may keep of an iteration without being refused."""
+"""Bytes that a loop of unknown length may keep per iteration without being refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unbounded:
-    """What has no bound: a While that keeps `bytes` of each iteration, or a node's result.
+    """A size without a bound: of a node's result, or of a While that keeps `bytes` per iteration.
 
-    `outside`: its size may come from outside the program: an input of unknown size, an iterator's
+    `outside`: the size may come from outside the program: an input of unknown size, an iterator's
     element, a variable.
     """
 
@@ -28,9 +28,9 @@ class Unbounded:
 
 
 def unbounded(sizes: Sizes, graph: Graph) -> Iterator[Unbounded]:
-    """Yield what nothing bounds, each cause once, in the order of the nodes."""
+    """Yield the causes of unbounded sizes, each once, in the order of the nodes."""
     seen: set[Node] = set()
-    # What comes from an input of unknown size has no cause.
+    # A size that comes from an input of unknown size has no cause.
     for one in _unbounded(sizes, graph, any(map(is_of_unknown_size, graph.inputs))):
         if one.node not in seen:
             seen.add(one.node)
@@ -57,7 +57,7 @@ def _unbounded(sizes: Sizes, graph: Graph, inputs: bool) -> Iterator[Unbounded]:
 
 
 def _from_outside(node: Node) -> bool:
-    """Return whether a node reads what other calls made: an iterator, a variable, a queue."""
+    """Return whether a node reads from outside the program: an iterator, a variable, a queue."""
     return all(tensor.dtype == "resource" for tensor in node.inputs) and (
         node.stateful or node.op == "read_variable"
     )

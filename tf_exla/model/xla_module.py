@@ -1,10 +1,10 @@
-"""Which results have no buffer where XLA compiles a whole program for a CPU.
+"""Results that have no buffer where XLA compiles a whole program for a CPU.
 
-XLA fuses loops over elements (`CpuInstructionFusion`): one that computes or moves elements is
-computed inside the loops that read its result. A result that several loops read is computed in each
-where that is cheap, else once, into a buffer. Products, decompositions and sorts read buffers, and
-so do reductions of long axes: XLA adds these up in a tree (`TreeReductionRewriter`), blocks of 32
-first.
+XLA fuses loops over elements (`CpuInstructionFusion`): an op that computes or moves elements runs
+inside the loops that read its result. A result that several loops read is recomputed in each where
+that is cheap, else computed once, into a buffer. Products, decompositions and sorts read buffers,
+and so do reductions of long axes, which XLA computes as a tree (`TreeReductionRewriter`), blocks of
+32 first.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _MOVEMENT = frozenset({
 _REDUCTIONS = frozenset({"all", "any", "max", "mean", "min", "prod", "sum"})
 _SEARCHES = frozenset({"argmax", "argmin"})
 TREE = 32
-"""Elements that one node of a tree of partial reductions reduces."""
+"""Elements that one node in a tree of partial reductions reduces."""
 _POINTWISE = frozenset({"... -> ...", "..., ... -> ...", "..., ..., ... -> ..."})
-"""Rules of ops that compute each element from one of each operand."""
+"""Rules of ops that compute each element from one element of each operand."""
 
 
 def fused(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
-    """Return the tensors of a graph without a buffer: results, and chunks that a loop is given."""
+    """Return the tensors of a graph without a buffer: results, and inputs such as loops' chunks."""
     root = roots(ops, graph)
     readers = readers_through(ops, graph)
     kept = {root.get(tensor, tensor) for tensor in graph.outputs}
@@ -68,7 +68,7 @@ def _writes_elements(ops: OpSet, node: Node) -> bool:
 
 
 def _reads(ops: OpSet, node: Node) -> bool:
-    """Return whether XLA can compute operands of a node where it reads them."""
+    """Return whether XLA can fuse the producers of a node's operands into it."""
     if node.op in _REDUCTIONS:
         return _is_short(node)
     return node.op in _MOVEMENT or node.op in _SEARCHES or _is_pointwise(ops, node)
@@ -87,7 +87,7 @@ def reduced_sizes(node: Node) -> list[int]:
 
 
 def _is_cheap(ops: OpSet, node: Node) -> bool:
-    """Return whether several loops compute a node rather than read it."""
+    """Return whether a node is cheap enough to be recomputed in several loops."""
     if node.op in _REDUCTIONS:
         return False
     return ops.flops(node) <= SETTINGS.register_flops * node.output.size

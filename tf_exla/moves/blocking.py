@@ -1,6 +1,6 @@
-"""Blocking: contractions written out, as loops over blocks of the axis that they reduce.
+"""Blocking: contractions written out as loops over blocks of the axis that they reduce.
 
-The last thing that is done to them: a loop is not split along its other axes any more.
+This comes last: the resulting loop is not split along its other axes any more.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _inside(node: Node, ops: OpSet) -> Node:
 
 
 def written_out(node: Node, one: Contraction, ops: OpSet) -> list[Node]:
-    """Return the loop that stands for a contraction, after what puts its operands in order."""
+    """Return the loop that replaces a contraction, after the nodes that permute its operands."""
     w = Builder(node, ops)
     operands: list[Tensor] = []
     slots: list[SplitAxis | None] = []
@@ -79,9 +79,10 @@ def _body(
     size: int,
     name: str,
 ) -> Graph:
-    """Write out a block of indices, and combine it with what the blocks before left.
+    """Write out a block of indices, and combine it with the result of the previous blocks.
 
-    The block is summed by itself first: the error of the sum is that of a block and of the blocks.
+    Each block is first summed by itself, so the error of the sum is that of a block and of the
+    number of blocks.
     """
     template, mirror = cut_with_tensors(ops, one.template, {}, 0)
     chunks: list[Tensor] = []
@@ -89,7 +90,7 @@ def _body(
     outermost: dict[tuple[Tensor, SplitAxis], Tensor] = {}
     for inner, operand, slot, own in zip(template.inputs, operands, slots, one.slots, strict=True):
         chunk = stand_in = Tensor(chunk_shape(operand, slot, size), inner.dtype, inner.name)
-        if own is not None and own != slot:  # the operand was put in order
+        if own is not None and own != slot:  # the operand was permuted
             stand_in = Tensor(chunk_shape(inner, own, size), inner.dtype, inner.name)
             outermost[stand_in, own] = chunk
         chunks.append(chunk)

@@ -1,4 +1,4 @@
-"""An op set with contractions beside a front end's own ops."""
+"""An op set of contractions and of a front end's own ops."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tf_exla.moves.blocking import written_out
 from tf_exla.split.while_axes import resized_while
 
 LOOPS = 4
-"""How often a node in two loops counts for what the executor keeps: each may have a remainder."""
+"""How often the executor's bytes of a node in two loops count: each loop may have a remainder."""
 
 
 class ContractingOps:
-    """The ops of a front end, and contractions; these never reach the front end."""
+    """The ops of a front end, and contractions, which never reach the front end."""
 
     def __init__(self, ops: OpSet) -> None:
         self.ops = ops
@@ -51,7 +51,7 @@ class ContractingOps:
         return (contraction.resized(self.ops, node, inputs, shapes),)
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
-        """A contraction takes what the loop takes that it is written out as."""
+        """Bound a node's scratch; that of a contraction is what the loop that replaces it takes."""
         one = contraction_of(node)
         if one is None:
             return self.ops.scratch(node, compiled)

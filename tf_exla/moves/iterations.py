@@ -1,8 +1,8 @@
-"""Iterations written out: a While that runs a few times, as the nodes of all its iterations.
+"""Iterations written out: a While of few iterations, as the nodes of all its iterations.
 
-Lists of tensors are then tensors, each read where it was written. So they can be split along any
-axis, partial sums over chunks among them, which a list that a loop carries cannot hold. The loop
-over some latent processes or ensemble members, and its gradient, become so.
+Lists of tensors become single tensors, each read where it was written. These can be split along any
+axis. They may be partial sums over chunks, which a list that a loop carries cannot hold. Loops over
+some latent processes or ensemble members, and their gradients, are of this kind.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tf_exla.ir.static_integers import static_integer
 from tf_exla.model.settings import SETTINGS
 
 Items = Sequence[Tensor | None]
-"""The tensors of a list; None: a place that nothing was written to yet."""
+"""The tensors of a list; None: a place to which nothing was written yet."""
 
 
 def write_iterations(graph: Graph, ops: OpSet) -> Graph:
-    """Write out the Whiles that run a few times; the same graph where there are none.
+    """Write out the Whiles of few iterations; return the same graph if there are none.
 
-    Those in branches stay, and what makes a list that another node reads.
+    Whiles in branches stay, and those that make a list that is read in an unknown way.
     """
     if not any(map(is_while, graph.nodes)):
         return graph
@@ -47,7 +47,7 @@ def write_iterations(graph: Graph, ops: OpSet) -> Graph:
 
 
 class _Stays(Exception):
-    """A While stays: the lists that it makes are read in a way that is not known."""
+    """A While stays: the lists that it makes are read in an unknown way."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node.name)
@@ -55,9 +55,9 @@ class _Stays(Exception):
 
 
 class _Writer:
-    """Writes a graph; `instead`: what stands for its tensors, `lists`: what is in its lists.
+    """Writes a graph; `instead`: replacements of its tensors, `lists`: the tensors of its lists.
 
-    A list that an iteration makes is no tensor of the new graph: `loop_of` has the While.
+    A list that an iteration makes is no tensor of the new graph: `loop_of` maps it to its While.
     """
 
     def __init__(self, ops: OpSet, kept: set[Node]) -> None:
@@ -92,7 +92,7 @@ class _Writer:
         return graph.replace(nodes=tuple(self.nodes), outputs=outputs)
 
     def _read(self, node: Node) -> None:
-        """Read, outside of loops, a list that a loop wrote, or make another one of it."""
+        """Replace a node outside of loops that reads a loop's list, or makes another list of it."""
         loop = next(self.loop_of[tensor] for tensor in node.inputs if tensor in self.loop_of)
         made = self._item_of(node)
         for tensor, one in zip(node.outputs, made, strict=True):
@@ -112,9 +112,9 @@ class _Writer:
     # Iterations.
 
     def _iterated(self, node: Node, loop: Node) -> list[Tensor] | None:
-        """Write out a While; return its variables at the end, None where it stays as it is.
+        """Write out a While; return its final variables, None if it stays as it is.
 
-        `loop`: the While of the program that it is, or is inside of.
+        `loop`: the outermost While around it, or this While itself.
         """
         body, cond = body_of(node), cond_of(node)
         if node.stateful or any(_is_special(one) for one in (*body.nodes, *cond.nodes)):
@@ -163,7 +163,7 @@ class _Writer:
         return [instead.get(tensor, tensor) for tensor in body.outputs]
 
     def _again(self, old: Node, node: Node) -> Sequence[Tensor]:
-        """Write a node of a body; a number that is known by now, as the constant."""
+        """Write a node of a body, as a constant if it is a known number."""
         value = _evaluated(node)
         if value is not None:
             return [self._const(value, node.output.dtype)]
@@ -174,7 +174,7 @@ class _Writer:
     # Lists.
 
     def _list(self, node: Node, outputs: Sequence[Tensor]) -> None:
-        """Note what is in the list that a node makes, where that is known."""
+        """Record the tensors in the list that a node makes, if they are known."""
         how = _MAKERS.get(node.op)
         if how is None or not outputs or not is_list(outputs[0]):
             return
@@ -188,7 +188,7 @@ class _Writer:
             self.lists[outputs[0]] = items
 
     def _item_of(self, node: Node) -> list[Tensor | None]:
-        """Return the tensors that stand for the results of a node that reads a list."""
+        """Return the tensors that replace the results of a node that reads a list; None: none."""
         if node.op not in ("list_get", "list_pop", "list_stack"):
             return [None] * len(node.outputs)
         items, result = self.lists[node.inputs[0]], node.outputs[-1]
@@ -259,7 +259,7 @@ class _Writer:
 
 
 def _is_special(node: Node) -> bool:
-    """Return whether a node stays in its loop: what it does, or what its results are copies of."""
+    """Return whether a node has to stay in its While: for effects, sub-graphs, or an origin."""
     if node.stateful or isinstance(node, Loop) or (node.subgraphs and not is_while(node)):
         return True
     return any(tensor.origin is not None for tensor in node.outputs)
@@ -288,14 +288,14 @@ _MAKERS: Mapping[str, Callable[[_Writer, Node], Items | None]] = {
     "list_set": _set,
     "zeros_like": lambda writer, node: [None] * len(writer.lists[node.inputs[0]]),
 }
-"""Ops that make a list, their first result; None: it is not known what is in it."""
+"""Ops whose first result is a list, and the tensors in it; None: they are not known."""
 
 
 # Numbers.
 
 
 def _static_value(graph: Graph, inputs: Sequence[Tensor]) -> bool | None:
-    """Return the truth value that a graph computes of numbers; None where it is not known."""
+    """Return the truth value that a graph computes from known numbers; None if it is unknown."""
     instead = dict(zip(graph.inputs, inputs, strict=True))
     for old in graph.nodes:
         node = old.substitute(instead)
@@ -307,7 +307,7 @@ def _static_value(graph: Graph, inputs: Sequence[Tensor]) -> bool | None:
 
 
 def _evaluated(node: Node) -> Array | None:
-    """Return the value of a single integer or truth value of known ones; None for all others."""
+    """Return the value of a single integer or truth value if its operands are known, else None."""
     how = _NUMBERS.get(node.op)
     if how is None or len(node.outputs) != 1 or node.output.shape != ():
         return None

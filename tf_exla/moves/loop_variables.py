@@ -1,12 +1,12 @@
-"""Variables of loops apart: what a loop only counts, what it passes on, and lists of its own.
+"""Loop variables parted: variables that a loop only counts or passes on, and lists of its own.
 
-A loop can be split along an axis where its results carry that axis. So
+A loop can be split along an axis that its results carry. Therefore
 
-- what it passes on unchanged is read from before it;
-- what depends on its counters alone, as the number of its iterations that its gradient reads, is
-  counted by a loop of its own;
-- a list to which each iteration adds what the loop passes on, for the gradient, is not read;
-- each reader of an empty list has its own, for tensors of the shape that it writes to it.
+- variables that it passes on unchanged are read from before the loop;
+- variables that depend on its counters alone, such as the number of iterations that its gradient
+  reads, are counted by a loop of their own;
+- a list to which each iteration adds an unchanged tensor, for the gradient, is not read;
+- each reader of an empty list has its own list, for tensors of the shape that it writes to it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EMPTY_LISTS = frozenset({"list_empty", "list_reserve"})
 
 
 def part_loop_variables(graph: Graph, ops: OpSet) -> Graph:
-    """Part the variables of all loops, those in sub-graphs too; the same graph without any."""
+    """Part the variables of all loops, also in sub-graphs; return the same graph if none."""
     if not any(node.subgraphs or any(map(is_list, node.outputs)) for node in graph.nodes):
         return graph
     wanted = frozenset(reads(graph))
@@ -58,14 +58,14 @@ def part_loop_variables(graph: Graph, ops: OpSet) -> Graph:
 
 
 def _passed_on(node: Node) -> dict[Tensor, Tensor]:
-    """Return what a While is given, by the results that are the same."""
+    """Map the results of a While that no iteration changes to their operands."""
     body = body_of(node)
     pairs = zip(node.outputs, node.inputs, body.outputs, body.inputs, strict=True)
     return {result: given for result, given, after, before in pairs if after is before}
 
 
 def _repeated(node: Node, made: dict[Tensor, Node]) -> Iterator[tuple[Tensor, Tensor | Node]]:
-    """Yield the lists to which each iteration adds the same tensor, with that or its constant."""
+    """Yield the lists to which each iteration adds one tensor, with that or its constant."""
     body = body_of(node)
     given = dict(zip(body.inputs, node.inputs, strict=True))
     same = {t for t, after in zip(body.inputs, body.outputs, strict=True) if t is after}
@@ -87,9 +87,9 @@ def _repeated(node: Node, made: dict[Tensor, Node]) -> Iterator[tuple[Tensor, Te
 
 
 def _without_repeats(node: Node, repeated: dict[Tensor, Tensor], wanted: frozenset[Tensor]) -> Node:
-    """Return a While that reads a tensor itself where it takes it from a list of repeats.
+    """Return a While that reads a tensor directly instead of popping it from a list of repeats.
 
-    Nothing else may read what is left of the list: it stays as it is.
+    Nothing else may read the rest of the list, which the While then passes on unchanged.
     """
     body, cond = body_of(node), cond_of(node)
     tested = reads(cond)
@@ -117,7 +117,7 @@ def _without_repeats(node: Node, repeated: dict[Tensor, Tensor], wanted: frozens
 
 
 def _own_lists(node: Node, made: dict[Tensor, Node]) -> list[Node]:
-    """Return the empty lists that a node has for itself, and the node, which reads them."""
+    """Return the empty lists that only this node reads, and the node that reads them."""
     lists: list[Node] = []
     inputs = list(node.inputs)
     for k, tensor in enumerate(node.inputs):
@@ -131,7 +131,7 @@ def _own_lists(node: Node, made: dict[Tensor, Node]) -> list[Node]:
 
 
 def _written(node: Node, position: int) -> tuple[int | None, ...] | None:
-    """Return the shape of what a node writes to the list that it reads."""
+    """Return the shape of the tensors that a node writes to the list that it reads."""
     if not is_list(node.inputs[position]):
         return None
     if is_while(node):
@@ -144,9 +144,9 @@ def _written(node: Node, position: int) -> tuple[int | None, ...] | None:
 def _counting(
     ops: OpSet, node: Node, wanted: Set[Tensor]
 ) -> tuple[Node, dict[Tensor, Tensor]] | None:
-    """Return a While that only counts, and its results by those that it makes of a While's.
+    """Return a While that only counts, and a map from the results of `node` to its results.
 
-    None where the While counts nothing that is wanted, or does nothing else.
+    None if no wanted result of `node` is counted, or if all of them are.
     """
     body, cond = body_of(node), cond_of(node)
     if node.stateful:

@@ -1,8 +1,8 @@
-"""Lowering: ops that need an axis whole, as ops that do not.
+"""Lowering: ops that need an axis whole, written as ops that do not.
 
-Of a softmax over keys, an index of a minimum, a diagonal, one chunk of the axis tells nothing; of
-the sums, minima and comparisons of positions that they consist of, it does. Lowered programs need
-more passes over the data: they are for where nothing else holds the limit.
+A chunk of the axis does not suffice for a softmax over keys, the index of a minimum, or a diagonal.
+It does for the sums, minima and comparisons of positions of which these consist. Lowered programs
+need more passes over the data, so they are tried only if nothing else holds the limit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tf_exla.ir.op_set import OpSet
 
 
 def lower(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Lower the nodes that touch a tensor of more than `least` bytes, in sub-graphs too."""
+    """Lower the nodes that touch a tensor of more than `least` bytes, also in sub-graphs."""
     nodes: list[Node] = []
     changed = False
     for node in graph.nodes:
@@ -61,7 +61,7 @@ def _lowered(node: Node, ops: OpSet, least: int) -> list[Node] | None:
 def _mean(w: Builder, node: Node) -> Tensor | None:
     """mean x = sum x / count
 
-    Short numbers hold neither the sum nor the count of many: both are in a longer dtype.
+    A short dtype holds neither the sum nor the count of many numbers, so a longer one is used.
     """
     x, axes = node.inputs
     if axes.value is None or x.dtype not in _ADDED_AS or not node.output.size:
@@ -73,8 +73,8 @@ def _mean(w: Builder, node: Node) -> Tensor | None:
     return w.cast(w.op(divide, total, w.const(x.size // node.output.size, dtype)), x.dtype)
 
 
-# TensorFlow's kernel of Mean adds short numbers as longer ones too, but for float16: there the mean
-# of 999 numbers of 900 is infinity.
+# TensorFlow's kernel of Mean adds short numbers in a longer dtype too, except float16: there the
+# mean of 999 numbers of 900 is infinity.
 _ADDED_AS: Mapping[str, str] = {
     **{dtype: dtype for dtype in ("float32", "float64", "complex64", "complex128")},
     **dict.fromkeys(("float16", "bfloat16"), "float32"),
@@ -103,8 +103,8 @@ def _log_softmax(w: Builder, node: Node) -> Tensor:
 def _sparse_cross_entropy(w: Builder, node: Node) -> tuple[Tensor, Tensor]:
     """-log softmax(x) at the label, and softmax(x) - one_hot(label)
 
-    A label that does not exist is looked up in the list of all: this fails where the op does, on a
-    CPU. Where it does not, the loss is no number, as the op's: 0 / 0.
+    Labels are looked up in the list of all, which fails for invalid ones where the op does, on a
+    CPU. Elsewhere the loss is NaN, as that of the op: 0 / 0.
     """
     x, labels = node.inputs
     rows, classes = x.dims
@@ -131,7 +131,7 @@ def _shifted(w: Builder, x: Tensor) -> Tensor:
 
 
 # The index of the least or largest number is combined together with that number. Both must come
-# from one pass: a number that is computed twice need not be equal to itself in the last place.
+# from one pass: a number that is computed twice may differ from itself in the last place.
 
 
 def _arg_reduction(op: str) -> Callable[[Builder, Node], Tensor | None]:

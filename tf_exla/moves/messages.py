@@ -1,9 +1,9 @@
-"""Messages about large tensors: they are given of these what they show.
+"""Messages about large tensors: they read only the elements that they show.
 
-`tf.debugging.assert_less(d, 2.0)` is a choice. The branch that fails is given all of d, so that its
-message may show the first three elements, and d would have to be whole for that; likewise
-`tf.print(d)`, which shows the corners, and `tf.debugging.check_numerics(d)`, which tells kinds of
-numbers apart. They are given an excerpt instead (`excerpts.py`), and one number of each kind.
+`tf.debugging.assert_less(d, 2.0)` is a choice. Its failing branch reads all of d, although its
+message shows only the first three elements, so d would have to be whole. The same applies to
+`tf.print(d)`, which shows the corners, and to `tf.debugging.check_numerics(d)`, which tells kinds
+of numbers apart. They read an excerpt instead (`excerpts.py`), or one number of each kind.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tf_exla.ir.traverse import with_subgraphs
 
 
 def lighten(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Let messages read less of tensors of more than `least` bytes, in sub-graphs too."""
+    """Let messages read less of tensors of more than `least` bytes, also in sub-graphs."""
     nodes: list[Node] = []
-    checked: dict[Tensor, Tensor] = {}  # by the result of a check, which is its operand
+    checked: dict[Tensor, Tensor] = {}  # results of checks, which equal their operands
     for old in graph.nodes:
         node = old.substitute(checked)
-        if node.op in CHOICES:  # before its branches: outside of them less is whole
+        if node.op in CHOICES:  # first: an excerpt made in a branch needs the tensor whole
             excerpts, node = _choice_with_excerpts(node, ops, least)
             nodes.extend(excerpts)
         node = with_subgraphs(node, lambda sub: lighten(sub, ops, least))
@@ -48,12 +48,12 @@ def _is_large(tensor: Tensor, least: int) -> bool:
 
 
 def _check_of_kinds(node: Node, ops: OpSet) -> tuple[Node, ...]:
-    """Check two numbers instead of all: one is NaN where one of them is, one infinite likewise."""
+    """Check two numbers instead of all: one is NaN if any is, the other likewise infinite."""
     w = Builder(node, ops)
     x = node.inputs[0]
     everywhere = w.const(list(range(len(x.dims))))
     nan, finite = w.op("isnan", x), w.op("isfinite", x)
-    infinite = w.op("equal", nan, finite)  # neither
+    infinite = w.op("equal", nan, finite)  # neither is true
     zero = w.const(0, x.dtype)
     kinds = [
         w.op("where", w.op("any", test, everywhere), w.const(value, x.dtype), zero)
@@ -66,7 +66,7 @@ def _check_of_kinds(node: Node, ops: OpSet) -> tuple[Node, ...]:
 
 
 def _with_excerpts(node: Node, ops: OpSet, least: int) -> tuple[Node, ...]:
-    """Return what makes the excerpts, and the message that is given them."""
+    """Return the nodes that make the excerpts, and the message that reads them."""
     w = Builder(node, ops)
     count = _summarized(node)
     if not count:
@@ -93,7 +93,7 @@ def _summarized(node: Node) -> int:
 
 
 def _choice_with_excerpts(node: Node, ops: OpSet, least: int) -> tuple[list[Node], Node]:
-    """Return what makes the excerpts, and the choice that is given them."""
+    """Return the nodes that make the excerpts, and the choice that reads them."""
     w = Builder(node, ops)
     inputs = list(node.inputs)
     branches = dict(node.subgraphs)
@@ -127,7 +127,7 @@ def _shown(branches: Collection[Graph], k: int) -> int:
 
 
 def _given(branch: Graph, k: int, excerpt: Tensor) -> Graph:
-    """Return the branch with another k-th input."""
+    """Return the branch with the excerpt as its k-th input."""
     old = branch.inputs[k]
     new = Tensor(excerpt.shape, excerpt.dtype, old.name)
     nodes = (node.substitute({old: new}) for node in branch.nodes)

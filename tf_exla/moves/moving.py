@@ -1,9 +1,10 @@
-"""Moving: what is rolled, cut, padded or repeated is made in its new place.
+"""Moving: rolled, sliced, padded or repeated tensors are computed in their new place.
 
 A chunk of a shifted tensor needs its neighbours' elements, which other chunks hold. But
-`roll(f(x, y)) = f(roll x, roll y)` where f keeps the axis: of small x and y the rolled ones are
-small. So what makes a large tensor is made again for the elements that are read, in their order;
-what a pad adds is chosen afterwards. That is more work, for where nothing else holds the limit.
+`roll(f(x, y)) = f(roll x, roll y)` where f keeps the axis, and if x and y are small, so are the
+rolled ones. So the producers of a large tensor are repeated for the elements that are read, in
+their order; elements that a pad adds are selected afterwards. This is more work, and is tried only
+if nothing else holds the limit.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from tf_exla.moves.places import Move, moves_of, runs
 from tf_exla.split.origins import clash, tests_order
 
 _CONTIGUOUS = frozenset({"random_rows"})
-"""Ops whose chunk is of indices that follow each other."""
+"""Ops whose chunks consist of consecutive indices."""
 
 
 class _Stays(Exception):
-    """A tensor cannot be made in another order."""
+    """A tensor cannot be computed in another order."""
 
 
 def move(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Make what moves of tensors of more than `least` bytes in its place, in sub-graphs too."""
+    """Compute moves of tensors of more than `least` bytes in the new place, also in sub-graphs."""
     kept: set[Tensor] = set()
     tested = tests_order(graph)
     while True:
@@ -66,7 +67,7 @@ def _moved(graph: Graph, ops: OpSet, least: int, kept: set[Tensor]) -> Graph:
 
 
 class _Maker:
-    """Makes one moved tensor; the nodes for it are collected."""
+    """Makes one moved tensor, and collects the nodes for it."""
 
     def __init__(
         self, ops: OpSet, made_by: dict[Tensor, Node], least: int, kept: set[Tensor]
@@ -75,7 +76,7 @@ class _Maker:
         self.made_by = dict(made_by)
 
     def moved(self, node: Node, found: Move) -> list[Node]:
-        """Return the nodes that stand for `node`."""
+        """Return the nodes that replace `node`."""
         w = Builder(node, self.ops)
         x = found.data
         chosen: list[tuple[int, Tensor]] = []
@@ -102,7 +103,7 @@ class _Maker:
         return [*w.nodes, renamed]
 
     def _numbers(self, w: Builder, places: npt.NDArray[np.int64]) -> Tensor:
-        """Write the numbers of elements as ranges: a constant would be held several times."""
+        """Make the indices of elements from ranges: a constant would be held several times."""
         parts = []
         for first, count, step in runs(places):
             if step == 0:
@@ -120,7 +121,7 @@ class _Maker:
         numbers: Tensor,
         known: dict[tuple[Tensor, int], Tensor],
     ) -> Tensor:
-        """Make a tensor with the elements `numbers` along an axis."""
+        """Recompute a tensor for the elements `numbers` along an axis."""
         key = tensor, axis
         if key in known:
             return known[key]

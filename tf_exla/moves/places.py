@@ -1,4 +1,4 @@
-"""Which element of its operand each element of a moved tensor is, axis by axis."""
+"""Moved tensors: for each element, axis by axis, which element of the operand it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Places = npt.NDArray[np.int64]
 
 
 class Move(NamedTuple):
-    """`places`: axes that move, with the place of each element; -1: it is `fill` (None: zero).
+    """`places`: moved axes, with each element's index in `data`; -1: it is `fill` (None: zero).
 
     The result has the operand's axes, in order.
     """
@@ -25,7 +25,7 @@ class Move(NamedTuple):
 
 
 def moves_of(node: Node) -> Move | None:
-    """Return how a node moves its operand; None where it does not, or that is not known."""
+    """Return how a node moves its operand; None if it does not, or if that is not known."""
     how = _MOVES.get(node.op)
     if how is None or not all(t.is_static for t in (*node.inputs, *node.outputs)):
         return None
@@ -43,9 +43,9 @@ def moves_of(node: Node) -> Move | None:
 
 
 def runs(places: Places) -> Iterator[tuple[int, int, int]]:
-    """Yield the runs that places consist of: first, count, step."""
+    """Yield the runs of evenly spaced places: first, count, step."""
     steps = np.diff(places)
-    changes = np.flatnonzero(np.diff(steps)) + 1  # where another step than the one before begins
+    changes = np.flatnonzero(np.diff(steps)) + 1  # where the step changes
     begin = 0
     while begin < len(places):
         end, step = len(places), 1
@@ -54,7 +54,7 @@ def runs(places: Places) -> Iterator[tuple[int, int, int]]:
             change = np.searchsorted(changes, begin, "right")
             if change < len(changes):
                 end = int(changes[change]) + 1
-        if end - begin == 2 and step not in (-1, 0, 1):  # two neighbours of two runs, rather
+        if end - begin == 2 and step not in (-1, 0, 1):  # rather the ends of two runs
             step, end = 1, begin + 1
         yield int(places[begin]), end - begin, step if end - begin > 1 else 1
         begin = end
@@ -99,7 +99,7 @@ def _tile(node: Node) -> Move | None:
 
 
 def _strided(node: Node, full: tuple[int, ...]) -> list[slice] | None:
-    """Return the slices of a strided slice that keeps all axes."""
+    """Return the slices of a strided slice that keeps all axes; None if it does not."""
     spec = [_static(node, position) for position in (1, 2, 3)]
     masks = {key: int(str(node.attrs.get(key, 0))) for key in _MASKS}
     if None in spec or masks["new_axis_mask"] or masks["shrink_axis_mask"]:

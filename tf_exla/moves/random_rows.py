@@ -1,8 +1,8 @@
-"""Random tensors, row by row: a counter that starts further on gives the rows from there.
+"""Random tensors by rows: at an offset, the counter gives the rows from there on.
 
 Stateless random ops encrypt a counter (Philox, Salmon et al. 2011): block b of a tensor's numbers
-comes from `counter + b`. A few rows alone are the same bits as among all. `random_rows` is ours: it
-has the numbers of its rows as an operand, of which a chunk has its part.
+comes from `counter + b`. So a few rows have the same bits alone as among all rows. `random_rows` is
+our own op: an operand holds the numbers of its rows, and a chunk has its part of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import with_subgraphs
 
 PHILOX = (1, 3)
-"""The algorithms of TensorFlow that are Philox: by name, and what it chooses by itself."""
+"""TensorFlow's algorithms that are Philox: the one of this name, and the automatic choice."""
 SPLIT = frozenset(
     {
         "stateless_normal",
@@ -26,7 +26,7 @@ SPLIT = frozenset(
 
 
 def random_rows(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Make random tensors of more than `least` bytes by rows, in sub-graphs too."""
+    """Draw random tensors of more than `least` bytes by rows, also in sub-graphs."""
     nodes: list[Node] = []
     for old in graph.nodes:
         node = with_subgraphs(old, lambda sub: random_rows(sub, ops, least))

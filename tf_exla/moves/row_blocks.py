@@ -1,4 +1,4 @@
-"""Blocks of rows of a tensor, made from slices of what it is made of."""
+"""Blocks of rows of a tensor, computed from slices of its sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tf_exla.split.resize import cut
 
 
 def place_of(w: Builder, index: Tensor | int, read: Read, rows: Rows) -> Tensor:
-    """Return the position of a row in the whole tensor; one out of range becomes -1."""
+    """Return the position of a row in the whole tensor, -1 if the row is outside of a slice."""
     if isinstance(index, int):
         index = w.const(index)
     kind = index.dtype
@@ -35,7 +35,7 @@ def place_of(w: Builder, index: Tensor | int, read: Read, rows: Rows) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """How a tensor is made in blocks of `size` indices: by chunks of a loop, of its sources."""
+    """How a tensor is computed in blocks of `size` indices: as chunks of `loop`, from `sources`."""
 
     loop: Loop
     sources: Sequence[Tensor]
@@ -50,24 +50,24 @@ class Blocks:
 
 
 def start_of(w: Builder, place: Tensor, blocks: Blocks) -> Tensor:
-    """Return the first index of the block with a row."""
+    """Return the first index of the block that contains a row."""
     slot, size, extent = blocks.slot, blocks.size, blocks.loop.extent
     kind = place.dtype
     block = w.op("floor_divide", place, w.const(size * slot.block, kind))
     start = w.op("multiply", block, w.const(size, kind))
     start = w.op("minimum", start, w.const(extent - size, kind))
-    # A place out of range stays out of the range of the block, and fails as it did.
+    # A place out of range stays out of the range of the block, and fails as before.
     return w.op("maximum", start, w.const(0, kind))
 
 
 def row_of(w: Builder, place: Tensor, start: Tensor, block: Tensor, slot: SplitAxis) -> Tensor:
-    """Take a row of the block that begins at `start`; the block has its rows along `slot`."""
+    """Take a row of the block that begins at `start`; its rows lie along `slot`."""
     first = w.op("multiply", start, w.const(slot.block, place.dtype))
     return w.op("take", block, w.op("subtract", place, first), w.const(slot.axis))
 
 
 def made_block(w: Builder, start: Tensor, blocks: Blocks) -> Tensor:
-    """Make a block from slices of its sources."""
+    """Compute a block from slices of its sources."""
     loop = blocks.loop
     body = cut(w.ops, loop.template, loop.split_axes, blocks.size)
     known: dict[Tensor, Tensor] = {}
@@ -86,9 +86,9 @@ def _slice(w: Builder, source: Tensor, start: Tensor, slot: SplitAxis, size: int
 
 
 def kept_block(w: Builder, start: Tensor, held: Tensor, before: Tensor, blocks: Blocks) -> Tensor:
-    """Return the block of the iteration before where it is the one to read, else make it.
+    """Return the block of the previous iteration if it starts at `start`, else compute it.
 
-    `held`: where that block starts.
+    `held`: where the block of the previous iteration starts.
     """
     same = w.op("equal", start, held)
     operands = (start, before, *blocks.sources)

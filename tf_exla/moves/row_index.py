@@ -1,4 +1,4 @@
-"""Reads of one index along an axis of a tensor: which, of what."""
+"""Reads of a single index along an axis of a tensor."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tf_exla.ir.graph import Node, Tensor
 
 
 class Read(NamedTuple):
-    """A node that reads one index along `axis`; `wraps`: a negative one counts from the end.
+    """A node that reads one index along `axis`; `wraps`: a negative index counts from the end.
 
-    `at`: the index, a tensor or a number that is known.
+    `at`: the index, a tensor or a known number.
     """
 
     node: Node
@@ -21,7 +21,7 @@ class Read(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows of a tensor along an axis, as `size` of another: first, first + step, ..."""
+    """The rows of a tensor along an axis, as `size` rows of `whole`: first, first + step, ..."""
 
     whole: Tensor
     size: int
@@ -30,11 +30,11 @@ class Rows(NamedTuple):
 
 
 def read_of(node: Node, variable: Tensor, made_by: Mapping[Tensor, Node]) -> Read | None:
-    """Return how a node reads one index of `variable`; None where it reads it otherwise."""
+    """Return how a node reads one index of `variable`; None if it reads it in another way."""
     if node.inputs[0] is not variable or variable in node.inputs[1:] or not node.output.is_static:
         return None
     found = _read_of(node, made_by)
-    # Places in a block are computed in the type of the index.
+    # Places in a block are computed in the dtype of the index.
     narrow = found is not None and isinstance(found.at, Tensor) and found.at.dtype not in _INDICES
     return None if narrow else found
 
@@ -50,7 +50,7 @@ def _read_of(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
 
 
 def _strided(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
-    """Read `x[..., i, ...]` with everything else whole."""
+    """Return a read of `x[..., i, ...]` in which all other axes are whole."""
     mask = _masks(node)
     steps, begin = node.inputs[3].value, made_by.get(node.inputs[1])
     if steps is None or (steps != 1).any() or mask["ellipsis"] or mask["new_axis"]:
@@ -72,7 +72,7 @@ def _strided(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
 
 
 def rows_of(tensor: Tensor, axis: int, made_by: Mapping[Tensor, Node]) -> Rows:
-    """Return what a tensor's rows are rows of, through slices along the axis and reversals."""
+    """Return a tensor's rows as those of its source, through slices and reversals of the axis."""
     rows = Rows(tensor, tensor.dims[axis])
     while (node := made_by.get(rows.whole)) is not None and node.inputs:
         source = node.inputs[0]
@@ -85,7 +85,7 @@ def rows_of(tensor: Tensor, axis: int, made_by: Mapping[Tensor, Node]) -> Rows:
 
 
 def _span(node: Node, axis: int) -> tuple[int, int] | None:
-    """Return the first index and the step of a slice along `axis` alone; None: it is none."""
+    """Return the first index and the step of a slice along `axis` alone; None for other nodes."""
     before, after = node.inputs[0].dims, node.outputs[0].shape
     if after is None or len(before) != len(after):
         return None

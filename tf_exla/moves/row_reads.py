@@ -1,11 +1,11 @@
-"""Rows that a While reads one at a time are made as it reads them.
+"""Rows that a While reads one at a time are computed when it reads them.
 
 `D = distances(x, y); for row in D: ...` holds all of D while the loop runs, though an iteration
-sees one row. A large tensor that no iteration changes, and that the body reads only at an index
-along one axis, is cut along this axis: the body makes a *block* of rows from slices of what D is
-made of, and keeps it as a loop variable until a row of another block is read. So a loop that goes
-through the rows in order, forward or back, makes each once; any other order is right as well.
-Single rows that are read outside of loops are made by themselves.
+sees one row. A large tensor is cut along an axis if no iteration changes it and the body reads it
+only at an index along this axis. The body computes a *block* of rows from slices of D's sources,
+and keeps it as a loop variable until a row of another block is read. So a loop over the rows in
+order, forward or back, computes each row once; any other order is correct as well. Single rows that
+are read outside of loops are computed by themselves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tf_exla.split.stages import Stage, build_loop
 
 
 class _Found(NamedTuple):
-    """What is read row by row: a loop over the rows that makes it, and the reads."""
+    """A tensor that is read row by row: a loop over its rows that computes it, and the reads."""
 
     loop: Loop
     rows: Rows
@@ -40,11 +40,11 @@ class _Found(NamedTuple):
 
 
 def read_rows(graph: Graph, projector: Projector, least: int, room: int, largest: int) -> Graph:
-    """Let Whiles make rows of tensors of more than `least` bytes where they read them.
+    """Let Whiles compute rows of tensors of more than `least` bytes when they read them.
 
-    The tensors of a block have up to `largest` bytes each, and together with what makes them half
-    of `room`; a block has one row at least. A program that compares real numbers stays as it is: a
-    row that is made again has other last bits than the whole (`origins.py`).
+    The tensors of a block have up to `largest` bytes each, and up to half of `room` together with
+    their producers. A block has at least one row. A program that compares real numbers stays as it
+    is: a recomputed row may differ from the whole in its last bits (`origins.py`).
     """
     if tests_order(graph):
         return graph
@@ -76,7 +76,7 @@ def read_rows(graph: Graph, projector: Projector, least: int, room: int, largest
 
 
 def _found_inside(index: DefUse, node: Node, k: int, least: int) -> _Found | None:
-    """Return what variable `k` of a While is, where the body reads it row by row alone."""
+    """Return the tensor in variable `k` of a While if the body only reads it row by row."""
     tensor = node.inputs[k]
     maker = index.producer.get(tensor)
     if maker is not None and maker.op == "list_from_tensor":
@@ -94,7 +94,7 @@ def _found_inside(index: DefUse, node: Node, k: int, least: int) -> _Found | Non
 
 
 def _found_alone(index: DefUse, node: Node, least: int) -> _Found | None:
-    """Return what a node reads a single row of."""
+    """Return the tensor of which a node reads a single row."""
     if not node.inputs or node.op not in ("take", "strided_slice"):
         return None
     tensor = node.inputs[0]
@@ -113,7 +113,7 @@ def _found(index: DefUse, tensor: Tensor, reads: list[Read]) -> _Found | None:
 
 
 def _loop_over(index: DefUse, whole: Tensor, axis: int) -> Loop | None:
-    """Return the loop over one axis of a tensor that makes it; None where nothing is saved."""
+    """Return the loop over one axis of a tensor that computes it; None if nothing is saved."""
     small = max(whole.nbytes // SETTINGS.small_beside, CHAIN_BYTES)
     if whole.dims[axis] < 2:
         return None
@@ -136,7 +136,7 @@ def _loop_over(index: DefUse, whole: Tensor, axis: int) -> Loop | None:
 
 
 def _reads(body: Graph, k: int) -> Iterator[Read | None]:
-    """Yield the reads of rows of a variable; None for what reads it in another way."""
+    """Yield the reads of rows of a variable; None for each other use."""
     made_by = producers(body)
     variable = body.inputs[k]
     for node in body.nodes:
@@ -153,7 +153,7 @@ def _block(loop: Loop, projector: Projector, room: int, largest: int) -> int:
     size = max(1, min(largest // max(each, 1), loop.extent))
     while size > 1:
         body = cut(projector.ops, loop.template, loop.split_axes, size)
-        # The block of the iteration before is there as well.
+        # The block of the previous iteration is alive as well.
         if projector.project(body).working_set + 2 * body.outputs[0].nbytes <= room:
             break
         size //= 2
@@ -161,7 +161,7 @@ def _block(loop: Loop, projector: Projector, room: int, largest: int) -> int:
 
 
 def _single(node: Node, sources: list[Tensor], found: _Found, ops: OpSet) -> list[Node]:
-    """Return nodes that make the row that a node reads."""
+    """Return nodes that compute the row that a node reads."""
     (read,) = found.reads
     w = Builder(node, ops)
     index = node.inputs[1] if node.op == "take" else read.at
@@ -175,7 +175,7 @@ def _single(node: Node, sources: list[Tensor], found: _Found, ops: OpSet) -> lis
 def _with_rows(
     node: Node, k: int, sources: list[Tensor], found: _Found, size: int, ops: OpSet
 ) -> list[Node]:
-    """Return a While that makes the rows of variable `k`, after the constants that it needs."""
+    """Return a While that computes the rows of variable `k`, after the constants it needs."""
     w = Builder(node, ops)
     body, loop = body_of(node), found.loop
     inner = [tensor.fresh_copy() for tensor in sources]
@@ -212,7 +212,7 @@ def _with_rows(
 
 
 def _kept(w: Builder, at: Builder, start: Tensor, blocks: Blocks) -> tuple[Tensor, list[Variable]]:
-    """Return a block, kept for the next iteration in two variables, which are returned too."""
+    """Return a block, and the two variables that keep it for the next iteration."""
     loop = blocks.loop
     like = cut(w.ops, loop.template, loop.split_axes, blocks.size).outputs[0]
     firsts = w.const(-1, start.dtype), w.op("full", w.const(like.dims), w.zeros(like))

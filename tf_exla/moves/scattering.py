@@ -1,9 +1,10 @@
-"""Scatters of rows: what is put into each row of a matrix has its own row's number beside it.
+"""Scatters of rows: the indices of a scatter into a matrix contain the number of their own row.
 
 The gradients of `sort`, `top_k` and of gathers with batch dimensions scatter into a flat [n m], at
-`row m + column`; a graph of neighbours is scattered at `[row, column]`. Where the rows are those of
-the values, in order, the scatter is a `scatter_rows` (or `update_rows`): of columns and values row
-by row, so that rows may be split. These two ops are ours: a front end numbers the rows of a chunk.
+`row m + column`; a graph of neighbours is scattered at `[row, column]`. If the rows are those of
+the values, in order, the scatter is a `scatter_rows` (or `update_rows`) of columns and values row
+by row, so that rows may be split. These two are our own ops: a front end numbers the rows of a
+chunk.
 
 An index outside of its row is an error, as it is in the gather whose gradient this is. (Written by
 hand, `row m + column` with a larger column would be an element of the next row.)
@@ -36,7 +37,7 @@ _UPDATES = frozenset(
 
 
 def scatter_rows(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Write scatters whose results are of more than `least` bytes row by row, in sub-graphs too."""
+    """Write scatters with results of more than `least` bytes row by row, also in sub-graphs."""
     made_by = producers(graph)
     nodes: list[Node] = []
     for old in graph.nodes:
@@ -101,7 +102,7 @@ _Found = tuple[Tensor, tuple[int, ...], int]  # columns, the rows' axes, element
 
 
 def _flat(indices: Tensor, total: int, made_by: Mapping[Tensor, Node]) -> _Found | None:
-    """Match `row m + column`, of any shape by now."""
+    """Match `row m + column`, through reshapes."""
     node = made_by.get(indices)
     while node is not None and node.op in RESHAPES:
         node = made_by.get(node.inputs[0])
@@ -128,7 +129,7 @@ def _flat(indices: Tensor, total: int, made_by: Mapping[Tensor, Node]) -> _Found
 def _coordinates(
     indices: Tensor, shape: tuple[int, ...], made_by: Mapping[Tensor, Node]
 ) -> _Found | None:
-    """Match `[row, column]`, stacked or joined along the last axis."""
+    """Match `[row, column]`, stacked or concatenated along the last axis."""
     node = made_by.get(indices)
     while node is not None and node.op in RESHAPES and node.inputs[0].dims[-1:] == (2,):
         node = made_by.get(node.inputs[0])

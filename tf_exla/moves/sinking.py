@@ -1,10 +1,10 @@
-"""Sinking: what is large, and read by a While or in branches, is computed inside of them.
+"""Sinking: large tensors that a While or branches read are computed inside of them.
 
-`K = kernel(X); while ...: y = K p` holds all of K while the loop runs. With the nodes that produce
-K moved into the body, from X, the body can be split: K is computed again in every iteration, in
-chunks. Small tensors that K is made of move along where that is cheap: the body then shows what K
-is made of, and that it is symmetric. So it is with the branches of an If, or a Case: what goes
-into them is computed in the one that is taken.
+`K = kernel(X); while ...: y = K p` holds all of K while the loop runs. If the producers of K move
+into the body, the body can be split: K is recomputed from X in every iteration, in chunks. Small
+tensors that K is computed from move along where that is cheap, so that the body shows how K is
+computed, and that it is symmetric. Likewise, operands of the branches of an If or a Case are
+computed in the branch that is taken.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from tf_exla.split.origins import clash, tests_order
 def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
     """Move the producers of tensors of more than `least` bytes into Whiles and branches.
 
-    Into a While only those that its iterations do not change.
+    Only tensors that its iterations do not change move into a While.
 
-    Their sources are the program's inputs, results of stateful nodes and of other Whiles, and
-    small tensors that take work to make. A tensor that the condition reads stays outside, and one
-    that is compared with what was found in another copy of it (`origins.py`).
+    The moved nodes read the program's inputs, results of stateful nodes and of other Whiles, and
+    small tensors that take work to compute. A tensor that the condition reads stays outside, and so
+    does one that is compared with what was found in another copy of it (`origins.py`).
     """
     renamed: dict[Tensor, Tensor] = {}
     nodes: list[Node] = []
@@ -47,7 +47,7 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
         return tensor.nbytes > least
 
     def legal(made: Node, names: Mapping[Tensor, Tensor]) -> bool:
-        """Return whether a node may stand here: no comparison meets what two copies give."""
+        """Return whether `made` is allowed here: no comparison then meets values of two copies."""
         if not tested:
             return True
         rest = graph.nodes[len(nodes) + 1 :]
@@ -74,7 +74,7 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
 def _candidates(
     node: Node, made_by: Mapping[Tensor, Node], is_large: Callable[[Tensor], bool]
 ) -> list[int]:
-    """Return the large operands that the sub-graphs of a node could make themselves."""
+    """Return positions of large operands that the sub-graphs of a node could compute."""
     if is_while(node):
         cond = cond_of(node)
         read = reads(cond)
@@ -93,7 +93,7 @@ def _candidates(
 
 
 def _choices(positions: list[int]) -> Iterator[list[int]]:
-    """Yield which operands to sink: all, else as many as may be, else one."""
+    """Yield sets of operands to sink, the largest first; of many operands, only all or one."""
     for count in range(len(positions), 0, -1):
         if count < len(positions) and len(positions) > SETTINGS.sunk_choices:
             count = 1
@@ -111,11 +111,11 @@ def _sunk(
     renamed: Mapping[Tensor, Tensor],
     is_large: Callable[[Tensor], bool],
 ) -> tuple[Node, Mapping[Tensor, Tensor]]:
-    """Return a node that makes operands itself, and what stands for results that it lacks."""
+    """Return a node that computes operands itself, and replacements of the results it drops."""
     moved, sources = _producers_of([node.inputs[k] for k in positions], graph, ops, is_large)
     if node.op in CHOICES:
         return _sunk_into_branches(node, positions, moved, sources), {}
-    # Whoever reads these variables after the loop reads what went into it.
+    # Readers of these variables after the loop read their first values.
     names = {node.outputs[k]: node.inputs[k] for k in positions}
     return _sunk_into_loop(node, positions, moved, sources, renamed), names
 
@@ -158,7 +158,7 @@ def _sunk_into_branches(
 
 
 def _copies(moved: list[Node], sources: list[Tensor]) -> tuple[list[Node], dict[Tensor, Tensor]]:
-    """Copy nodes; return them, and what stands for each tensor that they read or make."""
+    """Copy nodes; return the copies, and a map from tensors that nodes read or make to copies."""
     inside = {tensor: tensor.fresh_copy() for tensor in sources}
     nodes: list[Node] = []
     for one in moved:
@@ -182,7 +182,7 @@ def _movable(node: Node) -> bool:
 def _producers_of(
     tensors: list[Tensor], before: Graph, ops: OpSet, is_large: Callable[[Tensor], bool]
 ) -> tuple[list[Node], list[Tensor]]:
-    """Return the nodes that make `tensors`, in order, and what these read from outside."""
+    """Return the nodes that compute `tensors`, in order, and the tensors they read from outside."""
     wanted = set(tensors)
     moved: list[Node] = []
     heavy = light = 0.0

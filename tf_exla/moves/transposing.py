@@ -1,9 +1,9 @@
-"""Transposed copies: who reads a large tensor transposed computes it on its own.
+"""Transposed copies: each reader of a large transposed tensor computes its own copy.
 
-`a + aᵀ` of a matrix that is not symmetric reads `a` along its rows and along its columns, and no
-loop holds both: a node takes part along one axis. With a second copy of all that makes `a` of small
-tensors, the loop over the rows of the sum computes rows of one copy and columns of the other. What
-is small, as the sums of its rows, is not copied: it comes from an earlier stage.
+`a + aᵀ` of a matrix that is not symmetric reads `a` along its rows and along its columns. No loop
+holds both, since a node is split along one axis. With a second copy of all nodes that compute `a`
+from small tensors, the loop over the rows of the sum computes rows of one copy and columns of the
+other. Small tensors, such as the sums of its rows, are not copied: they come from an earlier stage.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tf_exla.split.origins import clash, tests_order
 
 
 def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Copy what makes tensors of more than `least` bytes for each node that transposes one.
+    """Copy the producers of tensors of more than `least` bytes for each node that transposes one.
 
-    Not where two copies would be compared.
+    They are not copied where two copies would be compared.
     """
     budget = (SETTINGS.copied_work - 1) * sum(map(ops.flops, graph.nodes))
     tested = tests_order(graph)
@@ -29,8 +29,8 @@ def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
     for node in graph.nodes:
         if not _transposes(node, ops, least):
             continue
-        now = made_by.get(node.output)  # what it reads may have been copied for one before
-        if now is None:  # copies took its place
+        now = made_by.get(node.output)  # its operand may be a copy by now
+        if now is None:  # copies replaced it
             continue
         chain = _chain(now.inputs[0], made_by, ops, least)
         work = sum(map(ops.flops, chain))
@@ -48,7 +48,7 @@ def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
 
 
 def _transposes(node: Node, ops: OpSet, least: int) -> bool:
-    """Return whether a node only puts the axes of a large tensor into another order."""
+    """Return whether a node only permutes the axes of a large tensor."""
     if node.stateful or len(node.outputs) != 1 or node.output.nbytes <= least or ops.flops(node):
         return False
     rule = ops.rule(node)
@@ -62,7 +62,7 @@ def _transposes(node: Node, ops: OpSet, least: int) -> bool:
 
 
 def _chain(tensor: Tensor, made_by: dict[Tensor, Node], ops: OpSet, least: int) -> list[Node]:
-    """Return the nodes that make a large tensor of small ones, as far as chunks can, in order."""
+    """Return the nodes that compute a large tensor from small ones and can be split, in order."""
     found: dict[Node, None] = {}
     work = [(tensor, False)]
     while work:

@@ -1,7 +1,7 @@
 """Fewer garbage collections while a program is planned.
 
-A search makes hundreds of thousands of small objects, hardly any of them in cycles; each collection
-visits all of TensorFlow's beside them, a fifth of the time of planning at Python's threshold.
+A search makes hundreds of thousands of small objects, hardly any of them in cycles. Each collection
+also visits all of TensorFlow's objects: at Python's threshold, a fifth of the time of planning.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 OBJECTS = 50_000
-"""New objects until a collection; some 20 MB."""
+"""The number of new objects that starts a collection; some 20 MB."""
 
 _lock = threading.Lock()
 _running = 0
@@ -21,7 +21,7 @@ _before = gc.get_threshold()
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Collect garbage rarely inside; the last of several threads restores what was set before."""
+    """Collect garbage rarely inside; the last of several threads restores the old thresholds."""
     global _running, _before
     with _lock:
         if not _running:

@@ -1,6 +1,6 @@
 """Finishing: late passes over the split program, loop bodies included.
 
-They make of ops what runs faster but could not be split any more, so they are the very last: a loop
+They replace ops by nodes that run faster but could not be split any more, so they come last. A loop
 that gets another chunk is cut from its template again, and finished again.
 """
 
@@ -22,7 +22,7 @@ from tf_exla.rewrite import chosen, rewrite_graph
 from tf_exla.split.chunks import fit_loops
 
 LatePass = Callable[[Projector, Graph, Options], Graph]
-"""Changes the nodes of a graph and of its sub-graphs, not their interfaces."""
+"""A pass that changes the nodes of a graph and of its sub-graphs, not their interfaces."""
 
 
 def _run_top_k(projector: Projector, graph: Graph, _: Options) -> Graph:
@@ -34,10 +34,10 @@ def _expand(projector: Projector, graph: Graph, _: Options) -> Graph:
 
 
 def _rewrite(projector: Projector, graph: Graph, options: Options) -> Graph:
-    """Rewrite the bodies of loops, each body once: other late passes are tried on the same bodies.
+    """Rewrite the bodies of loops, memoized: `finish` tries other late passes on the same bodies.
 
-    A body has fewer readers than the program has, and a program that was split without rewrites,
-    since one tied two axes together, gets those that stay within a chunk.
+    In a body, a tensor has fewer readers than in the program. A program that was split without
+    rewrites, since one tied two axes together, gets those that stay within a chunk.
     """
     rules = chosen(options.rewrites)
 
@@ -67,16 +67,16 @@ def _compile(projector: Projector, graph: Graph, options: Options) -> Graph:
 
 
 LATE_PASSES: tuple[LatePass, ...] = (_rewrite, _run_top_k, _expand, _compile)
-"""All, in the order in which they are applied."""
+"""All late passes, in the order in which they are applied."""
 LEFT_OUT: tuple[LatePass, ...] = (_run_top_k, _compile, _expand)
-"""Which go first where the budget does not hold: a running top-k needs the most room."""
+"""The order in which they are left out to hold the budget: running top-k needs the most memory."""
 
 
 def finish(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
-    """Apply the late passes, in smaller chunks if need be; fewer where `budget` does not hold.
+    """Apply the late passes, with smaller chunks or fewer passes if that is what holds `budget`.
 
     Smaller chunks must not cost more time than the passes save, unless XLA is forced. A graph that
-    is above the budget anyway stays as it is.
+    is above the budget anyway gets no late pass.
     """
     plain = write_out(graph, projector.ops)
     if projector.working_set(graph) > budget:
@@ -84,7 +84,7 @@ def finish(projector: Projector, graph: Graph, budget: int, options: Options) ->
     seconds = graph_seconds(projector.ops, plain, promises=False)
     changed: set[LatePass] = set()
     for left_out in range(len(LEFT_OUT) + 1):
-        if left_out and LEFT_OUT[left_out - 1] not in changed:  # the same without it
+        if left_out and LEFT_OUT[left_out - 1] not in changed:  # leaving it out changes nothing
             continue
         split, target = graph, budget
         for _ in range(SETTINGS.tries):

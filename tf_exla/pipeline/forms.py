@@ -1,4 +1,4 @@
-"""Forms of a program: some can be split where others cannot, and cost more work."""
+"""Forms of a program: some can be split where others cannot, but cost more work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Form:
 
 
 def least_bytes(projector: Projector, graph: Graph) -> int:
-    """Return the bytes above which a tensor is worth more passes."""
+    """Return the bytes above which a tensor is worth additional passes."""
     return max(projector.working_set(graph) // SETTINGS.worth_passes, SETTINGS.worth_bytes)
 
 
@@ -38,9 +38,9 @@ class Forms:
     """The forms of one program, each once, the cheapest to run first.
 
     `rewritten`: `cleaned`, rewritten by `rules`. Some rewrites need memory. A rewrite can tie two
-    axes together (G + transposed G). Sinking and lowering cost more work, and make new chances:
-    what is sunk meets the readers in the body, a lowered softmax has a divisor. What is read
-    transposed is made twice. A While of few iterations is written out.
+    axes together (G + transposed G). Sinking and lowering cost more work, and enable rewrites: sunk
+    producers meet their readers in the body, and a lowered softmax has a divisor. Tensors that are
+    read transposed are computed twice. A While of few iterations is written out.
     """
 
     projector: Projector
@@ -65,7 +65,7 @@ class Forms:
         yield from self._moved(slim, self.budget, self.cleaned)
         least = least_bytes(self.projector, self.cleaned)
         if read_rows(self.cleaned, self.projector, least, 0, 0) is not self.cleaned:
-            for form in self._moved(slim, 0, self.cleaned):  # one row at a time takes the least
+            for form in self._moved(slim, 0, self.cleaned):  # one row at a time needs the least
                 yield replace(form, name=f"{form.name}, row by row")
         written = write_iterations(slim.graph, self.projector.ops)
         if written is not slim.graph:
@@ -75,7 +75,7 @@ class Forms:
                 yield replace(moved, name=f"{moved.name}, {form.name}")
 
     def _slim(self) -> Form:
-        """Return the program without the rewrites that need memory."""
+        """Return the form without the rewrites that need memory."""
         tight = self._tight()
         needs_memory = {rule.family for rule in self.rules if rule not in tight}
         made = self.rewritten
@@ -87,9 +87,9 @@ class Forms:
         return [one for one in self.rules if not (isinstance(one, Rewrite) and one.needs_memory)]
 
     def _moved(self, slim: Form, room: int, plain: Graph | None) -> Iterator[Form]:
-        """Yield the forms that moves make of `slim`, and of `plain`, which was not rewritten.
+        """Yield the forms that moves derive from `slim`, and from `plain`, which is not rewritten.
 
-        `room`: bytes for rows that a loop reads at once.
+        `room`: bytes for the rows that a loop makes at once.
         """
         ops, least = self.projector.ops, least_bytes(self.projector, self.cleaned)
 
@@ -110,7 +110,7 @@ class Forms:
             yield replace(lowered(), name="lowered, transposed apart", graph=apart)
 
     def _again(self, name: str, graph: Graph, slim: Form) -> Form:
-        """Return a form of `slim`, its rewrites applied again."""
+        """Return the form of `graph`, derived from `slim`, with the rewrites applied again."""
         if graph is slim.graph:
             return replace(slim, name=name)
         made = rewrite_graph(graph, self.projector.ops, self._tight())

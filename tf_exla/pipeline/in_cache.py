@@ -1,7 +1,7 @@
-"""In cache: what fits the limit, split for speed alone.
+"""In cache: split programs that fit the limit, for speed alone.
 
-A tensor larger than the cache is written to memory and read again by each node, while chunks stay
-in cache, are fused by XLA, and make use of symmetry.
+A tensor larger than the cache is written to memory, and each consumer reads it from there. Chunks
+stay in cache, are fused by XLA, and make use of symmetry.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tf_exla.split.search import Splitting, slow_nodes, split_for_speed
 def split_in_cache(
     projector: Projector, whole: Graph, finished: Graph, budget: int, options: Options
 ) -> Splitting | None:
-    """Return a faster split of a program that holds the budget, finished; None where there is none.
+    """Return a faster split, finished, of a program that holds the budget; None if there is none.
 
-    `whole` is the program as the limit asks for it, `finished` the same after the late passes.
+    `whole` is the program as the limit requires it, `finished` the same after the late passes.
     """
     if max(map(projector.working_set, (whole, finished))) > budget:
         return None

@@ -54,8 +54,8 @@ def optimize_graph(
     """Rewrite `graph` so that its projected peak is at most `limit` bytes.
 
     `resident`: bytes that exist before a call; by default the graph's inputs and constants.
-    Raises `MemoryLimitError` where no plan holds the limit, `UnboundedMemoryError` where none can
-    tell.
+    Raises `MemoryLimitError` if no plan holds the limit, `UnboundedMemoryError` if nothing bounds
+    the memory of a node.
     """
     started = time.perf_counter()
     options = options or Options()
@@ -103,7 +103,7 @@ def optimize_graph(
 
 @dataclass(frozen=True)
 class _Run:
-    """One optimization: the original program, and what it may use.
+    """One optimization: the original program, its options and its limit.
 
     `resident`: bytes that exist before a call; None: the program's inputs and constants.
     """
@@ -119,11 +119,11 @@ class _Run:
         return resident_bytes(graph) if self.resident is None else self.resident
 
     def budget(self, graph: Graph) -> int:
-        """Return the bytes that a call may ask for."""
+        """Return the bytes that a call may request."""
         return self.options.allocator.room(self.limit - self.held(graph))
 
     def checked(self, name: str, graph: Graph) -> Graph:
-        """Return the result of pass `name`. Raises `GraphError` where it is no valid program."""
+        """Return the result of pass `name`. Raises `GraphError` if it is no valid program."""
         try:
             check_graph(graph, self.original)
         except GraphError as error:
@@ -132,7 +132,7 @@ class _Run:
 
 
 def _mirrored(run: _Run, graph: Graph) -> tuple[Graph, tuple[Application, ...]]:
-    """Merge what a symmetric tensor gives in two ways."""
+    """Merge the results that a symmetric tensor yields in two ways."""
     if not run.options.uses(SYMMETRY):
         return graph, ()
     ops = run.projector.ops
@@ -141,7 +141,7 @@ def _mirrored(run: _Run, graph: Graph) -> tuple[Graph, tuple[Application, ...]]:
 
 
 def _by_rows(run: _Run, graph: Graph) -> Graph:
-    """Make messages, scatters, random tensors and loops splittable, if the limit asks for it."""
+    """Make messages, scatters, random tensors and loops splittable, if the limit requires it."""
     projector, ops = run.projector, run.projector.ops
     if projector.working_set(graph) <= run.budget(graph):
         return graph
@@ -152,7 +152,7 @@ def _by_rows(run: _Run, graph: Graph) -> Graph:
 
 
 def _too_large(run: _Run, function: str, graph: Graph, smallest: Splitting) -> MemoryLimitError:
-    """Return the error that tells the smallest limit; `graph`: rewritten, not split."""
+    """Return the error that reports the smallest limit; `graph`: rewritten, not split."""
     projector, held, taken = run.projector, run.held(graph), run.options.allocator.taken
     return MemoryLimitError(
         function,
@@ -167,7 +167,7 @@ def _too_large(run: _Run, function: str, graph: Graph, smallest: Splitting) -> M
 
 
 def _check_bounded(projector: Projector, graph: Graph, function: str, options: Options) -> None:
-    """Refuse what nothing bounds, or warn of it: of what comes from outside, always."""
+    """Raise or warn if nothing bounds a node's memory; if its size is from outside, only warn."""
     for found in unbounded(projector.sizes, graph):
         if found.node.name in options.awaited:
             continue
@@ -197,14 +197,15 @@ class _Found:
 
 
 def _within(projector: Projector, forms: Iterable[Form], budget: int, options: Options) -> _Found:
-    """Return the first form of the program whose split holds the budget; else the smallest.
+    """Return the first form whose split holds the budget, else the one with the smallest plan.
 
-    With the split graph comes the smallest plan of that form: the one that no limit can improve.
+    With the split graph comes its search: for the budget or, if that failed, for a budget of zero,
+    which finds the smallest plan of a form.
     """
     found: list[_Found] = []
     for form in forms:
         smallest = split(projector, form.graph, 0, options) if found or budget <= 0 else None
-        # A search for a budget that the smallest plan does not hold is time lost.
+        # A search for a budget that the smallest plan exceeds would be a waste of time.
         if smallest is None or projector.working_set(smallest.graph) <= budget:
             splitting = split(projector, form.graph, budget, options)
             if projector.working_set(splitting.graph) <= budget:
@@ -220,7 +221,7 @@ def _within(projector: Projector, forms: Iterable[Form], budget: int, options: O
 def _steps(
     projector: Projector, cleaned: Graph, within: _Found, final: Graph, speed: Splitting | None
 ) -> tuple[Step, ...]:
-    """Return the steps from the program to the plan; `speed`: of a split for the cache."""
+    """Return the steps from the program to the plan; `speed`: the split for the cache, if any."""
     form, late = Trace(projector), Trace(projector)
     if within.form.graph is not cleaned:
         failed = [

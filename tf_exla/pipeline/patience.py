@@ -1,7 +1,7 @@
-"""A line on stderr where planning takes long, under the name `tf_exla` of `logging`.
+"""A line on stderr if planning takes long, from the logger `tf_exla` of `logging`.
 
-It is a line and no live display: planning runs inside of what users display (Keras's bar, a
-progress of rich, of which a terminal can have one), and no share of a search is known to be done.
+It is no live display: planning runs inside displays of the user (Keras's bar, a progress of rich,
+of which a terminal can have one), and nobody knows how much of a search is done.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import time
 from dataclasses import dataclass, field
 
 SECONDS = 2.0
-"""What planning may take in silence; four times as long until the next line."""
+"""Seconds of planning until the first line; the next comes after four times the time so far."""
 
 _logger = logging.getLogger("tf_exla")
 
 
 @dataclass
 class Patience:
-    """Says now and then that a function of so many nodes is still being planned."""
+    """A reporter that a function of so many nodes is still being planned."""
 
     function: str
     nodes: int
@@ -26,7 +26,7 @@ class Patience:
     _silent: float = SECONDS
 
     def __call__(self) -> None:
-        """Write a line if it is time for one; a warning, since it must appear without settings."""
+        """Log a line if one is due: a warning, since it must appear without settings."""
         spent = time.perf_counter() - self._started
         if spent < self._silent:
             return

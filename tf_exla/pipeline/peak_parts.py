@@ -1,4 +1,4 @@
-"""What a plan's peak consists of: the lines that explain a smallest limit."""
+"""The parts of a plan's peak: the lines that explain a smallest limit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tf_exla.model.projection import Projection, Projector
 from tf_exla.split.region import RefusedSplit
 
 LARGEST = 3
-"""Residents that an error names."""
+"""The number of tensors that a line of an error names."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Alive:
-    """A tensor that is alive at the peak; `loop`: whose iterations hold it."""
+    """A tensor that is alive at the peak; `loop`: the loop whose iterations hold it."""
 
     tensor: Tensor
     bytes: int
@@ -27,7 +27,7 @@ class _Alive:
 
 
 def peak_parts(projector: Projector, graph: Graph) -> tuple[PeakPart, ...]:
-    """Return what the working set of a plan consists of at its largest moment, largest first."""
+    """Return the parts of a plan's working set at its largest moment, largest first."""
     parts = [*_parts(projector, graph, frozenset())]
     parts.append(PeakPart("what the executor keeps", projector.overhead(graph)))
     return tuple(sorted((one for one in parts if one.bytes), key=lambda one: -one.bytes))
@@ -46,7 +46,7 @@ def blocker(
 ) -> Blocker | None:
     """Return the largest tensor that is alive at a plan's peak, and what keeps it whole.
 
-    Of as large ones, one for which there is a reason.
+    Among tensors of equal size, one with a known reason is preferred.
     """
     alive = sorted(_alive(projector, graph, frozenset(), None), key=lambda one: -one.bytes)
     if not alive:
@@ -57,7 +57,7 @@ def blocker(
     chosen = next((one for one in equal if one.tensor in reasons), equal[0])
     refusal = reasons.get(chosen.tensor)
     if refusal is None and chosen.loop is None:
-        # As large, and what it is made of: the reason is told of it.
+        # Report the reason of a tensor that is as large or larger, for example an operand.
         made = producers(graph)
         others = (one for one in refusals if one.tensor.nbytes >= most and one.tensor in made)
         refusal = max(others, key=lambda one: one.tensor.nbytes, default=None)
@@ -96,7 +96,7 @@ def _parts(projector: Projector, graph: Graph, sliced: frozenset[Tensor]) -> Ite
 def _alive(
     projector: Projector, graph: Graph, sliced: frozenset[Tensor], loop: Loop | None
 ) -> Iterator[_Alive]:
-    """Yield what is alive at the peak, in the bodies of loops as well."""
+    """Yield the tensors that are alive at the peak, in the bodies of loops as well."""
     found = projector.project(graph, sliced)
     for tensor, size in found.live:
         if size:

@@ -1,4 +1,4 @@
-"""A plan: the rewritten graph with what was projected and found on the way."""
+"""A plan: the rewritten graph with its projections and a record of how it was found."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tf_exla.split.trace import Step
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes in bytes; `*_before` is the program in its original order, unsplit.
+    """A planned program. Sizes are in bytes; `*_before`: of the original order, unsplit.
 
     `resident`: bytes that exist before a call; `working_set`: what the call allocates.
     `steps`: the form of the program, its splits and late passes, with what each saved and cost.
-    `for_speed`: the limit asks for fewer loops, which would be slower. `failure`: why the graph is
-    the original, and nothing was projected; empty where a plan was made. `options`: those that it
-    was made with; None where none was made.
+    `for_speed`: the limit requires fewer loops, which would be slower. `failure`: why the graph is
+    the original, and nothing was projected; empty if a plan was made. `options`: those that the
+    plan was made with; None if none was made.
     """
 
     graph: Graph

@@ -1,8 +1,8 @@
 """A graph with the nodes of one name scope as one node, so that hundreds of nodes can be read.
 
-Frameworks name nodes "sgpr/elbo/Kuf/Exp": all but the last part is the scope. Where that leaves too
-many, the groups of the smallest tensors join what they read, or what reads them. No group both
-feeds and reads another one: where a scope would, the rest of it is a group of its own.
+Frameworks name nodes "sgpr/elbo/Kuf/Exp": all but the last part is the scope. If that leaves too
+many groups, those of the smallest tensors are merged into a producer or a consumer. Groups form no
+cycle: where a scope would, the rest of it becomes another group.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ from tf_exla.byte_size import format_bytes
 from tf_exla.report.graph import INPUT, GraphNode
 
 MANY = 60
-"""Nodes that are drawn one by one."""
+"""Graphs with more nodes are drawn by name scopes as well."""
 GROUPS = 24
 """Boxes of 150 x 74 in a window of 1000 x 560: six rows of four."""
 _DEPTHS = (4, 3, 2, 1)
 _NO_SCOPE = frozenset({"gradient_tape"})
-"""Parts of names that say nothing of what is computed."""
+"""Parts of names that say nothing about the computation."""
 _NAMED, _LABEL = 12, 22
-"""Members that are named of a group, the largest; characters of what is written on it."""
+"""Members that a group's name lists, the largest first; characters of a group's label."""
 _RUNS = 500
-"""Groups that can be joined in less than a second; of more, runs of nodes are joined first."""
+"""Groups that can be merged in less than a second. If there are many more, runs of nodes are the
+groups."""
 _LOOKED_AT = 300
-"""Groups on the ways from one to another; where there may be more, the two stay apart."""
+"""Groups on the paths from one to another. If there may be more, the two are not merged."""
 
 
 def collapsed(nodes: Sequence[GraphNode], most: int = GROUPS) -> list[GraphNode]:
-    """Return some `most` groups of `nodes`: inputs, nodes of loops, and groups by name scopes.
+    """Return about `most` groups of `nodes` by name scopes; inputs and loops' nodes stay single.
 
-    The scopes are of the largest depth that gives so few. A group has the shape and the bytes of
-    its largest member, and its `name` lists the members.
+    Scopes have the largest depth that gives few enough groups. A group has the shape and the bytes
+    of its largest member, and its `name` lists the members.
     """
     groups: list[_Group] = []
     for depth in _DEPTHS if len(nodes) <= 10 * _RUNS else _DEPTHS[-1:]:
@@ -64,7 +65,7 @@ def _grouped(nodes: Sequence[GraphNode], depth: int) -> list[_Group]:
     for number, node in enumerate(nodes):
         reads = {place[k] for k in node.inputs}
         alone = node.loop is not None or node.op == INPUT
-        # An op is named as the scope of what it was made from: "truediv" of "truediv/Less".
+        # An op may have the name of a scope: "truediv" joins the scope of "truediv/Less".
         named = "/".join(_parts(node.name))
         scope = "" if alone else _scope(node.name, depth) or (named if named in scopes else "")
         group = latest.get(scope) if scope else None
@@ -79,7 +80,7 @@ def _grouped(nodes: Sequence[GraphNode], depth: int) -> list[_Group]:
 
 
 def _in_runs(nodes: Sequence[GraphNode]) -> list[_Group]:
-    """Return groups of successive nodes, of which none reads a later one."""
+    """Return groups of successive nodes; none reads a later group."""
     length = -(-len(nodes) // _RUNS)
     groups: list[_Group] = []
     place: list[_Group] = []
@@ -103,7 +104,7 @@ def _add(group: _Group, number: int, node: GraphNode, reads: set[_Group]) -> Non
 
 
 def _by_way_of_others(group: _Group, reads: Iterable[_Group]) -> bool:
-    """Return whether one of `reads`, other than the group, is computed from the group."""
+    """Return whether another group in `reads` depends on the group; True if that takes too long."""
     seen: set[_Group] = set()
     waiting = [one for one in reads if one is not group]
     while waiting:
@@ -117,7 +118,7 @@ def _by_way_of_others(group: _Group, reads: Iterable[_Group]) -> bool:
 
 
 def _merged(groups: Sequence[_Group], most: int) -> list[_Group]:
-    """Let the groups of the smallest tensors join another one, until there are some `most`."""
+    """Merge the smallest groups into others until about `most` are left."""
     number = {group: at for at, group in enumerate(groups)}
     left = set(groups)
     count = sum(not one.alone for one in groups)
@@ -138,18 +139,18 @@ def _merged(groups: Sequence[_Group], most: int) -> list[_Group]:
 
 
 def _weight(group: _Group) -> tuple[float, int]:
-    """Return what grows with members and bytes: a thousand times the bytes are as five members."""
+    """Return a size from members and bytes: a factor of 1000 in bytes counts as five members."""
     return len(group.members) + math.log2(1 + group.bytes) / 2, group.bytes
 
 
 def _joinable(group: _Group, number: dict[_Group, int]) -> _Group | None:
-    """Return the smallest group that `group` may join."""
+    """Return the smallest producer or consumer that `group` may be merged into."""
     near = sorted(group.reads | group.readers, key=lambda one: (*_weight(one), number[one]))
     for one in near:
         source, target = (one, group) if one in group.reads else (group, one)
         if one.alone:
             continue
-        # What nothing else reads, or what reads nothing else, needs no look at the ways between.
+        # If `source` has no other consumer, or `target` no other producer, there is no other path.
         only = len(source.readers) == 1 or len(target.reads) == 1
         if only or not _by_way_of_others(source, target.reads):
             return one
@@ -174,15 +175,15 @@ def _join(group: _Group, other: _Group) -> None:
 
 
 def _in_order(groups: Sequence[_Group], nodes: Sequence[GraphNode]) -> list[GraphNode]:
-    """Return the groups as nodes, what is read before what reads it, else as they came.
+    """Return the groups as nodes in topological order, otherwise in the given order.
 
-    A node has no input that another one of its inputs is computed from: lines of all would cross.
+    An input that another input depends on is omitted, since the lines of all would cross.
     """
     number = {group: at for at, group in enumerate(groups)}
     left = {group: len(group.reads) for group in groups}
     ready = [number[group] for group in groups if not group.reads]
     place: dict[_Group, int] = {}
-    above: list[set[int]] = []  # of each that is made: all that it is computed from
+    above: list[set[int]] = []  # by made node: all nodes that it depends on
     made: list[GraphNode] = []
     while ready:
         group = groups[heapq.heappop(ready)]

@@ -14,9 +14,9 @@ class Curve(CurveData):
     """A curve that prints as a table and plots itself; its fields are those of `CurveData`."""
 
     def plot(self, path: str | Path | None = None) -> object:
-        """Plot estimated time over the limit, the knee marked; return the figure.
+        """Plot estimated time over the limit, with the knee marked, and return the figure.
 
-        Needs matplotlib; with `path` the figure is saved there.
+        Needs matplotlib. With `path`, the figure is saved there.
         """
         from tf_exla.report.curve_plot import plot_curve  # matplotlib
 

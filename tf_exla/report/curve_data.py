@@ -1,19 +1,19 @@
-"""What a curve of limit against time tells: plain values."""
+"""The data of a curve of limit against time, as plain values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 NEAR = 1.05
-"""Of the fastest time: what counts as as fast. Estimates of two split plans of one program differ
-by more (`SearchSettings.margin`), so less would tell nothing apart."""
+"""Times within this factor of the fastest count as equally fast. Estimates of two split plans of
+one program differ by more (`SearchSettings.margin`), so a smaller factor would have no meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The best plan within a limit: bytes that it needs, estimated seconds, loops over chunks.
+    """The best plan within a limit: its peak in bytes, estimated seconds, loops over chunks.
 
-    `loops`: with those inside of others.
+    `loops` includes nested loops.
     """
 
     limit: int
@@ -24,10 +24,10 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class CurveData:
-    """Points from the smallest limit that works to what stock needs, none slower than those before.
+    """Points from the smallest limit that works to the original's peak; times never increase.
 
-    `stock_peak`: bytes that the original program needs, `stock_seconds`: its estimated time.
-    Seconds are those of the cost model: their ratios tell more than the numbers.
+    `stock_peak`: peak of the original program in bytes. `stock_seconds`: its estimated time.
+    Seconds come from the cost model, so their ratios are more meaningful than their values.
     """
 
     function: str

@@ -1,4 +1,4 @@
-"""What a report tells: plain values."""
+"""The data of a report, as plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tf_exla.split.trace import Step
 
 @dataclass(frozen=True, slots=True)
 class LargeTensor:
-    """One of the largest tensors of the original program; `split`: it no longer exists whole."""
+    """One of the largest tensors of a program. `split`: it no longer exists whole in the plan."""
 
     name: str
     op: str
@@ -25,7 +25,7 @@ class LargeTensor:
 
 @dataclass(frozen=True, slots=True)
 class ResultEntry:
-    """One result of a loop; `combine`: concat along an axis, add, max, ..."""
+    """One result of a loop. `combine`: concat along an axis, add, max, ..."""
 
     name: str
     shape: tuple[int | None, ...]
@@ -36,9 +36,10 @@ class ResultEntry:
 
 @dataclass(frozen=True, slots=True)
 class LoopEntry:
-    """One loop. `extra_flops`: spent on nodes that an earlier stage computes as well, in all.
+    """One loop over chunks.
 
-    `body_peak`: bytes that one iteration allocates. `depth`: 0 outermost, 1 inside of a loop.
+    `extra_flops`: flops of nodes that an earlier stage also computes, over all iterations.
+    `body_peak`: bytes that one iteration allocates. `depth`: the number of loops around it.
     """
 
     name: str
@@ -59,7 +60,7 @@ class LoopEntry:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A tensor that was not split along an axis, the op that kept it, and why."""
+    """A tensor that was not split along an axis, the op that prevented it, and the reason."""
 
     tensor: str
     shape: tuple[int | None, ...]
@@ -74,7 +75,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class CostlyOp:
-    """How many nodes of one op take at least 1 % of the flops each; a loop's body counts once."""
+    """Numbers of nodes of one op that take more than 1 % of the original's flops each.
+
+    A node of a loop's body counts once, with the flops of all iterations.
+    """
 
     op: str
     before: int
@@ -83,9 +87,9 @@ class CostlyOp:
 
 @dataclass(frozen=True, slots=True)
 class RewriteEntry:
-    """One rewrite that was applied, at `count` nodes; flops and bytes moved of these nodes.
+    """A rewrite that was applied at `count` nodes, with the flops and bytes moved of these nodes.
 
-    `rewrites`: the family's name, by which `optimize(..., rewrites=...)` switches it.
+    `rewrites`: the name of its family, by which `optimize(..., rewrites=...)` switches it.
     """
 
     rewrites: str
@@ -104,7 +108,7 @@ class RewriteEntry:
 class TimelinePoint:
     """The working set in bytes while one node of the plan runs.
 
-    `alive`: the largest parts of it: tensors by their names, and what the node needs beside them.
+    `alive`: its largest parts: tensors by their names, and temporary memory of the node.
     """
 
     node: str
@@ -116,11 +120,11 @@ class TimelinePoint:
 
 @dataclass(frozen=True, slots=True)
 class ShardingEntry:
-    """A program on several devices; iterations of its loops of depth 0 run on different ones.
+    """A program on several devices, which share the iterations of its loops of depth 0.
 
-    `uses`: what each device holds and computes. `shards`: parts of each of these loops. `sent`:
-    bytes from and to the driver in each call. `seconds_on_one`, `seconds`: estimates for one
-    device, None where it does not hold the limit, and for all with what is sent.
+    `uses`: memory and time of each device. `shards`: parts of each of these loops. `sent`: bytes
+    from and to the driver in each call. `seconds_on_one`: estimate for one device, None if it does
+    not hold the limit. `seconds`: estimate for all devices, including what is sent.
     """
 
     uses: tuple[DeviceUse, ...]
@@ -132,10 +136,11 @@ class ShardingEntry:
 
 @dataclass(frozen=True)
 class ReportData:
-    """What the plan needs beside what the original program needs.
+    """Memory and work of the plan, compared with the original program.
 
     All sizes are bytes. peak = resident + working set. `*_before`: the original program in its own
-    order, without splitting. `largest`: of the original; `largest_left`: what the plan makes whole.
+    order, without splitting. `largest`: the largest tensors of the original. `largest_left`: the
+    largest tensor that the plan leaves whole.
     """
 
     function: str

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# Nodes that are left out first: they hold no data of the user's.
+# Nodes that are never drawn, since they hold no data of the user.
 _PLUMBING = frozenset({"constant", "identity", "identity_n", "no_op", "read_variable", "shape"})
 _LOOP_COLOURS = ("#cfe2f3", "#fce5cd", "#d9ead3", "#ead1dc", "#fff2cc", "#d0e0e3")
-_WIDTH, _HEIGHT = 1.5, 0.8  # inches of a node's place
+_WIDTH, _HEIGHT = 1.5, 0.8  # inches that a node takes
 
 
 def draw_report(report: ReportData, path: str | Path | None = None, most: int = 40) -> Figure:
-    """Draw both graphs side by side, of each at most the `most` nodes with the largest tensors."""
+    """Draw both graphs side by side, each with at most the `most` nodes of the largest tensors."""
     from matplotlib.figure import Figure
 
     sides = [
@@ -73,27 +73,27 @@ def loop_colour(number: int) -> str:
 
 
 def loop_label(number: int, loop: LoopEntry) -> str:
-    """Return a loop in words, for a legend."""
+    """Return the description of a loop for a legend."""
     return f"loop {number}: {loop.iterations} chunks of {loop.chunk} of {loop.extent:,}"
 
 
 def visible(nodes: Sequence[GraphNode], most: int) -> list[int]:
-    """Return positions of the nodes to draw: what is data, the largest tensors where too many.
+    """Return positions of the nodes to draw: nodes with data, at most `most`, the largest ones.
 
-    A scalar is drawn where it is a result.
+    Scalars are drawn only if they are results.
     """
     kept = [
         i
         for i, node in enumerate(nodes)
         if node.op not in _PLUMBING and (math.prod(n or 1 for n in node.shape) > 1 or node.output)
     ]
-    # Of equal sizes the earlier come first; what is read of variables is no result of interest.
+    # Results first, then the largest, then the earliest. Reads of variables are not results here.
     kept.sort(key=lambda i: (not nodes[i].output, -nodes[i].bytes, i))
     return sorted(kept[:most])
 
 
 class Drawing:
-    """A layered layout (Sugiyama) of the visible nodes; edges lead through those that are not."""
+    """A layered layout (Sugiyama) of the visible nodes; edges pass through hidden nodes."""
 
     def __init__(self, visible: Sequence[int], everything: Sequence[GraphNode]) -> None:
         self.nodes = [everything[i] for i in visible]
@@ -128,7 +128,7 @@ class Drawing:
 
 
 def label(node: GraphNode) -> str:
-    """Return what is written on a node: the op, type and size of its largest result."""
+    """Return a node's text: op or name, type of its first result, bytes of its largest."""
     sizes = ", ".join("?" if size is None else str(size) for size in node.shape)
     first = node.name if node.op == INPUT else node.op
     first = first if len(first) <= 22 else first[:21] + "…"
@@ -136,13 +136,13 @@ def label(node: GraphNode) -> str:
 
 
 def _edges(visible: Sequence[int], nodes: Sequence[GraphNode]) -> list[tuple[int, int]]:
-    """Return edges between visible nodes, in their own numbering; hidden ones are passed through.
+    """Return edges between visible nodes, numbered among themselves, through hidden nodes.
 
-    An edge that passes through hidden nodes is left out where drawn edges lead the same way.
+    An edge through hidden nodes is omitted if a path of drawn edges connects the same nodes.
     """
     number = {i: k for k, i in enumerate(visible)}
-    sources: list[frozenset[int]] = []  # of each node: the visible ones that its result comes from
-    above: dict[int, set[int]] = {}  # of each visible node: all before it
+    sources: list[frozenset[int]] = []  # by node: the nearest visible nodes before it
+    above: dict[int, set[int]] = {}  # by visible node: all visible nodes before it
     edges: list[tuple[int, int]] = []
     for i, node in enumerate(nodes):
         found = frozenset().union(*(sources[j] for j in node.inputs))
@@ -166,7 +166,7 @@ Point = tuple[float, float]
 
 
 def _layout(count: int, edges: Sequence[tuple[int, int]]) -> tuple[list[Point], list[list[Point]]]:
-    """Return a place for each node, and for each edge the points that it runs through."""
+    """Return a place for each node, and for each edge the points on its route."""
     try:
         import igraph
     except ImportError as error:
@@ -175,9 +175,9 @@ def _layout(count: int, edges: Sequence[tuple[int, int]]) -> tuple[list[Point], 
         return [], []
     graph = igraph.Graph(n=count, edges=list(edges), directed=True)
     layers = [0] * count
-    for source, target in edges:  # in the order of targets, and sources come before their targets
+    for source, target in edges:  # sorted by target, in topological order
         layers[target] = max(layers[target], layers[source] + 1)
-    # An input stands right above the first that reads it.
+    # A node without producers is placed right above its first consumer.
     for node in range(count):
         below = [layers[target] for source, target in edges if source == node]
         if not graph.indegree(node) and below:

@@ -1,4 +1,4 @@
-"""A graph as plain data for a report: what each node computes, from what, and in which loop."""
+"""A graph as plain data for a report: the op, the inputs and the loop of each node."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ INPUT = "input"
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """One node; the first of its outputs stands for all, `bytes` is of the largest.
+    """One node, described by its first output; `bytes` is the size of its largest output.
 
     `inputs` are positions of other nodes. `loop`: the number of the innermost loop around it, in
-    the order of `MemoryReport.loops`; None outside. `output`: its result is one of the program's.
+    the order of `MemoryReport.loops`; None outside. `output`: it makes a result of the program.
     """
 
     op: str
@@ -28,7 +28,7 @@ class GraphNode:
 
 
 def graph_nodes(graph: Graph) -> tuple[GraphNode, ...]:
-    """List inputs and nodes of `graph`, and in the place of each loop its body for one chunk."""
+    """List the inputs and nodes of `graph`, with the body for one chunk in place of each loop."""
     made: list[GraphNode] = []
     place: dict[Tensor, int] = {}
     loops = 0
@@ -47,7 +47,7 @@ def graph_nodes(graph: Graph) -> tuple[GraphNode, ...]:
         return tuple(dict.fromkeys(place[tensor] for tensor in node.inputs if tensor in place))
 
     def enter(body: Graph, node: Node, loop: int | None) -> None:
-        # A loop's body may have more inputs: what the chunks before left.
+        # A loop's body may have more inputs: values carried over from the previous chunk.
         for inner, outer in zip(body.inputs, node.inputs, strict=False):
             if outer in place:
                 place[inner] = place[outer]

@@ -19,15 +19,15 @@ from tf_exla.report.graph import GraphNode
 from tf_exla.report.text import format_shape
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 1000, 320, 70, 990, 12, 284
-"""Of the chart of memory, in units of its drawing: outer size, and the inner box."""
+"""Of the memory chart, in units of the drawing: its outer size and its inner box."""
 PLACE = (150, 74)
-"""What one node of a graph takes, in units of its drawing."""
+"""Width and height that a node of a graph takes, in units of the drawing."""
 PANEL = 560
 """The height of a graph's window."""
 NODES = 30
-"""Of a larger graph, those with the largest tensors are drawn; twice as many with loops' bodies."""
+"""Nodes that are drawn, those with the largest tensors; twice as many with the bodies of loops."""
 DECADES = 4
-"""The least memory on the chart is so many powers of ten below the most."""
+"""Powers of ten from the bottom to the top of the memory chart."""
 
 
 def format_html(report: ReportData) -> str:
@@ -49,7 +49,7 @@ def format_html(report: ReportData) -> str:
 
 
 def in_frame(page: str) -> str:
-    """Return a page as what a notebook shows: its styles and names stay inside of a frame."""
+    """Return a page for a notebook, in a frame that keeps its styles and names inside."""
     return (
         f'<iframe srcdoc="{html.escape(page)}" width="100%" height="720" frameborder="0"></iframe>'
     )
@@ -90,7 +90,7 @@ def _chart(report: ReportData) -> dict[str, Any]:
 
 
 def _outline(heights: Sequence[float]) -> str:
-    """Return a path of steps, each as long."""
+    """Return a path of steps of equal width."""
     if not heights:
         return ""
     step = (RIGHT - LEFT) / len(heights)
@@ -101,7 +101,7 @@ def _outline(heights: Sequence[float]) -> str:
 
 
 def _words(point: TimelinePoint, resident: int) -> str:
-    """Say what a step is, and what is alive during it."""
+    """Describe a step and the memory that is alive during it."""
     where = f" ({point.source})" if point.source else ""
     lines = [f"{point.op} {point.node}{where}", format_bytes(point.bytes + resident)]
     lines += [f"  {format_bytes(one.bytes)} {one.what}" for one in point.alive]
@@ -130,13 +130,13 @@ def _graphs(report: ReportData) -> list[dict[str, Any]]:
 
 
 def _closed(report: ReportData) -> list[GraphNode]:
-    """Return the graph of the plan, each outermost loop as one node of its largest tensor."""
-    outermost: list[int] = []  # of each loop
+    """Return the plan's graph, each outermost loop as one node that shows its largest tensor."""
+    outermost: list[int] = []  # by loop
     for at, loop in enumerate(report.loops):
         outermost.append(outermost[-1] if loop.depth else at)
     made: list[GraphNode] = []
-    place: list[int] = []  # of each node of the graph, in what is made
-    group: dict[int, int] = {}  # the place of each outermost loop
+    place: list[int] = []  # by node of the graph: its position in `made`
+    group: dict[int, int] = {}  # by outermost loop: its position in `made`
     for node in report.graph:
         number = None if node.loop is None else outermost[node.loop]
         if number is None or number not in group:
@@ -152,7 +152,7 @@ def _closed(report: ReportData) -> list[GraphNode]:
                 inputs=(*made[place[-1]].inputs, *node.inputs),
                 output=made[place[-1]].output or node.output,
             )
-    # Inputs still have the places of the graph; a loop reads nothing of itself here.
+    # Inputs are still positions in the graph. Edges from a loop to itself are dropped.
     for at, node in enumerate(made):
         inputs = dict.fromkeys(place[k] for k in node.inputs if place[k] != at)
         made[at] = replace(node, inputs=tuple(inputs))
@@ -191,6 +191,6 @@ def _graph(title: str, drawing: Drawing, limit: int) -> dict[str, Any]:
         routes.append(" ".join(f"{x},{y}" for x, y in points))
     width, height = drawing.width * across, drawing.height * down
     fit = f"{-across / 2:g} {-down / 2:g} {width:g} {height:g}"
-    left = max(width - WIDTH, 0) / 2 - across / 2  # at its own size, the middle of its top
+    left = max(width - WIDTH, 0) / 2 - across / 2  # unscaled, the middle of the top
     view = f"{left:g} {-down / 2:g} {min(width, WIDTH):g} {min(height, PANEL):g}"
     return {"title": title, "boxes": boxes, "routes": routes, "fit": fit, "view": view}

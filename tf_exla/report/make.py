@@ -34,9 +34,9 @@ from tf_exla.split.region import RefusedSplit
 
 LARGEST = 8
 ALIVE = 3
-"""Tensors that are named for each step of a timeline."""
+"""Parts of the memory that are named for each step of a timeline."""
 SPANS = 100
-"""Tensors that they are chosen from."""
+"""Largest tensors of the plan, from which those of each step are chosen."""
 
 
 def make_report(
@@ -105,7 +105,7 @@ def _costly(plan: Plan, ops: OpSet) -> tuple[CostlyOp, ...]:
 
 
 def _rewrites(plan: Plan) -> tuple[RewriteEntry, ...]:
-    """Sum up the applications of each rewrite, those that saved most first."""
+    """Sum up the applications of each rewrite, the largest saving of bytes first."""
     groups: dict[tuple[str, str], list[Application]] = {}
     for one in plan.applications:
         groups.setdefault((one.family, one.rewrite), []).append(one)
@@ -183,7 +183,7 @@ def _loop_entry(projector: Projector, loop: Loop, depth: int, times: int) -> Loo
 
 
 def _refusals(found: Sequence[RefusedSplit], graph: Graph) -> tuple[Refusal, ...]:
-    """Name what still exists whole, the largest first, each tensor and axis once."""
+    """Return refusals for tensors that still exist whole, one per axis, largest tensor first."""
     whole = set(producers(graph))
     unique: dict[tuple[Tensor, int], RefusedSplit] = {}
     for one in found:
@@ -208,7 +208,7 @@ def _refusals(found: Sequence[RefusedSplit], graph: Graph) -> tuple[Refusal, ...
 
 def _timeline(plan: Plan, *, before: bool) -> tuple[TimelinePoint, ...]:
     projection = plan.projection_before if before else plan.projection
-    # Those of a step are found among the largest of all: plans have thousands of steps.
+    # Each step searches only the largest tensors of the plan, since plans have thousands of steps.
     spans = sorted(projection.lifetimes.spans, key=lambda span: -span[1])[:SPANS]
     points = []
     for position, step in enumerate(projection.steps):

@@ -1,4 +1,4 @@
-"""Notes of a report: what its numbers leave open, and what was done beside splitting."""
+"""Notes of a report: what its numbers leave open, and what was done in addition to splitting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_exla.rewrite.families import IN_CACHE
 
 
 def plan_notes(plan: Plan, ops: OpSet) -> list[str]:
-    """Return the notes of a plan, a sentence each."""
+    """Return the notes of a plan, one sentence each."""
     return [
         *([f"the function runs as it was: {plan.failure}"] if plan.failure else []),
         *_unknown_shapes(plan.graph, ops),
@@ -45,7 +45,7 @@ def _for_speed(plan: Plan) -> list[str]:
 
 
 def _compiled(graph: Graph, ops: OpSet) -> list[str]:
-    """Say what XLA compiles, and which ops of the loops it does not."""
+    """Note how many clusters XLA compiles, and which ops of the loops it does not compile."""
     clusters = sum(1 for node in walk(graph) if node.op == "xla_cluster")
     if not clusters:
         return []
@@ -56,7 +56,7 @@ def _compiled(graph: Graph, ops: OpSet) -> list[str]:
 
 def _unknown_shapes(graph: Graph, ops: OpSet) -> list[str]:
     sizes = Sizes(ops)
-    sizes.lists(graph)  # walks
+    sizes.lists(graph)  # walks the graph
     bounded: list[str] = []
     not_counted = [tensor.name for tensor in graph.inputs if _is_open(tensor)]
     for node in walk(graph):

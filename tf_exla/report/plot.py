@@ -1,4 +1,4 @@
-"""The report as a picture: the working set over the plan."""
+"""The report as a picture: memory over the plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"), (1, "bytes"))
 
 
 def unit_of(largest: int) -> tuple[int, str]:
-    """Return the unit of an axis that ends at so many bytes: its bytes and its name."""
+    """Return the unit of an axis that ends at `largest` bytes: its bytes and its name."""
     return next((factor, unit) for factor, unit in _UNITS if largest >= factor or factor == 1)
 
 

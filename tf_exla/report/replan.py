@@ -1,4 +1,4 @@
-"""Planning a program again, within other limits: what a report keeps for that, and the curve."""
+"""Plan a program again for other limits: what a report keeps for that, and the curve."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tf_exla.report.curve_data import CurvePoint
 
 @dataclass(frozen=True)
 class Replan:
-    """A captured program and its options: shapes and small constants, no tensors of the user's."""
+    """A captured program and its options, with shapes and small constants but no user tensors."""
 
     graph: Graph
     ops: OpSet
@@ -33,7 +33,7 @@ class Replan:
         )
 
     def curve(self, count: int) -> Curve:
-        """Plan within `count` limits, in geometric steps up to what the original needs.
+        """Plan for `count` limits, in geometric steps up to the peak of the original.
 
         Raises ValueError for fewer than two.
         """
@@ -61,7 +61,7 @@ class Replan:
             return error.smallest_limit
 
     def _point(self, limit: int, plan: Plan, before: CurvePoint | None) -> CurvePoint:
-        """Return the point of a plan, or of the one within a smaller limit where that is faster."""
+        """Return the point of a plan, or that of the plan before it if that is no slower."""
         seconds = self._seconds(plan.graph)
         if before is not None and before.seconds <= seconds:
             return CurvePoint(limit, before.projected_peak, before.seconds, before.loops)
@@ -72,7 +72,7 @@ class Replan:
 
 
 def _loops(graph: Graph) -> int:
-    """Count loops over chunks, those inside of others too; a last, smaller chunk is no loop."""
+    """Count loops over chunks, nested loops included; a smaller last chunk is not counted."""
     return sum(
         1 + _loops(node.body)
         if isinstance(node, Loop)
@@ -82,7 +82,7 @@ def _loops(graph: Graph) -> int:
 
 
 def _steps(least: int, most: int, count: int) -> Iterator[int]:
-    """Yield limits from the least to the most; one where splitting saves nothing."""
+    """Yield limits from `least` to `most`; only one if splitting saves nothing."""
     yield least
     for k in range(1, count - 1):
         limit = round(least * (most / least) ** (k / (count - 1)))

@@ -18,18 +18,18 @@ from tf_exla.report.text import format_details
 class MemoryReport(ReportData):
     """A report that prints, plots and draws itself; its fields are those of `ReportData`.
 
-    As a string it has ten lines or so; `details` has all. `again`: what `curve` plans with; a
-    report that was pickled has none.
+    As a string it has about ten lines; `details` has all. `again`: the program that `curve` plans
+    again, which pickled reports lack.
     """
 
-    # A `Replan` or None; of no type, since what reads reports from JSON would want one for graphs.
+    # A `Replan` or None. Not typed, since readers of reports from JSON would need types of graphs.
     again: Any = field(default=None, repr=False, compare=False)
 
     def curve(self, points: int = 8) -> Curve:
-        """Return what other limits cost: the smallest that works, stock's peak, and between them.
+        """Return estimated times for limits from the smallest that works to the original's peak.
 
-        Plans again for each of the limits, and runs nothing. Raises ValueError where nothing was
-        planned, or for fewer than two points.
+        Plans again for each limit, and runs nothing. Raises ValueError if the report has no graph
+        to plan again, or for fewer than two points.
         """
         if self.again is None:
             raise ValueError(f"{self.function}: the report has no graph to plan again")
@@ -37,7 +37,7 @@ class MemoryReport(ReportData):
         return curve
 
     def details(self) -> str:
-        """Return the long form: tensors, rewrites, steps, loops, and what was not split and why."""
+        """Return the long form: tensors, rewrites, steps, loops, and why tensors were not split."""
         return format_details(self)
 
     def to_dict(self) -> dict[str, object]:
@@ -51,19 +51,19 @@ class MemoryReport(ReportData):
         return json.dumps(self.to_dict(), indent=indent)
 
     def plot(self, path: str | Path | None = None) -> object:
-        """Plot the working set over the plan, original against optimized; return the figure.
+        """Plot memory over the plan, original against optimized, and return the figure.
 
-        Needs matplotlib; with `path` the figure is saved there.
+        Needs matplotlib. With `path`, the figure is saved there.
         """
         from tf_exla.report.plot import plot_report  # matplotlib
 
         return plot_report(self, path)
 
     def draw(self, path: str | Path | None = None, most: int = 40) -> object:
-        """Draw the graph before and after, tensors with their sizes; return the figure.
+        """Draw the graphs before and after, with the sizes of tensors, and return the figure.
 
-        Of a graph with more than `most` nodes, those with the largest tensors are drawn. Needs
-        matplotlib and igraph; with `path` (*.svg, *.png, *.pdf) the figure is saved there.
+        If a graph has more than `most` nodes, those with the largest tensors are drawn. Needs
+        matplotlib and igraph. With `path` (*.svg, *.png, *.pdf), the figure is saved there.
         """
         from tf_exla.report.draw import draw_report  # matplotlib, igraph
 
@@ -72,7 +72,7 @@ class MemoryReport(ReportData):
     def to_html(self, path: str | Path | None = None) -> str:
         """Return the report as a page of HTML that needs no network; with `path`, write it there.
 
-        With igraph it has the graphs, which can be moved and zoomed.
+        If igraph is installed, the page shows the graphs, which can be moved and zoomed.
         """
         from tf_exla.report.html import format_html  # jinja2
 
@@ -82,11 +82,11 @@ class MemoryReport(ReportData):
         return page
 
     def __getstate__(self) -> dict[str, object]:
-        """Return what is pickled: the numbers, not the graph."""
+        """Return the state to pickle: the numbers without the graph to plan again."""
         return {**self.__dict__, "again": None}
 
     def _repr_html_(self) -> str:
-        """Show the page in a notebook."""
+        """Return the page for a notebook."""
         from tf_exla.report.html import in_frame  # jinja2
 
         return in_frame(self.to_html())

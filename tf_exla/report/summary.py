@@ -1,4 +1,4 @@
-"""The short form of a report: ten lines or so."""
+"""The short form of a report: about ten lines."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from tf_exla.report.data import LoopEntry, ReportData
 from tf_exla.report.text import WIDTH, format_shape, sharding_lines
 
 LOOPS = 4
-"""Loops that are shown; of the others, their number."""
+"""Loops that are shown. The others are only counted."""
 SLOWER = 1.25
-"""A plan that is estimated to be slower by this factor has a hint that a larger limit is faster."""
+"""Plans estimated to be slower by this factor get the hint that a larger limit is faster."""
 
 
 def format_summary(report: ReportData) -> str:
-    """Say what holds the limit, what that costs, and what to look at next."""
+    """Return the peak, the time, the loops, the notes, and what to look at next, as lines."""
     before = format_bytes(report.projected_peak_before)
     lines = [f"{report.function} on {report.device}, limit {format_bytes(report.limit)}"]
     lines.append(
@@ -48,7 +48,7 @@ def format_summary(report: ReportData) -> str:
 
 
 def _entry(name: str, text: str) -> str:
-    """Return a line; the rest of a long one is left out, since `details` has it."""
+    """Return a line. Long lines are cut, since `details` has the rest."""
     line = f"  {name:<8} {text}"
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 4].rsplit(' ', 1)[0]} ..."
 

@@ -18,7 +18,7 @@ REFUSALS = 6
 
 
 def format_details(report: ReportData) -> str:
-    """Print all of a report in at most `WIDTH` columns."""
+    """Return all of a report as text, with tables of at most `WIDTH` columns."""
     out = io.StringIO()
     console = Console(file=out, width=WIDTH, color_system=None, highlight=False)
     console.print(
@@ -65,7 +65,7 @@ def _summary(report: ReportData) -> Table:
 
 
 def sharding_lines(report: ReportData) -> list[tuple[str, str]]:
-    """Return what devices hold and what is sent, as entries; nothing for a program on one."""
+    """Return entries for the peaks of devices and the bytes sent; none for one device."""
     sharding = report.sharding
     if sharding is None:
         return []
@@ -84,7 +84,7 @@ def sharding_lines(report: ReportData) -> list[tuple[str, str]]:
 
 
 def format_shape(shape: tuple[int | None, ...], dtype: str) -> str:
-    """Return a type as "f64[200, 100000]"; "?" is a size that is not known."""
+    """Return a type as "f64[200, 100000]"; "?" stands for an unknown size."""
     return f"{short_dtype(dtype)}[{', '.join('?' if s is None else str(s) for s in shape)}]"
 
 
@@ -102,7 +102,7 @@ def _largest(report: ReportData) -> Table:
 
 
 def _rewrites(console: Console, report: ReportData) -> None:
-    """Print what saves work; clean-ups are only counted."""
+    """Print the rewrites; clean-ups are only counted."""
     if not report.rewrites:
         return
     console.print("Rewrites:")
@@ -124,7 +124,7 @@ def _rewrites(console: Console, report: ReportData) -> None:
 
 
 def _steps(console: Console, report: ReportData) -> None:
-    """Print what each step saved and cost; below it, what it was chosen from."""
+    """Print what each step saved and cost, and below it the alternatives that lost."""
     if not report.steps:
         return
     console.print("Steps (working set, estimated time):")

@@ -1,4 +1,4 @@
-"""Ticks of a logarithmic axis that read as numbers, however little of it is shown."""
+"""Ticks of a logarithmic axis as plain numbers, however short the axis is."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 _FEW_DECADES = 3
-"""Below, 1, 2 and 5 of each decade have room, at most nine labels; from here on powers of ten."""
+"""Fewer decades have labels at 1, 2 and 5 of each, at most nine; more only at powers of ten."""
 
 
 def readable_ticks(axis: Axis) -> None:
-    """Set the ticks of an axis that is logarithmic and has its final limits.
+    """Set the ticks of a logarithmic axis that has its final limits.
 
-    matplotlib writes "6x10^1" where less than a decade is shown.
+    By default, matplotlib writes "6x10^1" if less than a decade is shown.
     """
     from matplotlib.ticker import AutoLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
@@ -32,5 +32,5 @@ def readable_ticks(axis: Axis) -> None:
 
 
 def number(value: float) -> str:
-    """Return a number without an exponent where that is short: "0.02", "60", "5,000"."""
+    """Return a number without an exponent if that is short: "0.02", "60", "5,000"."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:g}"

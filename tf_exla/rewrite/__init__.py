@@ -1,8 +1,8 @@
 """Rewrites: the same numbers from fewer bytes and fewer operations.
 
 Each is a pattern, a condition that says why it refuses, and a replacement; its docstring is the
-identity. A proposal is taken where what it adds costs less than what nobody reads any more once it
-stands: so shared intermediates are never computed twice unless that is cheaper.
+identity. A proposal is accepted if the nodes that it adds cost less than those that become dead. So
+shared intermediates are computed twice only where that is cheaper.
 """
 
 from tf_exla.ir.refusal import Refusal

@@ -1,8 +1,8 @@
 """The shared vocabulary of patterns: products, scalars, transposes, sums of terms.
 
-Only float32 and float64: half precision rounds and overflows too early to move factors about, and
-complex products may be adjoint. Identities hold for finite values; what is not finite stays so,
-but may turn from an infinity into NaN.
+Only float32 and float64 are rewritten. Half precision rounds and overflows too early to move
+factors, and complex products may be adjoint. Identities hold for finite values. Values that are not
+finite stay so, but an infinity may become NaN.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def is_float(tensor: Tensor) -> bool:
 
 
 def half_reason(tensor: Tensor) -> str:
-    """Say why arithmetic on `tensor` is left as it is."""
+    """Return the reason why arithmetic on `tensor` is not rewritten."""
     return f"{tensor.dtype} is not rewritten: only float32 and float64 are"
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """A matrix, or a batch of them, read as it is or with its last two axes exchanged."""
+    """A matrix, or a batch of matrices, optionally with its last two axes exchanged."""
 
     tensor: Tensor
     transposed: bool = False
@@ -50,7 +50,7 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A scalar: a static number, tensors of one element that multiply, and some that divide."""
+    """A scalar: a static number, times one-element tensors, divided by one-element tensors."""
 
     number: float = 1.0
     times: tuple[Tensor, ...] = ()
@@ -68,14 +68,14 @@ class Scale:
 
 
 def is_usable(number: float, dtype: str) -> bool:
-    """Return whether a static scalar may move: finite, no zero, far from over- and underflow."""
+    """Return whether a static scalar may move: finite, not zero, far from over- and underflow."""
     info = np.finfo(dtype)
     bound = math.sqrt(float(info.max))
     return number == number and 1 / bound < abs(number) < bound
 
 
 def as_product(site: RewriteContext, tensor: Tensor) -> tuple[Factor, Factor] | None:
-    """Return the factors of a real product of matrices."""
+    """Return the two factors if `tensor` is a float32 or float64 product of matrices."""
     node = site.maker(tensor, "matmul", "batch_matmul")
     if node is None or not is_float(tensor) or len(node.inputs) != 2:
         return None
@@ -87,7 +87,7 @@ def as_product(site: RewriteContext, tensor: Tensor) -> tuple[Factor, Factor] | 
 
 
 def as_transpose(site: RewriteContext, tensor: Tensor) -> Tensor | None:
-    """Return what `tensor` is the transpose of, in its last two axes only."""
+    """Return the tensor of which `tensor` is the transpose, in its last two axes only."""
     node = site.maker(tensor, "permute_dims")
     order = permutation(node) if node is not None else None
     if order is None or len(order) < 2:
@@ -99,7 +99,7 @@ def as_transpose(site: RewriteContext, tensor: Tensor) -> Tensor | None:
 
 
 def permutation(node: Node) -> list[int] | None:
-    """Return the axes of a Transpose, where they are static."""
+    """Return the axes of a Transpose if they are static."""
     if len(node.inputs) != 2 or node.inputs[1].value is None or not node.inputs[0].is_static:
         return None
     return [int(axis) % len(node.inputs[0].dims) for axis in node.inputs[1].value.ravel()]
@@ -139,7 +139,7 @@ def _scale(scalar: Tensor, divides: bool) -> Scale | None:
 def strip(
     site: RewriteContext, tensor: Tensor, passed: list[Tensor] | None = None
 ) -> tuple[Scale, Factor]:
-    """Take scalars and transposes off a tensor; `passed` gets all tensors on the way."""
+    """Strip scalars and transposes off a tensor; append each tensor on the way to `passed`."""
     scale, transposed = Scale(), False
     while True:
         if passed is not None:
@@ -154,7 +154,7 @@ def strip(
         tensor, transposed = inner, not transposed
 
 
-# What replacements are made of.
+# Helpers that emit nodes of replacements.
 
 
 def reshape(site: RewriteContext, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -230,7 +230,7 @@ def reduce_sum(site: RewriteContext, tensor: Tensor, axes: tuple[int, ...], keep
 
 
 def sum_axes(node: Node) -> tuple[frozenset[int], bool] | None:
-    """Return the axes of a Sum and whether it keeps them, where this is static."""
+    """Return the axes of a Sum, if they are static, and whether it keeps them."""
     if len(node.inputs) != 2 or node.inputs[1].value is None or not node.inputs[0].is_static:
         return None
     count = len(node.inputs[0].dims)
@@ -239,10 +239,10 @@ def sum_axes(node: Node) -> tuple[frozenset[int], bool] | None:
 
 
 def adds_as_product(site: RewriteContext, operand: Tensor, axes: frozenset[int]) -> bool:
-    """Return whether a sum may become a product with ones, as far as rounding goes.
+    """Return whether rounding allows a sum to become a product with ones.
 
-    Kernels add rows up in a tree, products one after the other: in float32 that is felt from some
-    100,000 numbers of one sign. Columns are added one after the other in any case.
+    Sum kernels add rows in a tree, products add sequentially. In float32 the difference matters
+    from about 100,000 numbers of one sign. Columns are added sequentially in any case.
     """
     last = len(operand.dims) - 1
     if site.ops.rounds_factors(operand.dtype):

@@ -1,7 +1,7 @@
-"""Matrices of blocks: what reads one reads its rows of blocks one after the other.
+"""Block matrices: products and reductions of one are computed from its rows of blocks.
 
-A tensor that is joined along two axes can be split along neither. A product or a reduction of it is
-that of its parts, each joined along one axis only.
+A tensor that is concatenated along two axes can be split along neither. Its product or reduction is
+computed from its parts, each concatenated along one axis only.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def block_product(site: RewriteContext, node: Node) -> Proposals:
         other = found[1 - at]
         if joined is None or len(other.tensor.dims) != 2:
             continue
-        if factor.tensor.nbytes <= node.output.nbytes:  # a copy of one for that of the other
+        if factor.tensor.nbytes <= node.output.nbytes:  # it would only trade one copy for another
             continue
         parts, axis = joined
         effective = 1 - axis if factor.transposed else axis
         blocks = [Factor(part, factor.transposed) for part in parts]
-        if effective == at:  # rows of the left one, columns of the right one: they are the result's
+        if effective == at:  # rows of the left or columns of the right: axes of the result
             made = [product(site, *_pair(at, block, other)) for block in blocks]
             yield _join(site, made, effective)
         else:
@@ -61,7 +61,7 @@ def block_reduction(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _blocks(site: RewriteContext, tensor: Tensor) -> tuple[Sequence[Tensor], int] | None:
-    """Return the parts of a matrix that is joined along two axes, and the axis of the outer one."""
+    """Return the parts of a matrix joined along two axes, and the axis of the outer join."""
     outer = site.maker(tensor, "concat")
     if outer is None or not is_float(tensor):
         return None

@@ -1,8 +1,8 @@
 """A chain of matrices: its elements, and the cheapest order by dynamic programming.
 
-Elements are matrices (or batches of them), diagonals that stand between them, and vectors of ones
-at the ends, which stand for sums over rows or columns. Godbole, "On efficient computation of matrix
-chain products" (1973), with three kinds of pairs: a product, a scaling by a diagonal, a sum.
+Elements are matrices (or batches of matrices), diagonals, and vectors of ones at the ends, which
+represent sums over rows or columns. Godbole, "On efficient computation of matrix chain products"
+(1973), with three kinds of pairs: a product, a scaling by a diagonal, a sum.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tf_exla.rewrite.context import RewriteContext
 
 @dataclass(frozen=True, slots=True)
 class Diagonal:
-    """diag(tensor): the tensor's last axis is both of the matrix's."""
+    """diag(tensor): the tensor's last axis becomes the last two axes of the matrix."""
 
     tensor: Tensor
 
@@ -41,7 +41,7 @@ class Diagonal:
 
 @dataclass(frozen=True, slots=True)
 class Ones:
-    """A column of ones at the right end of a chain, or a row of them at its left."""
+    """A column of ones at the right end of a chain, or a row of ones at its left end."""
 
     rows: int
     columns: int
@@ -64,8 +64,8 @@ def reverse(elements: tuple[Element, ...]) -> tuple[Element, ...]:
 
 @dataclass(frozen=True)
 class Step:
-    """The best way to multiply the elements from `first` to `last`: `split` is the last of the
-    left part, None for a single element."""
+    """The best way to multiply the elements from `first` to `last`: `split` is the last element of
+    the left part, None for a single element."""
 
     flops: int
     largest: int
@@ -73,8 +73,8 @@ class Step:
 
 
 def best_order(elements: tuple[Element, ...], most: int) -> dict[tuple[int, int], Step] | None:
-    """Return the order of least flops, then of least memory, without a result above `most`
-    elements; None where there is none."""
+    """Return the order with the fewest flops, then with the smallest largest result, in which no
+    intermediate result exceeds `most` elements; None if there is none."""
     count = len(elements)
     best: dict[tuple[int, int], Step] = {(i, i): Step(0, 0, None) for i in range(count)}
     batches = [element.shape[:-2] for element in elements]
@@ -110,10 +110,10 @@ def best_order(elements: tuple[Element, ...], most: int) -> dict[tuple[int, int]
 def order_within(
     elements: tuple[Element, ...], most: int, room: int | None
 ) -> dict[tuple[int, int], Step] | None:
-    """Return the best order; rather a little dearer one than one with a result above `room`.
+    """Return the best order; prefer a slightly more expensive one if its results fit `room`.
 
-    A result above the limit is no end: it is split, and its chunks cost the same flops. So the
-    limit chooses among orders, but only up to `more_flops` times the least flops.
+    A result above the limit is allowed: it is split, and its chunks cost the same flops. So the
+    limit chooses among orders, but only up to `more_flops` times the fewest flops.
     """
     best = best_order(elements, most)
     if best is None or room is None or room >= most:
@@ -132,7 +132,7 @@ def is_diagonal(elements: tuple[Element, ...], first: int, last: int) -> bool:
 def _pair_flops(
     elements: tuple[Element, ...], first: int, split: int, last: int, size: int, batch: object
 ) -> int:
-    """Flops of one product, sum or scaling."""
+    """Return the flops of one product, sum or scaling."""
     assert callable(batch)
     if is_diagonal(elements, first, split) or is_diagonal(elements, split + 1, last):
         return size
@@ -151,7 +151,7 @@ def multiply(
     order: dict[tuple[int, int], Step],
     scale: Scale,
 ) -> Tensor:
-    """Emit a chain in the given order; the scalar goes to the smallest matrix on the way."""
+    """Emit a chain in the given order; scale the smallest operand or intermediate result."""
     where = _smallest(elements, order)
 
     def run(first: int, last: int) -> Factor | Diagonal | Ones:
@@ -174,7 +174,7 @@ def multiply(
 
 
 def _smallest(elements: tuple[Element, ...], order: dict[tuple[int, int], Step]) -> tuple[int, int]:
-    """Return the segment whose result has the fewest elements, among those that are computed."""
+    """Return the segment whose result is the smallest, single elements except ones included."""
     sizes: dict[tuple[int, int], int] = {}
 
     def visit(first: int, last: int) -> None:
@@ -219,7 +219,7 @@ def _with_one(tensor: Tensor, row: bool) -> tuple[int, ...]:
 
 
 def _scale_rows(site: RewriteContext, left: Diagonal, right: Factor | Ones) -> Factor:
-    """Multiply the rows of a matrix; of one that is read transposed, the columns."""
+    """Scale the rows of a matrix: the columns of its tensor if it is transposed."""
     if isinstance(right, Ones):
         return Factor(reshape(site, left.tensor, _with_one(left.tensor, row=False)))
     vector = reshape(site, left.tensor, _with_one(left.tensor, row=right.transposed))
@@ -227,7 +227,7 @@ def _scale_rows(site: RewriteContext, left: Diagonal, right: Factor | Ones) -> F
 
 
 def _row_sums(site: RewriteContext, factor: Factor) -> Factor:
-    """Add up each row: a column."""
+    """Sum each row; return a column."""
     axis = len(factor.tensor.dims) - (2 if factor.transposed else 1)
     total = reduce_sum(site, factor.tensor, (axis,), keep=True)
     return Factor(transposed(site, total) if factor.transposed else total)

@@ -18,9 +18,9 @@ FAMILY = "chains"
 def elements_of(
     site: RewriteContext, factor: Factor, shared: bool, root: bool = True
 ) -> tuple[Scale, tuple[Element, ...], int]:
-    """Return the scalar and the elements of a product, and the largest result inside of it.
+    """Return the scalar and the elements of a product, and the size of its largest result.
 
-    `shared`: products that others read as well are opened too.
+    `shared`: expand products that have other readers, too.
     """
     passed: list[Tensor] = []
     scale, inner = strip(site, factor.tensor, passed)
@@ -69,7 +69,7 @@ def matrix_chain(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _is_inner(site: RewriteContext, node: Node) -> bool:
-    """Return whether the chain goes on in the only reader."""
+    """Return whether the only reader is a product, which continues the chain."""
     readers = site.readers.get(node.output, ())
     if node.output in site.outputs or len(readers) != 1:
         return False

@@ -1,4 +1,4 @@
-"""Clean-up: one form for what has several, and nothing for what computes nothing."""
+"""Clean-up: replace equivalent forms by one, and remove nodes that compute nothing."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ FAMILY = "cleanup"
 def mean_is_sum(site: RewriteContext, node: Node) -> Proposals:
     """mean(x) = sum(x) / n
 
-    A sum can be added up in parts, a mean cannot. Both round alike: the mean's kernel divides its
-    sum by n as well.
+    A sum can be computed in parts, a mean cannot. Both round alike: the mean's kernel also divides
+    its sum by n.
     """
     if len(node.inputs) != 2 or node.inputs[1].value is None or not node.inputs[0].is_static:
         return
@@ -135,7 +135,7 @@ def two_scalars(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _constant(node: Node) -> tuple[float, Tensor] | None:
-    """Return c and x of a node `c x` or `-x`."""
+    """Return c and x if a node is `c x` or `-x`."""
     if not is_float(node.output):
         return None
     if node.op == "negative":
@@ -168,7 +168,7 @@ def transposed_operand(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _only_products_read(site: RewriteContext, tensor: Tensor) -> bool:
-    """Return whether a transpose goes once its readers have absorbed it."""
+    """Return whether only products read a transpose, so that it becomes dead once absorbed."""
     return tensor not in site.outputs and all(
         reader.op in MATRIX_PRODUCTS for reader, _ in site.readers.get(tensor, ())
     )
@@ -198,7 +198,7 @@ def reduce_of_one(site: RewriteContext, node: Node) -> Proposals:
 def square_of_power(site: RewriteContext, node: Node) -> Proposals:
     """x ** 2 = square(x), x ** 1 = x
 
-    A power rounds as a product does, or once more; TensorFlow's own optimizer makes the same of it.
+    A power rounds like a product, or once more. TensorFlow's own optimizer does the same.
     """
     base, exponent = node.inputs
     if base.shape != node.output.shape or exponent.value is None or exponent.size != 1:

@@ -1,7 +1,7 @@
-"""A graph under rewriting: what patterns ask of it, and the nodes that a replacement makes.
+"""A graph under rewriting: queries of patterns, and the nodes that a replacement makes.
 
-A replacement changes the site in place, around the nodes that it touches: the time grows with what
-changes, not with the graph.
+A replacement changes the site in place, near the nodes that it touches. So its time grows with the
+size of the change, not of the graph.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tf_exla.ir.traits import COMMUTATIVE
 from tf_exla.ir.traverse import consumers, producers, topological
 
 Place = tuple[int, ...]
-"""Where a node is in the order. What replaces a node at `p` is at `(*p, 0)`, `(*p, 1)`, ..."""
+"""Position of a node in the order. Nodes that replace one at `p` get `(*p, 0)`, `(*p, 1)`, ..."""
 
 
 class RewriteContext:
-    """One graph, indexed. A proposal's nodes collect in `made` until it is taken or dropped."""
+    """One indexed graph. `made` holds a proposal's nodes until it is accepted or dropped."""
 
     def __init__(
         self,
@@ -35,44 +35,44 @@ class RewriteContext:
         budget: int | None = None,
     ) -> None:
         self.ops = ops
-        self.budget = budget  # bytes that results should hold, where that is known
-        self.keys = {} if keys is None else keys  # of nodes, shared by the sites of one run
+        self.budget = budget  # bytes that results should stay within, if known
+        self.keys = {} if keys is None else keys  # by node, shared by the sites of one run
         self.inputs = frozenset(graph.inputs)
         self.outputs = Counter(graph.outputs)
         self.producer = producers(graph)
         self.readers = consumers(graph)  # in the order of the nodes
         self.nodes = list(graph.nodes)  # in order
         self.position: dict[Node, Place] = {node: (i,) for i, node in enumerate(graph.nodes)}
-        self.reordered: tuple[Place, Place] | None = None  # by the last replacement: first, last
+        self.reordered: tuple[Place, Place] | None = None  # first and last, by the last replacement
         self.known: dict[Hashable, list[Node]] = {}  # in the order of the nodes
         for node in graph.nodes:
             self._know(node)
         self._graph = graph
         self._changed = False
-        self.absorbed: dict[Tensor, bool] = {}  # known to the rewrites of scalings
+        self.absorbed: dict[Tensor, bool] = {}  # memoized by the rewrites of scalings
         self.root: Node | None = None
         self.made: list[Node] = []
         self._fresh: dict[Hashable, Node] = {}
         self._maker: dict[Tensor, Node] = {}
 
     def begin(self, root: Node) -> None:
-        """Start a proposal for `root`: what it may use was made before it."""
+        """Start a proposal for `root`; it may use what is computed before `root`."""
         self.root = root
         self.made = []
         self._fresh = {}
         self._maker = {}
 
-    # What a pattern asks.
+    # Queries of patterns.
 
     def maker(self, tensor: Tensor, *ops: str) -> Node | None:
-        """Return the pure node that makes `tensor`, where it is one of `ops`."""
+        """Return the producer of `tensor` if it is pure and one of `ops`."""
         node = self.producer.get(tensor) or self._maker.get(tensor)
         if node is None or node.stateful or isinstance(node, Loop) or node.op not in ops:
             return None
         return node
 
     def uses(self, tensor: Tensor) -> int:
-        """Return how often a tensor is read, by outputs of the graph too."""
+        """Return the number of uses of a tensor, outputs of the graph included."""
         return len(self.readers.get(tensor, ())) + self.outputs.get(tensor, 0)
 
     def readers_after(self, tensor: Tensor, node: Node) -> Iterator[Node]:
@@ -84,16 +84,16 @@ class RewriteContext:
 
     @property
     def graph(self) -> Graph:
-        """The graph as it is now; the one that was given where nothing was replaced."""
+        """The current graph; the given object itself if nothing was replaced."""
         if self._changed:
             self._graph = self._graph.replace(nodes=tuple(self.nodes))
             self._changed = False
         return self._graph
 
-    # What a replacement makes.
+    # Nodes of a replacement.
 
     def emit(self, op: str, *inputs: Tensor, **attrs: object) -> Tensor:
-        """Return the result of `op`; an equal node that exists before the root is taken."""
+        """Return the result of `op`; reuse an equal node that runs, or can run, before the root."""
         return self._add(make_node(self.ops, op, inputs, attrs, f"{self._name()}/{op}"))
 
     def const(self, value: npt.ArrayLike, dtype: str) -> Tensor:
@@ -127,7 +127,7 @@ class RewriteContext:
         return node.output
 
     def _comes_early(self, twin: Node) -> bool:
-        """Return whether a node runs before the root, or can: all that it reads does."""
+        """Return whether a node runs before the root, or could, as its operands' producers do."""
         assert self.root is not None
         root = self.position[self.root]
         if twin not in self.position or self.position[twin] < root:
@@ -137,10 +137,10 @@ class RewriteContext:
         makers = (self.producer.get(tensor) for tensor in twin.inputs)
         return all(maker is None or self.position[maker] < root for maker in makers)
 
-    # What a proposal would change.
+    # Effects of a proposal.
 
     def removed(self, replacements: Mapping[Node, Tensor]) -> list[Node]:
-        """Return the nodes that nobody reads once tensors stand for the outputs of others."""
+        """Return the replaced nodes and those that become dead with them."""
         counts: dict[Tensor, int] = {}
 
         def count(tensor: Tensor) -> int:
@@ -168,10 +168,10 @@ class RewriteContext:
     # A replacement.
 
     def replace(self, replacements: Mapping[Node, Tensor], gone: Iterable[Node]) -> list[Node]:
-        """Let tensors stand for the outputs of nodes, without those `gone`; return the new nodes.
+        """Replace the outputs of nodes by tensors, and remove `gone`; return the new nodes.
 
-        What was made comes where the root was. Where that is before something that it reads, or
-        after a reader of another node, the nodes between them are put in order.
+        The proposal's nodes take the place of the root. Where that is before one of their operands,
+        or after a reader of another replaced node, the nodes in between are reordered.
         """
         root = self.root
         assert root is not None
@@ -225,7 +225,7 @@ class RewriteContext:
         del self.position[node]
 
     def _know(self, node: Node) -> None:
-        """Note a node under what it shares with those that compute the same."""
+        """Index a node by the key that nodes computing the same share."""
         if node not in self.keys:
             self.keys[node] = node_key(node)
         key = self.keys[node]
@@ -236,9 +236,9 @@ class RewriteContext:
         return self.position[reading[0]], reading[1]
 
     def _put_in_order(self, new: Iterable[Node]) -> None:
-        """Put nodes after what they read, where a new one reads what came later.
+        """Restore topological order where new nodes read results of later nodes.
 
-        Only those from the first such reader to the last that it reads change places.
+        Only nodes between the first such reader and the last such producer move.
         """
         place = self.position.__getitem__
         makers = ((self.producer.get(tensor), node) for node in new for tensor in node.inputs)

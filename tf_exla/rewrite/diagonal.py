@@ -1,4 +1,4 @@
-"""No dense matrix for what is read from its diagonal, or made of one."""
+"""Avoid dense matrices of which only the diagonal is read, or that are made from a diagonal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAMILY = "diagonals"
 
 
 def _is_main(node: Node, operands: int) -> bool:
-    """Return whether a diagonal op is about the main diagonal, padded with zeros."""
+    """Return whether an op concerns the main diagonal, with a constant last operand (padding)."""
     if len(node.inputs) != operands or any(t.value is None for t in node.inputs[-1:]):
         return False
     k = node.inputs[1 if node.op != "matrix_set_diag" else 2]
@@ -30,7 +30,7 @@ def _is_main(node: Node, operands: int) -> bool:
 
 
 def as_diagonal(site: RewriteContext, tensor: Tensor) -> Tensor | None:
-    """Return d of `tensor` = diag(d), square and of floats."""
+    """Return d if `tensor` is diag(d), square, with zeros elsewhere, float32 or float64."""
     node = site.maker(tensor, "matrix_diag")
     if node is None or not is_float(tensor) or not _is_main(node, 5):
         return None
@@ -41,7 +41,7 @@ def as_diagonal(site: RewriteContext, tensor: Tensor) -> Tensor | None:
 
 
 def scaling_vector(site: RewriteContext, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
-    """Return d, A and whether d goes along the rows, of `A * d[:, None]`, `A * d`, `A / d`."""
+    """Return d, A and whether d scales rows, for `A * d[:, None]`, `A * d` and quotients."""
     node = site.maker(tensor, "multiply", "divide")
     if node is None or not is_float(tensor) or len(tensor.dims) < 2:
         return None
@@ -64,7 +64,7 @@ def _padded(vector: Tensor) -> tuple[int, ...]:
 
 
 def as_scaling(site: RewriteContext, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
-    """Return d, A and whether d is on the left, of a matrix diag(d) A or A diag(d)."""
+    """Return d, A and whether d is on the left, for a matrix diag(d) A or A diag(d)."""
     found = scaling_vector(site, tensor)
     if found is None:
         return None

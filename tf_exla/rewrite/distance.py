@@ -1,22 +1,22 @@
 """The naive squared Euclidean distance becomes its expanded form: no tensor of all differences.
 
-The expanded form cancels: its error is that of |x|² + |y|², not that of |x - y|². For points far
-apart on the scale of the cloud that is rounding; for points nearly equal it is not, and nothing in
-a graph tells which they are. So it is off unless asked for. Where it is on:
+The expanded form cancels: its error is relative to |x|² + |y|², not to |x - y|². For points that
+are far apart on the scale of the cloud this is rounding error. For nearly equal points it is more,
+and the graph does not show which case holds. So the family is off by default. Where it is on:
 
 - the points are centred first, so that the scale is that of the cloud, not of its distance from
   the origin;
 - float32 is computed in float64, where products of float32 numbers are exact: the result is good
   to float32's rounding for distances down to about 1e-4 of the cloud's radius;
-- the result is clamped at zero.
+- the result is clamped at zero, unless there are weights, which may be negative.
 
-Of float32 distances that only an exponential reads, the error is below the original's, even in a
-cloud 10,000 lengthscales wide (`docs/accuracy.md`): there an absolute error of the distance is all
-that counts. In float64 it is not, and in float32 there is nothing to win by it: chunks of
+If only an exponential reads float32 distances, the error is below the original's, even in a cloud
+10,000 lengthscales wide (`docs/accuracy.md`): there only the absolute error of the distance
+matters. In float64 the error is not below, and in float32 there is no gain in time: chunks of
 differences in up to 24 dimensions took 0.6 to 1.2 times as long as the expanded form.
 
-It refuses where axes interleave, where the weights vary over the points, and where the product
-would be no smaller than the differences.
+It does not apply where axes interleave, where the weights vary over the points, or where the
+product would be no smaller than the differences.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FAMILY = "naive-distance"
 
 @dataclass(frozen=True)
 class _Difference:
-    """scale · sum of weight · (x ± y)², `weight` a tensor along the summed axis or None."""
+    """scale · sum of weight · (x ± y)²; weights, factors and divisors lie along the summed axis."""
 
     x: Tensor
     y: Tensor
@@ -77,7 +77,7 @@ def naive_distance(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _difference(site: RewriteContext, tensor: Tensor, axis: int) -> _Difference | None:
-    """Take a tensor of squares apart: weights, then the square, then the difference."""
+    """Match weights, then a square, then a difference."""
     weights: list[Tensor] = []
     scale = Scale()
     while (under := _scaling(site, tensor, axis)) is not None:
@@ -107,7 +107,7 @@ def _difference(site: RewriteContext, tensor: Tensor, axis: int) -> _Difference 
 
 
 def _square(site: RewriteContext, tensor: Tensor) -> Tensor | tuple[Tensor, Tensor] | None:
-    """Return what is squared; of a squared difference both operands."""
+    """Return the tensor that is squared; for `squared_difference` both operands."""
     node = site.maker(tensor, "square", "multiply", "pow", "squared_difference")
     if node is None:
         return None
@@ -125,7 +125,7 @@ def _square(site: RewriteContext, tensor: Tensor) -> Tensor | tuple[Tensor, Tens
 def _scaling(
     site: RewriteContext, tensor: Tensor, axis: int
 ) -> tuple[Scale, Tensor | None, bool, Tensor] | None:
-    """Take off a scalar, or a vector along the summed axis: scale, vector, divides, rest."""
+    """Strip a scalar, or a vector along the summed axis; return scale, vector, divides, rest."""
     found = as_scaled(site, tensor)
     if found is not None:
         return found[0], None, False, found[1]
@@ -145,9 +145,9 @@ def _scaling(
 
 @dataclass(frozen=True)
 class _Layout:
-    """Sizes of the batch, of the points of the left and of the right cloud, and of each point.
+    """Sizes of the batch, numbers of points in the left and the right cloud, and their dimension.
 
-    `swapped`: y is the left one.
+    `swapped`: y is the left cloud.
     """
 
     batch: tuple[int, ...]
@@ -257,7 +257,7 @@ def _wide(site: RewriteContext, tensor: Tensor) -> Tensor:
 
 
 def _centre(site: RewriteContext, points: Tensor, plan: _Layout) -> Tensor:
-    """Return the mean of the points; where one is not finite, the origin: else all would be."""
+    """Return the mean of the points; 0 where it is not finite, as it would spread to all points."""
     axis = len(plan.batch)
     total = reduce_sum(site, points, (axis,), keep=True)
     mean = site.emit("divide", total, site.const(np.float64(plan.left), points.dtype))

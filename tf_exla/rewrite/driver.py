@@ -1,4 +1,4 @@
-"""Applies rewrites to a graph and its sub-graphs until nothing changes."""
+"""Apply rewrites to a graph and its sub-graphs until nothing changes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def rewrite_graph(
     rewrites: Sequence[Rewrite | GraphRewrite],
     budget: int | None = None,
 ) -> Rewritten:
-    """Rewrite a graph and its sub-graphs; the same graph where nothing applies.
+    """Rewrite a graph and its sub-graphs; keep the same graph object if nothing applies.
 
-    `budget`: bytes that no result should exceed, where there is a choice.
+    `budget`: bytes that no result should exceed if there is a choice.
     """
     by_op: dict[str, list[Rewrite]] = {}
     for rewrite in rewrites:
@@ -62,7 +62,7 @@ class _Run:
     def graph(self, graph: Graph) -> Graph:
         graph = self._subgraphs(graph)
         left = SETTINGS.replaced * len(graph.nodes) + 16
-        while True:  # until nothing changes, or too much has
+        while True:  # until nothing changes, or `left` is used up
             before = graph
             site = RewriteContext(graph, self.ops, self.keys, self.budget)
             agenda = Worklist(site)
@@ -91,7 +91,7 @@ class _Run:
         return graph.replace(nodes=tuple(nodes))
 
     def _at(self, site: RewriteContext, node: Node) -> list[Node] | None:
-        """Try the rewrites of one node, apply the first that is taken, and return what is new."""
+        """Apply the first accepted rewrite of a node; return the new nodes, or None."""
         if node.stateful or isinstance(node, Loop) or len(node.outputs) != 1:
             return None
         for rewrite in self.by_op.get(node.op, ()):
@@ -154,9 +154,9 @@ class _Run:
 
 
 def _reads_replaced(site: RewriteContext, together: Together) -> bool:
-    """Return whether a proposal reads a tensor that it replaces, or is one.
+    """Return whether a proposal reads or contains a tensor that it replaces.
 
-    A pattern that cannot be taken apart, for the want of static sizes, ends in the root itself.
+    A pattern that cannot be decomposed, for lack of static sizes, ends in the root itself.
     """
     replaced = {each.outputs[0] for each in together.replacements}
     read = {tensor for node in site.made for tensor in node.inputs}
@@ -164,7 +164,7 @@ def _reads_replaced(site: RewriteContext, together: Together) -> bool:
 
 
 def _read(site: RewriteContext) -> int:
-    """Return the bytes of the largest tensor that a proposal reads."""
+    """Return the bytes of the largest tensor of the graph that a proposal reads."""
     return max(
         (
             t.nbytes

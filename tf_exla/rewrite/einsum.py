@@ -1,7 +1,7 @@
-"""An einsum that is a product, a sum or a transpose in disguise becomes what it is.
+"""An einsum that is equivalent to a product, a sum or a transpose becomes that op.
 
-Then all other rewrites see it. Axes are never merged and never copied into another order: an einsum
-that needs that stays, since a split along any of its axes is lost otherwise.
+Then all other rewrites apply to it. Axes are never merged or copied into another order. An einsum
+that needs this stays, since it could no longer be split along each of its axes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def einsum_is_product(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _parsed(node: Node) -> tuple[list[str], str] | Refusal:
-    """Return the terms and the result with a letter for each axis, those of `...` too."""
+    """Return the terms and the result with a letter for each axis, axes of `...` included."""
     equation = node.attrs.get("equation", "")
     if isinstance(equation, bytes):
         equation = equation.decode()
@@ -123,13 +123,13 @@ def _of_two(site: RewriteContext, node: Node, left: str, right: str, out: str) -
 def _of_two_swapped(
     site: RewriteContext, node: Node, left: str, right: str, out: str
 ) -> Tensor | Refusal:
-    """The result has the right operand's axis first: (x y)ᵀ = yᵀ xᵀ."""
+    """Exchange the operands of a result with the right operand's axis first: (x y)ᵀ = yᵀ xᵀ."""
     swapped = Node(node.op, node.inputs[::-1], node.outputs, node.attrs, name=node.name)
     return _of_two(site, swapped, right, left, out)
 
 
 def _aligned(site: RewriteContext, tensor: Tensor, term: str, out: str) -> Tensor | None:
-    """Give a tensor an axis for each letter of the result."""
+    """Reshape a tensor to have an axis for each letter of the result; None if out of order."""
     if [letter for letter in out if letter in term] != list(term):
         return None
     sizes = dict(zip(term, tensor.dims, strict=True))
@@ -139,7 +139,7 @@ def _aligned(site: RewriteContext, tensor: Tensor, term: str, out: str) -> Tenso
 def _matrices(
     site: RewriteContext, tensor: Tensor, term: str, batch: str, row: str, column: str
 ) -> Factor | None:
-    """Read a tensor as a batch of matrices, transposed where its last axes are exchanged."""
+    """Return a tensor as a batch of matrices, transposed if its last axes are exchanged."""
     own = [letter for letter in batch if letter in term]
     transposed = term == "".join((*own, column, row)) and bool(row) and bool(column)
     if not transposed and term != "".join((*own, row, column)):

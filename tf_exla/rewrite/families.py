@@ -23,9 +23,9 @@ from tf_exla.rewrite import (
 from tf_exla.rewrite.rewrite import GraphRewrite, Rewrite
 
 SYMMETRY = "symmetry"
-"""No rewrite of single nodes: `rewrite/mirroring.py`, and pairs of chunks in the splitting."""
+"""No rewrite of single nodes: `rewrite/mirroring.py`, and symmetric tiles in the splitting."""
 IN_CACHE = "in-cache"
-"""No rewrite either: splitting what fits the limit, for speed (`pipeline/in_cache.py`)."""
+"""No rewrite either: splits programs that fit the limit, for speed (`pipeline/in_cache.py`)."""
 
 FAMILIES: Mapping[str, tuple[Rewrite | GraphRewrite, ...]] = {
     cleanup.FAMILY: (*cleanup.REWRITES, *einsum.REWRITES),
@@ -47,13 +47,13 @@ INACCURATE = frozenset({distance.FAMILY, solves.FAMILY})
 """Families with a measured error above four times the original's, on hard inputs."""
 
 DEFAULTS: Mapping[str, bool] = {name: name not in INACCURATE for name in FAMILIES}
-"""Which families are on unless the user says otherwise: all that lose no accuracy."""
+"""Families that are on by default: all that are not in `INACCURATE`."""
 
 
 def switches(asked: Mapping[str, bool] | bool | None) -> Mapping[str, bool]:
-    """Read what a user asks of `rewrites`: families on or off, all, or none.
+    """Parse the user's argument `rewrites`: families on or off, all, or none.
 
-    A ValueError or TypeError quotes what is no such thing.
+    Raises ValueError or TypeError, which quote the invalid part.
     """
     if asked is None:
         return MappingProxyType({})

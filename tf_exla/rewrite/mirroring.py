@@ -1,8 +1,8 @@
-"""Mirroring: what a symmetric tensor gives in two ways is computed once.
+"""Mirroring: compute equal results of a symmetric tensor once.
 
-`Sᵀ = S`, `Sᵀ v = S v`, and the sums of its columns are those of its rows. Gradients are full of
-such pairs: of `x xᵀ` they have `G x` and `Gᵀ x`, of a distance the sums of both axes. Whatever has
-the same number (`split/element_numbering.py`) as a tensor before it is that tensor, reshaped.
+`Sᵀ = S`, `Sᵀ v = S v`, and the column sums equal the row sums. Gradients often contain such pairs:
+that of `x xᵀ` has `G x` and `Gᵀ x`, that of a distance the sums over both axes. A tensor with the
+same number (`split/element_numbering.py`) as an earlier one is replaced by that one, reshaped.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _application(node: Node, made: list[Node], ops: OpSet) -> Application:
 
 
 def _is_square(node: Node) -> bool:
-    """Return whether a node makes or reads a tensor with two equal axes of some size."""
+    """Return whether a node makes or reads a tensor with two large axes of equal size."""
     if node.stateful or node.subgraphs or node.op == "constant" or len(node.outputs) != 1:
         return False
     if not node.output.is_static:
@@ -100,7 +100,7 @@ def _has_equal_axes(tensor: Tensor) -> bool:
 
 
 def _key(forms: ElementNumbering, tensor: Tensor) -> Key:
-    """Name the axes in order, those of size one left out."""
+    """Return the form of a tensor with its axes numbered in order, except those of size one."""
     letters = itertools.count(1)
     labels = [None if size == 1 else next(letters) for size in tensor.dims]
     sizes = tuple(size for size in tensor.dims if size != 1)
@@ -108,7 +108,7 @@ def _key(forms: ElementNumbering, tensor: Tensor) -> Key:
 
 
 def _reshaped(twin: Tensor, tensor: Tensor, ops: OpSet) -> list[Node] | None:
-    """Return the nodes that give `twin` the shape of `tensor`; None where there are none."""
+    """Return the nodes that reshape `twin` to the shape of `tensor`; None if there is no op."""
     if twin.shape == tensor.shape:
         return []
     shape = const(np.asarray(tensor.dims, np.int32), f"{tensor.name}/shape")

@@ -27,8 +27,8 @@ FAMILY = "rank-one-terms"
 def rank_one_terms(site: RewriteContext, node: Node) -> Proposals:
     """s a bᵀ + x 1ᵀ + 1 yᵀ = [s a, x, 1] [b, 1, y]ᵀ
 
-    The sums are those of the original in another order, with the same terms: it cancels as the
-    original does, no more.
+    The sums have the same terms as the original's, in another order. So there is no more
+    cancellation than in the original.
     """
     out = node.output
     if not is_float(out) or len(out.dims) < 2 or is_inner(site, node):
@@ -77,7 +77,7 @@ def _with_columns(site: RewriteContext, node: Node, found: list[Term]) -> Propos
 
 
 def _vector(out: Tensor, tensor: Tensor, axis: int) -> bool:
-    """Return whether a summand varies only along `axis` (and the batch) of the result."""
+    """Return whether a summand has only `axis` and the batch axes of the result."""
     if not tensor.is_static or len(tensor.dims) > len(out.dims):
         return False
     wanted = [1, 1]
@@ -94,7 +94,7 @@ def _augmented(
     columns: list[Term],
     rows: list[Term],
 ) -> Tensor:
-    """Concatenate the columns to the operands and multiply."""
+    """Append columns to the operands, and multiply."""
     *batch, n, m = (*left.shape[:-1], right.shape[-1])
     dtype = left.tensor.dtype
     a, b = dense(site, left), dense(site, right.flipped)

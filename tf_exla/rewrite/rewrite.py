@@ -1,4 +1,4 @@
-"""What a rewrite is: an identity, the nodes it looks at, and a function that proposes."""
+"""Rewrites: an identity, the ops that it matches, and a function that proposes replacements."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Tensors that stand for the outputs of several nodes at once, of which none reads another."""
+    """Tensors that replace the outputs of several nodes at once, none of which reads another."""
 
     replacements: Mapping[Node, Tensor]
 
 
 Proposals = Iterator[Tensor | Together | Refusal]
-"""Tensors that may stand for the node's only output, the best first, and refusals."""
+"""Tensors that may replace the node's only output, the best first, and refusals."""
 
 Propose = Callable[["RewriteContext", Node], Proposals]
 
@@ -32,9 +32,9 @@ class Rewrite:
     """A named rewrite. `propose.__doc__` is the identity.
 
     `family`: the name by which it is switched on and off. `ops`: the ops a pattern may end in.
-    `normal`: applied whether or not it saves time: it gives one form to what has several.
-    `copies`: its largest tensor may be as large as what it reads.
-    `needs_memory`: it holds more than what it replaces; a limit may be too small for it.
+    `normal`: it is applied whether or not it saves time, as it replaces equivalent forms by one.
+    `copies`: its largest tensor may be as large as the largest tensor that it reads.
+    `needs_memory`: it holds more than the nodes it replaces; a limit may be too small for it.
     """
 
     family: str
@@ -56,7 +56,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """One replacement. Flops and bytes moved: of the nodes that went, and of those that came."""
+    """One replacement, with the flops and bytes moved of the removed and of the added nodes."""
 
     family: str
     rewrite: str
@@ -71,7 +71,7 @@ class Application:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRewrite:
-    """A pattern that was found at `node` and not replaced."""
+    """A pattern that matched at `node` and was not replaced."""
 
     family: str
     rewrite: str
@@ -81,7 +81,7 @@ class RefusedRewrite:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The graph with what was applied to it, and what was not, for a reason."""
+    """The rewritten graph, the rewrites that were applied, and the refusals with their reasons."""
 
     graph: Graph
     applications: tuple[Application, ...]
@@ -90,9 +90,9 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class GraphRewrite:
-    """A rewrite of many nodes at once, for which `Rewrite` has no root; applied after the others.
+    """A rewrite of many nodes at once, without a single root; applied after the others.
 
-    `apply` returns the same graph where nothing applies; its docstring begins with the identity.
+    `apply` returns the same graph if nothing applies; its docstring begins with the identity.
     """
 
     family: str

@@ -1,10 +1,10 @@
-"""Scalars and diagonals leave a large tensor whose readers all absorb them.
+"""Scalars and diagonals are moved out of a large tensor if all its readers absorb them.
 
-A sum, or a product with something small, absorbs a scaling of its large operand: it scales its
-small operand or its result instead. Where all readers of a large tensor do, a scaling moves from
-its operands to it, and from it into its readers; each step costs no more than what it replaces, and
-the large tensors that were scaled are read by nobody in the end. Gradients of kernels are full of
-them: of `s * exp(d)` times an outer product no other large tensor than `exp(d)` is left.
+A sum, or a product with a small operand, absorbs a scaling of its large operand: it scales its
+small operand or its result instead. Where all readers of a large tensor do so, a scaling moves from
+the tensor's operands to the tensor, and from there into its readers. No step costs more than the
+nodes it replaces, and in the end the large scaled tensors are dead. Gradients of kernels have many
+such scalings: of `s * exp(d)` times an outer product, `exp(d)` is the only large tensor left.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def scaling_leaves_product(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _layer(site: RewriteContext, tensor: Tensor) -> tuple[str, Tensor, Tensor | None] | None:
-    """Return the op, the large operand and the small one, of a scaled tensor."""
+    """Return the op, the large and the small operand (None for a negative) of a scaled tensor."""
     node = site.maker(tensor, "multiply", "divide", "negative")
     if node is None or not is_float(tensor):
         return None
@@ -180,14 +180,14 @@ def scaling_leaves_reader(site: RewriteContext, node: Node) -> Proposals:
             scale, elements = scale * one, (*elements, *found_elements)
         if len(elements) == 2 and scale.is_one:
             return
-    # Nothing as large as what was scaled: so no diagonal is multiplied with that again.
+    # No intermediate is as large as the scaled tensor, so no diagonal multiplies that again.
     order = best_order(elements, max(tensor.size for tensor in node.inputs) // 2)
     if order is not None:
         yield reshape(site, multiply(site, elements, order, scale), node.output.dims)
 
 
 def _peeled(site: RewriteContext, factor: Factor) -> tuple[Scale, tuple[Element, ...]]:
-    """Take all scalings off a matrix: a scalar, and diagonals on both of its sides."""
+    """Strip all scalings off a matrix: a scalar, and diagonals on both sides."""
     tensor, transposed = factor.tensor, False
     scale = Scale()
     lefts: list[Element] = []

@@ -1,14 +1,14 @@
-"""Small axes: what a short axis makes of small tensors and loses again, one index at a time.
+"""Small axes: unroll an axis that small tensors are broadcast along and that is reduced again.
 
-Absolute differences [m, n, d] that are summed over d <= 64 are d times as large as what they come
-to, and every op on them is slow: a broadcast and a reduction along a short axis do not use the
-width of the machine. Here one index of the axis is a few passes over [m, n], which stay in cache
-once they are split, and fuse where they are compiled.
+Absolute differences [m, n, d] that are summed over d <= 64 are d times as large as their sum, and
+every op on them is slow: a broadcast and a reduction along a short axis do not use the full width
+of the machine. Unrolled, an index takes a few passes over [m, n], which stay in cache once split,
+and fuse where they are compiled.
 
-A region (`split/region.py`) that a loop with chunks of one index could stand for is
-written out, without the loop: forward sums and gradients alike. A longer axis, of more than 32
-indices, makes a contraction (`contraction.py`), where all that becomes of it is one sum, maximum or
-so; of gradients up to 64 are written out.
+A region (`split/region.py`) that could be a loop with chunks of one index is unrolled, without the
+loop, for forward sums and gradients alike. An axis of more than 32 indices makes a contraction
+(`contraction.py`) if its only result is a sum, a maximum or the like. Otherwise, as in gradients,
+up to 64 indices are unrolled.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ FAMILY = "small-axes"
 def unroll(graph: Graph, ops: OpSet) -> Rewritten:
     """sum_d f(x_d, y_d) = f(x_1, y_1) + f(x_2, y_2) + ...
 
-    For all that carries d from what makes it to where it is lost: sums, maxima, products. What is
-    not reduced, as the gradient to x, is put together from its parts. In sub-graphs too.
+    For all nodes that carry d, from the broadcast to the reductions: sums, maxima, products. A
+    result that keeps d, as the gradient to x, is assembled from its parts. In sub-graphs too.
     """
     applications: list[Application] = []
     refusals: list[RefusedRewrite] = []
@@ -61,7 +61,7 @@ def unroll(graph: Graph, ops: OpSet) -> Rewritten:
 def _next(
     graph: Graph, ops: OpSet, tried: set[Tensor], made: set[Tensor], refusals: list[RefusedRewrite]
 ) -> tuple[Graph, Application] | None:
-    """Unroll the first axis that can be; what that has made is not unrolled again."""
+    """Unroll the first axis that allows it; short axes of its results are not unrolled again."""
     index = DefUse(graph, ops)
     for seed, axis in _seeds(index, tried, made):
         tried.add(seed)
@@ -88,9 +88,9 @@ def _next(
 
 
 def _seeds(index: DefUse, tried: set[Tensor], made: set[Tensor]) -> Iterator[tuple[Tensor, int]]:
-    """Yield what pointwise ops make of smaller tensors, with each axis.
+    """Yield results much larger than each operand, with each axis.
 
-    Short axes first, the last first; and long ones of what has two axes more.
+    Short axes come first, the last axis first; then long axes of tensors with two more axes.
     """
     for node in index.graph.nodes:
         if len(node.outputs) != 1 or node.stateful or node.subgraphs or isinstance(node, Loop):
@@ -121,7 +121,7 @@ def _as_large_as(seed: Tensor) -> Callable[[Tensor], bool]:
 
 
 def _judged(index: DefUse, region: Region) -> Stages | str:
-    """Return the stages of a region that gains from being unrolled; else why it does not."""
+    """Return the stages of a region that gains from being unrolled; else the reason against it."""
     extent, seed = region.extent, region.seed
     if extent != seed.dims[region.axis]:
         return "the axis is merged with another one"
@@ -167,13 +167,13 @@ def _is_long(stages: Stages) -> bool:
 
 
 def _contracts(index: DefUse, stages: Stages) -> bool:
-    """Return whether a region becomes a contraction, not as many nodes as it has indices."""
+    """Return whether a region becomes a contraction instead of being unrolled."""
     middling = stages.region.extent > SETTINGS.unrolled and _no_contraction(index, stages) is None
     return middling or _is_long(stages)
 
 
 def _no_contraction(index: DefUse, stages: Stages) -> str | None:
-    """Return why a region with a long axis is no contraction that gains; None where it is."""
+    """Return why a region with a long axis should not become a contraction; None if it should."""
     region = stages.region
     results = [tensor for stage in stages.stages for tensor in stage.results]
     if len(results) > 1 or any(tensor in region.slots for tensor in results):
@@ -196,7 +196,7 @@ def _no_contraction(index: DefUse, stages: Stages) -> str | None:
 
 
 def _contracted(index: DefUse, stages: Stages) -> tuple[Graph, list[Node]]:
-    """Put a contraction in the place of a region."""
+    """Replace a region by a contraction; return the graph and the new nodes."""
     region, (stage,) = stages.region, stages.stages
     loop = build_loop(index, region, stage)
     (result,), (output,) = loop.results, loop.outputs
@@ -206,7 +206,7 @@ def _contracted(index: DefUse, stages: Stages) -> tuple[Graph, list[Node]]:
 
 
 def _is_simple(ops: OpSet, node: Node, rule: AxisRule) -> bool:
-    """Return whether one index costs its share only: pointwise ops, sums, what moves nothing."""
+    """Return whether cost is proportional to indices: aliases, pointwise ops, reductions."""
     if ops.aliases(node):
         return True
     data = sum(axes is not None for axes in rule.operands)
@@ -216,7 +216,7 @@ def _is_simple(ops: OpSet, node: Node, rule: AxisRule) -> bool:
 
 
 def _unrolled(index: DefUse, stages: Stages) -> tuple[Graph, list[Node]]:
-    """Write out the loops of a region; return the graph and the nodes that are new."""
+    """Unroll the loops of a region; return the graph and the new nodes."""
     ops = index.ops
     again = [node for stage in stages.stages for node in stage.recomputed]
     dear = any(

@@ -1,12 +1,12 @@
 """Triangular solves with few right-hand sides, and products that share another's result.
 
-A right-hand side that is a product of few columns with many needs a solve of the few only, and a
-sum of such products is multiplied term by term where that makes no long product. The gradient of a
-sparse Gaussian process is full of them: of L⁻ᵀ (S A + b eᵀ), with A of [M, N], and its product with
-Aᵀ, a product S' A is left, and A Aᵀ, which the value needs as well.
+If a right-hand side is a product of few columns with many, only the few need a solve. A sum of such
+products is multiplied term by term where that makes no long product. The gradient of a sparse
+Gaussian process has many of them: L⁻ᵀ (S A + b eᵀ), with A of [M, N], and its product with Aᵀ
+reduce to a product S' A, and to A Aᵀ, which the value needs as well.
 
 Off by default: where S nearly undoes L or A is nearly of low rank, the terms are larger than their
-sum, and their rounding is not small beside it (docs/accuracy.md).
+sum, and their rounding errors are not small relative to it (docs/accuracy.md).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def solve_of_product(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _narrowest(elements: tuple[Element, ...]) -> int | None:
-    """Return how many elements from the left have the fewest columns, few beside the whole."""
+    """Return the length of the left part with the fewest columns; None if they are not few."""
     cuts = [
         (elements[cut - 1].shape[-1], -cut)
         for cut in range(1, len(elements))
@@ -121,7 +121,7 @@ def _term_by_term(
 def _with_known(
     site: RewriteContext, chain: tuple[Element, ...], at_end: bool
 ) -> tuple[Element, ...]:
-    """Put the product of the last two, or of the first two, where the graph has it already."""
+    """Replace the last (`at_end`) or first two elements by a product that the graph already has."""
     left, right = chain[-2:] if at_end else chain[:2]
     if not (isinstance(left, Factor) and isinstance(right, Factor)):
         return chain

@@ -45,7 +45,7 @@ class _Product:
 def terms(site: RewriteContext, tensor: Tensor, shared: bool) -> list[Term]:
     """Return the summands of nested sums of one shape, scalars multiplied in.
 
-    `shared`: sums that others read as well are opened too.
+    `shared`: expand sums that have other readers, too.
     """
     found: list[Term] = []
     work = [(Scale(), tensor)]
@@ -74,7 +74,7 @@ def terms(site: RewriteContext, tensor: Tensor, shared: bool) -> list[Term]:
 
 
 def is_inner(site: RewriteContext, node: Node) -> bool:
-    """Return whether a sum is only a part of a larger one of the same shape."""
+    """Return whether a sum's only reader is a sum of the same shape."""
     readers = site.readers.get(node.output, ())
     return (
         node.output not in site.outputs
@@ -149,7 +149,7 @@ def _groups(
 
 
 def _sum(site: RewriteContext, parts: list[tuple[Scale, Factor]]) -> Factor:
-    """Add scaled factors of one shape; the scalar of all of them is left to its own rewrite."""
+    """Add scaled factors of one shape; multiply a common scalar once, after the sum."""
     flip = all(factor.transposed for _, factor in parts)
     common = parts[0][0] if len({scale.key() for scale, _ in parts}) == 1 else None
     total: Tensor | None = None
@@ -171,7 +171,7 @@ def add(site: RewriteContext, total: Tensor | None, scale: Scale, tensor: Tensor
 
 
 def add_terms(site: RewriteContext, total: Tensor, rest: list[Term]) -> Tensor:
-    """Add the summands that a replacement leaves as they were."""
+    """Add the remaining summands, which a replacement does not change."""
     for term in rest:
         total = add(site, total, term.scale, term.tensor)
     return total

@@ -1,13 +1,13 @@
-"""Triangles: products of which one half is known from the other, or is masked, are half computed.
+"""Triangles: compute one half of a product that is symmetric or masked to a triangle.
 
 a aᵀ is symmetric, and the gradient of a triangular matrix is a product whose other triangle is set
 to zero. The rows are cut into blocks, and each is multiplied with the columns up to its diagonal.
-Where the long axis is split, the blocks are what the chunks are summed into, and what follows is
-done once: so this comes only where the summed axis is long beside the result. Blocks of some 125
-rows cost a product little of its speed: in float64, with 1,000 columns in a chunk, 500 rows took
-0.75, 1,000 rows 0.69 and 2,000 rows 0.60 of the time of the whole product (2 cores).
+Where the long axis is split, chunks are summed into the blocks, and assembling the result is done
+once. So the rewrites apply only where the summed axis is long relative to the result. Blocks of
+about 125 rows cost a product little of its speed: in float64, with 1,000 columns in a chunk, 500
+rows took 0.75, 1,000 rows 0.69 and 2,000 rows 0.60 of the time of the whole product (2 cores).
 
-Blocks and what is put together from them are held beside each other: a few times the result.
+Blocks and the tensors assembled from them are alive at once: a few times the size of the result.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def masked(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _unfit(site: RewriteContext, left: Factor, right: Factor) -> Refusal | None:
-    """Say why half of a product would cost as much as all of it."""
+    """Return why half of a product would cost as much as all of it; None if it would not."""
     rows, inner = left.shape[-2:]
     if left.shape[:-2] != right.shape[:-2] or left.shape[-2] != right.shape[-1]:
         return Refusal(f"one of {left.tensor} and {right.tensor} is broadcast")
@@ -91,7 +91,7 @@ def _unfit(site: RewriteContext, left: Factor, right: Factor) -> Refusal | None:
 
 
 def _blocks(site: RewriteContext, left: Factor, right: Factor) -> tuple[list[Tensor], list[int]]:
-    """Return the products of each block of rows with the columns up to its end, and the edges."""
+    """Return each block of rows times the columns up to its end, and the edges of the blocks."""
     rows = left.shape[-2]
     count = min(max(round(rows / SETTINGS.triangle_block), 2), SETTINGS.triangle_blocks)
     edges = [-(-rows * i // count) for i in range(count + 1)]
@@ -107,7 +107,7 @@ def _blocks(site: RewriteContext, left: Factor, right: Factor) -> tuple[list[Ten
 
 
 def _rows(site: RewriteContext, factor: Factor, span: tuple[int, int]) -> Tensor:
-    """Return the tensor of a factor cut to some of the factor's rows."""
+    """Return the tensor of a factor, sliced to some of the factor's rows."""
     return _part(site, factor.tensor, span, -1 if factor.transposed else -2)
 
 

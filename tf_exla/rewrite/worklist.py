@@ -1,4 +1,4 @@
-"""Which node is looked at next: the last first, so that readers come before what they read."""
+"""The worklist: the last node comes first, so that consumers come before producers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tf_exla.rewrite.context import Place, RewriteContext
 
 
 class Worklist:
-    """The nodes of a site that were not looked at yet, those that replacements make included."""
+    """The nodes of a site that were not visited yet, new nodes of replacements included."""
 
     def __init__(self, site: RewriteContext) -> None:
         self._site = site
-        self._left = [(site.position[node], node) for node in site.nodes]  # in order; some are gone
+        self._left = [(site.position[node], node) for node in site.nodes]  # in order; some removed
 
     def next(self) -> Node | None:
-        """Return the last node not looked at yet."""
+        """Return the last node that was not visited yet."""
         while self._left:
             _, node = self._left.pop()
             if node in self._site.position:
@@ -25,7 +25,7 @@ class Worklist:
         return None
 
     def add(self, nodes: Iterable[Node]) -> None:
-        """Note the nodes that a replacement has made."""
+        """Add the nodes that a replacement has made; restore the order if it reordered nodes."""
         places = self._site.position
         if self._site.reordered is not None:
             first, last = self._site.reordered

@@ -1,7 +1,7 @@
-"""The sessions of this process: every `tf.function` goes to the one that began last.
+"""The sessions of this process: each call of a `tf.function` goes to the one that began last.
 
-Calls are redirected as long as there is a session, in all threads. Sessions may end in any order,
-as they do where several threads begin their own.
+Calls are redirected in all threads, as long as there is a session. Sessions may end in any order,
+as they do if several threads begin their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _patches = contextlib.ExitStack()
 
 
 def begin(session: Session) -> None:
-    """Let a session take the calls."""
+    """Redirect calls to a session."""
     with _lock:
         _sessions.append(session)
         if len(_sessions) == 1:
@@ -34,7 +34,7 @@ def begin(session: Session) -> None:
 
 
 def end(session: Session) -> None:
-    """Take the session away that began last of those that are this one."""
+    """Remove the last entry of a session, which may have begun several times."""
     with _lock:
         at = max(k for k, one in enumerate(_sessions) if one is session)
         del _sessions[at]
@@ -43,7 +43,7 @@ def end(session: Session) -> None:
 
 
 def _latest() -> Session | None:
-    """Return the session that takes the calls; None where another thread has just ended it."""
+    """Return the session that takes the calls; None if another thread has just ended it."""
     try:
         return _sessions[-1]
     except IndexError:

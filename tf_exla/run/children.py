@@ -1,8 +1,9 @@
 """Child processes of a program under `run` hold the same limit.
 
-A forked child has the parent's patched TensorFlow. A child that `multiprocessing` or loky (joblib)
-starts afresh is sent data to prepare itself with; what is added to that data installs the limit as
-it is unpickled. Other Python children, as of `subprocess`, hold no limit, and a line says so.
+A forked child inherits the parent's patched TensorFlow. A child that `multiprocessing` or loky
+(joblib) spawns receives preparation data. An object added to this data installs the limit when it
+is unpickled. Other Python children, such as those of `subprocess`, hold no limit, and a line on
+stderr says so.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ _installed = ExitStack()
 
 
 class _Installer:
-    """Calls `install` where it is unpickled, if this package can be imported there."""
+    """An object that imports this package and calls `install` when it is unpickled."""
 
     def __init__(self, limit: int | str | None, strict: bool) -> None:
         self.call = f"install({limit!r}, {strict!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The child has not got the parent's sys.path yet.
+        # The child does not have the parent's sys.path yet.
         root = str(Path(__file__).resolve().parent.parent)
         source = (
             "import sys\n"
@@ -40,6 +41,9 @@ class _Installer:
             "try:\n"
             f"    from tf_exla.run.children import install\n"
             f"    {self.call}\n"
+            "except Exception as error:\n"  # the user's script must not end because of this
+            "    print(f'tf_exla: no memory limit holds in this child process: {error!r}',\n"
+            "          file=sys.stderr)\n"
             "finally:\n"
             f"    sys.path.remove({root!r})\n"
         )
@@ -47,7 +51,7 @@ class _Installer:
 
 
 def inherit(limit: int | str | None, strict: bool) -> None:
-    """Let the children of this process hold the limit; it lasts as long as the process."""
+    """Make the children of this process hold the limit, as long as the process lives."""
 
     def add(name: str) -> None:
         spawn = sys.modules[name]
@@ -64,7 +68,7 @@ def inherit(limit: int | str | None, strict: bool) -> None:
 
 
 def install(limit: int | str | None, strict: bool) -> None:
-    """Optimize every outermost `tf.function` of this process, from when it imports TensorFlow."""
+    """Optimize every outermost `tf.function` of this process once it imports TensorFlow."""
 
     def patch() -> None:
         from tf_exla.run.script import optimized_functions
@@ -76,7 +80,7 @@ def install(limit: int | str | None, strict: bool) -> None:
 
 
 def _tell_of_others() -> Callable[[str, tuple[Any, ...]], None]:
-    """Return an audit hook that tells once of a Python child that holds no limit."""
+    """Return an audit hook that reports, once, a Python child that holds no limit."""
     told = False
 
     def hook(event: str, details: tuple[Any, ...]) -> None:

@@ -31,12 +31,12 @@ def run_program(
     report: Path | None = None,
     devices: str | None = None,
 ) -> None:
-    """Run `program`, a path or with `module` a module's name, every `tf.function` optimized.
+    """Run `program`, a path or with `module` a module's name, with every `tf.function` optimized.
 
-    Ends as `python` does: an exception is printed, without the frames of this package, and becomes
-    the exit status. The limit lasts as long as the process, since threads and exit handlers run
-    after the script. At the very end, what was done is one line on stderr, and a file where
-    `report` names one.
+    Ends as `python` does: an exception is printed without the frames of this package and sets the
+    exit status. The limit lasts as long as the process, since threads and exit handlers run after
+    the script. At the very end, a line on stderr sums up what was done, and reports are written to
+    the file `report`, if given.
     """
     from tf_exla.frontends.tf.devices.choice import devices_of
     from tf_exla.run.script import optimized_functions
@@ -63,11 +63,11 @@ def run_program(
         if report is not None:
             session.write(report)
         print(session.summary(), file=sys.stderr)
-        if interrupted:  # the shell is to see what ended the program
+        if interrupted:  # show the shell what ended the program
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(process, signal.SIGINT)
 
-    # Handlers run last in, first out: those of the script come first.
+    # Exit handlers run last in, first out, so those of the script come first.
     atexit.register(finish)
     try:
         if module:
@@ -84,9 +84,9 @@ def run_program(
 
 
 def _run_file(path: str) -> None:
-    """Run a file as the module `__main__`, which stays that; or a folder or archive that has one.
+    """Run a file as the module `__main__`, or a folder or archive that contains one.
 
-    `runpy` is not used for files: it takes their `__main__` away as soon as they end.
+    `runpy` is not used for source files, since it removes their `__main__` as soon as they end.
     """
     if path.endswith(".pyc") or pkgutil.get_importer(path) is not None:
         runpy.run_path(path, run_name="__main__")
@@ -106,7 +106,7 @@ def _run_file(path: str) -> None:
 
 
 def _of_the_program(start: TracebackType | None) -> TracebackType | None:
-    """Return the part of a traceback after the frames of this module and of `runpy`."""
+    """Return a traceback without its leading frames of this module and of `runpy`."""
     ours = {__file__, runpy.__file__, "<frozen runpy>"}
     found = start
     while found is not None and traceback.extract_tb(found, 1)[0].filename in ours:

@@ -1,7 +1,7 @@
-"""GPflow's models called eagerly: their predictions and objectives inside a memory limit.
+"""Eager calls of GPflow's models: their predictions and objectives inside a memory limit.
 
-Methods of models and posteriors are traced at each call, since Python may have changed what a
-model is made of; a plan is made again only where the graph, or what it captures, is another one.
+Methods of models and posteriors are traced at each call, since Python code may have changed the
+model. A new plan is made only if the graph or a captured tensor differs.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ METHODS = {
     ),
     gpflow.posteriors.AbstractPosterior: ("_precompute", "fused_predict_f", "predict_f"),
 }
-# Matrices of rows by rows that a call may hold at once, of 8 bytes an element: a gradient of a
-# kernel of several dimensions holds some ten. What fits the limit even so is left alone: tracing
-# takes longer than to run it.
+# [rows, rows] matrices of 8 bytes an element that a call may hold at once. The gradient of a kernel
+# of several dimensions holds about ten. Calls that fit the limit even so are not optimized, since
+# tracing takes longer than running them.
 _MATRICES = 16
-# Plans that one method of one model keeps, the least recently used dropped first.
+# Plans kept for one method of one model. The least recently used is dropped first.
 _PLANS = 4
 
-# Stateful by their definition, without effects that anybody sees but errors.
+# Ops that are stateful by definition but have no visible effects other than errors.
 _HARMLESS = frozenset(
     {
         "Assert",
@@ -71,17 +71,17 @@ _inside = _Inside()
 
 
 class EagerCalls:
-    """Runs methods of models optimized; what cannot be traced, or is small, as it was."""
+    """Eager calls of methods, optimized unless they are small or cannot be traced."""
 
     def __init__(self, session: Session) -> None:
-        self._session = weakref.proxy(session)  # which these calls live as long as
+        self._session = weakref.proxy(session)  # it keeps this object alive
         self._plans: weakref.WeakKeyDictionary[Any, dict[Any, OrderedDict[Any, Any]]] = (
             weakref.WeakKeyDictionary()
         )
         self._as_it_was: set[Any] = set()
 
     def call(self, method: Any, model: Any, args: Any, kwargs: Any) -> Any:
-        """Call a method of a model."""
+        """Call a method of a model, optimized where that is possible and needed."""
         if (
             not tf.executing_eagerly()
             or tf.config.functions_run_eagerly()
@@ -97,19 +97,19 @@ class EagerCalls:
         except (MemoryLimitError, UnboundedMemoryError):
             raise
         except Exception:
-            concrete = None  # the call itself tells what is wrong, or works eagerly only
+            concrete = None  # the call below raises, or works only eagerly
         finally:
             _inside.depth -= 1
         if concrete is None or _draws(concrete.graph):
             made = method(model, *args, **kwargs)
-            self._as_it_was.add((type(model), method))  # not where the arguments are wrong
+            self._as_it_was.add((type(model), method))  # not if the call raised
             return made
         return traced.result(self._known(method, model, traced, concrete)(*traced.tensors))
 
     def _known(self, method: Any, model: Any, traced: _Traced, concrete: Any) -> OptimizedFunction:
-        """Return the optimized function of an equal graph of the same tensors and variables."""
+        """Return the optimized function, reusing that of an equal graph with the same captures."""
         kept = self._plans.setdefault(model, {}).setdefault(method, OrderedDict())
-        key = (_fingerprint(concrete), tuple(map(id, concrete.captured_inputs)))  # which it keeps
+        key = (_fingerprint(concrete), tuple(map(id, concrete.captured_inputs)))  # kept alive
         if key not in kept:
             kept[key] = traced.function, self._session.optimized(traced.function)
             if len(kept) > _PLANS:
@@ -126,7 +126,7 @@ class EagerCalls:
 
 
 class _Traced:
-    """A call as a function of the tensors among its arguments. It does not keep the model alive."""
+    """A call as a function of its tensor arguments. It does not keep the model alive."""
 
     def __init__(self, method: Any, model: Any, args: Any, kwargs: Any) -> None:
         leaves = tf.nest.flatten((args, kwargs))
@@ -172,10 +172,10 @@ def _rows(value: Any) -> int:
 
 
 def _fingerprint(concrete: Any) -> Any:
-    """Return what two traces of the same computation share: all but names.
+    """Return a key that traces of the same computation share: all but the names of nodes.
 
-    Names of nodes may have a number that counts up. So have those of functions that nodes call,
-    and what calls any is another computation each time.
+    Names of nodes may contain a number that counts up. So do names of functions that nodes call;
+    these are part of the key, so graphs with calls have a new key each time.
     """
     graph = concrete.graph
     nodes = graph.as_graph_def().node
@@ -197,7 +197,7 @@ def _fingerprint(concrete: Any) -> Any:
 
 
 def _draws(graph: Any) -> bool:
-    """Return whether a graph has effects: eager random numbers would be others than its own."""
+    """Return whether a graph has effects. Its random numbers would differ from eager ones."""
     definition = graph.as_graph_def()
     nodes = [definition.node, *(function.node_def for function in definition.library.function)]
     known = (op_def_registry.get(node.op) for each in nodes for node in each)
@@ -209,9 +209,9 @@ _calls: weakref.WeakKeyDictionary[Session, EagerCalls] = weakref.WeakKeyDictiona
 
 @contextmanager
 def redirected(latest: Callable[[], Session | None]) -> Iterator[None]:
-    """Optimize methods of GPflow's models, and of classes derived from them, called eagerly.
+    """Optimize eager calls of methods of GPflow's models and of classes derived from them.
 
-    `latest`: returns the session that takes a call.
+    `latest` returns the session that takes a call.
     """
     changed: list[tuple[type, str, Any]] = []
 
@@ -221,7 +221,7 @@ def redirected(latest: Callable[[], Session | None]) -> Iterator[None]:
             if not callable(method) or getattr(method, "__isabstractmethod__", False):
                 continue
             if (cls, name) in {each[:2] for each in changed}:
-                continue  # a class with two bases
+                continue  # a class with two of the bases
             changed.append((cls, name, method))
             setattr(cls, name, _through(latest, method))
 

@@ -11,12 +11,12 @@ from tf_exla.run.on_import import on_import
 from tf_exla.run.session import Session
 
 INTEGRATIONS = {"gpflow": "tf_exla.run.gpflow_eager"}
-"""The module of ours that has `redirected(latest)`, by the package that it is for."""
+"""By package: the module of tf_exla that has `redirected(latest)` for it."""
 
 
 @contextmanager
 def integrations(latest: Callable[[], Session | None]) -> Iterator[None]:
-    """Optimize eager calls of packages that are imported meanwhile, by the `latest` session."""
+    """Optimize eager calls of packages once they are imported, by the `latest` session."""
     with ExitStack() as stack:
 
         def begin(name: str) -> None:

@@ -1,4 +1,4 @@
-"""A limit for everything that is called inside of a `with` block."""
+"""A limit for every `tf.function` that is called inside a `with` block."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tf_exla.run import active
 from tf_exla.run.session import Session
 
 _sessions: dict[object, Session] = {}
-"""By what was asked for, so that a block that is entered again finds its plans."""
+"""By limit and options, so that a block that is entered again finds its plans."""
 
 
 class Limited(ContextDecorator):
-    """What `limit` returns: a context manager, and a decorator."""
+    """The result of `limit`: a context manager and decorator."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -36,9 +36,9 @@ class Limited(ContextDecorator):
         active.end(self._session)
 
     def reports(self) -> list[MemoryReport]:
-        """Return a report for each signature of each function that was optimized and still lives.
+        """Return a report for each signature of each optimized function that is still alive.
 
-        Those of other blocks with the same limit and options are among them.
+        Functions of other blocks with the same limit and options are included.
         """
         return self._session.reports()
 
@@ -55,23 +55,23 @@ def limit(
 ) -> Limited:
     """Return a context manager: every outermost `tf.function` called inside holds the limit.
 
-    Predictions and objectives of GPflow models that are called eagerly hold it, too; other eager
-    ops do not. Functions that are optimized by themselves keep their own limit. The innermost block
-    counts, in all threads of the process; child processes that start afresh know nothing of it. A
-    block that is entered again finds its plans. As a decorator, a function's body is the block.
+    Predictions and objectives of GPflow models that are called eagerly hold it too. Other eager ops
+    do not. Functions made by `optimize` keep their own limit. The innermost block applies, in all
+    threads of the process. Child processes that are spawned do not inherit it. A block that is
+    entered again finds its plans. As a decorator, it limits the body of a function.
 
     Args:
-        limit: As for `optimize`, and so are the others.
+        limit: As for `optimize`, like the other arguments.
         jit_compile: Whether XLA compiles the bodies of loops.
-        rewrites: Families of rewrites to switch.
-        unbounded: "raise" or "warn", where nothing bounds a size.
+        rewrites: Families of rewrites to switch on or off.
+        unbounded: "raise" or "warn", for sizes that nothing bounds.
         strict: Whether a failure of tf_exla itself is raised.
-        devices: Those that loops are divided among.
+        devices: Devices among which loops are divided.
 
     Raises:
-        MemoryLimitError: By calls inside, at tracing, where no plan holds the limit.
-        ValueError: For a limit or an option that is none.
-        TypeError: The same, of another type.
+        MemoryLimitError: By a call inside, at tracing, if no plan holds the limit.
+        ValueError: If the limit or an option has an invalid value.
+        TypeError: If the limit or an option has an invalid type.
     """
     request = Request.of(
         limit,

@@ -1,4 +1,4 @@
-"""Do something once a script imports a module; never import it for its own sake."""
+"""Run an action once a script imports a module, without importing the module itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 @contextmanager
 def on_import(name: str, action: Callable[[], None]) -> Iterator[None]:
-    """Call `action` after the import of `name` meanwhile; at once where it is imported already."""
+    """Call `action` once `name` is imported inside the block; at once if it already is."""
     if name in sys.modules:
         action()
         yield

@@ -1,4 +1,4 @@
-"""A whole program under a limit, its code unchanged: what was done to it, and what was not."""
+"""A whole program under a limit, its code unchanged, and reports of what was optimized."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tf_exla.run.session import Session
 
 
 class ScriptSession(Session):
-    """A session that tells on stderr what runs as it was, and sums up.
+    """A session that prints on stderr which functions run unchanged, and returns a summary.
 
-    `peaks`: the largest projected peaks of each function in bytes, as it was and as it is.
-    `refused`: the reason, by function. `outside`: the largest tensor made outside of functions.
+    `peaks`: the largest projected peaks of each function in bytes, before and after. `refused`: by
+    function, why it runs unchanged. `outside`: the largest tensor made outside of functions.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class ScriptSession(Session):
         self.outside = Outside(self.limit_bytes)
 
     def failed(self, function: str, reason: str) -> None:
-        """Say that a function runs as it was; once for each name."""
+        """Print that a function runs unchanged, once for each name."""
         if function not in self.refused:
             print(f"tf_exla: {function} runs as it was: {reason}", file=sys.stderr)
         self.refused[function] = reason
 
     def planned(self, function: str, plan: Plan) -> None:
-        """Note the peaks of a plan."""
+        """Record the peaks of a plan."""
         before, after = self.peaks.get(function, (0, 0))
         self.peaks[function] = (
             max(before, plan.projected_peak_before),
@@ -51,7 +51,7 @@ class ScriptSession(Session):
         )
 
     def summary(self) -> str:
-        """Return what was done, in one line."""
+        """Return a summary of what was done, in one line."""
         parts = [_count(len(self.peaks), "function") + " optimized"]
         if self.peaks:
             before = format_bytes(max(before for before, _ in self.peaks.values()))
@@ -65,7 +65,7 @@ class ScriptSession(Session):
         return f"tf_exla: {'; '.join(parts)}"
 
     def write(self, path: Path) -> None:
-        """Write the reports: as JSON where the name ends so, else as text."""
+        """Write the reports, as JSON if the name ends in .json, else as text."""
         reports = self.reports()
         if path.suffix == ".json":
             content = {"functions": [r.to_dict() for r in reports], "as_it_was": self.refused}
@@ -84,11 +84,11 @@ def _count(number: int, noun: str) -> str:
 def optimized_functions(
     limit: Limit | None, *, strict: bool = False, keep: bool = False, devices: Any = None
 ) -> Iterator[ScriptSession]:
-    """Optimize every outermost `tf.function` that is called meanwhile.
+    """Optimize every outermost `tf.function` that is called inside the block.
 
-    What cannot be optimized runs as it was, with a line on stderr; with `strict` it raises. `keep`:
-    whether the session's `write` will be asked for. `devices`: as for `optimize`. Raises
-    `MemoryLimitError` from the call whose limit cannot be held.
+    Functions that cannot be optimized run unchanged, with a line on stderr, or raise if `strict`.
+    `keep`: whether the session's `write` will be called. `devices`: as for `optimize`. A call whose
+    limit cannot be held raises `MemoryLimitError`.
     """
     session = ScriptSession(limit, strict, keep, devices)
     with Limited(session), watched(session.outside):

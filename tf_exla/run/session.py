@@ -1,4 +1,4 @@
-"""Functions of the user that are optimized as they are called, without a change to them."""
+"""Optimization of the user's functions when they are called, without a change to them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ _WHOLE = "XLA compiles it as a whole (jit_compile=True)"
 
 
 class Session(Listener):
-    """Optimizes outermost `tf.function`s for one request, each once.
+    """The outermost `tf.function`s of a program, each optimized once, for one request.
 
-    `keep`: whether functions that the program drops live on, so that their reports can be asked for
-    at the end.
+    `keep`: whether functions that the program drops are kept alive for their reports at the end.
     """
 
     def __init__(self, request: Request, keep: bool = False) -> None:
@@ -30,10 +29,10 @@ class Session(Listener):
             weakref.WeakKeyDictionary()
         )
         self._kept: list[OptimizedFunction] = []
-        self._compiled: weakref.WeakSet[Any] = weakref.WeakSet()  # by XLA, and the user was told
+        self._compiled: weakref.WeakSet[Any] = weakref.WeakSet()  # by XLA, already reported
 
     def call(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
-        """Call a `tf.function`: optimized where it is outermost; `original` calls it as it is."""
+        """Call a `tf.function`, optimized if it is outermost; `original` calls it unchanged."""
         if not tf.executing_eagerly():
             return original(function, *args, **kwargs)
         if function._jit_compile:
@@ -47,14 +46,14 @@ class Session(Listener):
         return self.optimized(function)(*args, **kwargs)
 
     def limit_bytes(self) -> int:
-        """Return the limit in bytes, now."""
+        """Return the current limit in bytes."""
         return self._request.bytes()
 
     def optimized(self, function: Any) -> OptimizedFunction:
-        """Return a `tf.function` optimized: the same object each time."""
+        """Return the optimized function of a `tf.function`, the same object each time."""
         known = self._functions.get(function)
         if known is None:
-            # Without `keep` a function that the program drops is dropped, and what it captured.
+            # Without `keep`, a function that the program drops is freed, with its captures.
             seen = function if self._keep else weakref.proxy(function)
             known = OptimizedFunction(seen, self._request, Guard(self._request.strict, self))
             self._functions[function] = known
@@ -63,6 +62,6 @@ class Session(Listener):
         return known
 
     def reports(self) -> list[MemoryReport]:
-        """Return a report for each specialisation of each function that still lives."""
+        """Return a report for each specialisation of each function that is still alive."""
         functions = self._kept if self._keep else list(self._functions.values())
         return [report for one in functions for report in one.reports()]

@@ -12,18 +12,18 @@ import tensorflow as tf
 from tf_exla.frontends.tf.devices.cluster import DRIVER, WORKER, environment, is_reached
 
 _EVERY = 1.0
-"""Seconds between two looks whether the driver is there."""
+"""Seconds between two checks whether the driver is reachable."""
 _MISSED = 5
-"""Looks in a row that a driver may miss: a busy machine misses one or two."""
+"""Failed checks in a row after which the driver has ended. A busy machine fails one or two."""
 
 
 def serve(*, network: bool, forever: bool) -> None:
-    """Serve as the task that TF_CONFIG, or Slurm, names, until the driver ends.
+    """Serve as the task that TF_CONFIG or Slurm names, until the driver ends.
 
-    `network`: whether addresses may be of other machines. TensorFlow's server listens on all
-    addresses of this machine in either case. `forever`: also when the driver has ended.
+    `network`: whether addresses may be of other machines. In either case TensorFlow's server
+    listens on all addresses of this machine. `forever`: serve after the driver has ended, too.
 
-    Raises ValueError for a TF_CONFIG that names no worker, or other machines without `network`.
+    Raises ValueError if TF_CONFIG names no worker, or names other machines without `network`.
     """
     config = environment()
     cluster, task = config["cluster"], config.get("task", {})
@@ -61,7 +61,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _wait_for_end(driver: str) -> None:
-    """Return once the driver, which was there, is there no more."""
+    """Wait until the driver is reachable, then until it no longer is."""
     while not is_reached(driver):
         time.sleep(_EVERY)
     missed = 0

@@ -1,1 +1,1 @@
-"""One program on several devices: loops whose iterations, the shards, run side by side."""
+"""One program on several devices: loops whose iterations, the shards, run in parallel."""

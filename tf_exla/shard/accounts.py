@@ -12,11 +12,11 @@ from tf_exla.shard.plan import DeviceUse
 
 
 class Accounts:
-    """Counts bytes, part by part, in the order in which they run.
+    """Byte counts of the parts, in the order in which they run.
 
-    The driver holds the program's inputs and constants, and what parts hand to later ones. A device
-    holds its shards' parts of the program's inputs, and during a shard its other operands. Where
-    the driver is one of the devices, it holds both.
+    The driver holds the program's inputs and constants, and results that later parts read. A device
+    holds its shards' parts of the program's inputs and, during a shard, its other operands. If the
+    driver is one of the devices, it holds both.
     """
 
     def __init__(
@@ -40,22 +40,22 @@ class Accounts:
         return self.held + own + self._handed(at)
 
     def on_device(self, at: int, sent: int) -> int:
-        """Return the bytes that exist before a shard of part `at`: `sent` is what came for it."""
+        """Return the bytes that exist before a shard of part `at`, with the `sent` bytes."""
         return self.kept + sent + (0 if self.fleet.remote else self.held + self._handed(at))
 
     def local(self, at: int, working_set: int) -> None:
-        """Count what part `at` allocates on the driver."""
+        """Count the bytes that part `at` allocates on the driver."""
         self.driver_peak = max(self.driver_peak, self.on_driver(at) + working_set)
 
     def shard(self, at: int, sent: int, working_set: int) -> None:
-        """Count what a shard of part `at` allocates on its device."""
+        """Count the bytes that a shard of part `at` allocates on its device."""
         self.device_peak = max(self.device_peak, self.kept + sent + working_set)
         if not self.fleet.remote:
             peak = self.on_device(at, sent) + working_set
             self.driver_peak = max(self.driver_peak, peak)
 
     def uses(self, local: float, computing: float) -> tuple[DeviceUse, ...]:
-        """Return what each device holds, the driver first, given the seconds of both kinds."""
+        """Return the use of each device, the driver first; the arguments are seconds in a call."""
         fleet = self.fleet
         own = 0 if fleet.remote else self.kept
         resident = self.held + own
@@ -67,7 +67,7 @@ class Accounts:
         return (driver, *others)
 
     def _handed(self, at: int) -> int:
-        """Return the bytes of what earlier parts made and part `at`, or a later one, reads."""
+        """Return the bytes of results of earlier parts that part `at` or a later part reads."""
         made: dict[Tensor, None] = {}
         for part in self.parts[:at]:
             made.update(dict.fromkeys(part.outputs))

@@ -1,8 +1,8 @@
 """Shards of chunks: the loops of a plan for one device, of which each device runs some iterations.
 
-A device is sent what the loop reads, whole, and runs the very iterations that one device would.
-So nothing of the plan is lost, as a tensor that equals its transpose is where its rows are parted:
-tiles below its diagonal are computed once, and serve rows and columns.
+A device receives the loop's inputs whole, and runs the same iterations as the plan for one device.
+So symmetric tiles are kept, which shards of rows lose: tiles below the diagonal are computed once,
+for rows and columns.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def shard_chunks(
 ) -> ShardedPlan | None:
     """Return `alone`, a plan for one device, with its loops in shards.
 
-    Combining what shards return takes memory beside that plan's: where it exceeds the limit, the
-    program is planned for less. None where a loop cannot be in shards, or no plan leaves the room.
+    Combining the results of shards takes memory in addition to that plan's. If the sum exceeds the
+    limit, the program is planned again for less. None if a loop cannot be sharded, or no plan fits.
     """
     made = _in_shards(alone, ops, fleet, options)
     if made is None or made.projected_peak <= limit:
@@ -79,7 +79,7 @@ def _in_shards(plan: Plan, ops: OpSet, fleet: Fleet, options: Options) -> Sharde
 
 
 def _is_sharded(loop: Loop, fleet: Fleet) -> bool:
-    """Return whether iterations of a loop may run apart, and are enough for all devices."""
+    """Return whether iterations of a loop are independent, and at least as many as shards."""
     return (
         not loop.folds
         and loop.bitwise_group is None
@@ -140,10 +140,10 @@ class _Parts:
 
 
 def _ranges(loop: Loop, count: int) -> tuple[range, ...]:
-    """Return the indices of each shard: whole chunks, and about the same work."""
+    """Return the indices of each shard: whole chunks, with about equal work."""
     inner = (node for graph in (loop.body,) for node in walk(graph) if isinstance(node, Loop))
     grows = any(node.triangular for node in inner)
-    # In tiles below a diagonal, the k-th chunk has k tiles beside it, and half of one on it.
+    # In symmetric tiles, the k-th chunk has k tiles below the diagonal, and half of one on it.
     works = [k + 0.5 if grows else 1.0 for k in range(loop.iterations)]
     done = list(accumulate(works))
     ends: list[int] = []
@@ -157,7 +157,7 @@ def _ranges(loop: Loop, count: int) -> tuple[range, ...]:
 
 
 def _shard(ops: OpSet, loop: Loop, inputs: tuple[Tensor, ...], indices: range) -> Graph:
-    """Return the program of one shard: the loop's iterations of these indices, and their rows."""
+    """Return the program of one shard: the iterations of these indices, and slices of its rows."""
     part = loop.replace(span=indices, outputs=tuple(tensor.fresh_copy() for tensor in loop.outputs))
     nodes: list[Node] = [part]
     outputs = []

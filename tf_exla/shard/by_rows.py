@@ -1,6 +1,6 @@
 """Shards of rows: regions of the whole program, of which each device has a part of the axis.
 
-A device is sent its rows only, and plans them as a program of its own.
+A device receives only its rows, and its shard is planned as a separate program.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from tf_exla.split.region import RefusedSplit
 def shard_rows(
     graph: Graph, ops: OpSet, fleet: Fleet, limit: int, options: Options, function: str
 ) -> ShardedPlan | None:
-    """Return a plan in shards of rows; None where no region is faster on several devices.
+    """Return a plan in shards of rows; None if no region is faster on several devices.
 
-    Raises `MemoryLimitError` where a part cannot hold the limit, and ValueError where what is
-    nowhere whole is read so.
+    Raises `MemoryLimitError` if a part cannot hold the limit, and ValueError if a tensor that is
+    nowhere whole is read whole or returned.
     """
     started = time.perf_counter()
     projector = Projector(ops)
     check_graph(graph)
     cleaned = clean(graph, ops)
-    # Shards are planned with all rewrites; here are those that keep a large axis in one piece.
+    # Shards are planned with all rewrites; here only with those that keep a large axis whole.
     rules = chosen({**options.rewrites, **dict.fromkeys((SMALL_AXES, TRIANGLES, SYMMETRY), False)})
     room = max(limit - resident_bytes(cleaned) + sum(one.nbytes for one in fleet.apart), 0)
     rewritten = rewrite_graph(cleaned, ops, rules, room).graph
@@ -91,7 +91,7 @@ def shard_rows(
 
 
 def _cannot_combine(what: str, limit: int, held: int, peak: int) -> MemoryLimitError:
-    """Return the error that the results of shards need `peak` bytes on the driver."""
+    """Return the error for results of shards that need `peak` bytes on the driver."""
     return MemoryLimitError(
         what,
         limit=limit,
@@ -103,7 +103,7 @@ def _cannot_combine(what: str, limit: int, held: int, peak: int) -> MemoryLimitE
 
 
 class _Parts:
-    """Plans the parts in order, each for what the others leave of the limit."""
+    """Planner of the parts in order, each for the bytes of the limit that others leave."""
 
     def __init__(
         self, graph: Graph, ops: OpSet, fleet: Fleet, limit: int, options: Options, function: str
@@ -159,7 +159,7 @@ class _Parts:
             sent = constants + sum(
                 inner.nbytes
                 for outer, inner, slot in zip(loop.inputs, graph.inputs, loop.slots, strict=True)
-                # A device that takes the shard of a slow one is sent its rows, and keeps them not.
+                # A device that takes a shard of a slow one receives rows that it does not keep.
                 if outer not in self.inputs or (slot is not None and self.fleet.remote)
             )
             name = f"{self.function}, {size} of {loop.extent} along {loop.axis}"
@@ -199,7 +199,7 @@ class _Parts:
 def _needs_whole(
     function: str, whole: list[tuple[Tensor, Node]], refusals: list[RefusedSplit]
 ) -> ValueError:
-    """Return the error that a sharded tensor is read by what is no loop over its rows."""
+    """Return the error for a sharded tensor that is read other than by a loop over its rows."""
     tensor, node = whole[0]
     if isinstance(node, Loop):  # the user's op that reads it
         inner = {one for k, one in enumerate(node.template.inputs) if node.inputs[k] is tensor}

@@ -1,4 +1,4 @@
-"""Whether a program is sharded, and how: the fastest of what holds the limit."""
+"""Choose whether and how a program is sharded: the fastest plan that holds the limit."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def shard_graph(
 ) -> Plan:
     """Plan `graph` for several devices, each of which stays below `limit` bytes.
 
-    Tried are shards of rows, shards of the chunks of the plan for one device, and that plan, which
-    is returned as it is (no `ShardedPlan`) where it is as fast or only one device holds the limit.
-    What is nowhere whole leaves only rows. Raises `MemoryLimitError` where no plan holds the limit.
+    Compare shards of rows, shards of the chunks of the plan for one device, and that plan itself,
+    which is returned (no `ShardedPlan`) if it is as fast or no sharded plan holds the limit. Inputs
+    that are nowhere whole allow only rows. Raises `MemoryLimitError` if no plan holds the limit.
     """
     options = options or Options()
     if fleet.apart:
@@ -58,7 +58,7 @@ def shard_graph(
         chunks = None
         if alone is not None and not fleet.keep_rows:
             chunks = shard_chunks(alone, ops, fleet, limit, options, function)
-        # Of shards of rows a device holds, and is sent, its part only: they come first.
+        # Shards of rows are preferred: a device holds and receives only its part.
         if chunks is not None and (best is None or _is_faster(chunks, best.seconds_sharded)):
             best = chunks
     if alone is None:

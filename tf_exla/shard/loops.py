@@ -1,8 +1,8 @@
-"""Which loops are sharded: the regions whose shards save the most time.
+"""Choose the loops to shard: the regions whose shards save the most time.
 
-A shard is a range of one axis of a region, as a chunk is in splitting for memory; regions, stages
-and the way results are combined are the same. What differs is the choice, which is by time:
-computing is divided by the number of devices, and what is sent is added.
+A shard is a range of one axis of a region, like a chunk in splitting for memory. Regions, stages
+and the combination of results are the same. Only the choice differs, which is by time: computing
+is divided by the number of devices, and the time of sending is added.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from tf_exla.split.resize import resize_loop
 from tf_exla.split.stages import arrange, rewrite
 
 SEEDS = 8
-"""Nodes from which regions are grown in one step, what takes longest first. The product that a
-region is about is among the first; the others bound the time of planning."""
+"""Tensors from which regions are grown in one step, those of the slowest nodes first. The product
+that a region is about is among the first; more seeds would only take time of planning."""
 _SENT = frozenset({"resource", "string", "variant"})
-"""Types of tensors that stay on the device where they were made."""
+"""Dtypes of tensors that stay on the device where they were made."""
 
 
 @dataclass(frozen=True)
 class Fleet:
     """The devices that shards run on.
 
-    `shards`: how many parts of an axis there are; more than `devices` spread the work of one that
-    is slow or lost. `remote`: the driver, which runs what is not sharded, is not one of them.
-    `apart`: inputs of the program that are nowhere whole; only shards may read them, in rows.
-    `keep_rows`: rows of results stay on their devices, where nothing else reads them.
+    `shards`: number of parts of an axis; more than `devices` spread the work of a slow or lost
+    device. `remote`: the driver, which runs the other parts, is not one of the devices. `apart`:
+    inputs of the program that are nowhere whole; only shards may read them, in rows. `keep_rows`:
+    rows of results that no other node reads stay on their devices.
     """
 
     devices: int
@@ -54,10 +54,10 @@ def shard_loops(
 ) -> tuple[Graph, list[RefusedSplit], int]:
     """Make loops of the regions that are faster on several devices, a region at a time.
 
-    Each iteration of a loop is a shard: its body is the template cut for the shard's indices, with
-    nothing in it split yet. Results that the driver cannot combine within `room` bytes are none to
-    shard for. Also returns what kept a region from being sharded, and the least bytes that were too
-    many, 0 where none were.
+    Each iteration of a loop is a shard: its body is the template cut for the shard's indices, not
+    split further yet. A loop whose results the driver cannot combine within `room` bytes is not
+    made. Also return the reasons why regions were not sharded, and the least bytes that exceeded
+    `room`, 0 if none did.
     """
     refusals: list[RefusedSplit] = []
     over: list[int] = []
@@ -75,7 +75,7 @@ def shard_loops(
 
 
 def _fits(graph: Graph, fleet: Fleet, room: int, over: list[int]) -> bool:
-    """Return whether the driver can combine the results of each loop; note what is too much."""
+    """Return whether the driver can combine the results of each loop; else append to `over`."""
     kept = kept_rows(graph, fleet)
     most = max(combined_bytes(node, kept) for node in graph.nodes if isinstance(node, Loop))
     if most > room:
@@ -84,7 +84,7 @@ def _fits(graph: Graph, fleet: Fleet, room: int, over: list[int]) -> bool:
 
 
 def read_whole(graph: Graph, fleet: Fleet) -> list[tuple[Tensor, Node]]:
-    """Return the reads of tensors that are nowhere whole by what is no loop over their rows."""
+    """Return the reads of tensors that are nowhere whole, other than by loops over their rows."""
     return [
         (tensor, node)
         for node in graph.nodes
@@ -99,7 +99,7 @@ def _by_rows(loop: Loop, position: int) -> bool:
 
 
 def sharded_seconds(projector: Projector, graph: Graph, fleet: Fleet) -> float:
-    """Estimate a run of a graph whose loops are sharded: computing, sending and combining."""
+    """Estimate the time of a graph whose loops are sharded: computing and sending."""
     held = frozenset(graph.inputs)
     return sum(
         _loop_seconds(projector, node, fleet, held)
@@ -110,7 +110,7 @@ def sharded_seconds(projector: Projector, graph: Graph, fleet: Fleet) -> float:
 
 
 def _loop_seconds(projector: Projector, loop: Loop, fleet: Fleet, held: frozenset[Tensor]) -> float:
-    """Estimate a sharded loop; `held`: tensors whose parts stay on the devices between calls."""
+    """Estimate the time of a sharded loop; `held`: tensors kept on the devices between calls."""
     rounds = -(-loop.iterations // fleet.devices)
     computing = rounds * graph_seconds(projector.ops, loop.body)
     return computing + fleet.link.seconds(sent_bytes(loop, fleet, held), 2 * rounds)
@@ -124,7 +124,7 @@ def sent_bytes(
 ) -> int:
     """Return the bytes that a call sends for a loop: operands to devices, results back.
 
-    `held`: operands that are there from an earlier call; `kept`: results whose rows stay.
+    `held`: operands on the devices from an earlier call; `kept`: results whose rows stay there.
     """
     sent = 0
     for tensor, slot in zip(loop.inputs, loop.slots, strict=True):
@@ -152,12 +152,12 @@ def kept_rows(graph: Graph, fleet: Fleet) -> frozenset[Tensor]:
 
 
 def combined_bytes(loop: Loop, kept: frozenset[Tensor]) -> int:
-    """Return the bytes that the driver takes to combine the results of all shards, but `kept`."""
+    """Return the bytes that the driver needs to combine the results of shards except `kept`."""
     total = 0
     for whole, part, result in zip(loop.outputs, loop.body.outputs, loop.results, strict=True):
         if whole in kept:
             continue
-        # All that came, and for a sum that of a pair; a top-k is selected from all that came.
+        # All partial results and the combined one; a top-k is selected from all at once.
         came = whole.nbytes if result.slot is not None else part.nbytes * loop.iterations
         total += came + (3 * came if result.combine == "top_k" else whole.nbytes)
     return total
@@ -166,7 +166,7 @@ def combined_bytes(loop: Loop, kept: frozenset[Tensor]) -> int:
 def _candidates(
     projector: Projector, graph: Graph, fleet: Fleet, refusals: list[RefusedSplit]
 ) -> Iterator[Graph]:
-    """Yield the graphs in which one region more is sharded."""
+    """Yield the graphs in which one more region is sharded."""
     index = DefUse(graph, projector.ops)
     tried: set[object] = set()
     seeds = [tensor for tensor, _ in read_whole(graph, fleet)]
@@ -187,8 +187,8 @@ def _candidates(
                 stages = arrange(index, region, is_large)
                 compared = compared_again(index, stages)
                 if compared:
-                    # The same bits need one shape for what two loops compute, which plans of
-                    # shards, each made alone, do not keep.
+                    # The same bits need the same shapes in both loops. Shards are planned alone,
+                    # which does not ensure this.
                     node, tensor, _ = compared[0]
                     refusals.append(RefusedSplit(tensor, axis, node, _COMPARED))
                     continue
@@ -202,7 +202,7 @@ _COMPARED = "numbers are compared with what another stage computes again, to the
 
 
 def _seeds(projector: Projector, graph: Graph) -> list[Tensor]:
-    """Return what takes the longest to make, one tensor of each shape."""
+    """Return results and operands of the slowest nodes, one tensor of each shape and dtype."""
 
     def seconds(node: Node) -> float:
         return node_seconds(projector.ops, node)
@@ -218,7 +218,7 @@ def _seeds(projector: Projector, graph: Graph) -> list[Tensor]:
     ]
     seeds: dict[object, Tensor] = {}
     for node in sorted(nodes, key=seconds, reverse=True):
-        # Of a product that reduces the long axis, its operand carries it.
+        # If a product reduces the long axis, only its operand has that axis.
         for tensor in (node.outputs[0], *node.inputs):
             if tensor.is_static and tensor.dims and tensor.nbytes >= CHAIN_BYTES:
                 seeds.setdefault((tensor.dims, tensor.dtype), tensor)
@@ -228,7 +228,7 @@ def _seeds(projector: Projector, graph: Graph) -> list[Tensor]:
 
 
 def _in_shards(projector: Projector, graph: Graph, fleet: Fleet) -> Graph | None:
-    """Cut the new loops of a graph into shards; None where one cannot be."""
+    """Cut the new loops of a graph into shards; None if a loop cannot be sharded."""
     nodes = []
     for node in graph.nodes:
         if isinstance(node, Loop) and not node.chunk:

@@ -11,7 +11,7 @@ from tf_exla.ir.traverse import producers
 
 @dataclass(frozen=True, eq=False)
 class LocalPart:
-    """Nodes that run on the driver: a program of its own, between two sharded loops."""
+    """Nodes that run on the driver: a separate program, between sharded loops."""
 
     graph: Graph
 
@@ -45,8 +45,8 @@ Part = LocalPart | ShardedPart
 def parts_of(graph: Graph) -> tuple[Part, ...]:
     """Divide a graph at its loops. A loop waits only for the nodes whose results it reads.
 
-    Parts read inputs of the program and outputs of parts before them. Constants, and the few
-    integers that sizes are computed from, are made again in each part that reads them.
+    Parts read inputs of the program and outputs of earlier parts. Constants, and the small integer
+    tensors that sizes are computed from, are copied into each local part that reads them.
     """
     return _Division(graph).run()
 
@@ -80,7 +80,7 @@ class _Division:
         return any(tensor in made or self._remade(tensor) for tensor in loop.inputs)
 
     def _close(self, read: Iterable[Tensor]) -> None:
-        """End a local part; `read`: what is asked of it, constants among it."""
+        """End a local part; `read`: tensors requested from it, constants included."""
         wanted = [*(t for node in self.waiting for t in node.inputs), *read]
         nodes = set(self.waiting)
         while wanted:
@@ -99,7 +99,7 @@ class _Division:
         later = set(self.graph.outputs)
         for other in self.parts[at + 1 :]:
             nodes = [other] if isinstance(other, Loop) else other
-            # What another part makes again, a constant, it does not read.
+            # A part does not read constants from others that it makes itself.
             own = {tensor for node in nodes for tensor in node.outputs}
             later.update(t for node in nodes for t in node.inputs if t not in own)
         inputs = tuple(tensor for tensor in read if tensor not in made)
@@ -108,7 +108,7 @@ class _Division:
 
 
 def _is_remade(node: Node) -> bool:
-    """Return whether a node is made again where it is read, as no part could say what it gives."""
+    """Return whether a node is copied to its readers: parts do not know values of other parts."""
     if node.op == "constant":
         return True
     return (
@@ -121,4 +121,4 @@ def _is_remade(node: Node) -> bool:
 
 _INTEGERS = frozenset({"bool", "int32", "int64"})
 _FEW = 64
-"""Elements of a shape, or of what one is computed from, at most."""
+"""Largest number of elements of a shape, or of operands that a shape is computed from."""

@@ -1,4 +1,4 @@
-"""What a plan for several devices consists of."""
+"""The elements of a plan for several devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tf_exla.shard.loops import Fleet
 
 @dataclass(frozen=True, eq=False)
 class PlannedLocal:
-    """A part on the driver. `inputs`, `outputs`: of the program; `graph`: what runs."""
+    """A part on the driver. `inputs`, `outputs`: tensors of the program; `graph`: its nodes."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
@@ -23,10 +23,10 @@ class PlannedLocal:
 class PlannedLoop:
     """A loop in shards; its outputs are combined as its results say.
 
-    `inputs`: what shards read, tensors of the program; `slots`: where a shard reads its part only.
-    `shards`: the indices of each; `graphs`: what each runs, some of them the same. `offsets`: where
-    a shard's positions along the axis begin. `seconds`: an estimate for one shard. `kept`: results
-    whose rows stay on the devices.
+    `inputs`: tensors of the program that shards read; `slots`: split axes of inputs of which a
+    shard reads only its part. `shards`: the indices of each shard; `graphs`: the graph that each
+    runs, some of them the same. `offsets`: indices added to a shard's positions along the axis.
+    `seconds`: an estimate for one shard. `kept`: results whose rows stay on the devices.
     """
 
     loop: Loop
@@ -48,9 +48,9 @@ Planned = PlannedLocal | PlannedLoop
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """What one device holds and does in a call; bytes and estimated seconds.
+    """Memory and time of one device in a call, in bytes and estimated seconds.
 
-    `resident`: arguments, captured tensors, or its parts of them, that stay between calls.
+    `resident`: arguments and captured tensors, or its parts of them, that stay between calls.
     """
 
     name: str
@@ -65,11 +65,11 @@ class DeviceUse:
 
 @dataclass(frozen=True)
 class ShardedPlan(Plan):
-    """A plan for several devices; what a `Plan` has is about the device that needs the most.
+    """A plan for several devices; its peak as a `Plan` is that of the device that needs the most.
 
-    `sent`: bytes that go from and to the driver in each call. `seconds_on_one`, `seconds_sharded`:
-    estimates for the plan of one device, and for all of them with what is sent; the first is None
-    where one device does not hold the limit.
+    `sent`: bytes sent from and to the driver in each call. `seconds_on_one`, `seconds_sharded`:
+    estimates for the plan for one device, and for all devices, sending included; the first is None
+    if one device does not hold the limit.
     """
 
     parts: tuple[Planned, ...] = ()

@@ -1,4 +1,4 @@
-"""Candidates: what one step of the search may do, regions of the largest tensors that are split."""
+"""Candidates for one step of the search: graphs in which a region of a large tensor is split."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Refusals = dict[tuple[Tensor, int, Node], RefusedSplit]
 
 @dataclass(frozen=True)
 class Large:
-    """Whether a tensor is large: a seed, and all of more bytes than `small`."""
+    """A predicate for large tensors: the seed, lists, and tensors of more than `small` bytes."""
 
     small: int
     seed: Tensor | None
@@ -48,7 +48,7 @@ class Large:
 
 @dataclass
 class _Asked:
-    """Asks whether tensors are large, and notes for which bounds all answers are the same."""
+    """A `Large` that records for which bounds `small` all its answers would be the same."""
 
     is_large: Large
     least: int = 0
@@ -62,38 +62,38 @@ class _Asked:
             if size > self.least:
                 self.least = size
             return False
-        if size < self.below:  # it is large for its bytes alone
+        if size < self.below:  # large because of its bytes only
             self.below = size
         return True
 
     def answers_for(self, small: int) -> bool:
-        """Return whether the bound `small` has the same answers."""
+        """Return whether the bound `small` would give the same answers."""
         return self.least <= small < self.below
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A graph with one region split, and what it comes to.
+    """A graph with one region split, and the bytes that it needs.
 
-    `peak`: the working set; `high`: its largest steps; `own`: the working set at the new loops.
+    `peak`: the working set. `high`: its largest steps. `own`: the working set at the new loops.
     """
 
     graph: Graph
     peak: int
     high: Peak
     own: int
-    concatenated: int  # bytes of the largest tensor that its loops concatenate, outputs left out
+    concatenated: int  # bytes of the largest tensor that its loops concatenate, except outputs
     index: DefUse
     stages: Stages | None  # None where a pair of axes is split: nothing can be kept
     is_large: Large
 
     def own_loops(self) -> list[Loop]:
-        """Return the loops that the index's graph does not have."""
+        """Return the new loops: those that the index's graph does not have."""
         return own_loops(self.graph, self.index.graph)
 
     @cached_property
     def seconds(self) -> float:
-        """The estimated time, where it is asked for."""
+        """The estimated time, computed on first use."""
         return graph_seconds(self.index.ops, self.graph)
 
 
@@ -102,9 +102,9 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Yield the graphs in which a region of one of the largest tensors is split.
 
-    `over`: tensors to begin with, above the user's threshold or slow to make. `refusals` is given
-    what stops a region. Loops are split along another axis as well where one matrix of a batch is
-    too large, or larger than the cache.
+    `over`: tensors to try first, above the user's threshold or slow to compute. Reasons that stop
+    a region are added to `refusals`. Loops are also split along another axis where one matrix of a
+    batch is too large, or larger than the cache.
     """
     index = context.index(graph)
     seeds = _seeds(context.projector, index, over)
@@ -152,10 +152,10 @@ def _untiled(
 
 
 def _with_tiles(context: SearchContext, found: list[Candidate]) -> Iterator[Candidate]:
-    """Yield candidates, in tiles where their loops do not hold the budget, or both for speed.
+    """Yield candidates: with tiles if their loops exceed the budget; for speed, with and without.
 
-    Tiles change nothing beside the new loops. What needs more there than another candidate needs
-    at all, and more than the budget, is not chosen with tiles either.
+    Tiles change only the new loops. If the rest of a program needs more than the budget, and more
+    than another candidate needs in total, tiles would not get it chosen, so none are tried.
     """
     projector, budget = context.projector, context.budget
     fixed = {one: fixes_much(context, one) for one in found}
@@ -182,16 +182,16 @@ def _with_tiles(context: SearchContext, found: list[Candidate]) -> Iterator[Cand
 
 
 def fixes_much(context: SearchContext, one: Candidate) -> bool:
-    """Return whether loops concatenate a large tensor, which is never split again."""
+    """Return whether the loops concatenate a large tensor, which is never split again."""
     program = context.working_set(one.index.graph)
     most = max(context.budget // SETTINGS.fixed_of_budget, program // SETTINGS.fixed_of_program)
     return one.concatenated > most
 
 
 def repeated(context: SearchContext, graph: Graph, last: Candidate) -> Candidate | None:
-    """Split a part that is equal to the one that was split last, in the same way.
+    """Split a part that equals the part split last in the same way.
 
-    None where there is none at the peak, or where its loops would differ.
+    Return None if no such part is at the peak, or if its loops would differ.
     """
     if last.stages is None or any(map(has_loops, last.own_loops())):
         return None
@@ -223,7 +223,7 @@ def measured(
     stages: Stages | None,
     is_large: Large,
 ) -> Candidate:
-    """Return a graph in which a region of the index's graph is split, with what it comes to."""
+    """Return the candidate for a graph in which a region of the index's graph is split."""
     peak, high = projector.working_set(graph), peak_of(projector, graph)
     own = own_bytes(projector, graph, index.graph)
     return Candidate(graph, peak, high, own, concatenated, index, stages, is_large)
@@ -243,9 +243,9 @@ def _tiled(context: SearchContext, one: Candidate, for_speed: bool) -> Candidate
 def _seeds(
     projector: Projector, index: DefUse, over: list[Tensor], among: Tensor | None = None
 ) -> list[Tensor]:
-    """The tensors to begin with, and the largest alive at the peak, one of each shape.
+    """Return `over` and the largest tensors alive at the peak, one of each shape and dtype.
 
-    `among`: all that are as this one.
+    `among`: return only tensors of the shape and dtype of this tensor, more than one of them.
     """
     live = [tensor for tensor, _ in projector.project(index.graph).live]
     seeds: list[Tensor] = []
@@ -259,13 +259,13 @@ def _seeds(
                 seeds.append(tensor)
         elif all((axes, tensor.dtype) != (s.axes, s.dtype) for s in seeds):
             seeds.append(tensor)
-    # A list may hold what no loop can part: it takes no tensor's place.
+    # Lists are counted separately: perhaps no loop can split them.
     lists = [one for one in seeds if is_list(one)]
     return [*[one for one in seeds if not is_list(one)][: SETTINGS.seeds], *lists[: SETTINGS.seeds]]
 
 
 def evaluate(context: SearchContext, index: DefUse, stages: Stages, is_large: Large) -> Candidate:
-    """Make the loops of a region's stages; return the fastest way that holds the budget."""
+    """Build the loops of a region's stages: the fastest that hold the budget, else the lowest."""
     stages = dataclasses.replace(stages, exact=bool(compared_again(index, stages)))
     concatenated = max(
         (
@@ -288,13 +288,13 @@ def evaluate(context: SearchContext, index: DefUse, stages: Stages, is_large: La
 
 
 def lowest(found: list[Candidate]) -> Candidate:
-    """Return the lowest peak; the fastest of several."""
+    """Return the candidate with the lowest peak, the fastest of several."""
     peak = min(one.peak for one in found)
     return _fastest([one for one in found if one.peak == peak])
 
 
 def lowest_of_its_own(found: list[Candidate], budget: int) -> Candidate:
-    """Return the one whose new loops need the least; the fastest where that holds the budget."""
+    """Return the fastest candidate whose `own` holds the budget, else that with the least `own`."""
     least = min(max(one.own, budget) for one in found)
     return _fastest([one for one in found if one.own <= least])
 

@@ -18,7 +18,7 @@ from tf_exla.split.resize import body_of, resize_loop
 def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
     """Give every loop of a graph the best chunk for which the working set holds `budget`.
 
-    A loop for which no chunk does gets the smallest one.
+    A loop for which no chunk holds it gets the smallest chunk.
     """
     target = budget
     for _ in range(SETTINGS.tries):
@@ -54,7 +54,7 @@ def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options)
 
 
 def _same_chunks(ops: OpSet, nodes: list[Node]) -> list[Node]:
-    """Give the loops of an exact region the smallest of their chunks, all of them."""
+    """Give all loops of a bitwise group one chunk, the smallest of theirs."""
     chunks: dict[Tensor, list[tuple[int, int]]] = {}
     for node in nodes:
         if isinstance(node, Loop) and node.bitwise_group is not None:
@@ -76,9 +76,9 @@ def _same_chunks(ops: OpSet, nodes: list[Node]) -> list[Node]:
 
 
 def _fit_tiles(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
-    """Fit the loops in a loop, where that holds `room` and is faster, or takes less.
+    """Fit the loops nested in a loop if that is faster within `room`, or reduces an excess.
 
-    Pairs of chunks stay: their loops have one chunk in common.
+    Loops over pairs of chunks stay as they are: they share one chunk.
     """
     if any(isinstance(node, Loop) and node.triangular for node in loop.body.nodes):
         return loop
@@ -106,15 +106,15 @@ def _fit_subgraphs(projector: Projector, node: Node, room: int, options: Options
 
 
 def has_loops(loop: Loop) -> bool:
-    """Return whether a loop's body is split itself: its chunk is fixed then."""
+    """Return whether a loop's body is itself split: then its chunk is fixed."""
     return loop.body.has_loops
 
 
 def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
-    """Give a loop its chunk; the very loop of the last time where nothing differs.
+    """Give a loop its chunk; memoize the resulting loop.
 
-    Most loops of a candidate are those of the graph that it is made of. What is known of sizes only
-    grows, so that their number tells whether it is the same.
+    A candidate shares most loops with the graph that it is built from. Known sizes are only ever
+    added, so their number tells whether they have changed.
     """
     kind = projector.kind(loop)
     asked = room, len(kind.sizes), options
@@ -136,7 +136,7 @@ def _fitted(projector: Projector, loop: Loop, kind: Kind, room: int, options: Op
     beside = accumulator_copy(loop)
 
     def needed(chunk: int, parallel: int) -> int:
-        """Return the bytes of full chunks; the remainder, which is smaller, comes after them."""
+        """Return the bytes of full chunks in flight; the smaller remainder runs after them."""
         chunk = min(max(chunk, loop.min_chunk), loop.extent)
         if chunk not in sizes:
             sizes[chunk] = projector.body_bytes(loop, body_of(ops, loop, chunk, bodies))
@@ -181,9 +181,9 @@ def _largest(
 ) -> int | None:
     """Return about the largest chunk up to `most` that needs at most `room` bytes.
 
-    None where not even one index does. What a chunk needs is nearly linear in its size: the line
-    between a chunk that fits and one that does not leads to the answer in a few steps. `sizes`: of
-    chunks for which it is known already, between which the search begins.
+    None if even one index needs more. The bytes of a chunk are nearly linear in its size, so
+    interpolation between a chunk that fits and one that does not takes a few steps. `sizes`: chunks
+    whose bytes are known already; the search starts between two of them.
     """
     high, high_bytes = most, needed(most)
     if high_bytes <= room:
@@ -193,7 +193,7 @@ def _largest(
     high, high_bytes = next((one for one in inside if one[0] > low), (high, high_bytes))
     if (
         low > 1 and low_bytes > SETTINGS.near * room
-    ):  # of one index, kernels may need more than of two
+    ):  # kernels may need more for one index than for two
         return low
     if not low:
         low, low_bytes = 1, needed(1)
@@ -211,7 +211,7 @@ def _largest(
             continue
         if guess_bytes > SETTINGS.near * room:
             return guess
-        if guess == low + 1:  # the line is no guide: a step in what kernels allocate
+        if guess == low + 1:  # interpolation fails: kernels allocate in steps
             guess = (low + high) // 2
             guess_bytes = needed(guess)
             if guess_bytes > room:
@@ -231,7 +231,7 @@ def _fastest(loop: Loop, per_index: int, options: Options) -> int:
 
 
 def _bytes_per_index(loop: Loop, largest: Tensor | None) -> int:
-    """Bytes of one index in the largest tensor that carries the loop's axis."""
+    """Return the bytes of one index in the largest tensor that carries the loop's axis."""
     return 1 if largest is None else largest.nbytes // loop.extent
 
 
@@ -243,7 +243,7 @@ def _largest_carried(loop: Loop) -> Tensor | None:
 def even_chunk(extent: int, most: int, largest: Tensor | None) -> int:
     """Return a chunk of up to `most` indices that leaves a small remainder or a nearly full one.
 
-    A multiple of `aligned` bytes of the `largest` tensor's elements, where there are so many.
+    If `most` is large enough, a multiple of `SETTINGS.aligned` bytes in elements of `largest`.
     """
     if most >= extent:
         return extent
@@ -256,5 +256,5 @@ def even_chunk(extent: int, most: int, largest: Tensor | None) -> int:
 
 
 def _single_core(ops: OpSet, loop: Loop) -> bool:
-    """Whether an op of the body runs on one core, so that iterations gain from running together."""
+    """Return whether an op of the body runs on one core: then concurrent iterations save time."""
     return any(ops.work(node) == "serial" for node in loop.body.nodes)

@@ -1,4 +1,4 @@
-"""What one search has: the projector, the budget, the options, and how bodies are split."""
+"""The context of one search: projector, budget, options, and how bodies are split."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from tf_exla.split.def_use import DefUse
 
 @dataclass(frozen=True, eq=False)
 class SearchContext:
-    """`budget`: bytes that the working set may take. `depth`: loops around the graph.
+    """The context of one search.
 
-    `split_body` splits the body of a loop until it holds so many bytes.
+    `budget`: upper bound of the working set, in bytes. `depth`: number of loops around the graph.
+    `split_body`: splits the body of a loop until it holds a number of bytes.
     """
 
     projector: Projector
@@ -31,11 +32,11 @@ class SearchContext:
         return DefUse(graph, self.projector.ops, self.projector.made)
 
     def working_set(self, graph: Graph) -> int:
-        """Return the bytes that a graph takes."""
+        """Return the working set of a graph."""
         return self.projector.working_set(graph)
 
     def holds(self, graph: Graph) -> bool:
-        """Return whether a graph takes no more than the budget."""
+        """Return whether a graph holds the budget."""
         return self.working_set(graph) <= self.budget
 
     def seconds(self, graph: Graph) -> float:
@@ -47,6 +48,6 @@ class SearchContext:
         return fit_loops(self.projector, graph, self.budget, self.options)
 
     def room_at(self, graph: Graph, position: int) -> int:
-        """Return what the budget leaves for the temporary bytes of one node."""
+        """Return the bytes that the budget leaves for temporaries of the node at `position`."""
         held = self.projector.lifetimes(graph).held[position]
         return self.budget - self.projector.overhead(graph) - held

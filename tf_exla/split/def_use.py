@@ -1,4 +1,4 @@
-"""A graph with its producers, consumers and bound rules at hand."""
+"""An index of a graph: its producers, consumers and axis rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tf_exla.split.while_axes import while_rule
 
 @dataclass(frozen=True, eq=False)
 class DefUse:
-    """One graph, indexed; never changed. `made`: of graphs that have nodes in common."""
+    """The index of one graph, never changed. `made`: shared by graphs with common nodes."""
 
     graph: Graph
     ops: OpSet
@@ -43,7 +43,7 @@ class DefUse:
     def rule(self, node: Node, lists: bool = False) -> AxisRule | Refusal:
         """Return the rule by which a node may be split, or why it may not.
 
-        `lists`: also of a While, and of what reads or makes a list.
+        `lists`: also for a While, and for nodes that read or make a list.
         """
         if node.stateful:
             return Refusal(f"{node.op} has side effects or state: it runs exactly once")

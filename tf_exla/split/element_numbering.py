@@ -1,10 +1,10 @@
-"""Forms: what an element of a tensor is, written with letters for its indices.
+"""Value numbering of tensor elements, as expressions with letters for indices.
 
-`S[p, q]` of `S = exp(x xᵀ)` is `exp(sum_k x[p, k] x[q, k])`: exchange p and q, and it stays the
-same. So S is symmetric, in exact arithmetic, whatever x holds. A form is a number: two tensors have
-the same form only where their elements are the same function of the same tensors. Sums and products
-are sets of signed terms and factors, so that neither order nor brackets matter; transposes,
-reshapes and broadcasts vanish, since axes are named. What is not understood is a leaf: itself.
+`S[p, q]` of `S = exp(x xᵀ)` is `exp(sum_k x[p, k] x[q, k])`. Exchanging p and q does not change it.
+So S is symmetric in exact arithmetic, for all x. A `Form` is a signed number. Two elements have the
+same form only if they are the same function of the same tensors. Sums and products are multisets of
+signed terms and of factors, so order and brackets do not matter. Transposes, reshapes and
+broadcasts vanish because axes are named. A tensor whose producer is not understood is a leaf.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tf_exla.model.settings import SETTINGS
 from tf_exla.split.def_use import DefUse
 
 Labels = tuple[int | None, ...]
-"""A letter for each axis of a tensor; None for an axis of size one, where there is no choice.
+"""A letter for each axis of a tensor; None for an axis of size one, which has only one index.
 
-The negative number -1 - k stands for the index k itself: the form of `x[p, 0]` is that of any slice
-that takes it.
+The negative number -1 - k stands for the constant index k, so `x[p, 0]` has the same form in every
+slice that contains it.
 """
 
 _BOUND = 1000
@@ -56,7 +56,7 @@ class Form(NamedTuple):
 
 
 class ElementNumbering:
-    """The forms of one graph's tensors."""
+    """The numbering of the elements of one graph's tensors."""
 
     def __init__(self, index: DefUse) -> None:
         self.index = index
@@ -70,7 +70,7 @@ class ElementNumbering:
         self._depth = 0
 
     def of(self, tensor: Tensor, labels: Sequence[int | None]) -> Form:
-        """Return the form of an element of `tensor`, its axes' indices called `labels`."""
+        """Return the form of the element of `tensor` at the indices `labels`."""
         sizes = tensor.dims
         named = tuple(
             None if size == 1 else label for size, label in zip(sizes, labels, strict=True)
@@ -124,7 +124,7 @@ class ElementNumbering:
         return Form(1 if plus == least else -1, key)
 
     def _product(self, forms: Sequence[Form], bound: tuple[tuple[int, int], ...] = ()) -> Form:
-        """Multiply, and add over the letters of `bound`: pairs of a letter and its extent."""
+        """Multiply, and sum over the letters of `bound`: pairs of a letter and its extent."""
         sign = 1
         factors: list[int] = []
         for form in forms:
@@ -151,7 +151,7 @@ class ElementNumbering:
         return Form(sign, key)
 
     def _part_by_part(self, factors: list[int], letter: int) -> list[tuple[int, list[Form]]] | None:
-        """Part a sum over a letter along which all factors that depend on it are concatenated."""
+        """Split a sum over a letter along which all factors that depend on it are concatenated."""
         along = [key for key in factors if letter in self._free[key]]
         parts = [self._parts.get(key) for key in along]
         if not along or any(one is None or one[0] != letter for one in parts):
@@ -217,7 +217,7 @@ class ElementNumbering:
     def _bound(
         self, rule: AxisRule, names: dict[str, int], labels: Labels
     ) -> tuple[tuple[int, int], ...]:
-        """Name what is added over by the first letters that are free, wherever it stands."""
+        """Name summed axes by the first free letters, so that names do not depend on the place."""
         reduced = [label for label in rule.sizes if label not in names]
         free = (letter for letter in itertools.count(_BOUND) if letter not in labels)
         return tuple((next(free), rule.sizes[label]) for label in reduced)
@@ -239,7 +239,7 @@ class ElementNumbering:
     def _pointwise(
         self, node: Node, rule: AxisRule, names: dict[str, int], signed: bool
     ) -> Form | None:
-        """Read an op that makes each element of one element of each operand."""
+        """Return the form of an op that computes each element from one element of each operand."""
         if any(label not in names for label in rule.sizes):
             return None
         found: set[str] = set()
@@ -251,7 +251,7 @@ class ElementNumbering:
             found.update(axis.label for axis in axes or () if axis is not None)
             forms.append(self.of(tensor, inner))
         if not found.issuperset(names):
-            return None  # an index that no operand has: its place decides
+            return None  # no operand has the index: the element depends on it otherwise
         op = node.op
         if signed and op in _SUMS:
             return self._sum(forms)
@@ -278,7 +278,7 @@ class ElementNumbering:
         return self._function((op, _attrs(node)), forms)
 
     def _slice(self, node: Node, labels: Labels) -> Form | None:
-        """Read a slice whose axes are whole or one index long."""
+        """Return the form of a slice if each axis is whole, of one index, or read at one index."""
         begin = node.inputs[1].value
         if begin is None:
             return None
@@ -314,7 +314,7 @@ class ElementNumbering:
 
 
 def _assign(rule: AxisRule, labels: Labels) -> dict[str, int] | None:
-    """Give the names of a rule's result the letters of the tensor's axes."""
+    """Map the labels of a rule's result to the letters of the tensor's axes."""
     names: dict[str, int] = {}
     for axis, label in zip(rule.results[0], labels, strict=True):
         if axis is None:
@@ -327,7 +327,7 @@ def _assign(rule: AxisRule, labels: Labels) -> dict[str, int] | None:
 
 
 def _labels(axes: Axes | None, names: dict[str, int]) -> Labels | None:
-    """Return the letters of an operand's axes; None where it is not read element by element."""
+    """Return the letters of an operand's axes; None if it is not read element by element."""
     if axes is None:
         return None
     found: list[int | None] = []

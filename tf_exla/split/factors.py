@@ -1,6 +1,6 @@
-"""Values of a loop that streams: what a part of the data gives, and the factors still to come.
+"""Values of an online reduction: partial results, and factors postponed until after the loop.
 
-Ops that are linear in an operand pass its factors on, by their axis rules.
+Ops that are linear in an operand propagate its factors along their axis rules.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Node, Tensor
 
 Axes = tuple[int | None, ...]
-"""For each axis of a tensor the axis of a factor that runs along it."""
+"""For each axis of a tensor, the axis of a factor that lies along it, or None."""
 
 
 @dataclass(frozen=True)
 class Factor:
-    """A completed tensor by which a streamed value is to be multiplied, or divided: `op`."""
+    """A completed tensor by which a streamed value is still to be multiplied or divided (`op`)."""
 
     op: str
     tensor: Tensor
@@ -27,9 +27,9 @@ class Factor:
 
 @dataclass(frozen=True)
 class Shift:
-    """exp(m - s), by which exp(x - m) is to be multiplied; m is result `largest` of the loop.
+    """The factor exp(m - s), still missing from exp(x - m); m is result `largest` of the loop.
 
-    `layout`: axes of m along those of x.
+    `layout`: for each axis of x, the axis of m along it.
     """
 
     largest: int
@@ -55,7 +55,7 @@ class Shifted:
 
 @dataclass(frozen=True)
 class Scaled:
-    """A streamed value, and the factors that are still to come; without factors it is complete."""
+    """A streamed value and its postponed factors; without factors it is complete."""
 
     value: Tensor
     factors: tuple[tuple[Factor | Shift, Axes], ...] = ()
@@ -67,8 +67,8 @@ Value = Whole | Shifted | Scaled | None
 def follow(rule: AxisRule, position: int, axes: Axes) -> Axes | None:
     """Return the axes of a factor of operand `position` along the result of a linear op.
 
-    None where an axis of the factor is reduced, needed whole, or merged with another one: the
-    factor is none of the result's.
+    None if an axis of the factor is reduced, needed whole or merged with another axis: then it is
+    not a factor of the result.
     """
     operand = rule.operands[position]
     if operand is None:
@@ -87,7 +87,7 @@ def follow(rule: AxisRule, position: int, axes: Axes) -> Axes | None:
 
 
 def spread(w: Builder, tensor: Tensor, axes: Axes) -> Tensor:
-    """Return a tensor with its axes where `axes` says; all of its other axes have size one."""
+    """Return a tensor with its axes laid out as `axes` says; all other axes have size one."""
     order = [axis for axis in axes if axis is not None]
     shape = tuple(1 if axis is None else tensor.dims[axis] for axis in axes)
     if order != sorted(order):
@@ -97,7 +97,7 @@ def spread(w: Builder, tensor: Tensor, axes: Axes) -> Tensor:
 
 
 def finite(w: Builder, tensor: Tensor) -> Tensor:
-    """The shift that a maximum stands for: zero where it is not finite."""
+    """Return the shift for a maximum: the maximum itself, or zero where it is not finite."""
     return w.op("where", w.op("isfinite", tensor), tensor, w.const(0, tensor.dtype))
 
 
@@ -117,7 +117,7 @@ def cast(w: Builder, tensor: Tensor, dtype: str) -> Tensor:
 
 
 def keeps_precision(node: Node) -> bool:
-    """Whether a cast loses nothing: a streamed value may be larger than the complete one."""
+    """Return whether a node is not a lossy cast: a streamed value may exceed the complete one."""
     if node.op != "astype":
         return True
     before, after = node.inputs[0].dtype, node.output.dtype

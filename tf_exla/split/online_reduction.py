@@ -1,20 +1,20 @@
-"""Streaming: one pass where a stage needs of an earlier one a maximum, or a scale, to be complete.
+"""Online reduction: merge a stage with an earlier stage that completes a maximum or a scale for it.
 
     sum over k of exp(x_k - s) y_k / l
 
-needs s and l only when the sum is done, where the largest x so far, m, takes the place of s:
+needs s and l only after the sum if the running maximum m of x replaces s:
 
     a <- a exp(m before - m) + sum over a chunk of exp(x_k - m) y_k,
 
-and at the end a exp(m - s) / l. So a softmax and the products with it, three passes over their axis
-(largest, sum, products), are one: Milakov & Gimelshein (2018), "Online normalizer calculation for
-softmax"; Dao et al. (2022), "FlashAttention".
+and at the end a exp(m - s) / l. So a softmax and the products with it take one pass over their axis
+instead of three (maximum, sum, products): Milakov & Gimelshein (2018), "Online normalizer
+calculation for softmax"; Dao et al. (2022), "FlashAttention".
 
-A later loop merges with an earlier one where each of its results is a sum over chunks, linear in
-exp(x - s) of an x whose maximum the earlier loop completes, or in nothing that is not complete
-there; and where completed tensors are otherwise only factors that do not carry the axis. Linear
-ops pass a factor on by their axis rules. Where s is not finite, the last factor makes of the sums
-what the program makes of them: exp(0 - s) is no number, or infinite, or zero.
+A result of a later loop merges into an earlier loop if it is a sum over chunks that either is
+linear in exp(x - s), where the earlier loop completes the maximum of x, or reads only what is known
+there. Completed tensors may otherwise only be factors that do not carry the axis. Linear ops
+propagate factors along their axis rules. Where s is not finite, the last factor gives the sums the
+values that they have in the program: exp(0 - s) is NaN, infinite or zero.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from tf_exla.split.rebuild_loop import makers, postponed
 
 @dataclass(frozen=True)
 class Streams:
-    """Merged loops, and the nodes that finish their sums, each with the loop it once came from."""
+    """Merged loops, and the nodes after them that finish their sums."""
 
     loops: tuple[Loop, ...]
     after: tuple[Node, ...]
 
 
 def stream(index: DefUse, loops: Sequence[Loop], short: Sequence[Node] = ()) -> Streams | None:
-    """Merge loops of one region, the first stage first; None where no two of them merge.
+    """Merge the loops of a region, given in order of stages; None if no two of them merge.
 
-    `short`: the nodes that make their wide sums short again.
+    `short`: the nodes that cast their wide sums back to short floats.
     """
     left = list(loops)
     after: list[Node] = list(short)
@@ -85,10 +85,10 @@ def _merged(
     following: list[Loop],
     precise: dict[Tensor, Tensor],
 ) -> tuple[Loop, list[Loop], list[Node]] | None:
-    """Do without the later loop: return the earlier one, those that follow, and nodes after both.
+    """Remove the later loop: return the earlier loop, the following loops, and nodes after them.
 
-    What does not stream may be made by a loop that follows. `precise`: sums of short floats before
-    they are made short again.
+    A following loop may compute the results that do not stream. `precise`: for sums
+    of short floats, the wide sums before the cast.
     """
     later = streamed.later
     rest = [k for k in range(len(later.outputs)) if k not in sums]
@@ -106,7 +106,7 @@ def _merged(
 
 
 def _downstream(index: DefUse, sources: Sequence[Tensor]) -> frozenset[Tensor]:
-    """Return `sources`, and what nodes make of them that are not in a loop."""
+    """Return `sources` and all tensors that other nodes compute from them."""
     found = set(sources)
     loops = {index.producer[tensor] for tensor in found if tensor in index.producer}
     work = list(found)
@@ -121,7 +121,7 @@ def _downstream(index: DefUse, sources: Sequence[Tensor]) -> frozenset[Tensor]:
 def _with_sums(
     s: OnlineReduction, sums: Mapping[int, Scaled], precise: dict[Tensor, Tensor]
 ) -> tuple[Loop, list[Node]]:
-    """Return the loop with some results of the later one, and the nodes after it."""
+    """Return the earlier loop with `sums` of the later loop added, and the nodes after it."""
     loop, later = s.loop, s.later
     w = Builder(later, s.ops)
     draft = s.draft
@@ -154,7 +154,7 @@ def _finish(
     factors: Sequence[tuple[Factor | Shift, Axes]],
     precise: dict[Tensor, Tensor],
 ) -> None:
-    """Multiply a sum by its factors, after the loop; the product is `whole`."""
+    """Apply its factors to a sum after the loop; the result is `whole`."""
     dtype = total.dtype
     for factor, axes in factors:
         if isinstance(factor, Factor):

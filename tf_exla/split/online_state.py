@@ -1,4 +1,4 @@
-"""What the nodes of a later loop make inside an earlier one, where it streams."""
+"""The nodes of a later loop, rebuilt inside an earlier loop for an online reduction."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from tf_exla.split.rebuild_loop import LoopDraft, makers
 
 @dataclass
 class Shared:
-    """What merges into one loop have in common, in its body.
+    """Tensors in the body of one loop that several merges share.
 
-    `running`: for a result, the largest number so far and the shift made of it. `fadings`: what
-    the sums before are multiplied by, by result and dtype. `precise`: what stands for short floats.
+    `running`: by result, the running maximum and the shift computed from it. `fadings`: by result
+    and dtype, the factor for sums of earlier chunks. `precise`: replacements of short floats.
     """
 
     running: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
@@ -46,11 +46,11 @@ class Shared:
 
 
 class OnlineReduction:
-    """The later loop's nodes, read as parts of `loop`.
+    """The later loop's nodes, interpreted as nodes of the body of `loop`.
 
-    `completed`: what is known only after `loop`, or after others. `draft`: the loop with results of
-    both; its `folds`: stand-ins of what the chunks before left, by result. `new`: nodes of the
-    later loop as they are in the body; `inner.nodes`: those that they need beside.
+    `completed`: tensors that are known only after `loop` or other loops. `draft`: the loop with
+    results of both. `draft.folds`: by result, the body input for the value accumulated so far.
+    `new`: nodes of the later loop as they are in the body. `inner.nodes`: nodes added for them.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class OnlineReduction:
         self.values: dict[Tensor, Value] = {}
 
     def sums(self) -> dict[int, Scaled]:
-        """Return the results of the later loop that the earlier one can make, by position."""
+        """Return the results of the later loop that the earlier loop can compute, by position."""
         if self.later.folds:
             return {}
         self._find_largest()
@@ -99,7 +99,7 @@ class OnlineReduction:
         return found
 
     def _may_stream(self) -> bool:
-        """Return whether a sum is made of what streams only; so far operands are known."""
+        """Return whether some sum depends only on operands with a value; nodes have none yet."""
         known = {tensor for tensor, value in self.values.items() if value is not None}
         for node in self.later.template.nodes:
             if known.issuperset(node.inputs):
@@ -107,10 +107,10 @@ class OnlineReduction:
         pairs = zip(self.later.template.outputs, self.later.results, strict=True)
         return any(result.combine == "add" and tensor in known for tensor, result in pairs)
 
-    # What the nodes of the later loop make, in terms of what streams.
+    # The values of the later loop's nodes.
 
     def _find_largest(self) -> None:
-        """Note the tensors whose maximum the loop completes."""
+        """Record the tensors whose maximum the loop completes."""
         outputs = self.loop.template.outputs
         for position, (tensor, result) in enumerate(zip(outputs, self.loop.results, strict=True)):
             node = self.draft.making.get(tensor)
@@ -135,7 +135,7 @@ class OnlineReduction:
             return Scaled(self.draft.operands.setdefault((tensor, slot), stand_in))
         if slot is None:
             return Whole(tensor)
-        if tensor in self.loop.outputs:  # a chunk that the loop itself makes
+        if tensor in self.loop.outputs:  # a chunk that the loop itself computes
             position = self.loop.outputs.index(tensor)
             if self.loop.results[position].slot == slot:
                 return Scaled(self.loop.template.outputs[position])
@@ -152,7 +152,7 @@ class OnlineReduction:
             yield self._streamed(node, values, complete)
 
     def _copy(self, node: Node, values: Sequence[Value]) -> tuple[Tensor, ...]:
-        """Make a node on streamed values, in their precision; return its results."""
+        """Rebuild a node on streamed values, in their precision; return its results."""
         inputs = [one.value for one in values if isinstance(one, Scaled | Shifted)]
         assert len(inputs) == len(node.inputs)
         outputs, attrs = node.outputs, node.attrs
@@ -173,7 +173,7 @@ class OnlineReduction:
         return outputs
 
     def _widened(self, tensor: Tensor) -> Tensor:
-        """Short floats do not hold the sums of what is not yet divided."""
+        """Return a tensor in wide floats, since short floats do not hold sums not yet divided."""
         dtype = wide(tensor.dtype)
         if tensor.dtype == dtype:
             return tensor
@@ -181,7 +181,7 @@ class OnlineReduction:
         return known or self._stands_for(tensor, self.inner.op("astype", tensor, dtype=dtype))
 
     def _like(self, tensor: Tensor) -> Tensor:
-        """Return the same tensor, or one of wider numbers."""
+        """Return the same tensor, or a wide replacement if it has short floats."""
         dtype = wide(tensor.dtype)
         if tensor.dtype == dtype:
             return tensor
@@ -214,7 +214,7 @@ class OnlineReduction:
         return self._linear(node, values, complete)
 
     def _subtract(self, node: Node, x: Tensor, shift: Tensor) -> Value:
-        """x - s where the loop knows the largest x: exp(x - m) is at most one."""
+        """Replace x - s by x - m if the loop computes the maximum m: exp(x - m) is at most one."""
         if x not in self.largest or x.shape != node.output.shape:
             return None
         position, layout = self.largest[x]
@@ -227,7 +227,7 @@ class OnlineReduction:
         return Shifted(node.output, Shift(position, layout, shift), axes)
 
     def _postpone(self, node: Node, value: Scaled, factor: Tensor) -> Value:
-        """Leave out a product, or a quotient, till the loop is done."""
+        """Postpone a multiplication or division until after the loop."""
         if value.value.shape != node.output.shape:
             return None
         missing = len(node.output.dims) - len(factor.dims)
@@ -267,7 +267,7 @@ class OnlineReduction:
         return Scaled(made, found.pop())
 
     def _others_vanish(self, node: Node, position: int) -> bool:
-        """Return whether the other branch of a select is zero."""
+        """Return whether the other branch of a `where` is zero; True for other ops."""
         if node.op != "where":
             return True
         other = node.inputs[3 - position]
@@ -276,10 +276,10 @@ class OnlineReduction:
             other = maker.inputs[1]
         return other.value is not None and not np.any(other.value)
 
-    # The largest number so far.
+    # The running maximum.
 
     def _running(self, position: int, layout: Axes) -> Tensor:
-        """Return the shift inside the loop, along the axes of x: the largest x so far."""
+        """Return the shift inside the loop, along the axes of x: the running maximum of x."""
         if position not in self.running:
             self.running[position] = self.shared.running.get(position) or self._largest(position)
         return spread(self.inner, self.running[position][1], layout)
@@ -292,7 +292,7 @@ class OnlineReduction:
         return now, finite(self.inner, now)
 
     def fading(self, shift: Shift, axes: Axes, dtype: str) -> Tensor:
-        """exp(m before - m), for sums of the chunks before: 0 where these were minus infinity."""
+        """Return exp(m before - m), for sums of earlier chunks: 0 where m was minus infinity."""
         w, before = self.inner, self.draft.folds[shift.largest]
         key = shift.largest, dtype
         made = self.fadings.get(key) or self.shared.fadings.get(key)
@@ -305,7 +305,7 @@ class OnlineReduction:
         return spread(w, spread(w, made, shift.layout), axes)
 
     def share(self) -> None:
-        """Let merges that follow use what the body now has."""
+        """Let later merges reuse the tensors that the body now has."""
         self.shared.running.update(self.running)
         self.shared.fadings.update(self.fadings)
         self.shared.precise.update(self.precise)

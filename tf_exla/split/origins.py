@@ -1,16 +1,16 @@
-"""The law of comparisons: a value and what it is compared with come from the same bits.
+"""The law of comparisons: both operands of a comparison come from the same bits.
 
-The gradient of a maximum looks for the numbers that are equal to it, and the least of the k largest
-decides which to keep. What is *chosen* from some numbers, their maximum or their k-th, is one of
-them to the last bit, so that the comparison finds it. Where a program makes the numbers twice, in
-chunks of other sizes, or compiled in another way, the last bits of the two *instances* differ: what
-was chosen from one is not to be found in the other, and a gradient is lost, or 0 / 0.
+The gradient of a maximum searches for the numbers equal to it, and the smallest of the k largest
+decides which to keep. A number *chosen* from others, their maximum or their k-th, equals one of
+them to the last bit, so the comparison finds it. If a program computes the numbers twice, in chunks
+of different sizes or compiled differently, the last bits of the two *instances* differ. Then a
+number chosen from one instance is not found in the other, and a gradient is lost, or 0 / 0.
 
-A copy carries what it is a copy of (`Tensor.origin`). `clash` follows the instances of every origin
-through a program, and finds a comparison of one instance with what only another one gave. What a
-loop carries around comes from an instance of the iteration before. A pass that copies asks it about
-the program that it would make; stages of a region, which make numbers again in loops of their own,
-ask the same about what they complete (`splitting/repeating.py`).
+A copy stores the tensor it is a copy of (`Tensor.origin`). `clash` follows the instances of every
+origin through a program, and finds a comparison of one instance with a value that comes only from
+another. A loop-carried value comes from an instance of the previous iteration. A pass that copies
+checks the program that it would make. The stages of a region recompute numbers in loops of their
+own, so their completed results are checked in the same way (`split/repeating.py`).
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from tf_exla.ir.traverse import walk, walk_node
 EXTREMES: frozenset[Combine | None] = frozenset({"argmax", "argmin", "max", "min", "top_k"})
 
 MEANS = frozenset({"mean", "vector_norm"})
-"""Reductions without a combiner: what they make of what was chosen was not chosen."""
+"""Reductions without a combiner whose results are not chosen, even if their operands are."""
 
 NUMBER, CHOSEN = 1, 2
-"""How a tensor depends on an instance: on its numbers, or on what was chosen from them."""
+"""How a tensor depends on an instance: on its numbers, or on numbers chosen from them."""
 
 Instance = tuple[Tensor, bool]
-"""A tensor; whether it is that of an iteration before."""
+"""A tensor, and whether a previous iteration computed it."""
 Levels = Mapping[Instance, int]
 _NONE: Levels = {}
 
 
 def tests_order(graph: Graph) -> bool:
-    """Return whether there is a comparison of real numbers anywhere in a program."""
+    """Return whether a program compares real numbers anywhere."""
     return any(map(is_test, graph.nodes))
 
 
 def is_test(node: Node) -> bool:
-    """Return whether a node compares real numbers, in its sub-graphs or by itself."""
+    """Return whether a node compares real numbers, itself or in its sub-graphs."""
     if node.subgraphs:
         return any(is_test(one) for _, sub in node.subgraphs for one in sub.nodes)
     if node.op not in EQUALITY and node.op not in ORDER:
@@ -52,12 +52,15 @@ def is_test(node: Node) -> bool:
 
 
 def least_level(test: Node) -> int:
-    """Return what of another instance makes a comparison wrong: any number is equal to itself."""
+    """Return from which level on a value of another instance makes a comparison wrong.
+
+    Every number must equal itself, so any number matters to equality. Order needs a chosen one.
+    """
     return NUMBER if any(one.op in EQUALITY for one in walk_node(test)) else CHOSEN
 
 
 def level_after(ops: OpSet, node: Node, level: int) -> int:
-    """Return how the results of a node depend on what an operand depends on by `level`."""
+    """Return the level of a node's results, given the `level` of an operand."""
     if not level:
         return level
     rule = ops.rule(node)
@@ -69,7 +72,7 @@ def level_after(ops: OpSet, node: Node, level: int) -> int:
 
 
 def clash(graph: Graph, ops: OpSet) -> Tensor | None:
-    """Return an origin of which a comparison meets two instances; None where there is none."""
+    """Return an origin of which a comparison meets two instances; None if there is none."""
     made = [t for node in walk(graph) for t in node.outputs]
     origins = {tensor.origin for tensor in made if tensor.origin is not None}
     if not origins:
@@ -80,7 +83,7 @@ def clash(graph: Graph, ops: OpSet) -> Tensor | None:
 
 
 class _Instances:
-    """A walk over a program that notes where two instances meet."""
+    """A walk over a program that records where two instances meet."""
 
     def __init__(self, ops: OpSet, origins: set[Tensor]) -> None:
         self.ops = ops
@@ -117,7 +120,7 @@ class _Instances:
         least = least_level(node)
         for a, b in ((left, right), (right, left)):
             for own in a:
-                if own in b:  # what is chosen of a sum of both is in that sum
+                if own in b:  # a number chosen from a sum of both occurs in that sum
                     continue
                 for other, level in b.items():
                     if level >= least and _origin(own) is _origin(other):
@@ -139,13 +142,8 @@ class _Instances:
                     found = [_joined(a, b) for a, b in zip(found, results, strict=True)]
             if "body" not in node.attrs:
                 return found
-            # What this iteration has made comes, for the next one, from an instance before it.
-            after = [
-                _joined(
-                    a, {(one, before or one in own): level for (one, before), level in b.items()}
-                )
-                for a, b in zip(entering, found, strict=True)
-            ]
+            # For the next iteration, the results of this iteration are of a previous instance.
+            after = [_joined(a, _aged(b, own)) for a, b in zip(entering, found, strict=True)]
             if after == entering:
                 return [_joined(a, b) for a, b in zip(operands, found, strict=True)]
             entering = after
@@ -158,6 +156,10 @@ def _joined(a: Levels, b: Levels) -> Levels:
 
 
 def _aged(levels: Levels, own: set[Tensor]) -> Levels:
+    """Return levels as the next iteration sees them: of what it computes `own`, another instance.
+
+    A value may depend on both instances of a tensor: the higher level counts.
+    """
     aged: dict[Instance, int] = {}
     for (tensor, before), level in levels.items():
         key = tensor, before or tensor in own

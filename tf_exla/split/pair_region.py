@@ -1,8 +1,9 @@
-"""What two axes of one extent reach together: [n, n] tensors, and what they are contracted to.
+"""Regions of two axes of one extent: [n, n] tensors and their contractions.
 
 From a seed with two axes of the same extent the region grows over the nodes whose results carry
-both (*members*), to the nodes that add over one of them or over both (*contractions*). Where such
-tensors are their own transposes, the tiles below the diagonal are enough: see `pairs`.
+both axes (*members*). It ends at the nodes that sum over one axis or over both (*contractions*).
+Tensors that equal their transposes need only the tiles on and below the diagonal: see
+`symmetric_tiles.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ Pair = tuple[int, int]
 
 @dataclass
 class PairRegion:
-    """`axes`: the tensors with both axes; `stage`: of each contraction, as in `stages`."""
+    """A region of two axes.
+
+    `axes`: the pair of each tensor with both; `stage`: of each contraction, as in `stages.py`.
+    """
 
     seed: Tensor
     extent: int
@@ -35,7 +39,7 @@ class PairRegion:
         return frozenset(self.members)
 
     def labels(self, rule: AxisRule, node: Node) -> tuple[str, str]:
-        """Return the names of the two axes in a node's rule, as its tensor's first has them."""
+        """Return a node's labels of the two axes, in the order of its first tensor with both."""
         for axes, tensor in zip(rule.results, node.outputs, strict=True):
             if tensor in self.axes:
                 return _names(axes, self.axes[tensor])
@@ -46,7 +50,10 @@ class PairRegion:
 
 
 def grow_pair(index: DefUse, seed: Tensor, axes: Pair) -> PairRegion | None:
-    """Grow the region of two axes of `seed`; None where a node in it needs more than a tile."""
+    """Return the region of two axes of `seed`.
+
+    None if a node in it needs more than a tile, or if nothing is contracted.
+    """
     region = PairRegion(seed, seed.dims[axes[0]])
     try:
         work = [seed]
@@ -83,7 +90,7 @@ def _rule(index: DefUse, node: Node) -> AxisRule:
 
 
 def _producer(index: DefUse, region: PairRegion, tensor: Tensor) -> list[Tensor]:
-    """Let the node that makes `tensor` join; return the operands with both axes that are new."""
+    """Add the producer of `tensor` as a member; return its new operands with both axes."""
     node = index.producer.get(tensor)
     if node is None or tensor in index.outputs or tensor.dtype.startswith("complex"):
         raise Refusal
@@ -119,7 +126,7 @@ def _join(region: PairRegion, tensor: Tensor, pair: Pair) -> list[Tensor]:
 def _reader(
     index: DefUse, region: PairRegion, tensor: Tensor, node: Node, position: int
 ) -> list[Tensor]:
-    """Let a consumer join, as a member or as a contraction."""
+    """Let a consumer join, as a member or as a contraction; return its new tensors."""
     if node in region.members or node in region.contractions:
         return []
     rule = _rule(index, node)
@@ -142,7 +149,7 @@ def _reader(
 
 
 def _check(index: DefUse, region: PairRegion) -> None:
-    """Refuse what is read in another way than by its two axes."""
+    """Refuse a region in which a tensor is read other than along its two axes."""
     if any(node in region.members for node in region.contractions):
         raise Refusal
     for node in (*region.members, *region.contractions):
@@ -153,13 +160,13 @@ def _check(index: DefUse, region: PairRegion) -> None:
             if (tensor in region.axes) != (len(found) == 2):
                 raise Refusal
             if node.op in EQUALITY and tensor not in region.axes and tensor.size > 1:
-                raise Refusal  # it looks for numbers that were computed elsewhere
+                raise Refusal  # it searches for numbers that are computed elsewhere
 
 
 def _number_stages(index: DefUse, region: PairRegion) -> None:
-    """Number the contractions: one more than the completed results that they depend on.
+    """Number the stages: a contraction comes one after those that its operands depend on.
 
-    What is read of a variable waits for what was assigned to it: stateful nodes are in order.
+    Stateful nodes stay in order, so that a read of a variable waits for its assignments.
     """
     level: dict[Tensor, int] = {}
     state = 0

@@ -1,4 +1,4 @@
-"""A tile of a pair region: the graph that computes it for rows i and columns j, each form once."""
+"""The graph that computes a tile of a pair region, rows i and columns j, each expression once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FLIPS = {"matmul": ("transpose_a", "transpose_b"), "batch_matmul": ("adj_x", "a
 
 @dataclass(frozen=True)
 class Source:
-    """A use of a tensor from outside: sliced along `rows`, along `columns`, or whole."""
+    """A use of a tensor from outside: sliced along axis `rows` or `columns`, or whole."""
 
     tensor: Tensor
     rows: int | None = None
@@ -36,7 +36,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Part:
-    """What a contraction gives for one tile: `axis` carries the chunk `letter`; None: neither."""
+    """A contraction's result for one tile: `axis` carries chunk `letter`; None: it has neither."""
 
     tensor: Tensor
     axis: int | None
@@ -50,7 +50,7 @@ class _Made:
 
 
 class Tile:
-    """Collects the nodes of a tile's body. A tensor's *flip* is what it holds at (j, i)."""
+    """A builder of a tile's body. A tensor's *flip* is its tile of rows j and columns i."""
 
     def __init__(
         self, index: DefUse, region: PairRegion, forms: ElementNumbering, rows: int, columns: int
@@ -73,7 +73,7 @@ class Tile:
     # Contractions.
 
     def contract(self, node: Node, flip: bool) -> Part:
-        """Compute what a contraction gets of the tile (i, j), or, with `flip`, of (j, i)."""
+        """Compute the part of a contraction from the tile (i, j) or, with `flip`, from (j, i)."""
         rule = self._rule(node)
         letters = self._letters(rule, node, flip)
         shape, axis, letter = self._result(rule, node, letters)
@@ -90,7 +90,7 @@ class Tile:
         return Part(made, axis, letter)
 
     def _operands(self, node: Node, rule: AxisRule, letters: dict[str, int]) -> list[Tensor]:
-        """Return the tiles and stand-ins that a node reads, however they lie."""
+        """Return the tiles and stand-ins that a node reads, transposed or not."""
         found: list[Tensor] = []
         for k, tensor in enumerate(node.inputs):
             if tensor in self.region.axes:
@@ -112,7 +112,7 @@ class Tile:
         return tuple(shape), None, None
 
     def _product(self, node: Node, rule: AxisRule, letters: dict[str, int]) -> Tensor | None:
-        """Multiply with a tile that lies transposed, where it does, by a flag."""
+        """Multiply with transposed tiles by the op's flags; None if no tile is transposed."""
         flags = _FLIPS.get(node.op)
         if flags is None:
             return None
@@ -129,14 +129,14 @@ class Tile:
                 lies = True
                 attrs[flags[k]] = not attrs[flags[k]]
                 inputs.append(made.tensor)
-            else:  # as it should, or with a batch axis exchanged
+            else:  # in the right order, or with a batch axis exchanged
                 inputs.append(self._lying(made, labels))
         return self._emit(node.op, inputs, attrs, node.name) if lies else None
 
     def _sum(
         self, node: Node, rule: AxisRule, letters: dict[str, int], shape: tuple[int, ...]
     ) -> Tensor | None:
-        """Add over the axes where they lie."""
+        """Sum a transposed tile over its exchanged axes; None if that is not possible."""
         if node.op != "sum" or len(node.inputs) != 2 or node.inputs[1].value is None:
             return None
         tensor = node.inputs[0]
@@ -157,7 +157,7 @@ class Tile:
     # Tensors with both axes.
 
     def _tile(self, tensor: Tensor, labels: Labels) -> _Made:
-        """Return the tile of a tensor, its axes' letters `labels`; it may lie transposed."""
+        """Return a tensor's tile with the letters `labels`; the tile may be transposed."""
         key = self.forms.of(tensor, labels), tensor.dims
         if key not in self._made:
             node = self.index.producer[tensor]
@@ -188,7 +188,7 @@ class Tile:
     def _flipped_pointwise(
         self, node: Node, rule: AxisRule, letters: dict[str, int], labels: Labels
     ) -> _Made:
-        """Compute the transpose of a flip: its rows are i, like those of the other tiles."""
+        """Compute the transpose of a flip, so that its rows are i as in the other tiles."""
         operands: list[Tensor] = []
         for k, tensor in enumerate(node.inputs):
             if tensor in self.region.axes:
@@ -207,7 +207,7 @@ class Tile:
     def _flipped_product(
         self, node: Node, rule: AxisRule, letters: dict[str, int], labels: Labels
     ) -> _Made:
-        """(a b)ᵀ = bᵀ aᵀ"""
+        """Compute the transpose of a flip of a product: (a b)ᵀ = bᵀ aᵀ."""
         left, right = (
             self._source(rule, k, tensor, letters) for k, tensor in enumerate(node.inputs)
         )
@@ -221,7 +221,7 @@ class Tile:
     def _again(
         self, node: Node, rule: AxisRule, letters: dict[str, int], shape: tuple[int, ...]
     ) -> Tensor:
-        """Make a node on tiles that lie as it expects them."""
+        """Make a node again on tiles whose axes are in the order that it expects."""
         operands: list[Tensor] = []
         for k, tensor in enumerate(node.inputs):
             if tensor in self.region.axes:
@@ -232,7 +232,7 @@ class Tile:
         return self._resized(node, operands, shape)
 
     def _lying(self, made: _Made, labels: Labels) -> Tensor:
-        """Return a tile with its axes in the order of `labels`: transposed where they are not."""
+        """Return a tile with its axes in the order of `labels`, transposed if necessary."""
         if made.labels == labels:
             return made.tensor
         order = tuple(made.labels.index(label) for label in labels)
@@ -257,7 +257,7 @@ class Tile:
     def _labels(
         self, rule: AxisRule, position: int, tensor: Tensor, letters: dict[str, int]
     ) -> Labels:
-        """Return the letters of an operand's axes; axes of no chunk are called by their places."""
+        """Return the letters of an operand's axes; axes without a chunk are numbered by place."""
         labels: list[int | None] = [
             _OTHER + len(tensor.dims) - at for at in range(len(tensor.dims))
         ]
@@ -267,12 +267,12 @@ class Tile:
             labels[hit[0]] = letter
         return tuple(labels)
 
-    # What a body is made of.
+    # Parts of a body.
 
     def _source(
         self, rule: AxisRule, position: int, tensor: Tensor, letters: dict[str, int]
     ) -> Tensor:
-        """Return the stand-in of an operand from outside, sliced where it carries an axis."""
+        """Return the stand-in of an operand from outside, sliced if it carries an axis."""
         at: dict[int, int] = {}
         for name, letter in letters.items():
             hit = rule.operand_axis(position, name)

@@ -1,9 +1,9 @@
-"""Progress: what a step of the search must achieve, where several parts of a program need as much.
+"""Progress: what a step of the search must achieve if several parts of a program have one peak.
 
-The peak alone does not tell: of two kernel matrices of one size, the second still needs as much
-once the first is split, and the loops that took its place a few bytes more for their nodes. So the
-steps of the plan that need as much as any are counted as well, and what the new loops need is
-looked at beside the rest of the program.
+The peak alone does not show progress. If the first of two kernel matrices of one size is split,
+the second still needs as much memory, and the new loops need a few bytes more for their nodes. So
+the steps of the plan at the peak are counted as well, and the bytes of the new loops are compared
+apart from the rest of the program.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tf_exla.model.projection import Projection, Projector
 
 
 class Peak(NamedTuple):
-    """The largest bytes of any step, and the steps that need so many; compared in this order.
+    """The largest bytes of any step, and the number of such steps; compared in this order.
 
-    Without what counts for the whole run, small tensors and nodes. Only nodes that touch a tensor
-    large enough to be run in the order of the plan count.
+    Small tensors and nodes, which count for the whole run, are left out. Only steps whose node
+    touches a tensor large enough to be run in the order of the plan are counted.
     """
 
     bytes: int
@@ -27,7 +27,7 @@ class Peak(NamedTuple):
 
 
 def peak_of(projector: Projector, graph: Graph) -> Peak:
-    """Return how much the largest steps of a graph need, and how many there are."""
+    """Return the bytes of a graph's largest steps, and their number."""
     projection = projector.project(graph)
     most = projection.working_set
     steps = sum(
@@ -38,9 +38,9 @@ def peak_of(projector: Projector, graph: Graph) -> Peak:
 
 
 def own_bytes(projector: Projector, graph: Graph, before: Graph) -> int:
-    """Return the working set at the loops of `graph` that `before` does not have.
+    """Return the largest working set at loops of `graph` that `before` does not have.
 
-    Loops that got another chunk are the same.
+    A loop that only got another chunk is not new.
     """
     position = own_step(projector.project(graph), before)
     if position is None:
@@ -49,7 +49,7 @@ def own_bytes(projector: Projector, graph: Graph, before: Graph) -> int:
 
 
 def rest_bytes(projection: Projection, before: Graph) -> int:
-    """Return the bytes of the largest step that is not at a loop that `before` does not have."""
+    """Return the bytes of the largest step outside the loops that `before` does not have."""
     known = _outputs_of_loops(before)
     rest = (
         needed
@@ -71,7 +71,7 @@ def own_step(projection: Projection, before: Graph) -> int | None:
 
 
 def own_loops(graph: Graph, before: Graph) -> list[Loop]:
-    """Return the loops of `graph` that `before` does not have, in another chunk either."""
+    """Return the loops of `graph` that `before` does not have, with whatever chunk."""
     known = _outputs_of_loops(before)
     loops = (node for node in graph.nodes if isinstance(node, Loop))
     return [loop for loop in loops if loop.outputs not in known]
@@ -82,10 +82,10 @@ def _outputs_of_loops(graph: Graph) -> set[tuple[Tensor, ...]]:
 
 
 def most_steps(graph: Graph) -> int:
-    """Return a bound of the steps of a search.
+    """Return an upper bound of the steps of a search.
 
-    Each takes at least one node into a loop, or splits bodies of one: those of a loop once, and
-    those of other nodes for as long as they need less. What is not used up by then is not worth it.
+    Each step moves at least one node into a loop, or splits the bodies of one node: those of a
+    loop once, those of other nodes as long as they need less. More steps are not worth their time.
     """
     return 2 * len(graph.nodes) + 2
 

@@ -1,4 +1,4 @@
-"""Loops made again with other results."""
+"""Rebuild loops with other results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Operand = tuple[Tensor, SplitAxis | None]
 def postponed(
     index: DefUse, loop: Loop, positions: Sequence[int], following: Sequence[Loop]
 ) -> list[Loop] | None:
-    """Let one of the loops that follow make some results of a loop; None where each needs them."""
+    """Move results of a loop into one of the following loops; None if all depend on them."""
     reached = {loop.outputs[k] for k in positions}
     before = 0
-    while len(reached) > before:  # a loop waits for all that it reads, whatever it needs it for
+    while len(reached) > before:  # a loop waits for all its operands, whichever result needs them
         before = len(reached)
         for node in (*index.graph.nodes, *following):
             if not reached.isdisjoint(node.inputs):
@@ -31,7 +31,7 @@ def postponed(
 
 
 def _with_results(host: Loop, loop: Loop, positions: Sequence[int]) -> Loop:
-    """Return `host`, which makes results of another loop as well."""
+    """Return `host` with some results of another loop added."""
     draft = LoopDraft(host, loop)
     renamed = {
         stand_in: draft.operands.setdefault((tensor, slot), stand_in)
@@ -46,10 +46,10 @@ def _with_results(host: Loop, loop: Loop, positions: Sequence[int]) -> Loop:
 
 
 class LoopDraft:
-    """A loop to be made again, with results of another one.
+    """A loop that is rebuilt with results of another one.
 
-    `inner`: what the body makes of each of `outputs`; `operands`: what it reads, with the inputs of
-    the body that stand for it; `making`: the nodes of the body by what they make.
+    `inner`: the body's tensor for each of `outputs`. `operands`: what the loop reads, with the
+    body's input for each. `making`: the producers of the body's tensors.
     """
 
     def __init__(self, loop: Loop, other: Loop) -> None:
@@ -72,7 +72,7 @@ class LoopDraft:
         self.results.append(result)
 
     def built(self, making: Mapping[Tensor, Node]) -> Loop:
-        """Return the loop, whose body is made by nodes of `making`."""
+        """Return the loop, its body built from nodes of `making`."""
         nodes = _needed(self.inner, making)
         used = {tensor for node in nodes for tensor in (*node.inputs, *node.outputs)}
         used.update(self.inner)
@@ -94,7 +94,7 @@ class LoopDraft:
 
 
 def _needed(outputs: Sequence[Tensor], making: Mapping[Tensor, Node]) -> tuple[Node, ...]:
-    """Return the nodes that `outputs` need, each after those that it reads."""
+    """Return the nodes that `outputs` depend on, in topological order."""
     nodes: dict[Node, None] = {}
     work = [(making[one], False) for one in reversed(outputs) if one in making]
     while work:
@@ -108,5 +108,5 @@ def _needed(outputs: Sequence[Tensor], making: Mapping[Tensor, Node]) -> tuple[N
 
 
 def makers(nodes: Sequence[Node]) -> dict[Tensor, Node]:
-    """Map every tensor that the nodes make to its node."""
+    """Map every result of the nodes to its producer."""
     return {tensor: node for node in nodes for tensor in node.outputs}

@@ -1,10 +1,10 @@
-"""Regions: everything that one axis of one large tensor reaches.
+"""Regions: all nodes that one axis of one large tensor reaches.
 
-From a seed tensor and an axis the region grows over producers and consumers, the axis's label
-carried along. Going back it stops at small tensors and graph inputs, which are sliced; at ops that
-need the axis whole, whose output is sliced too; going forward where the axis is reduced, and at ops
-that need it whole, for which the chunks are concatenated. So a region always exists; whether it
-saves memory, the projection of the result tells.
+From a seed tensor and an axis the region grows over producers and consumers, following the axis's
+label. Backward it ends at small tensors, graph inputs, and results of ops that need the axis
+whole: these tensors are sliced. Forward it ends at reductions of the axis, and at ops that need the
+axis whole, for which the chunks are concatenated. So a region always exists. The projection of the
+result tells whether it saves memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RefusedSplit:
 class Member(NamedTuple):
     """How a node takes part in a region: the label of its rule, `unit` elements per index.
 
-    `operands`, `results`: where they carry the axis; None: they are whole, or reduce it.
+    `operands`, `results`: where each carries the axis; None: an operand is whole, a result reduced.
     """
 
     rule: AxisRule
@@ -48,10 +48,10 @@ class Member(NamedTuple):
 class Region:
     """The nodes that carry one axis class, and the slots of their tensors.
 
-    `extent`: number of indices of the axis. `slots`: tensors that members make and that carry
-    the axis. What else a member reads is sliced or whole, as `slot_of` says.
-    `remade`: members that read nothing that carries the axis, as a Fill: they stay outside of the
-    loops as well, for other readers, and tie those to no loop.
+    `extent`: number of indices of the axis. `slots`: results of members that carry the axis. Other
+    operands of a member are sliced or whole, as `slot_of` says.
+    `remade`: members that read nothing that carries the axis, such as a Fill. They also stay
+    outside the loops for other readers, so that these do not depend on a loop.
     """
 
     seed: Tensor
@@ -78,7 +78,7 @@ class Region:
         return member.rule.combine[member.label]
 
     def inside(self, node: Node, position: int) -> bool:
-        """Return whether an operand comes from a member in the very chunk that is read."""
+        """Return whether an operand is a member's result, in the same chunk as it is read."""
         slot = self.members[node].operands[position]
         return slot is not None and self.slots.get(node.inputs[position]) == slot
 
@@ -102,10 +102,10 @@ def grow(
     is_large: Callable[[Tensor], bool],
     remake: bool = False,
 ) -> Region | None:
-    """Grow the region of one axis of `seed`; None where no node can take part.
+    """Return the region of one axis of `seed`; None if no node can take part.
 
-    `remake`: what is made of nothing that carries the axis is made for each region that reads it.
-    Where the region would end in the middle of a list, it ends before the list.
+    `remake`: cheap nodes that read nothing that carries the axis are recomputed in each region.
+    A region that would end in the middle of a list ends before the list.
     """
     size = _size(seed, axis)
     block = 1
@@ -167,7 +167,7 @@ class _Growth:
         return None if self.parts_lists else self.region
 
     def _parts_lists(self) -> bool:
-        """Return whether a list would be cut or put together: there are no parts of lists."""
+        """Return whether a list would be sliced or concatenated: there are no parts of lists."""
         region, index = self.region, self.index
         for node in region.members:
             for position, tensor in enumerate(node.inputs):
@@ -197,7 +197,7 @@ class _Growth:
                     self._join_reader(tensor, slot, node, position)
 
     def _join_producer(self, tensor: Tensor, slot: SplitAxis) -> bool:
-        """Let the node that makes `tensor` join; else the tensor stays a source."""
+        """Let the producer of `tensor` join; otherwise the tensor stays a source."""
         node = self.index.producer[tensor]
         rule = self.index.rule(node, lists=self.lists)
         if isinstance(rule, Refusal):
@@ -210,7 +210,7 @@ class _Growth:
         return self._join(node, rule, axis.label, self._unit(slot, axis.block), tensor, slot.axis)
 
     def _join_reader(self, tensor: Tensor, slot: SplitAxis, node: Node, position: int) -> bool:
-        """Let a consumer join; else the tensor's chunks are concatenated for it."""
+        """Let a consumer join; otherwise the tensor's chunks are concatenated for it."""
         rule = self.index.rule(node, lists=self.lists)
         if isinstance(rule, Refusal):
             return self._refuse(tensor, slot.axis, node, rule.reason)
@@ -264,7 +264,7 @@ class _Growth:
         return True
 
     def _is_remade(self, node: Node) -> bool:
-        """Return whether a member is cheap to make again, and reads nothing of the axis."""
+        """Return whether a member is cheap to recompute and reads nothing that carries the axis."""
         region, ops = self.region, self.index.ops
         if any(region.members[node].operands) or region.seed in node.outputs:
             return False
@@ -279,11 +279,11 @@ class _Growth:
         self.region.refusals.append(RefusedSplit(tensor, axis, node, reason))
         return False
 
-    # Small tensors that carry the axis from one member to another belong to the region as well:
-    # the row sums of a softmax are no completed result, and do not make a new stage.
+    # Small tensors that carry the axis from one member to another belong to the region as well.
+    # So the row sums of a softmax are no completed result and start no new stage.
 
     def _absorb(self) -> bool:
-        """Join the nodes on small paths from members to members; return whether any joined."""
+        """Join the nodes on paths of small tensors between members; return whether any joined."""
         forward = dict(self._small_forward())
         if not forward:
             return False
@@ -307,7 +307,7 @@ class _Growth:
         return joined
 
     def _small_forward(self) -> Iterator[tuple[Node, tuple[Tensor, SplitAxis, int]]]:
-        """Yield the nodes that small tensors of the region reach, in order; the operand's slot."""
+        """Yield the nodes that small tensors of the region reach, in order, with the operand."""
         index = self.index
         slots = {t: slot for t, slot in self.region.slots.items() if not self.is_large(t)}
         waiting: list[int] = []  # positions of readers, a heap

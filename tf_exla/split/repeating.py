@@ -1,11 +1,11 @@
-"""Comparisons of what is computed again with what is completed.
+"""Comparisons of recomputed numbers with completed results.
 
-The gradient of a maximum looks for the numbers that are equal to it. Where the maximum is completed
-by one loop and the numbers are made again by a later one, they must be the same to the last bit.
-A kernel makes the same numbers of the same operands in the same shapes, but not in others: products
-and sums of another size add in another order, and the ends of a row are not computed by vector
-instructions. So the loops of such a region are *exact*: they have one chunk in common, are not
-split again, and no late pass touches their bodies.
+The gradient of a maximum searches for the numbers that are equal to it. If one loop completes the
+maximum and a later loop recomputes the numbers, they must be the same to the last bit. A kernel
+makes the same numbers from the same operands in the same shapes, but not in others: products and
+sums of another size add in another order, and the ends of a row are not computed by vector
+instructions. So the loops of such a region are *exact*: they share one chunk size, are not split
+again, and no late pass changes their bodies.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tf_exla.split.stages import Stage, Stages
 
 
 def compared_again(index: DefUse, stages: Stages) -> list[tuple[Node, Tensor, Stage]]:
-    """Return the comparisons of what a stage computes again with what it does not.
+    """Return the comparisons of a tensor that a stage recomputes with one that it does not.
 
-    That may be completed by an earlier loop, or be a small part of the earlier one's chunks. Tests
-    of order are among them where it was chosen from the region's numbers: their maximum, or the
-    least of the k largest.
+    The latter is completed by an earlier loop, or is a small part of that loop's chunks. Tests of
+    order are included only if it was chosen from the region's numbers: their maximum, or the least
+    of the k largest.
     """
     region = stages.region
     found = []
@@ -58,10 +58,11 @@ def compared_again(index: DefUse, stages: Stages) -> list[tuple[Node, Tensor, St
 
 
 def _meets_completed(index: DefUse, stage: Stage, own: Tensor, other: Tensor) -> bool:
-    """Return whether `other` is made of a completed instance of what `own` is made of again.
+    """Return whether `other` depends on completed instances of nodes that `own` recomputes.
 
-    A chunk of rows taken from the maxima of segments is: it carries the axis, its numbers are those
-    of an earlier stage. What is made of both instances, as `maximum(own, completed)`, is not.
+    A chunk of rows taken from the maxima of segments does: it carries the axis, but its numbers are
+    those of an earlier stage. A tensor that depends on both instances, such as
+    `maximum(own, completed)`, does not.
     """
     if own is other:
         return False
@@ -72,9 +73,9 @@ def _meets_completed(index: DefUse, stage: Stage, own: Tensor, other: Tensor) ->
 
 
 def _makers(index: DefUse, here: set[Node], tensor: Tensor) -> tuple[set[Node], set[Node]]:
-    """Return the nodes that `tensor` is made by in a stage, and those behind what the stage reads.
+    """Return the nodes that `tensor` depends on within a stage, and those outside the stage.
 
-    `here`: the nodes of the stage. A node can be in both: a later stage computes it again.
+    `here`: the nodes of the stage. A node can be in both: a later stage recomputes it.
     """
     inside: set[Node] = set()
     outside: set[Node] = set()
@@ -92,7 +93,7 @@ def _makers(index: DefUse, here: set[Node], tensor: Tensor) -> tuple[set[Node], 
 
 
 def _is_chosen(index: DefUse, region: Region, tensor: Tensor) -> bool:
-    """Return whether a tensor is made of a maximum, or the like, of the region's numbers."""
+    """Return whether a tensor derives from a maximum, or the like, of the region's numbers."""
     work, seen = [tensor], {tensor}
     while work:
         node = index.producer.get(work.pop())
@@ -102,14 +103,14 @@ def _is_chosen(index: DefUse, region: Region, tensor: Tensor) -> bool:
             if level_after(index.ops, node, NUMBER) == CHOSEN:
                 return True
             if level_after(index.ops, node, CHOSEN) < CHOSEN:
-                continue  # a sum of what was chosen was not
+                continue  # a sum of chosen numbers was not chosen
         work += [one for one in node.inputs if one not in seen]
         seen.update(node.inputs)
     return False
 
 
 def unrepeatable(index: DefUse, stages: Stages) -> RefusedSplit | None:
-    """Refuse a region that tests for equality what a kernel need not make twice alike."""
+    """Return a refusal if a comparison needs equal bits that a kernel need not make again."""
     region = stages.region
     for node, tensor, stage in compared_again(index, stages):
         maker = _unrepeatable(index, region, tensor, stage)
@@ -120,7 +121,7 @@ def unrepeatable(index: DefUse, stages: Stages) -> RefusedSplit | None:
 
 
 def _unrepeatable(index: DefUse, region: Region, tensor: Tensor, stage: Stage) -> Node | None:
-    """Return a node that `tensor` is made by, in the loop of a stage, and not always alike."""
+    """Return a node of the stage that `tensor` depends on and whose results may not repeat."""
     work, members = [index.producer[tensor]], set(stage.nodes)
     seen: set[Node] = set()
     while work:

@@ -1,4 +1,4 @@
-"""Making a sub-graph again for chunks of another size."""
+"""Copy sub-graphs for chunks of another size."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.resized import resized_graph
 
 UNCUT = 0
-"""The chunk of a loop that is still to get one (`chunks.fit_loops`); its body is the template."""
+"""The chunk of a loop before it gets one (`chunks.fit_loops`); its body is the template."""
 
 
 def cut(ops: OpSet, template: Graph, carried: Mapping[Tensor, SplitAxis], size: int) -> Graph:
     """Copy a graph for a chunk of `size` indices; `carried`: which tensors shrink, and where.
 
-    Always from the whole: of a chunk of one index an op cannot tell that its axis carries more.
+    Always cut from the template: in a chunk of one index, axes of size one are ambiguous.
     """
     return cut_with_tensors(ops, template, carried, size)[0]
 
@@ -23,7 +23,7 @@ def cut(ops: OpSet, template: Graph, carried: Mapping[Tensor, SplitAxis], size: 
 def cut_with_tensors(
     ops: OpSet, template: Graph, carried: Mapping[Tensor, SplitAxis], size: int
 ) -> tuple[Graph, Mapping[Tensor, Tensor]]:
-    """Copy a graph as `cut` does; return its tensors too, by those of the template."""
+    """Copy a graph as `cut` does; also return the copy's tensors by those of the template."""
     inputs: dict[Tensor, Tensor] = {}
     for tensor in template.inputs:
         slot = carried.get(tensor)
@@ -40,7 +40,7 @@ def cut_with_tensors(
 
 
 def chunk_shape(tensor: Tensor, slot: SplitAxis | None, size: int) -> Shape | None:
-    """Return the axes of a tensor of which a chunk has `size` indices."""
+    """Return the axes of a tensor in a chunk of `size` indices."""
     axes = tensor.axes
     if slot is None or axes is None:
         return axes
@@ -49,7 +49,7 @@ def chunk_shape(tensor: Tensor, slot: SplitAxis | None, size: int) -> Shape | No
 
 
 def body_of(ops: OpSet, loop: Loop, size: int, known: dict[int, Graph]) -> Graph:
-    """Return a loop's body for a chunk of `size`, from those that are known or cut for them."""
+    """Return a loop's body for a chunk of `size`, memoized in `known`."""
     if size not in known:
         known[size] = cut(ops, loop.template, loop.split_axes, size)
     return known[size]
@@ -58,9 +58,9 @@ def body_of(ops: OpSet, loop: Loop, size: int, known: dict[int, Graph]) -> Graph
 def resize_loop(
     ops: OpSet, loop: Loop, chunk: int, parallel: int, known: dict[int, Graph] | None = None
 ) -> Loop:
-    """Make a loop again with another chunk and its remainder, its bodies without loops.
+    """Return a loop with another chunk and its remainder; its new bodies contain no loops.
 
-    `known`: bodies that were cut from the same template before, by size; those cut now join them.
+    `known`: bodies cut from the same template before, by size; those cut now are added.
     """
     cuts = {} if known is None else known
 

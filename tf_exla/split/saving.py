@@ -1,4 +1,4 @@
-"""Keeping: large tensors that later stages read, concatenated instead of computed again."""
+"""Keeping: large tensors that later stages read are concatenated instead of recomputed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tf_exla.split.stages import Stages, arrange
 
 
 def keep(context: SearchContext, best: Candidate) -> Candidate:
-    """Keep large tensors between stages where the budget has room and time is saved."""
+    """Keep large tensors between stages if the budget has room and it saves time."""
     projector, budget = context.projector, context.budget
     if best.own > budget or best.stages is None:
         return best
@@ -33,7 +33,8 @@ def keep(context: SearchContext, best: Candidate) -> Candidate:
     def seconds_to_make(tensor: Tensor) -> float:
         return node_seconds(projector.ops, best.index.producer[tensor])
 
-    # Alone, what is dear to make first; then together, what saves most first.
+    # First try each tensor alone, the most expensive to recompute first. Then combine those that
+    # helped, the largest saving first.
     dear = sorted(again, key=seconds_to_make, reverse=True)
     alone = [(tensor, trial(frozenset({tensor}))) for tensor in dear[: SETTINGS.saves_tried]]
     saving = [(made.seconds, tensor) for tensor, made in alone if made is not None]
@@ -49,9 +50,9 @@ def keep(context: SearchContext, best: Candidate) -> Candidate:
 
 
 def _most_saved(projector: Projector, best: Candidate, stages: Stages) -> float:
-    """Return the seconds that computing again takes at most: on whole tensors, from memory.
+    """Return an upper bound of the seconds of recomputation: on whole tensors, from memory.
 
-    Beside that, each node is launched for each chunk.
+    In addition, each node is launched for each chunk.
     """
     own = {tensor for stage in stages.stages for tensor in stage.results}
     loops = [node for node in best.graph.nodes if isinstance(node, Loop) and own & {*node.outputs}]

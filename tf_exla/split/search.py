@@ -1,8 +1,8 @@
 """The search for a plan that holds the budget.
 
-While the projected peak is above the budget: take the largest tensors alive at the peak, grow the
-region of each of their axes, and compare the programs that result: the fastest among those that
-hold the budget, else the one with the lowest peak.
+While the projected peak is above the budget, take the largest tensors alive at the peak, grow the
+region of each of their axes, and compare the programs that result. Go on with the fastest that
+holds the budget, else with the one that has the lowest peak.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tf_exla.split.trace import Step, Trace, compare
 
 @dataclass(frozen=True)
 class Splitting:
-    """The result of a search: the graph, why what was not split was not, and the steps."""
+    """The result of a search: the graph, the refused splits with their reasons, and the steps."""
 
     graph: Graph
     refusals: tuple[RefusedSplit, ...]
@@ -49,7 +49,7 @@ def split(projector: Projector, graph: Graph, budget: int, options: Options) -> 
 
 
 def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Options) -> Splitting:
-    """Split what takes the most time, as long as each step saves a tenth of the program's."""
+    """Split the slowest nodes, as long as each step saves a twentieth of the program's time."""
     context = _context(projector, budget, options)
     refusals: Refusals = {}
     whole = graph
@@ -76,7 +76,7 @@ def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Op
 
 
 def slow_nodes(projector: Projector, graph: Graph, options: Options) -> list[tuple[float, Node]]:
-    """Return what makes tensors larger than the cache, what takes the longest first; seconds."""
+    """Return the nodes that make tensors larger than the cache, with seconds, the slowest first."""
     ops = projector.ops
     found = [
         (node_seconds(ops, node), node)
@@ -91,7 +91,7 @@ def slow_nodes(projector: Projector, graph: Graph, options: Options) -> list[tup
 
 
 def _has_user_loops(one: Candidate) -> bool:
-    """Return whether a While is split: for speed its iterations are too many, and not counted."""
+    """Return whether a While is split: its many iterations are not counted in estimates of time."""
     return any(is_while(node) for loop in one.own_loops() for node in loop.template.nodes)
 
 
@@ -105,7 +105,7 @@ def _context(projector: Projector, budget: int, options: Options, depth: int = 0
 class _Search:
     """One search for a budget.
 
-    `ahead`: a step that does not hold the budget yet, but is faster, is followed to its end.
+    `ahead`: follow a faster step that does not hold the budget yet to its end.
     """
 
     def __init__(self, context: SearchContext, ahead: bool = True) -> None:
@@ -114,7 +114,7 @@ class _Search:
         self.ahead = ahead and not context.depth
         self.refusals: Refusals = {}
         self.trace = Trace(context.projector, enabled=not context.depth)
-        self.last: Candidate | None = None  # what the step before split
+        self.last: Candidate | None = None  # the choice of the step before
 
     def run(self, graph: Graph) -> Splitting:
         """Split a graph until it holds the budget, or nothing helps."""
@@ -137,9 +137,9 @@ class _Search:
         return Splitting(graph if holds else smallest, refusals, self.trace.steps())
 
     def _repeated(self, graph: Graph) -> Graph | None:
-        """Split a part that is equal to the one that was split last in the same way."""
+        """Split a part that equals the one split last, in the same way."""
         again = None if self.last is None else repeated(self.context, graph, self.last)
-        # What holds the budget is chosen for its time, among all.
+        # A graph that holds the budget is chosen by time among all candidates.
         if again is None or again.peak <= self.context.budget:
             return None
         if not self._is_progress(again.graph, graph):
@@ -166,13 +166,13 @@ class _Search:
         return made
 
     def _chosen(self, graph: Graph, found: list[Candidate], forced: bool) -> Candidate | None:
-        """Return the fastest that holds the budget; else the lowest peak.
+        """Return the fastest candidate that holds the budget, else one with the lowest peak.
 
-        Where the rest of the program needs as much as before, but fewer steps of it do, what the
-        new loops need decides.
+        If the peak stays as it was but fewer steps of the plan reach it, the bytes of the new
+        loops decide.
 
-        What a loop concatenates is never split again. So a step that fixes a large tensor comes
-        after those that do not, however low its peak is.
+        Concatenated results of loops are never split again. So a candidate that fixes a large
+        tensor comes after those that do not, however low its peak is.
         """
         context = self.context
         holding = [one for one in found if one.peak <= context.budget]
@@ -186,19 +186,19 @@ class _Search:
         return lowest_of_its_own(free, context.budget) if free else None
 
     def _inside(self, graph: Graph) -> Graph | None:
-        """Split the loop at the peak along another axis, or the sub-graphs of a node."""
+        """Split the loop at the peak along another axis, or the sub-graphs of a node there."""
         position = self.projector.project(graph).peak_step
         made = tile_at(self.context, graph, position) or self._descended(graph)
         if made is None:
             return None
         made = self.context.fitted(made)
-        if not self._is_progress(made, graph):  # in other chunks it needs as much again
+        if not self._is_progress(made, graph):  # with other chunks it needs as much as before
             return None
         self.trace.take("split inside of a loop or a choice", graph, made)
         return made
 
     def _descended(self, graph: Graph) -> Graph | None:
-        """Split the sub-graphs of the While, If or Case at the peak, for what the budget leaves."""
+        """Split the sub-graphs of the node at the peak for the bytes that the budget leaves."""
         context, projector = self.context, self.projector
         projection = projector.project(graph)
         node = projection.peak_node
@@ -226,7 +226,7 @@ class _Search:
 
 
 def _ahead(context: SearchContext, graph: Graph, found: Sequence[Candidate]) -> Graph:
-    """Return `graph`, which holds the budget, or a faster one that takes one split more."""
+    """Return `graph`, which holds the budget, or a faster graph that needs further splits."""
     most = SETTINGS.margin * context.seconds(graph)
     more = [one for one in found if one.peak > context.budget and one.seconds < most]
     if not more:

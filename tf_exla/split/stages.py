@@ -1,9 +1,10 @@
 """Stages: from a region to one loop per stage.
 
-A member's stage is the largest stage of what it reads, plus one where it reads a *completed* result
-of the region: one that is reduced or concatenated, directly or through nodes outside. The loop of
-stage k computes every result of stage k in one pass over the data; what it needs of earlier stages
-it recomputes from the sources, reads from kept tensors, or slices from small completed results.
+A member's stage is the largest stage of its operands, plus one if it reads a *completed* result of
+the region, directly or through nodes outside. A completed result is reduced or concatenated. The
+loop of stage k computes every result of stage k in one pass over the data. Tensors of earlier
+stages are recomputed from the sources, read from kept tensors, or sliced from small completed
+results.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Operand = tuple[Tensor, SplitAxis | None]
 
 @dataclass(frozen=True)
 class Stage:
-    """The work of one loop: its nodes in order, what it completes, what it computes again."""
+    """The work of one loop: its nodes in order, its results, and the nodes that it recomputes."""
 
     number: int
     nodes: tuple[Node, ...]
@@ -40,9 +41,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Stages:
-    """All stages of a region, the first first.
+    """All stages of a region, in order.
 
-    `exact`: what they compute again must be the same to the last bit.
+    `exact`: recomputed numbers must be the same to the last bit.
     """
 
     region: Region
@@ -50,7 +51,7 @@ class Stages:
     exact: bool = False
 
     def recomputed_large(self, is_large: Callable[[Tensor], bool]) -> list[Tensor]:
-        """Return the large tensors that later stages compute again, the earliest first."""
+        """Return the large tensors that later stages recompute, the earliest first."""
         found: dict[Tensor, None] = {}
         for stage in self.stages:
             for node in stage.recomputed:
@@ -66,7 +67,7 @@ def arrange(
     is_large: Callable[[Tensor], bool],
     keep: frozenset[Tensor] = frozenset(),
 ) -> Stages:
-    """Divide a region into stages; `keep`: large tensors to concatenate, not to recompute."""
+    """Divide a region into stages; `keep`: large tensors to concatenate, not recompute."""
     stage_of = _stage_numbers(index, region)
     count = max(stage_of.values()) + 1
     wanted: list[dict[Tensor, None]] = [{} for _ in range(count)]
@@ -108,10 +109,10 @@ def arrange(
 def _stage_numbers(index: DefUse, region: Region) -> dict[Node, int]:
     """Number the members' stages by one walk over the graph.
 
-    What is read of a variable waits for what was assigned to it: stateful nodes are in order.
+    Stateful nodes stay in order, so that a read of a variable waits for its assignments.
     """
     stage_of: dict[Node, int] = {}
-    # Of a tensor that is read whole, or outside of the region, where it is not the first stage.
+    # The first stage that may read a tensor whole, or outside the region; zero is left out.
     level: dict[Tensor, int] = {}
     state = 0
     for node in index.graph.nodes:
@@ -138,7 +139,7 @@ def _stage_numbers(index: DefUse, region: Region) -> dict[Node, int]:
 
 
 def _completed(index: DefUse, region: Region) -> Iterable[Tensor]:
-    """Yield what members make and what is read whole, or outside of the region."""
+    """Yield the results of members that are read whole or outside the region."""
     for node in region.members:
         if node in region.remade:
             continue
@@ -160,9 +161,9 @@ def _completed(index: DefUse, region: Region) -> Iterable[Tensor]:
 
 
 def rewrite(index: DefUse, stages: Stages) -> Iterator[Graph]:
-    """Replace the members of a region by one loop per stage; yield it with merged stages, too.
+    """Yield the graph with one loop per stage instead of a region, then also with merged stages.
 
-    The loops are still to be cut.
+    The loops have no chunks yet.
     """
     region = stages.region
     loops = [build_loop(index, region, stage, exact=stages.exact) for stage in stages.stages]
@@ -171,16 +172,16 @@ def rewrite(index: DefUse, stages: Stages) -> Iterator[Graph]:
     yield replaced(index, region, (*loops, *short))
     streams = stream(index, loops, short)
     if streams is not None:
-        with suppress(CycleError):  # what is read of a variable may lie between the stages
+        with suppress(CycleError):  # a read of a variable may lie between the stages
             yield replaced(index, region, (*streams.loops, *streams.after))
 
 
 def replaced(
     index: DefUse, region: Region, nodes: Sequence[Node], place: Mapping[Node, int] | None = None
 ) -> Graph:
-    """Put nodes in the place of a region, each as late as the last tensor of the graph it makes.
+    """Replace a region by nodes, each at the position of the last tensor of the graph it makes.
 
-    `place`: positions in the graph to put nodes at.
+    `place`: positions of nodes that are used instead.
     """
     position: dict[Tensor, int] = {}
     priority = dict(place or {})
@@ -188,7 +189,7 @@ def replaced(
         for tensor in node.outputs:
             if tensor in index.producer:
                 position[tensor] = index.position[index.producer[tensor]]
-    for node in nodes:  # what is made short again stands where the graph has it
+    for node in nodes:  # a wide sum stands where the graph has the short one
         if node.op == "astype" and node.output in position:
             position.setdefault(node.inputs[0], position[node.output])
     for node in nodes:
@@ -203,7 +204,7 @@ def replaced(
 
 
 def _outside(index: DefUse, region: Region) -> list[Node]:
-    """Return the nodes that no loop takes the place of, and what they and loops read of others."""
+    """Return the nodes that stay outside the loops: non-members, and remade members still read."""
     kept: list[Node] = []
     read = set(index.outputs)
     for node in region.members:
@@ -217,7 +218,7 @@ def _outside(index: DefUse, region: Region) -> list[Node]:
 
 
 def build_loop(index: DefUse, region: Region, stage: Stage, exact: bool = False) -> Loop:
-    """Make the loop of one stage, once; sums of short floats are wide (`widening.py`)."""
+    """Return the loop of one stage, memoized; sums of short floats are wide (`widening.py`)."""
     members = tuple((one.label, one.unit) for one in map(region.members.__getitem__, stage.nodes))
     key = region.seed, region.axis, region.extent, stage, members, exact
     if key not in index.made.loops:
@@ -280,7 +281,7 @@ def _built(index: DefUse, region: Region, stage: Stage, exact: bool) -> Loop:
 
 
 def _stand_in(operands: dict[Operand, Tensor], tensor: Tensor, slot: SplitAxis | None) -> Tensor:
-    """Return the tensor that stands for one use of an outside tensor: sliced, or whole."""
+    """Return the stand-in for one use of an outside tensor, sliced or whole."""
     key = (tensor, slot)
     if key not in operands:
         operands[key] = tensor.fresh_copy()

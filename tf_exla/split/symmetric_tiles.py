@@ -2,8 +2,8 @@
 
 The tile of rows i and columns j, transposed, is the tile of rows j and columns i. A loop over i
 with a loop over j < i inside computes each tile once and contracts it twice, into the rows i and,
-transposed, into the rows j. What is not symmetric, as the factor of `(a bᵀ) ∘ K`, is computed for
-both tiles; expressions with equal element numbers are computed once.
+transposed, into the rows j. Factors that are not symmetric, as in `(a bᵀ) ∘ K`, are computed for
+both tiles. Expressions with equal element numbers are computed once.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ Operand = tuple[Tensor, int | None]
 
 @dataclass(frozen=True)
 class _Bodies:
-    """What one outer iteration of some size computes, and how."""
+    """The body of one outer iteration of some size, and the operand of each of its inputs."""
 
     body: Graph
     operands: tuple[Operand, ...]
 
 
 def pair_graphs(context: SearchContext, index: DefUse, seeds: Sequence[Tensor]) -> Iterator[Graph]:
-    """Yield a graph by pairs of chunks for each pair of equal axes of a seed, where it saves work.
+    """Yield a graph by pairs of chunks for each pair of equal axes of a seed, if it saves work.
 
-    Tiles have the size that is fastest, less where the budget is small; without a budget there is
-    none.
+    Tiles have the fastest size, or a smaller one if the budget is small. Without a budget, no graph
+    is made.
     """
     if context.budget <= 0:
         return
@@ -71,9 +71,9 @@ def pair_graphs(context: SearchContext, index: DefUse, seeds: Sequence[Tensor]) 
 def _fitted(
     context: SearchContext, index: DefUse, region: PairRegion, forms: ElementNumbering
 ) -> Iterator[Graph]:
-    """Yield the graph with the largest useful tiles that the budget holds, none if none does.
+    """Yield the graph with the largest useful tiles that the budget holds, if there is one.
 
-    Side by side; one tile at a time too, where the budget made those side by side smaller.
+    Tiles run in parallel. If the budget makes them smaller, also yield one tile at a time.
     """
     options = context.options
     largest = max(region.axes, key=lambda tensor: tensor.nbytes)
@@ -96,7 +96,7 @@ def _fitted(
 
 
 def saving(index: DefUse, region: PairRegion, forms: ElementNumbering) -> float:
-    """Return the part of the work on tiles that pairs save: at most a half, zero where none."""
+    """Return the part of the work on tiles that pairs save: at most a half, zero if none."""
     once = both = 0.0
     size = max(1, min(region.extent // 2, SETTINGS.sample_rows))
     for stage in sorted(set(region.stage.values())):
@@ -112,7 +112,7 @@ def saving(index: DefUse, region: PairRegion, forms: ElementNumbering) -> float:
 
 
 def _work(index: DefUse, tile: Tile) -> float:
-    """Weigh flops and elements that are written."""
+    """Return the flops of a tile, plus the elements that it writes."""
     return sum(
         index.ops.flops(node) + node.output.size for node in tile.nodes if node.op != "constant"
     )
@@ -124,7 +124,7 @@ def pair_graph(
     """Replace the members and contractions of a region by one pair of loops per stage.
 
     `chunk`: rows and columns of a tile, less than the region's extent. `parallel`: iterations in
-    flight, of the outer loop and of the inner one.
+    flight, of the outer loop and of the inner loop.
     """
     made: list[Node] = []
     priority: dict[Node, float] = {}
@@ -150,7 +150,7 @@ def _of_stage(region: PairRegion, stage: int) -> list[Node]:
 
 
 def _loops(build: _Outer, stage: int, earlier: set[Node]) -> list[Node]:
-    """Make the outer loop of one stage, and the sums of what its two kinds of tiles give."""
+    """Return the outer loop of one stage, and the sums of its rows and columns."""
     index, region, chunk = build.index, build.region, build.chunk
     full = build.bodies(chunk)
     rest = region.extent % chunk
@@ -200,7 +200,7 @@ def _add(index: DefUse, left: Tensor, right: Tensor, name: str) -> Node:
 
 
 class _Outer:
-    """Builds the bodies of the outer loop, for chunks of two sizes."""
+    """A builder of the outer loop's bodies, for chunks of two sizes."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class _Outer:
         self.members: dict[Node, None] = {}
 
     def bodies(self, size: int) -> _Bodies:
-        """Build the body for an outer chunk of `size`: the tiles before the diagonal, and on it."""
+        """Build the body for an outer chunk of `size`: tiles before the diagonal, and one on it."""
         below = Tile(self.index, self.region, self.forms, size, self.chunk)
         direct = [below.contract(node, flip=False) for node in self.contractions]
         mirror = [below.contract(node, flip=True) for node in self.contractions]
@@ -249,7 +249,7 @@ class _Outer:
         size: int,
         outer: dict[Operand, Tensor],
     ) -> tuple[Loop, list[tuple[Tensor, ...]]]:
-        """Loop over the chunks before this one; return what each contraction gets of them."""
+        """Return a loop over the chunks before this one, and its outputs for each contraction."""
         made: list[Tensor] = []
         outputs: list[Tensor] = []
         results: list[LoopResult] = []
@@ -296,7 +296,7 @@ class _Outer:
     def _diagonal(
         self, tile: Tile, parts: Sequence[Part], size: int, outer: dict[Operand, Tensor]
     ) -> Loop:
-        """Run the tile on the diagonal, as a loop of one chunk: a body like the others."""
+        """Return the tile on the diagonal as a loop of one chunk, with a body like the others."""
         operands = [
             _stand_in(outer, (one.tensor, one.rows if one.columns is None else one.columns), size)
             for one in tile.sources

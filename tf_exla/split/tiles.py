@@ -1,9 +1,9 @@
-"""Tiles: a loop in a loop, where one index of the axis is too much, or too much for the cache.
+"""Tiles: a loop in a loop, where one index of the axis exceeds the budget or the cache.
 
 A chunk of few long rows is slow: each iteration reads all columns again for little work, and there
-are many iterations. So is a chunk of a few rows of each of many matrices. So where rows are long
-beside the cache, or where an iteration reads much that is not its own, more of them are taken and
-split along another axis as well, if that is estimated to be faster.
+are many iterations. A chunk of a few rows of each of many matrices is slow as well. So where rows
+are long relative to the cache, or an iteration reads large loop-invariant tensors, a chunk gets
+more rows and is also split along another axis, if that is estimated to be faster.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tf_exla.split.resize import resize_loop
 def tile_at(
     context: SearchContext, graph: Graph, position: int, for_speed: bool = False
 ) -> Graph | None:
-    """Split the bodies of one loop along another axis; None where it is of no use.
+    """Split the bodies of one loop along another axis; None if that does not help.
 
-    `for_speed`: the budget is held; they must be large beside the cache.
+    `for_speed`: the budget is held, and the bodies must be large relative to the cache.
     """
     projector, options = context.projector, context.options
     step = projector.project(graph).step(position) if graph.nodes else None
@@ -54,7 +54,7 @@ def tile_at(
 def tile_for_speed(context: SearchContext, graph: Graph) -> Graph:
     """Split the bodies of loops along another axis, where that is faster and holds the budget.
 
-    What is best for one loop is tried alone for others of its structure.
+    For further loops of one structure, only the best number of rows of the first is tried.
     """
     projector, options = context.projector, context.options
     known: dict[Hashable, tuple[int, ...]] = {}
@@ -87,7 +87,7 @@ def _rows_are_long(loop: Loop, options: Options) -> bool:
 
 
 def _reads_much(loop: Loop) -> bool:
-    """Return whether what an iteration reads whole is large beside what it makes."""
+    """Return whether operands that an iteration reads whole are large relative to its results."""
     own = max((t.nbytes for node in loop.body.nodes for t in node.outputs), default=0)
     sliced = frozenset(loop.sliced(loop.body))
     return sum(t.nbytes for t in loop.body.inputs if t not in sliced) > own // SETTINGS.much_read

@@ -1,4 +1,4 @@
-"""The trace of a search: what each step did, saved and cost, and what it was chosen from."""
+"""The trace of a search: the move of each step, its savings and costs, and its alternatives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_exla.split.context import SearchContext
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """What a step could have done; `reason`: why it did not, empty for what it did."""
+    """A move that a step could make; `reason`: why it was not chosen, empty if it was."""
 
     move: str
     working_set: int
@@ -28,7 +28,7 @@ class Alternative:
 class Step:
     """One step of a plan: bytes and estimated seconds of the program before and after it.
 
-    `alternatives`: what it was chosen from, where the search was traced.
+    `alternatives`: the moves that it was chosen from, if the search was traced.
     """
 
     move: str
@@ -40,7 +40,7 @@ class Step:
 
 
 class Trace:
-    """Notes the steps of one search, unless it is not `enabled`.
+    """A record of the steps of one search, if it is `enabled`.
 
     Programs are estimated once for each run of equal steps.
     """
@@ -54,7 +54,7 @@ class Trace:
     def take(
         self, move: str, before: Graph, after: Graph, alternatives: Sequence[Alternative] = ()
     ) -> None:
-        """Note the step that made `after` of `before`."""
+        """Note the step that turned `before` into `after`."""
         if self.enabled:
             self._end()
             self._last = _Taken(move, before, after, tuple(alternatives))
@@ -67,7 +67,7 @@ class Trace:
             self.take(describe(best), before, best.graph, alternatives)
 
     def again(self, after: Graph) -> None:
-        """Note that the last step was repeated for a part that is equal."""
+        """Note that the last step was repeated for an equal part."""
         if self._last is not None:
             self._last = replace(self._last, after=after, count=self._last.count + 1)
 
@@ -115,7 +115,7 @@ def describe(one: Candidate) -> str:
 def compare(
     context: SearchContext, found: Sequence[Candidate], best: Candidate
 ) -> list[Alternative]:
-    """Return all that a step was chosen from, with the reasons against what was not chosen."""
+    """Return the alternatives of a step, with the reasons why the others were not chosen."""
     return [
         Alternative(
             describe(one),

@@ -1,4 +1,4 @@
-"""Unrolling: a loop over single indices as the nodes of all its iterations."""
+"""Unrolling: replace a loop over single indices by the nodes of all its iterations."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ REDUCTIONS = frozenset({"all", "any", "max", "mean", "min", "prod", "sum"})
 
 
 class Unroller:
-    """Writes out the loops of one region.
+    """An unroller of the loops of one region.
 
-    `share`: a stage takes what an earlier one made, and does not compute it again.
-    `outermost`: operands that are there with the axis of a slot outermost, and only so.
+    `share`: a stage reuses nodes of earlier stages instead of recomputing them.
+    `outermost`: operands that exist only with the axis of a slot outermost.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Unroller:
         return [fit(node) for node in self.nodes]
 
     def _iteration(self, loop: Loop, i: int) -> tuple[Tensor, ...]:
-        """Write out the template for index `i`; return its results."""
+        """Unroll the template for index `i`; return its results."""
         mirror: dict[Tensor, Tensor] = {}
         for inner, outer, slot in zip(loop.template.inputs, loop.inputs, loop.slots, strict=True):
             mirror[inner] = outer if slot is None else self._slice(outer, slot, i)
@@ -89,7 +89,7 @@ class Unroller:
         return tuple(mirror[tensor] for tensor in loop.template.outputs)
 
     def _slice(self, tensor: Tensor, slot: SplitAxis, i: int) -> Tensor:
-        """Return the part of index `i`, its axis kept."""
+        """Return the slice of a tensor at index `i`, with the axis kept."""
         key = (tensor, slot, i)
         if key not in self._slices:
             axis = slot.axis
@@ -140,7 +140,7 @@ class Unroller:
         return self._constants[key]
 
     def _add(self, node: Node) -> Sequence[Tensor]:
-        """Add a node, or the reshape that it amounts to; return what stands for its outputs."""
+        """Add a node, or the reshape that it amounts to; return the tensors for its outputs."""
         node = node.replace(source=node.source or self._source)
         if node.op in REDUCTIONS and node.inputs[0].size == node.output.size:
             shape = self._const(np.asarray(node.output.dims, np.int32))

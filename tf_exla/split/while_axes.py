@@ -1,10 +1,10 @@
-"""The axis rule of a While: the axes along which its iterations work on each index by itself.
+"""The axis rule of a While: the axes along which its iterations treat each index separately.
 
-Two axes are one where a node of the body, or the step from one iteration to the next, says so
-(`AxisClasses`). Such an axis may be split where the condition reads nothing that carries it, and
-each variable either carries it, or does not depend on it, or adds up over it: a variable that is
-zero before the first iteration, and to which each adds a sum over the axis, as the gradient of a
-weight does. The sums of the chunks are then added, as those of any reduction.
+Two axes are one axis if a node of the body, or the step to the next iteration, joins them
+(`AxisClasses`). Such an axis may be split if the condition reads nothing that carries it, and each
+variable carries it, does not depend on it, or is a sum over it. Such a sum is zero before the first
+iteration, and each iteration adds a sum over the axis, as for the gradient of a weight. The sums of
+the chunks are then added, as in any reduction.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tf_exla.ir.traits import LINEAR
 from tf_exla.ir.traverse import producers, reads
 
 JOINED = frozenset({"add", "add_n", "concat", "stack", "subtract"})
-"""Ops whose result is a partial sum where all operands are."""
+"""Ops whose result is a partial sum if all operands are."""
 MOVED: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {**LINEAR, "astype": (), "pad": (0,), "where": (), "strided_slice_grad": (4,)}
 )
-"""Ops whose result is a partial sum where one of these operands is, and no other one."""
+"""Ops whose result is a partial sum if one of these operands is, and no other operand."""
 ADDS = frozenset({"float32", "float64", "complex64", "complex128", "int32", "int64"})
-"""What may be added up over chunks: shorter floats would be rounded once a chunk."""
+"""Dtypes that may be summed over chunks; shorter floats would be rounded once per chunk."""
 
 State = Literal["split", "partial", "lost"]
-"""How a tensor depends on the axis: it carries it, is a sum over it, or is not that of a chunk."""
+"""How a tensor depends on the axis: it carries it, is a sum over it, or chunks do not give it."""
 
 _KEPT_ZERO = frozenset(
     {"broadcast_to", "expand_dims", "full", "identity", "negative", "reshape", "tile"}
@@ -51,7 +51,7 @@ def while_rule(
 ) -> AxisRule | Refusal:
     """Return the axis rule of a While.
 
-    `producer`: of its operands; `wanted`: the results that anything reads.
+    `producer`: of its operands; `wanted`: the results that are read.
     """
     if any(isinstance(one, Loop) for _, sub in node.subgraphs for one in sub.nodes):
         return Refusal(f"{node.op} is not split: its body is split already")
@@ -98,7 +98,7 @@ def _fits(
     producer: Mapping[Tensor, Node],
     wanted: Set[Tensor],
 ) -> bool:
-    """Return whether sums start from zero, and nothing else that is wanted lacks the axis."""
+    """Return whether sums start from zero, and no other wanted result lacks the axis."""
     for k, (before, after) in enumerate(zip(node.inputs, node.outputs, strict=True)):
         inner = one.body.inputs[k]
         if k in partial:
@@ -127,7 +127,7 @@ def is_zero(tensor: Tensor, producer: Mapping[Tensor, Node]) -> bool:
 class _Joined:
     """The axes of a While's body.
 
-    `rules`, `made`: of its nodes, and of their results; `whole`: classes that cannot be split.
+    `rules`: of its nodes; `made`: the producers of its tensors; `whole`: classes not to be split.
     """
 
     body: Graph
@@ -189,7 +189,7 @@ def _join(ops: OpSet, node: Node) -> _Joined:
 
 
 def _merged(body: Graph, classes: AxisClasses) -> Iterator[Place]:
-    """Yield axes that merge or part within the body: chunks of both would not be of one size."""
+    """Yield axes that merge or part within the body, so that their chunks would differ in size."""
     sizes: dict[Place, int | None] = {}
     for tensor in _tensors(body):
         for place in _places(tensor):
@@ -221,7 +221,7 @@ class _Walk:
         self.added_to: set[Tensor] = set()  # variables to which a partial sum is added
 
     def partial(self) -> frozenset[int] | None:
-        """Return the variables that add up over the axis; None where it cannot be split."""
+        """Return the variables that are sums over the axis; None if it cannot be split."""
         body, cond = self.one.body, self.one.cond
         if any(self.one.carries(tensor, self.root) > 1 for tensor in _tensors(body)):
             return None
@@ -261,7 +261,7 @@ class _Walk:
         return states
 
     def _follow(self, node: Node, states: dict[Tensor, State]) -> bool:
-        """Give the results of a node their states; return whether it can work on chunks."""
+        """Set the states of a node's results; return whether it can work on chunks."""
         operands = [states.get(tensor) for tensor in node.inputs]
         if "lost" in operands:
             return False
@@ -300,7 +300,7 @@ class _Walk:
         return found
 
     def _is_linear(self, node: Node, operands: Sequence[State | None]) -> bool:
-        """Return whether the sum of a node's results is its result for the sum of operands."""
+        """Return whether the sum of a node's results equals its result for summed operands."""
         if any(tensor.dtype not in ADDS for tensor in node.outputs):
             return False
         if node.op in JOINED:
@@ -317,7 +317,7 @@ class _Walk:
 def resized_while(
     ops: OpSet, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]
 ) -> Node:
-    """Make a While again on parts of its operands."""
+    """Return a While rebuilt on parts of its operands."""
     one = _joined(ops, node)
     sizes: dict[Place, int | None] = {}
     for old, new in zip(one.body.inputs, inputs, strict=True):

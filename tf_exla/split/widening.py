@@ -1,12 +1,12 @@
 """Sums and products of short floats over chunks: carried in float32, and rounded once.
 
-A kernel adds bfloat16 and float16 in float32 and rounds the sum. Were the sums of chunks rounded,
-and what they are added to, then of a long axis nothing would be left in 8 or 11 bits. So the node
-whose partial results are combined reads float32, and what the loop has added up is made short again
-after it.
+A kernel adds bfloat16 and float16 in float32 and rounds the sum. If the sum of each chunk and the
+running total were rounded to 8 or 11 bits, nothing would be left of the sum over a long axis. So
+the node whose partial results are combined reads float32, and the total is cast to the short dtype
+after the loop.
 
-A sum that a body completes is made of a narrower matrix than the whole program's. Kernels add
-float16 in its own precision, in an order that depends on the shape. So these sums are wide as well.
+A sum that a body completes reads a narrower matrix than in the whole program. Kernels add float16
+in its own precision, in an order that depends on the shape. So these sums are wide as well.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tf_exla.split.factors import wide
 from tf_exla.split.origins import MEANS
 
 ROUNDED: frozenset[Combine] = frozenset({"add", "mul"})
-"""Combiners that round: a maximum is one of the numbers."""
+"""Combiners that round; a maximum does not, since it is one of the numbers."""
 
 _ADDED_WIDE = "bfloat16"
-"""Short floats that kernels of sums and means add up in float32 themselves."""
+"""Short floats that kernels of sums and means accumulate in float32 themselves."""
 
 
 def widened(
@@ -34,10 +34,10 @@ def widened(
     results: Mapping[Tensor, Combine],
     carried: dict[Tensor, SplitAxis],
 ) -> tuple[list[Node], dict[Tensor, Tensor]]:
-    """Make the nodes that sum up with wide numbers; return the wide results that are combined.
+    """Make the summing nodes wide; return all nodes, and the wide results that are combined.
 
-    `results`: how a loop combines what `nodes` make, in their order. `carried` is given the slots
-    of new tensors.
+    `results`: how a loop combines the results of `nodes`, which are in order. The slots of new
+    tensors are added to `carried`.
     """
     short = {
         tensor
@@ -50,7 +50,7 @@ def widened(
     if not chosen:
         return list(nodes), {}
     made: list[Node] = []
-    known: dict[Tensor, Tensor] = {}  # operands, wide
+    known: dict[Tensor, Tensor] = {}  # wide operands, by short ones
     ends: dict[Tensor, Tensor] = {}
     for node in nodes:
         if node not in chosen:
@@ -89,7 +89,7 @@ def widened(
 
 
 def _rounds_itself(ops: OpSet, node: Node) -> bool:
-    """Whether a node adds or multiplies the elements of one short tensor in their own precision."""
+    """Return whether a node adds or multiplies elements of one short tensor in its precision."""
     operands = [tensor for tensor in node.inputs if tensor.value is None]
     if len(operands) != 1 or wide(operands[0].dtype) == operands[0].dtype:
         return False
@@ -102,7 +102,7 @@ def _rounds_itself(ops: OpSet, node: Node) -> bool:
 
 
 def shortened(ops: OpSet, loop: Loop, results: Sequence[Tensor]) -> list[Node]:
-    """Return the nodes that make `results` of a loop's wide outputs."""
+    """Return the nodes that cast a loop's wide outputs to `results`."""
     return [
         dataclasses.replace(_cast(ops, wide_one, one.dtype), outputs=(one,), source=loop.source)
         for wide_one, one in zip(loop.outputs, results, strict=True)

@@ -1,1 +1,1 @@
-"""What the ops are that passes know: names, axis rules, flops, and how one is made."""
+"""The ops that passes know: names, axis rules, flops, and how they are made."""

@@ -1,7 +1,7 @@
-"""Floating-point operations of TensorFlow's ops, roughly: enough to compare plans.
+"""Rough numbers of floating-point operations: accurate enough to compare plans.
 
-An addition, a multiplication or a comparison is one; matrix decompositions as in Golub and Van
-Loan, "Matrix Computations" (2013). Moving elements costs none: bytes are counted elsewhere.
+An addition, a multiplication or a comparison is one. Matrix decompositions are counted as in Golub
+and Van Loan, "Matrix Computations" (2013). Moving elements costs none: bytes are counted elsewhere.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from tf_exla.ir.graph import Node, Tensor
 
 
 def per_operand(node: Node) -> int:
-    """One operation for each element of the first operand."""
+    """Count one operation per element of the first operand."""
     return node.inputs[0].size
 
 
 def sum_of_list(node: Node) -> int:
-    """One addition for each element of all operands but the first."""
+    """Count one addition per element of all operands but the first."""
     return node.output.size * (len(node.inputs) - 1)
 
 
 def matmul(node: Node) -> int:
-    """Two operations for each element of the result and of the inner axis."""
+    """Count two operations per element of the result and of the inner axis."""
     transposed = node.attrs.get("transpose_a") or node.attrs.get("adj_x")
     shape = _shape(node.inputs[0])
     inner = shape[-2 if transposed else -1] if len(shape) > 1 else 1
@@ -31,7 +31,7 @@ def matmul(node: Node) -> int:
 
 
 def einsum(node: Node) -> int:
-    """As many operations for each combination of indices as there are operands."""
+    """Count as many operations per combination of indices as there are operands."""
     left = str(node.attrs.get("equation", "")).replace(" ", "").partition("->")[0]
     sizes: dict[str, int] = {}
     rest = 1
@@ -51,7 +51,7 @@ def _shape(tensor: Tensor) -> Sequence[int]:
 
 
 def cubic(factor: float) -> Callable[[Node], int]:
-    """`factor` times rows, columns and the smaller of them, for each matrix of the batch."""
+    """Count `factor` times rows, columns and the smaller of them, for each matrix of the batch."""
 
     def count(node: Node) -> int:
         *batch, rows, columns = _shape(node.inputs[0])
@@ -61,7 +61,7 @@ def cubic(factor: float) -> Callable[[Node], int]:
 
 
 def solve(factorize: float) -> Callable[[Node], int]:
-    """Two triangular solves of all right-hand sides, or one where nothing is factorized."""
+    """Count a factorization and two triangular solves of all right-hand sides, or one solve."""
 
     def count(node: Node) -> int:
         rows = _shape(node.inputs[0])[-1]
@@ -72,7 +72,7 @@ def solve(factorize: float) -> Callable[[Node], int]:
 
 
 def convolution(filter_at: int, result_at: int) -> Callable[[Node], int]:
-    """Two operations for each pixel and channel of the result, and each number of its patch."""
+    """Count two operations per pixel and channel of the result, times the numbers of its patch."""
 
     def count(node: Node) -> int:
         tensors = (*node.inputs, node.output)

@@ -1,4 +1,4 @@
-"""The meaning of an op: all that passes ask about it, whatever computes it."""
+"""The meaning of an op: all that passes need to know about it, whatever computes it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ ResultShape = Callable[[Sequence[Tensor], Mapping[str, object]], tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What an op of the vocabulary is.
+    """The meaning of an op of the vocabulary.
 
     `rule`: how axes of operands become axes of results, in the notation of `ir/axis_rule.py`; an op
-    without one is never split. `reason`: why it has none. `flops`: of a call, or the number for
-    each element of its largest result. `work`: of which kind they are. `chooses`: its results are
-    some of the numbers of an operand, though its rule has no combiner. `rebuild`: what changes
-    beside shapes when the op is made for a chunk.
+    without a rule is never split. `reason`: why it has none. `flops`: those of a call, or the
+    number per element of its largest result. `work`: the kind of these operations. `chooses`: its
+    results are some of the numbers of an operand, though its rule has no combiner. `rebuild`: what
+    changes besides shapes when the op is made for a chunk.
 
-    Rewrites can make an op with a `shape`: that of the result, from operands and attributes.
-    `attrs`: those that are not said otherwise. `dtype_of`: the operand whose dtype the result has,
-    or the dtype.
+    Rewrites can make an op with a `shape`: the shape of its result, from operands and attributes.
+    `attrs`: default attributes. `dtype_of`: the operand whose dtype the result has, or the dtype.
     """
 
     rule: Rule | None = None

@@ -1,4 +1,4 @@
-"""The op set of the vocabulary: what all front ends share, and safe answers to the rest."""
+"""The op set of the vocabulary: what all front ends share, and safe defaults for the rest."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ _bind = lru_cache(maxsize=16384)(bind)
 
 
 class VocabularyOps:
-    """The ops of the vocabulary, without kernels: nothing is allocated beside the results.
+    """The ops of the vocabulary, without kernels: only results are allocated.
 
-    A front end derives its `OpSet` from it: `meaning` of its own ops, and what its kernels do.
+    A front end derives its `OpSet` from it, with the `meaning` of its own ops and the properties of
+    its kernels.
     """
 
     def meaning(self, op: str) -> Meaning:
-        """Return what is known of an op, by the name that graphs have for it."""
+        """Return the meaning of an op, by its name in graphs."""
         return VOCABULARY.get(op, UNKNOWN)
 
     # The meaning of ops.
 
     def rule(self, node: Node, lists: bool = False) -> AxisRule | Refusal:
-        """Return the node's axis rule, or why there is none; `lists`: of lists, too."""
+        """Return the node's axis rule, or why there is none; `lists`: also for ops on lists."""
         if not lists and node.is_open and any(map(is_list, (*node.inputs, *node.outputs))):
             return Refusal(f"{node.op} is not split here: there are no parts of a list")
         known: AxisRule | Refusal | None = noted(node, "rule", self)
@@ -65,7 +66,7 @@ class VocabularyOps:
     def resized(
         self, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]
     ) -> tuple[Node, ...]:
-        """Make the node again for a chunk: on `inputs`, with results of `shapes`."""
+        """Rebuild the node for a chunk: on `inputs`, with results of `shapes`."""
         rule = self.rule(node, lists=True)
         if isinstance(rule, Refusal):
             raise ValueError(f"{node} cannot be made for a chunk: {rule.reason}")
@@ -88,31 +89,31 @@ class VocabularyOps:
         return self.meaning(node.op).work
 
     def chooses(self, node: Node) -> bool:
-        """Return whether results are some of an operand's numbers, though no combiner says so."""
+        """Return whether results are some of an operand's numbers, though without a combiner."""
         return self.meaning(node.op).chooses
 
     def make(
         self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
     ) -> Node | None:
-        """Make a node for a rewrite, its result's shape inferred; None where it has no such op."""
+        """Make a node for a rewrite, its result's shape inferred; None if it cannot make `op`."""
         return make(op, inputs, attrs, name)
 
     def iterations(self, node: Node, bounds: Mapping[Tensor, int]) -> int | None:
-        """Return an upper bound of a While's iterations; None where it is not known."""
+        """Return an upper bound of a While's iterations; None if it is not known."""
         return trip_counts.iterations(node, bounds)
 
     def counted(self, node: Node, times: int) -> Mapping[Tensor, int]:
-        """Return upper bounds of what a While that runs so often has counted."""
+        """Return upper bounds of a While's counters after at most `times` iterations."""
         return trip_counts.counted(node, times)
 
-    # What depends on kernels and devices.
+    # Kernels and devices.
 
     def rates(self) -> Rates:
-        """Return how long the device takes, by which plans are compared."""
+        """Return the rates of the device, by which plans are compared."""
         return CPU
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
-        """Return an upper bound of the bytes that the kernel allocates beside its outputs."""
+        """Return an upper bound of the bytes that the kernel allocates besides its outputs."""
         return 0
 
     def aliases(self, node: Node) -> bool:
@@ -124,7 +125,7 @@ class VocabularyOps:
         return False
 
     def forwards(self, node: Node) -> tuple[int, ...]:
-        """Return the inputs whose buffer the first output certainly reuses when they die there."""
+        """Return the inputs whose buffer the first output certainly reuses at their last use."""
         return ()
 
     def rounds_factors(self, dtype: str) -> bool:
@@ -132,7 +133,7 @@ class VocabularyOps:
         return False
 
     def repeats(self, node: Node) -> bool:
-        """Return whether the kernel makes the same numbers of the same operands each time."""
+        """Return whether the kernel computes the same numbers from the same operands each time."""
         return True
 
     def compiles(self, node: Node) -> Compiles:
@@ -140,15 +141,15 @@ class VocabularyOps:
         return ""
 
     def picks_rows(self) -> bool:
-        """Return whether to pick some rows, their number not known before, costs little."""
+        """Return whether it is cheap to pick rows whose number is known only at run time."""
         return False
 
     def fuses_in_place(self) -> bool:
-        """Return whether XLA's fused loops overwrite an operand that nobody else reads."""
+        """Return whether XLA's fused loops overwrite an operand without other readers."""
         return False
 
     def fused(self, graph: Graph) -> frozenset[Tensor]:
-        """Return the results of a graph that have no buffer: what reads them computes them."""
+        """Return the results of a graph that have no buffer: their readers compute them."""
         return frozenset()
 
     def overwrites_variables(self) -> bool:
@@ -158,7 +159,7 @@ class VocabularyOps:
     # Sizes that are known only at run time, and lists.
 
     def joint(self, node: Node) -> bool:
-        """Return whether all results together are not larger than the first operand."""
+        """Return whether all results together are at most as large as the first operand."""
         return False
 
     def bounds(self, node: Node, operands: Sequence[Most]) -> Sequence[Most]:
@@ -170,5 +171,5 @@ class VocabularyOps:
         return False
 
     def keeps(self, node: Node) -> ListEffect | None:
-        """Return what a node does to the list in its result; None where that cannot be told."""
+        """Return the effect of a node on the list in its result; None if it is not known."""
         return None

@@ -1,7 +1,8 @@
-"""Make a node again for other shapes: what changes beside its operands and its results.
+"""Rebuild nodes for other shapes: what changes besides operands and results.
 
-Most ops only look at the shapes of their operands. Some carry a size elsewhere: in an operand that
-holds the result's shape (`=` in the axis rule), in an attribute, in a count of repeats (`Rebuild`).
+Most ops depend only on the shapes of their operands. Some carry a size elsewhere: in an operand
+that holds the result's shape (`=` in the axis rule), in an attribute, in a count of repeats
+(`Rebuild`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import numpy as np
 from tf_exla.ir.graph import Node, Shape, Tensor, const
 from tf_exla.vocabulary.rules.builders import sizes
 
-CHUNK = "/chunk"  # what the names of nodes for a chunk end in
+CHUNK = "/chunk"  # the suffix of names of nodes for a chunk
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """What an op needs to be made for a chunk.
+    """How an op is rebuilt for a chunk.
 
     `attrs`: attributes for results of other shapes. `operand`: the position of an operand that is
     a size, and its value for other operands and another shape of the first result.
@@ -30,7 +31,7 @@ class Rebuild:
 
 
 def _squeezed_axes(node: Node, shapes: Sequence[Shape]) -> Mapping[str, object]:
-    """Say which axes go: without that, an axis goes too where a chunk has one index of it."""
+    """Name the squeezed axes: else an axis of which a chunk has one index is squeezed too."""
     before, after = sizes(node.inputs[0]), sizes(node.output)
     named = node.attrs.get("squeeze_dims")
     if isinstance(named, Sequence) and named:
@@ -52,7 +53,7 @@ def _result_shape(inputs: Sequence[Tensor], shape: Sequence[int]) -> list[int]:
 
 
 def element_shape(position: int) -> Rebuild:
-    """Make a list, or read one: `position` is that of the shape of its tensors, where known."""
+    """Rebuild an op that makes or reads a list; operand `position` is the shape of its tensors."""
 
     def items(inputs: Sequence[Tensor], shape: Sequence[int]) -> list[int] | int:
         old = inputs[position].value
@@ -79,7 +80,7 @@ def rebuild(
     shapes: Sequence[Shape],
     shape_operands: frozenset[int],
 ) -> tuple[Node, ...]:
-    """Make `node` again on `inputs`, with results of `shapes`, after the constants it needs."""
+    """Rebuild `node` on `inputs`, with results of `shapes`, after the constants it needs."""
     if node.op == "top_k":
         most = inputs[0].dims[-1]
         k = min(sizes(node.outputs[0])[-1], most)

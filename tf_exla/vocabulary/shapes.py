@@ -1,4 +1,4 @@
-"""Shapes of results, of the ops that rewrites make: from operands and attributes."""
+"""Result shapes of the ops that rewrites make, from operands and attributes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The vocabulary: one record for each op that passes know, whatever the front end.
 
 Ops are named as in the Python array API standard, else as in `jax.lax`, `jax.nn` or SciPy. A front
-end adds what its own kernels allocate, and its records of ops that no pass knows. What the ops
-compute is said by `tf_exla/frontends/numpy/kernels.py`.
+end adds the memory of its own kernels, and records of ops that no pass knows.
+`tf_exla/frontends/numpy/kernels.py` defines what the ops compute.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ VOCABULARY: Mapping[str, Meaning] = {
     "segment_sum": Meaning(segments("add"), flops=flops.per_operand),
     "take": _moved(gather, shapes.taken, batch_dims=0),
     "update_rows": Meaning(update_rows),
-    # What comes from no data.
+    # Sources: ops that need no data.
     "arange": _moved(made_whole, shapes.counted),
     "constant": Meaning(reason="it is a constant; its readers take their chunks of it", flops=0),
     "no_op": Meaning(flops=0),
@@ -185,11 +185,11 @@ VOCABULARY: Mapping[str, Meaning] = {
 }  # fmt: skip
 
 UNKNOWN = Meaning()
-"""What is known of an op that is in no table."""
+"""The meaning of an op that is in no table."""
 
 
 def make(op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str) -> Node | None:
-    """Make a node; None where rewrites have no use for `op`. Shapes must be static."""
+    """Make a node; None if rewrites cannot make `op`. Shapes must be static."""
     record = VOCABULARY.get(op)
     if record is None or record.shape is None:
         return None

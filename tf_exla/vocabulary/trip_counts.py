@@ -1,4 +1,4 @@
-"""How often a While runs at most: what bounds the memory that a loop keeps."""
+"""Upper bounds of a While's iterations, which bound the memory that a loop keeps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tf_exla.ir.traverse import producers
 
 
 def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
-    """Return how often a While runs at most, from a counter that its condition compares.
+    """Return an upper bound of a While's iterations, from a counter that its condition compares.
 
-    `bounds`: upper bounds of tensors, as of the number of iterations that another loop counted.
+    `bounds`: upper bounds of tensors, such as the number of iterations that another loop counted.
     """
     cond, body = cond_of(node), body_of(node)
     made, stepped = producers(cond), producers(body)
@@ -44,7 +44,7 @@ def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
         return max(0, -(-gap // closer)) if closer > 0 else None
 
     def progress(tensor: Tensor, most: Mapping[Tensor, int]) -> tuple[int, int] | None:
-        """Return the first value of a number in the condition, and by how much it changes."""
+        """Return the first value of a number in the condition, and its change per iteration."""
         if (known := static_integer(tensor)) is not None:
             return known, 0
         if tensor not in cond.inputs:
@@ -57,7 +57,7 @@ def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
         return None if first is None or step is None else (first, step)
 
     def combined(maker: Node | None, most: Mapping[Tensor, int]) -> tuple[int, int] | None:
-        """Return the same of a sum or a difference; what is subtracted must be known."""
+        """Return the same for a sum or a difference; the subtrahend must be known."""
         if maker is None or maker.op not in ("add", "identity", "subtract"):
             return None
         if maker.op == "identity":
@@ -73,7 +73,7 @@ def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
 
 
 def counted(node: Node, times: int) -> dict[Tensor, int]:
-    """Return upper bounds of what a While that runs so often has counted."""
+    """Return upper bounds of a While's counters after at most `times` iterations."""
     body = body_of(node)
     stepped = producers(body)
     found = {}
@@ -85,7 +85,7 @@ def counted(node: Node, times: int) -> dict[Tensor, int]:
 
 
 def step_of(body: Graph, made: Mapping[Tensor, Node], k: int) -> int | None:
-    """Return by how much an iteration changes variable `k`; None where it is not constant."""
+    """Return the change of variable `k` per iteration; None if it is not constant."""
 
     def plain(tensor: Tensor) -> Tensor:
         while tensor in made and made[tensor].op == "identity":

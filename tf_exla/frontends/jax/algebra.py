@@ -16,7 +16,7 @@ Kernel = Callable[..., X]
 
 
 def _accuracy(node: Node) -> dict[str, Any]:
-    """Return how a product is computed: as it was captured, in the dtype of its result."""
+    """Return the precision of a product, as captured, and the dtype of its result."""
     return {
         "precision": node.attrs.get("precision"),
         "preferred_element_type": jnp.dtype(node.output.dtype),
@@ -27,7 +27,7 @@ def matmul(left: str, right: str) -> Kernel:
     def kernel(node: Node, a: X, b: X) -> X:
         a = jnp.swapaxes(a, -1, -2) if node.attrs.get(left) else a
         b = jnp.swapaxes(b, -1, -2) if node.attrs.get(right) else b
-        if left.startswith("adj"):  # an adjoint is conjugate, too
+        if left.startswith("adj"):  # an adjoint is also conjugated
             a = jnp.conj(a) if node.attrs.get(left) else a
             b = jnp.conj(b) if node.attrs.get(right) else b
         return jnp.matmul(a, b, **_accuracy(node))
@@ -74,7 +74,7 @@ def matrix_diag(node: Node, d: X, k: X, rows: X, columns: X, padding: X) -> X:
     at, n = _offset(node, k), d.shape[-1]
     height = n + max(-at, 0) if rows < 0 else int(rows)
     width = n + max(at, 0) if columns < 0 else int(columns)
-    # A mask is computed where it is read. A scatter into a constant is folded, by XLA, into one.
+    # XLA fuses a mask into its uses, but folds a scatter into a constant into another constant.
     before = max(-at, 0)
     around = [(0, 0)] * (d.ndim - 1) + [(before, height - n - before)]
     rows_of, columns_of = (lax.broadcasted_iota(np.int32, (height, width), k) for k in (0, 1))

@@ -16,18 +16,19 @@ from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.ir.traverse import without_dead
 
 FEW_INTEGERS = 1024
-"""An integer constant of up to so many elements may be an index, axes or a shape."""
+"""Integer constants of up to so many elements stay in the graph: an index, axes or a shape."""
 SMALL_BYTES = 1024
-"""Other constants are a part of the graph where they are as small."""
+"""Other constants of up to so many bytes stay in the graph."""
 
 
 @dataclass(frozen=True)
 class Captured:
     """A captured program.
 
-    `graph.inputs`: one for each leaf of the arguments, then one for each of `constants`: arrays
-    (or tracers) that the function closes over. `in_avals`, `out_avals`: shapes, dtypes and weak
-    types of flat arguments and results; `in_tree` is that of `(args, kwargs)`.
+    `graph.inputs`: one for each leaf of the arguments, then one for each of `constants`.
+    `constants`: arrays (or tracers) that the function closes over. `in_avals`, `out_avals`: shapes,
+    dtypes and weak types of flat arguments and results. `in_tree`: the structure of
+    `(args, kwargs)`.
     """
 
     graph: Graph
@@ -48,8 +49,8 @@ def capture(
 ) -> Captured:
     """Capture `function` for arguments like `args` and `kwargs`.
 
-    Arguments are pytrees of arrays, numbers or `jax.ShapeDtypeStruct`. `platform`: for which
-    device, as JAX names it; by default the first one that JAX has.
+    Arguments are pytrees of arrays, numbers or `jax.ShapeDtypeStruct`. `platform`: the platform
+    that the program is for, as JAX names it; by default JAX's default backend.
     """
     leaves = jax.tree.structure((args, kwargs))
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args, **kwargs)
@@ -90,7 +91,7 @@ def capture_jaxpr(closed: Any, platform: str | None = None) -> tuple[Graph, tupl
 
 
 def _labels(jaxpr: Any) -> list[str]:
-    """Return what the arguments are called in the user's function."""
+    """Return the names of the arguments in the user's function."""
     names = getattr(jaxpr.debug_info, "arg_names", None) or ()
     count = len(jaxpr.invars)
     known = list(names) if len(names) == count else [None] * count
@@ -98,7 +99,7 @@ def _labels(jaxpr: Any) -> list[str]:
 
 
 def _is_small(value: Any) -> bool:
-    """Return whether an array may be a constant of the graph."""
+    """Return whether an array is small enough to be a constant of the graph."""
     if isinstance(value, jax.core.Tracer) or not isinstance(
         value, (np.ndarray, np.generic, jax.Array)
     ):

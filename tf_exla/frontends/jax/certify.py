@@ -1,8 +1,9 @@
-"""Compile a program within its limit, whatever XLA makes of the plan.
+"""Compile a program within its limit, however XLA compiles the plan.
 
-XLA orders a program and assigns its buffers itself, so a projection does not hold alone. What XLA
-compiled tells its bytes: `memory_analysis()` those of buffers, `outside.py` what kernels allocate
-beside them. Where they exceed the limit, the program is planned again for less.
+XLA orders a program and assigns its buffers itself, so a projection alone guarantees nothing. The
+compiled program is measured: `memory_analysis()` reports the bytes of buffers, `outside.py` bounds
+what kernels allocate in addition. If the sum exceeds the limit, the program is planned again for
+less.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ X = Any  # an array, or an aval
 
 TRIES = 3
 RUNTIME = 1 << 20
-"""Bytes of a call beside all arrays: handles, threads' small allocations."""
+"""Bytes of a call in addition to all arrays: handles, small allocations of threads."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The peak of a call in bytes; `outside`: what kernels allocate beside XLA's buffers."""
+    """The peak of a call in bytes; `outside`: what kernels allocate outside of XLA's buffers."""
 
     arguments: int
     results: int
@@ -47,7 +48,7 @@ class Certificate:
 
     @property
     def parts(self) -> tuple[PeakPart, ...]:
-        """What the peak consists of beside the arguments."""
+        """The parts of the peak other than the arguments."""
         return (
             PeakPart("results", self.results),
             PeakPart("what XLA holds in between", self.temporary),
@@ -58,9 +59,9 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Certified:
-    """A compiled program that holds its limit. `plan`: None where it is the original.
+    """A compiled program and its certificate. `plan`: None for the original program.
 
-    `compiled`: the `jax.stages.Compiled`, which is given the operands, then the `constants`.
+    `compiled`: the `jax.stages.Compiled`, called with the operands, then the `constants`.
     """
 
     compiled: Any
@@ -87,9 +88,9 @@ class Plannable(Protocol):
 
 
 def certify(program: Plannable, donated: frozenset[int] = frozenset()) -> Certified:
-    """Return a program, compiled: as it is where that holds the limit, else by a plan.
+    """Compile a program: unchanged if that holds the limit, else by a plan.
 
-    `donated`: operands whose buffers a call may use. Raises `MemoryLimitError` where no plan holds
+    `donated`: operands whose buffers a call may reuse. Raises `MemoryLimitError` if no plan holds
     the limit.
     """
     return _Search(program, donated).found()
@@ -119,16 +120,14 @@ class _Search:
         return self._smallest()
 
     def _tighter(self, plan: Plan, made: Certified, times: int) -> int:
-        """Return a limit for which another plan is made: less by what XLA needed beyond this one.
+        """Return the limit for the next plan: this plan's projected peak minus XLA's excess.
 
-        That is constant, in proportion, or came with another chunk: later tries take off more.
+        The excess may be constant, or due to another chunk. So later tries subtract more.
         """
-        over = times * (made.certificate.peak - self.limit)
-        part = over / made.certificate.peak
-        return int(plan.projected_peak - max(over, part * plan.working_set))
+        return plan.projected_peak - times * (made.certificate.peak - self.limit)
 
     def _smallest(self) -> Certified:
-        """Return the plan that needs the least. Raises `MemoryLimitError` where that is more."""
+        """Compile the smallest plan. Raises `MemoryLimitError` if even that exceeds the limit."""
         try:
             plan = self.program.plan_within(1)
         except MemoryLimitError as error:
@@ -184,12 +183,12 @@ class _Search:
 
 
 def spec(aval: X) -> jax.ShapeDtypeStruct:
-    """Return what stands for an array in tracing."""
+    """Return the shape, dtype and weak type of an array, for tracing."""
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
 def _as(aval: X, value: X) -> X:
-    """Return a value as weak as the original's."""
+    """Return a value with the weak type of the original result."""
     if not aval.weak_type:
         return value
     return lax.convert_element_type_p.bind(
@@ -205,7 +204,7 @@ def _certificate(compiled: Any, specs: Sequence[X]) -> Certificate:
             " and a call may exceed what is certified",
             stacklevel=2,
         )
-    arguments = sum(one.size * one.dtype.itemsize for one in specs)  # those not read, too
+    arguments = sum(one.size * one.dtype.itemsize for one in specs)  # unused ones, too
     return Certificate(
         max(arguments, found.argument_size_in_bytes),
         found.output_size_in_bytes - found.alias_size_in_bytes,

@@ -1,4 +1,4 @@
-"""What has another name, or takes other arguments, in some of the releases 0.6 to 0.10 of JAX."""
+"""Functions of JAX whose names or arguments differ between the releases 0.6 to 0.10."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 from jax._src import source_info_util
-from jax._src.core import trace_state_clean  # `jax.core` has it no longer since 0.8
+from jax._src.core import trace_state_clean  # removed from `jax.core` in 0.8
 
 __all__ = [
     "along",
@@ -41,11 +41,11 @@ def warn_if_untested(version: tuple[int, ...] = VERSION) -> None:
 
 @cache
 def compiler_options() -> Mapping[str, str | bool]:
-    """Return the options by which XLA compiles what is certified, those that this release has.
+    """Return the options for compiling certified programs, as far as this release has them.
 
-    XLA would run side by side what the plan runs in turn, and hold the buffers of both. In newer
-    releases it hands products to a library, YNNPACK, that allocates for itself: of attention 24 MB
-    were certified, and 39 MB measured.
+    XLA would run concurrently what the plan runs in sequence, and hold the buffers of both. In
+    newer releases it hands products to a library, YNNPACK, that allocates by itself: for attention,
+    24 MB were certified and 39 MB measured.
     """
     libraries: dict[str, str | bool] = {"xla_cpu_experimental_ynn_fusion_type": ""}
     try:
@@ -56,7 +56,7 @@ def compiler_options() -> Mapping[str, str | bool]:
 
 
 def user_frames(info: Any) -> Iterable[Any]:
-    """Return the frames of an equation's source that are not JAX's, the innermost first."""
+    """Return the frames of an equation's source outside of JAX, the innermost first."""
     frames: Iterable[Any] = source_info_util.user_frames(
         info if VERSION < (0, 7) else info.traceback
     )
@@ -64,16 +64,16 @@ def user_frames(info: Any) -> Iterable[Any]:
 
 
 def apply(primitive: Any, operands: Iterable[Any], params: Mapping[str, Any]) -> Any:
-    """Return what a primitive makes of operands; a list where it has several results."""
+    """Apply a primitive to operands; return a list where it has several results."""
     found = primitive.get_bind_params(params)
     functions, rest = found if isinstance(found, tuple) else ((), found)
     return primitive.bind(*functions, *operands, **rest)
 
 
 def closed_over(traced: Any) -> Sequence[Any]:
-    """Return the tracers of a transformation around that a traced function closes over.
+    """Return the tracers of enclosing transformations that a traced function closes over.
 
-    JAX made them its first operands.
+    JAX passes them as its first operands.
     """
     if hasattr(traced, "_consts"):
         consts: Sequence[Any] = traced._consts
@@ -83,14 +83,14 @@ def closed_over(traced: Any) -> Sequence[Any]:
 
 
 def varying_along(aval: Any) -> frozenset[Any]:
-    """Return the axes of a `shard_map` around along which an array varies."""
+    """Return the axes of enclosing `shard_map`s along which an array varies."""
     if hasattr(aval, "mat"):  # since 0.10
         return frozenset(aval.mat.varying)
     return frozenset(getattr(aval, "vma", ()))
 
 
 def along(aval: Any, axes: frozenset[Any]) -> Any:
-    """Return an aval that varies along these axes of a `shard_map` around."""
+    """Return an aval that varies along these axes of enclosing `shard_map`s."""
     if varying_along(aval) == axes or not hasattr(aval, "update"):
         return aval
     if hasattr(aval, "mat"):

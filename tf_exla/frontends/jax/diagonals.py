@@ -1,9 +1,9 @@
 """Numbers added to a diagonal, in one pass over a matrix.
 
-Plans read a diagonal as a sum, and write it where the number of the row is that of the column:
-XLA then makes a matrix, reads it for the sum, and reads it again to write another. Numbers that
-are added to the diagonal need no sum: `where(mask, x + e, x)` has the same elements, but for the
-sign of a zero, and XLA computes it in the loop that computes `x`.
+Plans read a diagonal as a masked sum, and write it by a mask of equal row and column numbers. XLA
+then writes the matrix, reads it for the sum, and reads it again to write another. Adding to a
+diagonal needs no sum: `where(mask, x + e, x)` has the same elements, except for the sign of a zero,
+and XLA fuses it with the computation of `x`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ADDING = frozenset({"add", "subtract"})
 
 
 def in_one_pass(graph: Graph, different: Iterable[Tensor] = ()) -> Graph:
-    """Return a graph that adds to diagonals where they are; the same one if it nowhere does.
+    """Return a graph that adds to diagonals without summing; the same graph if nothing changes.
 
-    `different`: inputs whose elements are all different, such as the numbers of rows.
+    `different`: inputs whose elements are distinct, such as row numbers.
     """
     maker = producers(graph)
     known = set(different)
@@ -45,7 +45,7 @@ def _is(one: Node, other: Node) -> bool:
 
 
 def _counts(node: Node, different: set[Tensor]) -> bool:
-    """Return whether all elements of a node's result are certainly different whole numbers."""
+    """Return whether the elements of a node's result are certainly distinct integers."""
     if not node.outputs or not node.outputs[0].dtype.startswith("int"):
         return False
     if node.op == "arange":
@@ -57,9 +57,9 @@ def _counts(node: Node, different: set[Tensor]) -> bool:
 
 
 def _subgraphs(node: Node, different: set[Tensor]) -> Node:
-    """Return a node with its loop's bodies changed, and the graphs in other nodes.
+    """Return a node with changed sub-graphs: the bodies of a loop, or those of another node.
 
-    Bodies that must compute the same bits as others stay as they are.
+    Bodies that must compute the same bits as others stay unchanged.
     """
     if not isinstance(node, Loop):
         return with_subgraphs(node, in_one_pass)
@@ -72,9 +72,9 @@ def _subgraphs(node: Node, different: set[Tensor]) -> Node:
 
 
 def _added(node: Node, maker: Mapping[Tensor, Node], different: set[Tensor]) -> list[Node] | None:
-    """Return what stands for where(mask, sum(where(mask, x, 0), -1) + e, x).
+    """Return the replacement of where(mask, sum(where(mask, x, 0), -1) + e, x); else None.
 
-    At most one element of each row is chosen by the mask, so that the sum is this one.
+    The mask chooses at most one element of each row, so the sum equals that element.
     """
     if node.op != "where" or not all(one.is_static for one in (*node.inputs, node.output)):
         return None
@@ -101,7 +101,7 @@ def _added(node: Node, maker: Mapping[Tensor, Node], different: set[Tensor]) -> 
 
 
 def _chooses_one(mask: Node | None, x: Tensor, different: set[Tensor]) -> bool:
-    """Return whether a mask compares one number a row with columns' different numbers."""
+    """Return whether a mask compares one number per row with distinct numbers of columns."""
     if mask is None or mask.op != "equal" or not x.dims:
         return False
     return any(

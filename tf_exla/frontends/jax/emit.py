@@ -1,7 +1,7 @@
-"""What the ops of the vocabulary are in JAX: a function of the node and its operands for each.
+"""The ops of the vocabulary in JAX: one function of the node and its operands per op.
 
-Operands that are known statically (axes, shapes, constants) come as NumPy arrays, all others as JAX
-arrays. The functions mean what those of `frontends/numpy/kernels.py` do.
+Operands that are known statically (axes, shapes, constants) are NumPy arrays, all others JAX
+arrays. The functions have the semantics of those in `frontends/numpy/kernels.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Kernel = Callable[..., Any]
 
 
 def array_dtype(tensor: Tensor) -> np.dtype[Any]:
-    """Return the dtype of the array that stands for a tensor."""
+    """Return the dtype of a tensor's array."""
     return np.dtype(jnp.dtype(tensor.dtype))
 
 
@@ -64,14 +64,14 @@ def _extreme(function: Callable[..., Any], worst: Callable[[np.dtype[Any]], Any]
 
 
 def least(dtype: Any) -> Any:
-    """Return what is not larger than any number of a dtype."""
+    """Return the least value of a dtype, -inf for floats."""
     if np.dtype(dtype).kind in "biu":
         return False if np.dtype(dtype).kind == "b" else np.iinfo(dtype).min
     return -math.inf
 
 
 def greatest(dtype: Any) -> Any:
-    """Return what is not smaller than any number of a dtype."""
+    """Return the greatest value of a dtype, inf for floats."""
     if np.dtype(dtype).kind in "biu":
         return True if np.dtype(dtype).kind == "b" else np.iinfo(dtype).max
     return math.inf
@@ -197,4 +197,4 @@ EMIT: Mapping[str, Kernel] = {
     "update_rows": movement.update_rows,
     "vector_norm": _reduction(_vector_norm),
 }  # fmt: skip
-"""For each op of the vocabulary that JAX has. Results are cast to the dtypes of the node's."""
+"""By op. Results are cast to the dtypes of the node's outputs."""

@@ -1,4 +1,4 @@
-"""Describe what a program would do within its limit: its plan, and what XLA made of it."""
+"""Describe a program within its limit: its plan, and the peak of what XLA compiled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ANY = 1 << 60
 
 
 def report(program: Program) -> MemoryReport:
-    """Return the report of a program, which is compiled for it and not run."""
+    """Return the report of a program, which is compiled but not run."""
     certified = program.certified()
     plan = certified.plan or _unchanged(program)
     plan = dataclasses.replace(plan, limit=program.settings.limit)
@@ -25,7 +25,7 @@ def report(program: Program) -> MemoryReport:
 
 
 def _unchanged(program: Program) -> Plan:
-    """Return the program as it is, as a plan."""
+    """Return a plan that is the original program."""
     plan = program.plan_within(_ANY)
     return dataclasses.replace(
         plan,

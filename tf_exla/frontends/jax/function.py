@@ -1,4 +1,4 @@
-"""A user's function within a limit: arguments of any structure, static ones, donated ones."""
+"""A user's function within a limit, with arguments that are pytrees, static or donated."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Numbers = int | Sequence[int] | None
 
 @dataclass(frozen=True)
 class Call:
-    """A traced call: the program, its operands, and how results are put together.
+    """A traced call: the program, its operands, and the structure of its results.
 
-    `donated`: operands that the caller gives away.
+    `donated`: operands that the caller donates.
     """
 
     program: Program
@@ -41,10 +41,10 @@ class Call:
 
 @jax.tree_util.register_pytree_node_class
 class _Ticket:
-    """What calls with arguments of a type run: a structure without arrays.
+    """A call for arguments of some types, as a pytree without arrays.
 
-    So it can be the result of a function under `jax.jit`, which finds it by the types of arguments
-    in a few microseconds.
+    So it can be the result of a function under `jax.jit`, which looks it up by the types of the
+    arguments in a few microseconds.
     """
 
     def __init__(self, call: Call) -> None:
@@ -59,7 +59,7 @@ class _Ticket:
 
 
 class Function:
-    """A function that keeps its limit; called like the one it was made of."""
+    """A function within a limit, called like the original function."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Function:
         return Function(function, self.settings.within(limit), **places)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """Return the function for arguments of these types; `.compile()` plans and certifies it.
+        """Lower the function for arguments of these types; `.compile()` plans and certifies it.
 
         Arguments may be `jax.ShapeDtypeStruct`s.
         """
@@ -137,14 +137,14 @@ class Function:
         return self._traced.eval_shape(*args, **kwargs)
 
     def clear_cache(self) -> None:
-        """Forget what was traced, planned and compiled."""
+        """Drop all traces, plans and compiled programs."""
         with self._lock:
             self._traced.clear_cache()
             self._ticket.clear_cache()
             self._programs.clear()
 
     def call(self, *args: Any, **kwargs: Any) -> Call:
-        """Return what a call would run; arguments may be `jax.ShapeDtypeStruct`s."""
+        """Trace a call without running it; arguments may be `jax.ShapeDtypeStruct`s."""
         operands = self._operands(args, kwargs)
         if any(varying_along(jax.typeof(one)) for one in operands):
             args, kwargs = self._static.mapped(_plain, args, kwargs)
@@ -156,11 +156,11 @@ class Function:
         return Call(self._program(traced.jaxpr), operands, structure, donated)
 
     def _operands(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[X]:
-        """Return the arrays of a call, static arguments left out."""
+        """Return the arrays of a call, without static arguments."""
         return jax.tree.leaves(self._static.without(args, kwargs))
 
     def _program(self, jaxpr: ClosedJaxpr) -> Program:
-        # JAX keeps one jaxpr for calls with arguments of the same types.
+        # JAX caches one jaxpr for all calls with arguments of the same types.
         with self._lock:
             if id(jaxpr) not in self._programs:
                 self._programs[id(jaxpr)] = Program(jaxpr, self.settings)
@@ -168,12 +168,12 @@ class Function:
 
 
 def _plain(one: X) -> jax.ShapeDtypeStruct:
-    """Return what an array is, without the axes of a `shard_map` along which it varies."""
+    """Return the spec of an array, without the axes of a `shard_map` along which it varies."""
     return spec(jax.typeof(one))
 
 
 class _Places:
-    """Some arguments of a function, by number and by name, as `jax.jit` is told of them."""
+    """Some arguments of a function, by number and by name, as `jax.jit` takes them."""
 
     def __init__(self, function: Callable[..., Any], numbers: Numbers, names: Names) -> None:
         self.numbers = _several(numbers)
@@ -197,13 +197,13 @@ class _Places:
             }
 
     def has(self, key: int | str, count: int) -> bool:
-        """Return whether an argument is one of these; `count`: of positional ones in the call."""
+        """Return whether an argument is one of these; `count`: the number of positional ones."""
         if isinstance(key, str):
             return key in self.names
         return any(key == number % count for number in self.numbers if -count <= number < count)
 
     def without(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """Return the arguments that are none of these."""
+        """Return the other arguments."""
         if not self.numbers and not self.names:
             return args, kwargs
         count = len(args)
@@ -215,7 +215,7 @@ class _Places:
     def mapped(
         self, change: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
-        """Return the arguments, with the leaves of those that are none of these changed."""
+        """Return the arguments, with `change` applied to the leaves of the others."""
         count = len(args)
 
         def of(key: int | str, one: Any) -> Any:
@@ -229,7 +229,7 @@ class _Places:
     def leaves(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: _Places
     ) -> frozenset[int]:
-        """Return the positions of these arguments' arrays among all that are not static."""
+        """Return the positions of these arguments' arrays among all non-static arrays."""
         marked = self.mapped(lambda _: False, *static.mapped(lambda _: True, args, kwargs))
         leaves = jax.tree.leaves(static.without(*marked))
         return frozenset(k for k, kept in enumerate(leaves) if kept)

@@ -1,11 +1,13 @@
-"""Results that must be computed once: numbers, and what is chosen from them to compare them with.
+"""Tensors that must be computed once: they are compared with an element chosen from them.
 
-The gradient of a maximum looks for the numbers that are equal to it. XLA computes a result again in
-each loop that reads it, and not always to the same bits (which of two products it adds by a fused
-multiply-add): the maximum is then not among the numbers, and the gradient is lost or 0 / 0. So such
-numbers are held in a buffer, by a branch that XLA cannot choose before it runs: it drops barriers
-before it fuses. Where two loops compute the same numbers, all that they are computed from is held
-as well: what else reads a product decides whether it is fused with the sum that follows.
+The gradient of a maximum searches for the elements equal to it. XLA recomputes a tensor in each
+fusion that reads it, and not always to the same bits: a fused multiply-add may take either of two
+products. The maximum is then not among the elements, and the gradient is lost or 0 / 0.
+
+So such tensors are held in a buffer, by a branch that XLA cannot decide at compile time. A barrier
+would not do, since XLA drops barriers before it fuses. Where two loops compute the same numbers,
+the tensors that they are computed from are held as well: the other uses of a product decide whether
+it is fused into the sum that follows.
 """
 
 from __future__ import annotations
@@ -35,16 +37,16 @@ _CHOOSING = frozenset(
 
 
 def held(graph: Graph, repeated: bool = False) -> frozenset[Tensor]:
-    """Return the tensors of a graph that are compared, and of which a maximum or the like is taken.
+    """Return the tensors of a graph that are compared and of which a maximum or the like is taken.
 
-    `repeated`: another loop computes the same numbers again; then those that are compared here, or
-    chosen from, whichever it is, and what they are computed from.
+    `repeated`: another loop computes the same numbers again. Then return the tensors that are
+    compared or chosen from, and those that they are computed from.
     """
     root: dict[Tensor, Tensor] = {}
     computed = {one for node in graph.nodes if node.op != "constant" for one in node.outputs}
     for node in graph.nodes:
         if node.op in RESHAPES or node.op in IDENTITIES:
-            pairs = zip(node.outputs, node.inputs, strict=False)  # a shape, or axes, may follow
+            pairs = zip(node.outputs, node.inputs, strict=False)  # then shapes or axes
             root.update((made, root.get(one, one)) for made, one in pairs)
     tested = {root.get(one, one) for node in graph.nodes for one in _compared(node)}
     chosen = {root.get(one, one) for node in graph.nodes for one in _chosen_from(node)}
@@ -53,7 +55,7 @@ def held(graph: Graph, repeated: bool = False) -> frozenset[Tensor]:
 
 
 def _sources(graph: Graph, found: set[Tensor]) -> set[Tensor]:
-    """Return tensors, and all real numbers that they are computed from, not what is only moved."""
+    """Return tensors and the real results that they are computed from, except pure movement."""
     wanted = set(found)
     for node in reversed(graph.nodes):
         if wanted.isdisjoint(node.outputs):
@@ -80,7 +82,7 @@ def _is_real(tensor: Tensor) -> bool:
 
 
 def hold(x: X) -> X:
-    """Return `x`, in a buffer."""
+    """Return `x`, stored in a buffer."""
     first = lax.reshape(lax.slice(x, (0,) * x.ndim, (1,) * x.ndim), ())
-    always = (first == first) | (first != first)  # XLA does not know it
+    always = (first == first) | (first != first)  # true, but XLA does not fold it
     return lax.cond(always, lambda one: one, lambda one: -one, x)

@@ -20,7 +20,7 @@ def inline(w: Writer, closed: ClosedJaxpr, inputs: Sequence[Tensor]) -> list[Ten
 
 
 def constant(w: Writer, value: Any) -> Tensor:
-    """Return a constant of the graph for an array that is known."""
+    """Return a constant of the graph for a known array."""
     if isinstance(value, (jax.core.Tracer,)):
         raise TypeError(f"{value} is not known before the program runs")
     array = np.asarray(value)
@@ -30,7 +30,7 @@ def constant(w: Writer, value: Any) -> Tensor:
 def inline_open(
     w: Writer, jaxpr: Any, consts: Sequence[Tensor], inputs: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Write a jaxpr, its constants given; return its results."""
+    """Write a jaxpr on given constants and inputs; return its results."""
     env: dict[Any, Tensor] = {}
     env.update(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, inputs, strict=True))
@@ -59,7 +59,7 @@ def inline_open(
 
 
 def apply(w: Writer, call: Call) -> Sequence[Tensor]:
-    """Write one equation: ops of the vocabulary, or the primitive as it is."""
+    """Write one equation: as ops of the vocabulary, else as an opaque node."""
     if call.avals and all(dtype_name(one) == NOTHING for one in call.avals):
         return [w.const(np.zeros(one.shape, "V"), NOTHING) for one in call.avals]
     convert = w.walk.converters.get(call.primitive.name)
@@ -68,7 +68,7 @@ def apply(w: Writer, call: Call) -> Sequence[Tensor]:
 
 
 def opaque(w: Writer, call: Call) -> Node:
-    """Return a node that is the primitive itself, for which it is bound again."""
+    """Return a node that holds the primitive, which restoring binds again."""
     attrs = {"primitive": call.primitive, "params": dict(call.params), "context": call.context}
     name = f"lax.{call.primitive.name}"
     once = call.effects or call.primitive.name in ONCE
@@ -76,4 +76,4 @@ def opaque(w: Writer, call: Call) -> Node:
 
 
 ONCE = frozenset({"pure_callback", "rng_uniform"})
-"""Primitives without effects that are not computed twice: Python, and other numbers each time."""
+"""Primitives without effects that must run once: one calls Python, one draws other numbers."""

@@ -1,8 +1,8 @@
 """Emit a `Loop`: a `lax.while_loop` over the full chunks, then the remainder once.
 
-Accumulators are loop variables, which XLA updates in place: sums start from zeros and are added to,
-concatenated results are written where they belong. A body that folds a result reads its accumulator
-and returns the new one.
+Accumulators are loop variables, which XLA updates in place. Sums start from zeros; chunks of
+concatenated results are written at their positions. A body with an accumulated result reads the
+accumulator and returns the new one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def emit_loop(loop: Loop, inputs: Sequence[X], scope: Scope, run: Run) -> list[X
         last = 0 if around is None else around.number
         return _while(loop, inputs, accumulators, scope, (0, last), run)
     first = 0
-    if any(one is None for one in accumulators):  # what the first chunk makes starts them
+    if any(one is None for one in accumulators):  # they start with the first chunk
         empty, start = accumulators, Start(jnp.zeros((), index), loop.chunk)
         accumulators = scope.held_back(
             lambda: _chunk(loop, loop.body, inputs, empty, start, True, run)
@@ -66,7 +66,7 @@ def _while(
     numbers: tuple[int, X],
     run: Run,
 ) -> list[X]:
-    """Run the body for chunks of these numbers, the last one excluded; pass the token on."""
+    """Run the body for the chunks from `first` up to, not including, `last`; set the token."""
     first, last = numbers
     if isinstance(last, int) and last <= first:
         return accumulators
@@ -83,7 +83,7 @@ def _while(
 
 
 def _accumulators(loop: Loop) -> list[X]:
-    """Return what the first chunk is combined with; None where nothing would be neutral."""
+    """Return the initial accumulators; None where there is no neutral element."""
     return [
         None if result.combine == "top_k" else _neutral(tensor, result.combine, _is_place(loop, k))
         for k, (tensor, result) in enumerate(zip(loop.outputs, loop.results, strict=True))
@@ -99,7 +99,7 @@ def _neutral(tensor: Tensor, combine: Combine, place: bool) -> X:
 
 
 def _is_place(loop: Loop, position: int) -> bool:
-    """Return whether a result is the second of a pair: positions."""
+    """Return whether a result is the second of a pair: the positions of values."""
     before = [result.combine in ARG_REDUCERS for result in loop.results[:position]]
     return loop.results[position].combine in ARG_REDUCERS and before.count(True) % 2 == 1
 
@@ -116,7 +116,7 @@ def _chunk(
 ) -> list[X]:
     """Run a body on the chunk at `start`; return the accumulators after it.
 
-    `first`: there is nothing before: accumulators that are None begin with this chunk.
+    `first`: this is the first chunk; accumulators that are None start with it.
     """
     given = [
         value if slot is None else start.cut(value, slot, tensor.dims[slot.axis])

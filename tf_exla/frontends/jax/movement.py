@@ -19,7 +19,7 @@ Update = Callable[[X, Any, X], X]
 
 
 def ints(values: X) -> tuple[int, ...]:
-    """Return the integers of an operand that is known statically."""
+    """Return the integers of a statically known operand."""
     return tuple(int(value) for value in np.ravel(values))
 
 
@@ -90,7 +90,7 @@ def _by_rows(x: X, columns: X, values: X, update: Update) -> X:
 
 def segment_sum(node: Node, x: X, segments: X, count: X) -> X:
     size = int(count)
-    known = jnp.where(segments < 0, size, segments)  # what is outside is dropped
+    known = jnp.where(segments < 0, size, segments)  # rows outside are dropped
     made = jnp.zeros((size, *x.shape[segments.ndim :]), x.dtype)
     return made.at[known].add(x, mode="drop")
 

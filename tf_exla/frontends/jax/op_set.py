@@ -1,4 +1,4 @@
-"""What the passes ask about JAX's ops: those of the vocabulary, and `lax` primitives as they are.
+"""The op set of JAX: ops of the vocabulary, and `lax` primitives that stay as they are.
 
 XLA compiles a planned program as one module and assigns its buffers: see `model/xla_module.py`.
 """
@@ -25,7 +25,7 @@ _UPDATES = frozenset(
         "scatter_add", "scatter_update", "update_rows",
     }
 )  # fmt: skip
-"""Write a part of their first operand."""
+"""Ops that write a part of their first operand."""
 
 
 @cache
@@ -37,11 +37,11 @@ class JaxOps(VocabularyOps):
     """The ops of JAX on a CPU."""
 
     def meaning(self, op: str) -> Meaning:
-        """Return what is known of an op, by the name that graphs have for it."""
+        """Return the record of an op, by its name in graphs."""
         return RECORDS.get(op) or super().meaning(op)
 
     def rates(self) -> Rates:
-        """Return how long the processor takes: as measured, else as usual. Read once."""
+        """Return the rates of the processor: measured if there are any, else typical. Read once."""
         return _rates()
 
     def aliases(self, node: Node) -> bool:
@@ -49,7 +49,7 @@ class JaxOps(VocabularyOps):
         return node.op in RESHAPES or node.op in IDENTITIES
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
-        """Return an upper bound of the bytes that the kernel allocates beside its outputs."""
+        """Return an upper bound of the bytes of scratch memory that the kernel allocates."""
         if not node.inputs or not node.inputs[0].is_static:
             return 0
         if node.op in PRODUCTS:
@@ -59,13 +59,13 @@ class JaxOps(VocabularyOps):
         return 0 if bound is None else bound(node)
 
     def forwards(self, node: Node) -> tuple[int, ...]:
-        """Return the inputs whose buffer the first output certainly reuses when they die there."""
+        """Return the inputs whose buffers the first output certainly reuses at their last use."""
         return (0,) if node.op in _UPDATES else ()
 
     def overwrites_variables(self) -> bool:
-        """Return whether a While keeps its variables in the buffers of their first values."""
+        """Return whether a While keeps its variables in the buffers of their initial values."""
         return True
 
     def fused(self, graph: Graph) -> frozenset[Tensor]:
-        """Return the results of a graph that have no buffer: what reads them computes them."""
+        """Return the tensors of a graph without a buffer: their consumers compute them."""
         return fused(self, graph) - held(graph)

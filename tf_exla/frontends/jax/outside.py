@@ -1,8 +1,8 @@
-"""What kernels that XLA calls on a CPU allocate outside of XLA's buffers.
+"""Bytes that kernels called by XLA on a CPU allocate outside of XLA's buffers.
 
-Eigen packs the operands of products, LAPACK works on arrays of the call, stable sorts copy what
-they sort. The optimized module tells which are called. OpenBLAS's own buffers, which a process
-allocates once, are not counted.
+Eigen packs the operands of products, LAPACK allocates work arrays for a call, stable sorts copy
+their operands. The optimized module shows which kernels are called. OpenBLAS's own buffers, which a
+process allocates once, are not counted.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _TARGET = re.compile(r'custom_call_target="(?:lapack_[sdcz])?(\w+?)(?:_ffi)?"')
 _LABELS = re.compile(r"dim_labels=\w+_(\w+)->")
 _LIBRARY = re.compile(r'"kind":"(__\w+)"')
 _PANEL = 64
-"""Columns of a block in LAPACK, at most (ilaenv)."""
+"""The most columns of a block in LAPACK (ilaenv)."""
 _LINES = 16
-"""Lines of a transform that DUCC moves through a buffer at once."""
+"""Lines of a transform that DUCC copies to a buffer at once."""
 
 
 @dataclass(frozen=True)
 class Array:
-    """A result of an instruction: bytes of an element, and sizes."""
+    """A result of an instruction: the bytes of an element, and the shape."""
 
     item: int
     shape: tuple[int, ...]
@@ -37,7 +37,7 @@ class Array:
 
 @dataclass(frozen=True)
 class Call:
-    """An instruction that calls a kernel: its operands and results, and the rest of its line."""
+    """An instruction that calls a kernel: operands, results, and the rest of its line."""
 
     operands: Sequence[Array]
     results: Sequence[Array]
@@ -50,20 +50,20 @@ class Call:
 
 
 def outside_bytes(module: str) -> int:
-    """Return a bound of what kernels allocate in a call; `module`: optimized, as text.
+    """Return an upper bound of the bytes that kernels allocate in a call.
 
-    They run one after the other.
+    `module`: optimized, as text. Kernels run one after the other, so the largest bound counts.
     """
     return max((_KERNELS[kernel](call) for kernel, call in _calls(module)), default=0)
 
 
 def libraries(module: str) -> frozenset[str]:
-    """Return the libraries that a module hands whole computations to: these allocate uncounted."""
+    """Return the libraries that compute whole parts of a module: they allocate uncounted bytes."""
     return frozenset(_LIBRARY.findall(module))
 
 
 def _calls(module: str) -> Iterator[tuple[str, Call]]:
-    """Yield the instructions that call kernels which allocate."""
+    """Yield the instructions that call kernels of `_KERNELS`, with the kernels' names."""
     made: dict[str, list[Array]] = {}
     found: list[tuple[str, list[str], list[Array], str]] = []
     for line in module.splitlines():
@@ -102,14 +102,14 @@ def _dot(call: Call) -> int:
 
 
 def packing(rows: int, inner: int, columns: int, item: int) -> int:
-    """Return a bound of what Eigen packs of the operands of a product."""
+    """Return an upper bound of the bytes that Eigen packs for a product."""
     if min(rows, columns, inner) <= 1:
         return 0  # XLA's own loops
     return packed_bytes(rows, inner, columns, max(4, item), _threads())
 
 
 def _convolution(call: Call) -> int:
-    """A product of patches with the filter; groups of channels are copied apart."""
+    """Bound a product of patches with the filter, plus copies where there are groups."""
     (image, kernel), made = call.operands[:2], call.results[0]
     labels = _LABELS.search(call.text)
     filters = kernel.shape[labels.group(1).index("o")] if labels else 1
@@ -119,7 +119,7 @@ def _convolution(call: Call) -> int:
 
 
 def _square(times: int) -> Callable[[Call], int]:
-    """Return a bound of so many matrices of the size of the smaller axis, and panels."""
+    """Return a bound for `times` square matrices of the smaller axis, plus panels."""
 
     def bound(call: Call) -> int:
         one = call.operands[0]
@@ -130,7 +130,7 @@ def _square(times: int) -> Callable[[Call], int]:
 
 
 def _sort(call: Call) -> int:
-    """Stable sorts, which JAX asks for, copy one line of all operands."""
+    """Bound a stable sort, which JAX requests: it copies one line of all operands."""
     (axis,) = call.axes("dimensions")
     return sum(2 * one.shape[axis] * one.item for one in call.results)
 
@@ -154,5 +154,5 @@ _KERNELS: Mapping[str, Callable[[Call], int]] = {
     **dict.fromkeys(("heevd", "syevd"), _square(4)),
     **dict.fromkeys(("gees", "geev", "gesdd", "gesvd"), _square(8)),
 }
-"""Bounds by kernel. LAPACK's drivers ask for 1 + 6 n + 2 n² (syevd; heevd: complex, and as many
-real ones), 4 n² + 7 n (gesdd); geev works on copies of its three matrices."""
+"""Bounds by kernel. LAPACK's drivers request 1 + 6 n + 2 n² numbers (syevd; heevd: complex ones,
+and as many real ones) or 4 n² + 7 n (gesdd). geev works on copies of its three matrices."""

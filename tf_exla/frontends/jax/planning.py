@@ -1,4 +1,4 @@
-"""Plan a captured program: hand it to the passes, with JAX's ops."""
+"""Plan a captured program: run the passes with JAX's op set."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tf_exla.rewrite.families import switches
 
 OPS = JaxOps()
 _IN_CACHE = 2
-"""A chunk takes so many times less of the cache than usual: 8 MB of 32, and a body 12 MB.
+"""The default sizes divided by those used here: of 32 MB cache, 8 MB for a chunk, 12 for a body.
 
-XLA writes a result beside its operands, and others share the cache. Conjugate gradients took 0.87
-of the processor time of chunks of 16 MB, and half of the time where other programs ran beside them;
-attention and gradients of kernels 0.95. Chunks of 4 MB took a third more for the products of sparse
-GPs (two cores, JAX 0.6.2).
+XLA keeps a result in addition to its operands, and other programs share the cache. Compared with
+chunks of 16 MB, conjugate gradients took 0.87 of the processor time, and half of the time where
+other programs ran at once; attention and gradients of kernels took 0.95. Chunks of 4 MB took a
+third more for the products of sparse GPs (two cores, JAX 0.6.2).
 """
 
 
 def options(rewrites: Mapping[str, bool] | bool | None = None) -> Options:
-    """Return the passes' options: XLA compiles the whole, and runs one chunk after the other."""
+    """Return options for a program that XLA compiles as a whole and runs chunk after chunk."""
     usual = Options()
     return Options(
         jit_compile=False,
@@ -38,7 +38,7 @@ def options(rewrites: Mapping[str, bool] | bool | None = None) -> Options:
 
 @dataclass(frozen=True)
 class Settings:
-    """What is asked of a program: `name` for reports and errors, `limit` in bytes."""
+    """The settings of a program: `name` for reports and errors, `limit` in bytes."""
 
     name: str
     limit: int
@@ -49,7 +49,7 @@ class Settings:
         return dataclasses.replace(self, limit=limit)
 
     def derived(self, how: str) -> Settings:
-        """Return the settings of what is derived from a program."""
+        """Return the settings of a derived program."""
         return dataclasses.replace(self, name=f"{self.name}, {how}")
 
 

@@ -1,4 +1,4 @@
-"""Values with their positions: the best of a chunk, merged with those of the chunks before."""
+"""Values with their positions: merge the best of a chunk with those of the chunks before."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ X = Any  # an array
 
 
 def merge_top_k(before: Sequence[X], new: Sequence[X], k: int) -> list[X]:
-    """Return the k best values and their positions; of equal ones, those from before come first.
+    """Return the k best values and their positions; of equal values, those of `before` come first.
 
-    `before`: values and positions; None where there are none.
+    `before`: values and positions; the first of them is None before the first chunk.
     """
     if before[0] is None:
         return list(new)
@@ -25,9 +25,9 @@ def merge_top_k(before: Sequence[X], new: Sequence[X], k: int) -> list[X]:
 
 
 def merge_best(before: Sequence[X], new: Sequence[X], *, largest: bool) -> list[X]:
-    """Return the better values and their positions; of equal ones, those from before.
+    """Return the better values and their positions; of equal values, those of `before`.
 
-    As JAX's argmax and argmin do, take what is not a number for the best.
+    NaN is the best value, as for JAX's argmax and argmin.
     """
     old, part = before[0], new[0]
     better = part > old if largest else part < old

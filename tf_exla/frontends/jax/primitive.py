@@ -1,4 +1,4 @@
-"""The primitive that a program is to JAX, with its rules."""
+"""The JAX primitive that stands for a program, with its transformation rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ program_p.multiple_results = True
 
 
 def bind(program: Program, operands: Sequence[X]) -> list[X]:
-    """Apply a program to arrays, or to what stands for them under a transformation."""
+    """Apply a program to arrays, or to tracers of a transformation."""
     made: list[X] = program_p.bind(*operands, program=program)
     return made
 
@@ -28,7 +28,7 @@ def _evaluated(*operands: X, program: Program) -> list[X]:
 
 
 def _abstract(*operands: X, program: Program) -> tuple[list[X], Any]:
-    varying = frozenset[Any]().union(*map(varying_along, operands))  # programs know of none
+    varying = frozenset[Any]().union(*map(varying_along, operands))  # not in `results`
     return [along(one, varying) for one in program.results], program.jaxpr.effects
 
 

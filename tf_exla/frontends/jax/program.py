@@ -1,9 +1,9 @@
 """Programs: functions of flat arrays that are planned as a whole, and their derivatives.
 
-To JAX a program is one primitive, so it can stand under any transformation. What is derived from
-it - linearized, transposed, batched - comes from the original function, and is a program of its
-own, planned under the same limit. Loops of a plan are never differentiated; a gradient computes
-again what it needs of the original function, in chunks.
+To JAX a program is one primitive, so any transformation applies to it. A derived program
+(linearized, transposed, batched) is made from the original function and planned under the same
+limit. Loops of a plan are never differentiated. A gradient recomputes, in chunks, the intermediate
+results of the original function that it needs.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from tf_exla.pipeline.plan import Plan
 X = Any  # an array, a tracer, or an aval
 Mask = tuple[bool, ...]
 MARGIN = 2
-"""XLA's scheduler runs side by side what does not depend on each other, unless told otherwise, and
-holds the buffers of both: up to 1.84 times what is projected, in eleven programs at 15 limits."""
+"""By default, XLA's scheduler runs independent nodes concurrently and holds the buffers of both: up
+to 1.84 times the projection, in eleven programs at 15 limits."""
 
 
 class Program:
-    """A function of flat arrays: a closed jaxpr, and what is asked of its plan.
+    """A function of flat arrays: a closed jaxpr, and the settings of its plan.
 
-    `of`, `active`: the program that this one linearizes, and with respect to which operands. Its
-    own operands are those of the other one, then their tangents.
+    `of`, `active`: the program that this one linearizes, and with respect to which operands. The
+    operands of a linearization are those of `of`, then the tangents of the active ones.
     """
 
     def __init__(
@@ -66,15 +66,15 @@ class Program:
 
     @property
     def constants(self) -> tuple[X, ...]:
-        """What the graph is given after the operands."""
+        """The inputs of the graph after the operands."""
         return self._captured[1]
 
     @cached_property
     def plan(self) -> Plan:
         """The plan for a part of a program that JAX compiles, where nothing is certified.
 
-        It leaves XLA a margin, as far as another plan allows it. Raises `MemoryLimitError` where no
-        plan holds the limit.
+        It leaves XLA a margin; if no plan is that small, it is the smallest plan. Raises
+        `MemoryLimitError` if no plan holds the limit.
         """
         plan = self.plan_within(self.settings.limit)
         room = (self.settings.limit - plan.resident) // MARGIN
@@ -90,20 +90,20 @@ class Program:
         return make_plan(self._captured[0], self.settings.within(limit))
 
     def run(self, *operands: X) -> list[X]:
-        """Compute the results by the plan, as a part of what JAX traces."""
+        """Compute the results by the plan, inside a trace of JAX."""
         return restore(self.plan.graph)(*operands, *self.constants)
 
     def certified(self, donated: frozenset[int] = frozenset()) -> Certified:
-        """Return the program, compiled within the limit, whatever XLA makes of the plan."""
+        """Return the program compiled within the limit, as measured after compilation."""
         with self._lock:
             if donated not in self._certified:
                 self._certified[donated] = certify(self, donated)
             return self._certified[donated]
 
-    # What is derived from it.
+    # Derived programs.
 
     def linear(self, active: Mask) -> Program:
-        """Return the linear function of tangents of the `active` operands, at the operands.
+        """Return the linearization in the `active` operands: a function of operands and tangents.
 
         Its results are the tangents of all results that have one.
         """
@@ -119,8 +119,8 @@ class Program:
     def transposed(self, unknown: Mask, given: Mask) -> Program:
         """Return the transpose of a function that is linear in the `unknown` operands.
 
-        Its operands are the other ones, then the cotangents of the `given` results, the others
-        being zero. Its results are cotangents of the unknown operands.
+        Its operands are the known operands, then the cotangents of the `given` results; other
+        cotangents are zero. Its results are the cotangents of the unknown operands.
         """
         known = tuple(not one for one in unknown)
         numbers = [aval for aval in self.results if has_tangent(aval)]
@@ -149,7 +149,7 @@ class Program:
         return self._derive(("transposed", unknown, given), pulled, avals)
 
     def batched(self, size: int, axes: tuple[int | None, ...]) -> Program:
-        """Return the function over a batch, which operands have along `axes`, results first."""
+        """Return the function over a batch: along `axes` of operands, the first axis of results."""
         function = jax.vmap(self.function, in_axes=axes, out_axes=0, axis_size=size)
         avals = [
             aval if axis is None else _with_axis(aval, axis, size)
@@ -160,7 +160,7 @@ class Program:
     def _derive(
         self, key: Any, function: Callable[..., Any], avals: Sequence[X], **more: Any
     ) -> Program:
-        """Return the program of a function that is made of this one; the same for the same key."""
+        """Return the program of a function derived from this one; memoize it by `key`."""
         with self._lock:
             if key not in self._derived:
                 jaxpr = jax.make_jaxpr(function)(*map(spec, avals))
@@ -171,7 +171,7 @@ class Program:
 def _restricted(
     function: Callable[..., list[X]], operands: Sequence[X], active: Mask
 ) -> tuple[Callable[..., list[X]], list[X]]:
-    """Return a function of the `active` operands alone, and these."""
+    """Return a function of the `active` operands only, and these operands."""
     fixed = [one for one, on in zip(operands, active, strict=True) if not on]
 
     def made(*chosen: X) -> list[X]:
@@ -194,7 +194,7 @@ def has_tangent(aval: X) -> bool:
 
 
 def _numbers(tangents: Sequence[X]) -> list[X]:
-    """Return the tangents that are numbers: those of integers are not."""
+    """Return the tangents except those of integers (float0)."""
     return [one for one in tangents if one.dtype != jax.dtypes.float0]
 
 

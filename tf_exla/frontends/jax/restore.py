@@ -1,7 +1,8 @@
-"""Make a JAX function of a graph: the way back from a plan.
+"""Turn the graph of a plan back into a JAX function.
 
-XLA orders what it compiles itself. Loops keep the order of the plan by a *token*: a zero that XLA
-cannot fold, the final counter of a loop minus its trip count. The next loop counts from there.
+XLA chooses the order of execution itself. A *token* keeps loops in the order of the plan: a zero
+that XLA cannot fold, the final counter of a loop minus its trip count. The counter of the next loop
+starts from it.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ Emit = Callable[[Node, list[X], Scope], Sequence[X]]
 def restore(graph: Graph) -> Callable[..., list[X]]:
     """Return a function of flat arrays that computes the outputs of a graph.
 
-    JAX can transform it, but loops only forward. It raises NotImplementedError for an op that JAX
-    has not, TypeError where JAX has not the dtype of a tensor (float64 without x64).
+    JAX can transform it, but loops only in forward mode. It raises NotImplementedError for an op
+    that JAX lacks, TypeError for a dtype that JAX lacks (float64 without x64).
     """
     graph = in_one_pass(graph)
 
@@ -50,7 +51,7 @@ def restore(graph: Graph) -> Callable[..., list[X]]:
 
 
 def _run(graph: Graph, inputs: Sequence[X], scope: Scope) -> list[X]:
-    """Return the outputs of a graph that is emitted into `scope`."""
+    """Emit a graph into `scope`; return its outputs."""
     known: dict[Tensor, X] = dict(zip(graph.inputs, inputs, strict=True))
     kept = held(graph, scope.repeated)
     for node in graph.nodes:
@@ -63,14 +64,14 @@ def _run(graph: Graph, inputs: Sequence[X], scope: Scope) -> list[X]:
 
 
 def _static(tensor: Tensor, value: X) -> X:
-    """Return the value of a tensor, as NumPy's where it is known statically."""
+    """Return the value of a tensor, as a NumPy array if it is known statically."""
     if tensor.value is None or isinstance(value, np.ndarray):
         return value
     return np.asarray(tensor.value, array_dtype(tensor))
 
 
 def _as_tensor(tensor: Tensor, value: X) -> X:
-    """Return an array of exactly the dtype of a tensor, which is not weak."""
+    """Return an array of exactly the dtype of a tensor, without a weak type."""
     if tensor.is_static and np.shape(value) != tensor.shape:
         raise ValueError(f"{tensor} is an array of shape {np.shape(value)}")
     if hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.extended):
@@ -79,7 +80,7 @@ def _as_tensor(tensor: Tensor, value: X) -> X:
         return np.zeros(tensor.dims, jax.dtypes.float0)
     dtype = array_dtype(tensor)
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype == dtype:
-        made: X = np.asarray(value)  # whose readers may need its value
+        made: X = np.asarray(value)  # consumers may need its value
     else:
         made = lax.convert_element_type(value, dtype)
     canonical = jax.dtypes.canonicalize_dtype(made.dtype)
@@ -103,7 +104,7 @@ def _emit(node: Node, operands: list[X], scope: Scope) -> Sequence[X]:
 
 
 def _bind(node: Node, operands: list[X]) -> Sequence[X]:
-    """Apply a primitive of JAX that passes do not know."""
+    """Bind a primitive of JAX that is no op of the vocabulary."""
     primitive: Any = node.attrs["primitive"]
     params: Any = node.attrs["params"]
     context: Any = node.attrs["context"]

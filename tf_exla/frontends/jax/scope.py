@@ -1,4 +1,4 @@
-"""Where a graph is emitted: in which chunk of which loop, and after which loop."""
+"""The place where a graph is emitted: in which chunk of which loop, and after which loop."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class Start:
         return lax.dynamic_slice_in_dim(jnp.asarray(x), self.at(slot.block), size, slot.axis)
 
     def put(self, whole: X, part: X, slot: SplitAxis) -> X:
-        """Return a tensor with the part that this chunk made."""
+        """Return `whole` with the part of this chunk written into it."""
         return lax.dynamic_update_slice_in_dim(whole, part, self.at(slot.block), slot.axis)
 
 
 @dataclass
 class Scope:
-    """What emitting the nodes of one graph needs to know of what is around.
+    """The context in which the nodes of one graph are emitted.
 
-    `around`: the chunk of the loop around; None outside of loops, and where the chunk is all.
-    `first`: whether that is the first chunk, for certain. `token`: a zero, known once the loop
-    that was emitted last has ended; None before the first one. `repeated`: another loop computes
-    the same numbers again, and compares them with what is computed here.
+    `around`: the chunk of the enclosing loop; None outside of loops and if the chunk is the whole
+    extent. `first`: whether this is certainly the first chunk. `token`: a zero that depends on the
+    end of the loop emitted last; None before the first loop. `repeated`: another loop computes the
+    same numbers again and compares them with those computed here.
     """
 
     around: Start | None = None
@@ -55,14 +55,14 @@ class Scope:
     repeated: bool = False
 
     def after(self, number: int, dtype: Any) -> X:
-        """Return a number as XLA knows it only when the last loop has ended."""
+        """Return a number that XLA knows only after the last loop has ended."""
         made = jnp.asarray(number, dtype)
         return made if self.token is None else made + self.token.astype(dtype)
 
     def held_back(self, function: Callable[[], list[X]]) -> list[X]:
-        """Return what a function computes, which XLA begins only when the last loop has ended.
+        """Return the results of a function, which XLA starts only after the last loop has ended.
 
-        It is a branch of a choice that XLA cannot make: its buffers are not there before.
+        It is a branch that XLA cannot choose before, so its buffers do not exist before.
         """
         if self.token is None:
             return function()

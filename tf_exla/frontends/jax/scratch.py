@@ -1,7 +1,7 @@
-"""What XLA's code for a CPU allocates beside operands and results, of ops that are not fused.
+"""Scratch memory of XLA's CPU code for ops that are not fused.
 
-Read off `memory_analysis()` of JAX 0.6.2 for matrices of 3,000 x 3,000. What Eigen packs of the
-operands of products is outside of XLA's buffers, and counted as the certificate does.
+Taken from `memory_analysis()` of JAX 0.6.2 for matrices of 3,000 x 3,000. Operands of products that
+Eigen packs are outside of XLA's buffers, and counted as in the certificate.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Bound = Callable[[Node], int]
 
 
 def _operands(*positions: int) -> Bound:
-    """Copies of operands: sorted in place, or with their columns contiguous, as LAPACK has them."""
+    """Count copies of operands with contiguous columns, as LAPACK requires them."""
     return lambda node: sum(node.inputs[k].nbytes for k in positions)
 
 
 def _tree(node: Node) -> int:
-    """The partial results of a reduction: of 32 elements each, and of 32 of these."""
+    """Count the partial results of a reduction: one per 32 elements, and one per 32 of these."""
     sizes = reduced_sizes(node)
     if all(size <= TREE for size in sizes) or not node.inputs[0].size:
         return 0
@@ -34,12 +34,12 @@ def _tree(node: Node) -> int:
 
 
 def _running(node: Node) -> int:
-    """Sums of blocks of 16, in two copies that are padded to whole blocks."""
+    """Count sums of blocks of 16, in two copies that are padded to whole blocks."""
     return 2 * node.inputs[0].nbytes + node.inputs[0].nbytes // 8
 
 
 def _selected(node: Node) -> int:
-    """A copy of the rows, and their keys as integers; XLA's selection of float32 has a copy."""
+    """Count a copy of the rows, as XLA's own selection has it, and for float64 integer keys."""
     x = node.inputs[0]
     return x.nbytes * (2 if x.dtype == "float64" else 1)
 
@@ -48,7 +48,7 @@ PRODUCTS = frozenset({"batch_matmul", "einsum", "lax.dot_general", "matmul"})
 
 
 def packed(node: Node, rule: AxisRule) -> int:
-    """Return what is packed of the operands of a product; 0 where it has not two."""
+    """Return the bytes packed for a product; 0 unless it has two operands with known axes."""
     if len(node.inputs) != 2 or None in rule.operands:
         return 0
     left, right, made = (_labels(axes) for axes in (*rule.operands, rule.results[0]))

@@ -1,4 +1,4 @@
-"""The line of the user's program that made an equation of a jaxpr."""
+"""The line of the user's program that an equation of a jaxpr comes from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 def source_line(info: Any) -> str:
     """Return `file.py:12 in function` for the innermost frame outside of installed packages.
 
-    Where all frames are in installed packages, the innermost that is not JAX's; "" without any.
+    If all frames are in installed packages, the innermost one outside of JAX; "" if there is none.
     """
     library = ""
     for frame in user_frames(info):
@@ -28,5 +28,5 @@ def source_line(info: Any) -> str:
 
 
 def _short(frame: Any) -> str:
-    """Return the name of a frame's function, without those around it."""
+    """Return the name of a frame's function, without enclosing functions and classes."""
     return str(frame.function_name).rpartition(".<locals>.")[2].rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""What `lower` gives for a function within a limit, as `jax.stages` has it for `jax.jit`."""
+"""The results of `lower` for a function within a limit, like `jax.stages` for `jax.jit`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tf_exla.frontends.jax.certify import Certificate, Certified
 
 
 class Lowered:
-    """A function for arguments of some types: not planned yet."""
+    """A function for arguments of some types, not planned yet."""
 
     def __init__(self, compile_: Callable[[], Compiled]) -> None:
         self._compile = compile_
@@ -51,5 +51,5 @@ class Compiled:
         return self._certified.compiled.cost_analysis()
 
     def memory_analysis(self) -> Any:
-        """Return the bytes of XLA's buffers; `certificate` has those beside them, too."""
+        """Return the bytes of XLA's buffers; `certificate` also counts bytes outside of them."""
         return self._certified.compiled.memory_analysis()

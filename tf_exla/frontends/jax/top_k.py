@@ -1,8 +1,8 @@
 """The largest elements of rows, without sorting them.
 
-XLA for CPUs has a selection for float32. It sorts rows of float64 whole, by a comparison that is
-called: 475 ns an element, where a pass over it takes 5. So the k groups of neighbours with the
-largest maxima are found first; no other group has one of the k largest elements.
+On CPUs, XLA selects from rows of float32, but sorts whole rows of float64, and calls a function for
+each comparison: 475 ns per element, where a pass takes 5. So the k groups of neighbours with the
+largest maxima are found first. The k largest elements are all in these groups.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tf_exla.frontends.jax.held import hold
 
 X = Any  # an array
 _PASSES = 16
-"""Passes over a row that selection may take: a fifth of the time of a sort."""
+"""The most passes over a row that a selection may take: a fifth of the time of a sort."""
 _LEAST = -(2**63)
 """The least integer."""
 
@@ -25,14 +25,14 @@ _LEAST = -(2**63)
 def top_k(x: X, k: int) -> tuple[X, X]:
     """Return the k largest elements along the last axis and their positions, as `lax.top_k` does.
 
-    Of equal ones, the first come first; NaN is the largest, and 0 is larger than -0.
+    Equal elements keep their order; NaN is the largest, and 0 is larger than -0.
     """
     if not _selects(x, k):
         values, places = lax.top_k(x, k)
         return values, places
     x = hold(x)
     count = x.shape[-1]
-    # Steps are one over the groups and one over the candidates, k of each.
+    # k steps search the groups' maxima, and k steps the candidates: both are equally many.
     size = max(1, round(math.sqrt(count / k)))
     groups = -(-count // size)
     padding = [(0, 0)] * (x.ndim - 1) + [(0, groups * size - count)]
@@ -46,7 +46,7 @@ def top_k(x: X, k: int) -> tuple[X, X]:
 
 
 def _selects(x: X, k: int) -> bool:
-    """Return whether selection is faster than XLA's own."""
+    """Return whether selection is faster than XLA's own top-k."""
     count = x.shape[-1]
     if x.dtype != jnp.float64 or not x.size or not 0 < k < count:
         return False

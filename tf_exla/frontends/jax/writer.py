@@ -1,6 +1,6 @@
-"""Write the nodes of a graph, and know what is known of their results while a program is captured.
+"""Write the nodes of a graph, and track which of their results are known during capture.
 
-Index arithmetic on constants is computed at once: it decides whether a gather is a slice.
+Index arithmetic on constants is folded at once, since it decides whether a gather is a slice.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from tf_exla.ir.graph import Array, Graph, Node, Tensor, const
 from tf_exla.vocabulary.table import VOCABULARY, make
 
 KNOWN_ELEMENTS = 1 << 20
-"""Integers that are followed while a program is captured: as many as an index has, not a matrix."""
+"""The most elements of an integer tensor that is tracked during capture: an index, no matrix."""
 SMALL_ELEMENTS = 8
-"""Known results of up to so many elements are constants of the graph: a start, some axes."""
+"""Known results of up to so many elements become constants of the graph: a start, some axes."""
 NOTHING = "void"
 """The dtype of tangents of integers (float0): their elements have no bytes."""
 _EXACT = frozenset(
     {"astype", "concat", "expand_dims", "permute_dims", "reshape", "slice", "squeeze"}
 )
-"""Ops that also real numbers may be computed by: no other framework rounds them otherwise."""
+"""Ops that are folded for real numbers, too: they round alike in all frameworks."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One equation of a jaxpr: its primitive, its operands in the graph, what it returns.
+    """One equation of a jaxpr: its primitive, its operands in the graph, its abstract results.
 
-    `context`: settings of JAX under which it was traced, as how random numbers are counted.
+    `context`: settings of JAX under which it was traced, such as how random numbers are counted.
     """
 
     primitive: Any
@@ -56,7 +56,7 @@ class Call:
 
 
 class Like:
-    """The shape and dtype of a tensor, as an abstract value has them."""
+    """The shape and dtype of a tensor, with the attributes of an abstract value."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.shape = tensor.dims
@@ -64,7 +64,7 @@ class Like:
         self.name = tensor.dtype
 
     def of(self, shape: Sequence[int]) -> Like:
-        """Return the same of another shape."""
+        """Return the same with another shape."""
         return Like(Tensor(tuple(shape), self.name))
 
 
@@ -74,11 +74,11 @@ def dtype_name(aval: Any) -> str:
 
 @dataclass
 class Walk:
-    """What all graphs of one program share.
+    """Shared state of all graphs of one program.
 
     `converters`: by the names of primitives; they return the results, or None for an opaque node.
-    `known`: integers that a tensor is known to hold; `maker`: of each tensor. `platform`: for which
-    device the program is, as JAX names it.
+    `known`: known values of integer tensors. `maker`: the producer of each tensor. `platform`: the
+    platform that the program is for, as JAX names it.
     """
 
     converters: Mapping[str, Callable[[Writer, Call], Sequence[Tensor] | None]]
@@ -89,10 +89,10 @@ class Walk:
 
 
 class Writer:
-    """The nodes of one graph, in order. `name` and `source` are those of the equation at hand.
+    """The nodes of one graph, in order. `name` and `source` are those of the current equation.
 
-    `inner`: it is a sub-graph, which may run many times. `inside`: equations are of a definition,
-    which stands for one of the user's.
+    `inner`: the graph is a sub-graph, which may run many times. `inside`: the equations define one
+    of the user's equations.
     """
 
     def __init__(self, walk: Walk, source: str = "", inner: bool = False) -> None:
@@ -109,7 +109,7 @@ class Writer:
 
     @contextmanager
     def definition(self) -> Iterator[None]:
-        """Give what is written the source of the equation at hand."""
+        """Give all nodes written inside the source of the current equation."""
         self.inside = True
         try:
             yield
@@ -132,9 +132,9 @@ class Writer:
         dtype: str | None = None,
         **attrs: object,
     ) -> Tensor:
-        """Return the result of an op of the vocabulary; its shape is inferred where none is given.
+        """Return the result of an op of the vocabulary; infer its shape if none is given.
 
-        Without a dtype, it is what the vocabulary says.
+        The default dtype is that of the vocabulary; with `shape`, that of the first input.
         """
         name = self._unique(f"{self.name}/{op}" if self.name else op)
         if shape is None:
@@ -158,7 +158,7 @@ class Writer:
     def several(
         self, op: str, inputs: Sequence[Tensor], avals: Sequence[Any], **attrs: object
     ) -> tuple[Tensor, ...]:
-        """Return the results of an op that has several."""
+        """Return the results of an op with several results."""
         return self.add(self.node(op, inputs, avals, attrs))
 
     def node(
@@ -188,14 +188,14 @@ class Writer:
         count = self.walk.names[name]
         return name if count == 1 else f"{name}_{count - 1}"
 
-    # What is known.
+    # Known values.
 
     def known(self, tensor: Tensor) -> Array | None:
-        """Return the numbers that a tensor holds, where they are known."""
+        """Return the value of a tensor if it is known, else None."""
         return tensor.value if tensor.value is not None else self.walk.known.get(tensor)
 
     def _computed(self, node: Node) -> Array | None:
-        """Return the result of a node on what is known."""
+        """Return the result of a node if it follows from known operands, else None."""
         tensor = node.output
         whole = tensor.dtype.startswith(("int", "uint", "bool"))
         if tensor.size > (KNOWN_ELEMENTS if whole else SMALL_ELEMENTS) or node.op not in KERNELS:
@@ -210,16 +210,16 @@ class Writer:
         return np.asarray(made, array_dtype(tensor))
 
     def bare(self, tensor: Tensor) -> Tensor:
-        """Return what a tensor is broadcast of, aligned with it as NumPy does; else itself."""
+        """Return the operand of a broadcast, which NumPy's rules align; else the tensor itself."""
         node = self.walk.maker.get(tensor)
         return node.inputs[0] if node is not None and node.op == "broadcast_to" else tensor
 
     def ancestor(self, tensor: Tensor, op: str) -> Node | None:
-        """Return the node that makes a tensor, where it is an `op`."""
+        """Return the producer of a tensor if it is an `op`, else None."""
         node = self.walk.maker.get(tensor)
         return node if node is not None and node.op == op else None
 
-    # Movement: nothing is written that changes nothing.
+    # Movement: no node is written where it would change nothing.
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         if x.dims == tuple(shape):

@@ -1,4 +1,4 @@
-"""The reference backend: what every op and loop of a graph means, in NumPy."""
+"""The reference backend: the semantics of every op and loop of a graph, in NumPy."""
 
 from tf_exla.frontends.numpy.evaluate import evaluate
 from tf_exla.frontends.numpy.namespace import NUMPY

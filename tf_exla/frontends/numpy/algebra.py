@@ -17,7 +17,7 @@ def matmul(left: str, right: str) -> Kernel:
     def kernel(node: Node, a: X, b: X) -> X:
         a = np.swapaxes(a, -1, -2) if node.attrs.get(left) else a
         b = np.swapaxes(b, -1, -2) if node.attrs.get(right) else b
-        if left.startswith("adj"):  # an adjoint is conjugate, too
+        if left.startswith("adj"):  # an adjoint is also conjugated
             a = np.conj(a) if node.attrs.get(left) else a
             b = np.conj(b) if node.attrs.get(right) else b
         return np.matmul(a, b)

@@ -1,6 +1,6 @@
 """Evaluate graphs on NumPy arrays: whole programs, split programs, and their control flow.
 
-This says what a graph means, not how to run it fast. Tests compare a graph before and after a pass,
+This defines what a graph means; it is not fast. Tests compare a graph before and after a pass
 without a framework.
 """
 
@@ -27,9 +27,9 @@ def evaluate(
 ) -> list[Array]:
     """Return the outputs of a graph.
 
-    `inputs`: an array for each input of the graph. `kernels`: of ops outside of the vocabulary, by
-    name: they return the node's results. Raises NotImplementedError for an op without a kernel,
-    ValueError where a result has not the shape that its tensor says.
+    `inputs`: an array for each input of the graph. `kernels`: functions for ops outside of the
+    vocabulary, by name; they return the node's results. Raises NotImplementedError for an op
+    without a kernel, ValueError if a result's shape is not that of its tensor.
     """
     return _Evaluation({} if kernels is None else kernels).run(graph, inputs)
 
@@ -37,7 +37,7 @@ def evaluate(
 class _Evaluation:
     def __init__(self, kernels: Mapping[str, Kernel]) -> None:
         self.kernels = kernels
-        self.start = 0  # of the chunk of the loop around the graph
+        self.start = 0  # of the chunk of the enclosing loop
 
     def run(self, graph: Graph, inputs: Sequence[Array]) -> list[Array]:
         known: dict[Tensor, Array] = dict(zip(graph.inputs, inputs, strict=True))

@@ -1,4 +1,4 @@
-"""What the ops of the vocabulary compute: a function of the node and its operands for each."""
+"""The ops of the vocabulary in NumPy: one function of the node and its operands per op."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X = Any  # an array
 
 
 def array_dtype(tensor: Tensor) -> np.dtype[Any]:
-    """Return the dtype of the array that stands for a tensor."""
+    """Return the dtype of a tensor's array."""
     if tensor.dtype == "bfloat16":
         import ml_dtypes
 
@@ -97,7 +97,7 @@ def _best(choose: Callable[..., Any]) -> Kernel:
 
 
 def top_k(x: X, k: int) -> list[X]:
-    """Return the k largest along the last axis, of equal ones the first, and their positions."""
+    """Return the k largest along the last axis, the first of equal ones, and their positions."""
     ascending = x if x.dtype.kind in "iu" else -x
     if x.dtype.kind in "iu":
         ascending = -x.astype("int64")
@@ -105,7 +105,7 @@ def top_k(x: X, k: int) -> list[X]:
     return [np.take_along_axis(x, places, -1), places]
 
 
-# Lists of tensors: Python lists, a place that nothing was written to is None.
+# Lists of tensors are Python lists, with None for items that were never written.
 
 
 def _list_get(node: Node, items: list[Any], index: X, shape: X) -> X:
@@ -231,4 +231,4 @@ KERNELS: Mapping[str, Kernel] = {
     "update_rows": movement.update_rows,
     "vector_norm": _reduction(lambda x, **how: np.sqrt(np.sum(np.square(np.abs(x)), **how))),
 }  # fmt: skip
-"""For each op of the vocabulary. Results are cast to the dtypes that the node's tensors say."""
+"""By op of the vocabulary. Results are cast to the dtypes of the node's outputs."""

@@ -1,4 +1,4 @@
-"""Loops over chunks: what each chunk is given, and how the chunks' results are combined."""
+"""Loops over chunks: the inputs of each chunk, and how the results of chunks are combined."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Chunks:
         self.before = [_neutral(loop.outputs[k], loop.results[k].combine) for k in loop.folds]
 
     def starts(self, around: int) -> range:
-        """Return the first index of each chunk; `around`: of the chunk of the loop around."""
+        """Return the first index of each chunk; `around`: that of the enclosing loop's chunk."""
         loop = self.loop
         if loop.span is not None:
             return range(loop.span.start, loop.span.stop, loop.chunk)
@@ -45,7 +45,7 @@ class Chunks:
         return made
 
     def inputs(self, start: int) -> list[Array]:
-        """Return what the body for the chunk at `start` is given."""
+        """Return the inputs of the body for the chunk at `start`."""
         loop = self.loop
         size = min(loop.chunk, loop.extent - start)
         made = []
@@ -58,7 +58,7 @@ class Chunks:
         return [*made, *self.before]
 
     def add(self, start: int, results: Sequence[Array]) -> None:
-        """Take the results of the chunk at `start`."""
+        """Add the results of the chunk at `start`."""
         self.parts.append((start, results))
         self.before = [results[k] for k in self.loop.folds]
 
@@ -92,7 +92,7 @@ class Chunks:
         return made
 
     def _pair(self, k: int) -> list[Array]:
-        """Return the best values and their positions; of equal ones those that come first."""
+        """Return the best values and their positions; the first of equal values."""
         loop = self.loop
         combine, block = loop.results[k].combine, loop.results[k + 1].block
         values = [part[k] for _, part in self.parts]
@@ -106,7 +106,7 @@ class Chunks:
 
 
 def _neutral(tensor: Tensor, combine: Combine) -> Array:
-    """Return what changes nothing when it is combined; for a top-k, anything of the shape."""
+    """Return the neutral element of a combiner; zeros for a top-k."""
     dtype = array_dtype(tensor)
     value: Any = {"and": True, "mul": 1}.get(combine, 0)
     if combine in ("max", "min"):

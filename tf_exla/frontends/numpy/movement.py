@@ -23,7 +23,7 @@ def slice_(node: Node, x: X, begin: X, size: X) -> X:
 
 
 def strided_index(node: Node, begin: X, end: X, strides: X, at: int = 0) -> tuple[Any, ...]:
-    """Return the index of a `strided_slice`, its masks as they are."""
+    """Return the index of a `strided_slice`, with its masks."""
 
     def has(mask: str, k: int) -> bool:
         return bool(int(str(node.attrs.get(f"{mask}_mask", 0))) >> k & 1)

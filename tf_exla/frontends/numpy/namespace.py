@@ -1,4 +1,4 @@
-"""NumPy as the namespace of functions that `trace.py` traces."""
+"""NumPy as the namespace `xp` of functions that `trace.py` traces."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _kept(function: Callable[..., X]) -> Callable[..., X]:
 
 
 class Namespace:
-    """NumPy's functions, and those of the array API standard that it lacks."""
+    """NumPy's functions, and functions of a traced `xp` that NumPy lacks."""
 
     linalg = SimpleNamespace(
         cholesky=np.linalg.cholesky,

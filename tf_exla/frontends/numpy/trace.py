@@ -1,6 +1,6 @@
-"""Trace functions of arrays: `fn(xp, *arrays)` becomes the graph that the other front ends capture.
+"""Trace functions of arrays: `fn(xp, *arrays)` becomes the graph that other front ends capture.
 
-`xp` has the names of the Python array API standard, and of `jax.nn` and SciPy where that has none;
+`xp` has the names of the Python array API standard, else those of `jax.nn` and SciPy.
 `namespace.py` is the same for NumPy. Axes and shapes are constant operands, flags attributes.
 """
 
@@ -52,7 +52,7 @@ def _operator(op: str, swapped: bool = False) -> Callable[[Array, Any], Array]:
 class Array:
     """An array of the traced function."""
 
-    __array_ufunc__ = None  # of NumPy: operators of arrays leave it to this class
+    __array_ufunc__ = None  # operators of NumPy's arrays defer to this class
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, xp: Tracer, tensor: Tensor) -> None:
@@ -94,7 +94,7 @@ class Array:
 
 
 class Tracer:
-    """The namespace of traced functions, and the graph that grows."""
+    """The namespace of traced functions, with the graph under construction."""
 
     def __init__(self) -> None:
         self.inputs: list[Tensor] = []
@@ -126,7 +126,7 @@ class Tracer:
         return Graph(tuple(self.inputs), tuple(self.nodes), made)
 
     def asarray(self, value: Any, dtype: str | None = None) -> Array:
-        """Return a constant of a value that is no array of the function yet."""
+        """Return a value as an array: a constant, unless it is an `Array` already."""
         if isinstance(value, Array):
             return value
         array = np.asarray(value)
@@ -137,7 +137,7 @@ class Tracer:
         return Array(self, node.output)
 
     def op(self, op: str, *operands: Any, **attrs: object) -> Array:
-        """Add a node that the vocabulary can make; numbers have the dtype of the arrays."""
+        """Add a node that the vocabulary can make; numbers take the dtype of the last array."""
         dtypes = [x.dtype for x in operands if isinstance(x, Array)]
         inputs = [self.asarray(x, dtypes[-1] if dtypes else None).tensor for x in operands]
         made = table.make(op, inputs, attrs, f"{op}{len(self.nodes)}")
@@ -166,7 +166,7 @@ class Tracer:
         return [Array(self, tensor) for tensor in outputs]
 
     def one(self, op: str, operands: Sequence[Any], shape: Iterable[int], **attrs: Any) -> Array:
-        """Add a node of one result."""
+        """Add a node with one result."""
         return self.node(op, operands, tuple(shape), **attrs)[0]
 
     # Reductions and searches.
@@ -327,6 +327,6 @@ class Tracer:
 
 
 def _shape(function: Callable[..., Any], *arrays: Array) -> tuple[int, ...]:
-    """Return the shape that NumPy's function gives of such arrays."""
+    """Return the shape of a NumPy function's result for arrays of these shapes."""
     made = function(*(np.broadcast_to(np.zeros((), x.dtype), x.shape) for x in arrays))
     return tuple(np.shape(made))

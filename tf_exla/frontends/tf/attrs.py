@@ -4,7 +4,7 @@ A dtype is its name ("float64"), a shape a tuple with None for an unknown size (
 an unknown rank), a string is `str` where it is text and `bytes` elsewhere. Functions and tensors
 stay protos.
 
-What operands and results say is no attribute of a node: their dtypes, how many a list has.
+Attributes that follow from the operands are left out: their dtypes, and the lengths of lists.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _FIELDS = {"int": "i", "float": "f", "bool": "b", "string": "s", "type": "type",
 
 @cache
 def attr_types(op: str) -> Mapping[str, str]:
-    """Return the attributes that an op declares, and their types as its OpDef writes them."""
+    """Return the attributes that an op declares, with their types as written in its OpDef."""
     return {attr.name: attr.type for attr in op_def_registry.get(op).attr}
 
 
-# Settings of kernels that do not change what an op computes, where they are as usual.
+# Settings of kernels at their usual values, where they do not change what an op computes.
 _USUAL = {
     "Truncate": False,
     "grad_a": False,
@@ -37,12 +37,12 @@ _USUAL = {
 }
 
 
-# What graphs call an attribute of an op.
+# Names of attributes in graphs where they differ from TensorFlow's, by op.
 _RENAMED = {"Cast": {"DstT": "dtype"}}
 
 
 def tensorflow_attrs(op: str, attrs: Mapping[str, Any], dtypes: Sequence[str]) -> Mapping[str, Any]:
-    """Return all attributes of an op of TensorFlow: a node's, and what operands of `dtypes` say."""
+    """Return all attributes of an op of TensorFlow: a node's, and those that `dtypes` imply."""
     named = {there: attrs[here] for there, here in _RENAMED.get(op, {}).items() if here in attrs}
     return {**_operand_attrs(op, dtypes), **named, **attrs}
 
@@ -50,7 +50,7 @@ def tensorflow_attrs(op: str, attrs: Mapping[str, Any], dtypes: Sequence[str]) -
 def _operand_attrs(op: str, dtypes: Sequence[str]) -> dict[str, Any]:
     """Return the attributes that follow from operands of `dtypes`.
 
-    Of several lists of operands nothing tells how long each is: their attributes are left out.
+    With several lists of operands their lengths are unknown, and nothing is returned.
     """
     args = op_def_registry.get(op).input_arg
     lists = [arg for arg in args if arg.number_attr or arg.type_list_attr]

@@ -1,7 +1,7 @@
-"""Measure what the cost model asks of a processor: some seconds, once.
+"""Measure a processor's rates for the cost model, which takes some seconds, once.
 
 Each rate comes from programs that do little else, as `tf.function`s in TensorFlow's default
-settings; the fastest call counts, since what else runs on the machine makes none faster.
+settings. The fastest call counts, since other load on the machine makes no call faster.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tf_exla.vocabulary.table import EXP_FLOPS
 
 CALLS = 25
 SMALL, CACHED = 1 << 17, 1 << 23  # bytes of tensors that stay in cache
-LARGE = 1 << 27  # bytes of one that does not
-SIDE = 1000  # of a square matrix
+LARGE = 1 << 27  # bytes of a tensor that does not
+SIDE = 1000  # rows and columns of a square matrix
 CHAIN = 20  # ops of a chain on cached tensors
 FEW, MANY = 2, 22  # terms of a sum that XLA fuses
 
@@ -28,11 +28,11 @@ def measure_cpu() -> dict[str, float]:
     compiled, executed = 0.0, 0.0
     for dtype in (tf.float64, tf.float32):
         width = dtype.size
-        # Small and large, a multiplication differs in its elements alone, and it moves as many
-        # bytes as exp, which computes more.
+        # Multiplications of small and large tensors differ only in the number of elements. They
+        # move as many bytes as exp, which computes more.
         brief, multiplied = (_step(tf.square, size, dtype) for size in (SMALL, CACHED))
         element = (multiplied - brief) / ((CACHED - SMALL) // width)
-        exponential = _step(lambda x: tf.exp(-x), CACHED, dtype) - multiplied  # less the sign
+        exponential = _step(lambda x: tf.exp(-x), CACHED, dtype) - multiplied  # without negation
         pointwise = (exponential - multiplied) / (EXP_FLOPS - 1) / (CACHED // width)
         found[f"pointwise_{width}"] = pointwise
         if width == 8:
@@ -42,12 +42,12 @@ def measure_cpu() -> dict[str, float]:
             _seconds(exponentials(terms), _numbers(CACHED, dtype)) for terms in (FEW, MANY)
         )
         compiled += (many - few) / (MANY - FEW) / (CACHED // width)
-        executed += (EXP_FLOPS + 2) * pointwise  # a multiplication and an addition beside
+        executed += (EXP_FLOPS + 2) * pointwise  # plus a multiplication and an addition
         matrix = tf.cast(tf.random.stateless_normal([SIDE, SIDE], (0, 0)), dtype)
         product = tf.function(tf.matmul)
         found[f"product_{width}"] = _seconds(product, matrix, matrix) / (2 * SIDE**3)
     found["compiled_pointwise"] = compiled / executed
-    # A square is written, and read again by its sum: what a program returns is copied by one core.
+    # The square is written and then read by the sum. It is not returned: one core copies results.
     large = _numbers(LARGE, tf.float64)
     summed = tf.function(lambda x: tf.reduce_sum(tf.square(x)), autograph=False)
     found["byte"] = _seconds(summed, large) / (3 * LARGE)
@@ -60,12 +60,12 @@ def _numbers(size: int, dtype: tf.DType) -> tf.Tensor:
 
 
 def _step(op: Callable[[tf.Tensor], tf.Tensor], size: int, dtype: tf.DType) -> float:
-    """Return the seconds of one of a chain of ops on `size` bytes."""
+    """Return the seconds of one op in a chain of ops on `size` bytes."""
     return _seconds(_chain(op), _numbers(size, dtype)) / CHAIN
 
 
 def _seconds(function: Callable[..., Any], *arguments: tf.Tensor) -> float:
-    """Return the fastest of several calls, after one that traces and compiles."""
+    """Return the seconds of the fastest of several calls, after one that traces and compiles."""
     function(*arguments)
     spent = []
     for _ in range(CALLS):
@@ -76,7 +76,7 @@ def _seconds(function: Callable[..., Any], *arguments: tf.Tensor) -> float:
 
 
 def _chain(op: Callable[[tf.Tensor], tf.Tensor]) -> Any:
-    """Return a program that runs the op again and again; most find room in place."""
+    """Return a program that repeats the op, mostly in place."""
 
     def function(x: tf.Tensor) -> tf.Tensor:
         for _ in range(CHAIN):
@@ -87,7 +87,7 @@ def _chain(op: Callable[[tf.Tensor], tf.Tensor]) -> Any:
 
 
 def exponentials(terms: int) -> Any:
-    """Return exponentials that do not wait for each other, in one pass."""
+    """Return a program that XLA compiles to one pass: a sum of independent exponentials."""
 
     def function(x: tf.Tensor) -> tf.Tensor:
         return tf.add_n([tf.exp(x * (1 + 0.01 * k)) for k in range(terms)])

@@ -1,8 +1,9 @@
-"""Measure what the cost model asks of a GPU: half a minute, once.
+"""Measure a GPU's rates for the cost model, which takes half a minute, once.
 
-Each rate is the median of repeats of programs that do little else, the device waited for:
-a GPU's clock changes with its load, so that the fastest call is no better than others. Seconds of
-one op are those of a long chain less those of a short one, so that calls themselves cost nothing.
+Each rate is the median of repeated calls of programs that do little else, with the device
+synchronized after each call. A GPU's clock changes with its load, so the fastest call is no better
+than others. The seconds of one op are the difference of a long and a short chain, which cancels the
+cost of the call itself.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ Op = Callable[[tf.Tensor], tf.Tensor]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much each measurement works on.
+    """Sizes of the measurements.
 
-    `repeats`: calls whose median counts. `large`: bytes of a tensor that no cache holds. `side`: of
-    a square matrix. `columns`: of a right-hand side. `rows`, `row`: of a top-k of ten. `short` and
-    `long`: ops of a chain, iterations of a loop.
+    `repeats`: calls whose median counts. `large`: bytes of a tensor that no cache holds. `side`:
+    rows and columns of a square matrix. `columns`: of a right-hand side. `rows`, `row`: number and
+    length of the rows of a top-k of ten. `short`, `long`: ops of a chain, iterations of a loop.
     """
 
     repeats: int = 11
@@ -48,8 +49,8 @@ SMALL, SHORT_AXIS, FACTOR = 256, 10, 1000  # elements; indices; rows of a triang
 def measure_gpu(sizes: Sizes | None = None) -> dict[str, float]:
     """Return the rates of the device that ops run on, in seconds, by their names.
 
-    What is computed while memory is waited for comes out as nothing, or less: such a rate is not
-    plausible, and the usual one is kept.
+    Computation that is hidden behind memory accesses measures as zero or negative. Such a rate is
+    not plausible, and the usual one is kept.
     """
     sizes = sizes or Sizes()
     few = _step(tf.square, _numbers(SMALL, tf.float32), sizes)
@@ -63,26 +64,26 @@ def measure_gpu(sizes: Sizes | None = None) -> dict[str, float]:
 
 
 def _memory_and_pointwise(sizes: Sizes) -> dict[str, float]:
-    """Bytes by squares, exponentials by what they take more; those of XLA in one pass."""
+    """Measure bytes by squares, pointwise ops by what exp takes more, and XLA's in one pass."""
     found: dict[str, float] = {}
     compiled = executed = 0.0
     for dtype in (tf.float64, tf.float32):
         x = _numbers(sizes.large // dtype.size, dtype)
         moved = _step(tf.square, x, sizes, few=True)
-        computed = _step(lambda x: tf.exp(-x), x, sizes, few=True) - moved  # less the sign
+        computed = _step(lambda x: tf.exp(-x), x, sizes, few=True) - moved  # without the negation
         pointwise = (computed - moved) / (EXP_FLOPS - 1) / x.shape[0]
         found[f"pointwise_{dtype.size}"] = pointwise
         if dtype == tf.float64:
             found["byte"] = moved / (2 * sizes.large)
         some, many = (_seconds(exponentials(terms), sizes, x) for terms in (2, 22))
         compiled += (many - some) / 20 / x.shape[0]
-        executed += (EXP_FLOPS + 2) * pointwise  # a multiplication and an addition beside
+        executed += (EXP_FLOPS + 2) * pointwise  # plus a multiplication and an addition
     found["compiled_pointwise"] = compiled / executed if executed > 0 else 0.0
     return found
 
 
 def _products(sizes: Sizes) -> dict[str, float]:
-    """Products with all digits and as TF32, and solves as multiples of a product."""
+    """Measure products in full precision and as TF32, and solves as multiples of a product."""
     found: dict[str, float] = {}
     flops = 2 * sizes.side**3
     product = tf.function(tf.matmul, autograph=False)
@@ -105,7 +106,7 @@ def _products(sizes: Sizes) -> dict[str, float]:
 
 
 def _loops_and_clusters(sizes: Sizes, launch: float) -> dict[str, float]:
-    """An iteration less the op of its body; a call of what XLA compiled; compiling."""
+    """Measure an iteration without the op of its body, a call of a cluster, and compiling it."""
     x = _numbers(SMALL, tf.float32)
 
     def loop(times: int) -> Any:
@@ -128,7 +129,10 @@ def _loops_and_clusters(sizes: Sizes, launch: float) -> dict[str, float]:
 
 
 def _rows(sizes: Sizes, byte: float) -> dict[str, float]:
-    """The top k of rows, shared out between two; sums along a short axis, beside their bytes."""
+    """Measure the top k of rows, and sums along a short axis without their bytes.
+
+    The model divides the rows of a top-k between two threads, so the rate is doubled.
+    """
     data = tf.reshape(_numbers(sizes.rows * sizes.row, tf.float32), [sizes.rows, sizes.row])
     best = tf.function(lambda x: tf.math.top_k(x, 10)[0], autograph=False)
     top_k = 2 * _seconds(best, sizes, data) / (sizes.rows * sizes.row)
@@ -136,7 +140,7 @@ def _rows(sizes: Sizes, byte: float) -> dict[str, float]:
     short = tf.reshape(_numbers(count, tf.float32), [-1, SHORT_AXIS])
     summed = tf.function(lambda x: tf.reduce_sum(x, 1), autograph=False)
     more = _seconds(summed, sizes, short) - byte * (4 * count + 4 * count // SHORT_AXIS)
-    # Distances handle four tensors of the size of the one that is summed, each counted by half.
+    # Distances handle four tensors of the summed tensor's size, each counted by half.
     return {"top_k_element": top_k, "short_axis_element": more / count / 2}
 
 
@@ -146,7 +150,7 @@ def _numbers(count: int, dtype: tf.DType) -> tf.Tensor:
 
 
 def _step(op: Op, x: tf.Tensor, sizes: Sizes, few: bool = False) -> float:
-    """Return the seconds of one of a chain of ops; `few`: a tenth of the ops, on large tensors."""
+    """Return the seconds of one op in a chain; `few`: a tenth of the ops, for large tensors."""
     part = 10 if few else 1
     lengths = [max(1, sizes.short // part), max(2, sizes.long // part)]
     short, long = (_seconds(_chain(op, length), sizes, x) for length in lengths)
@@ -154,7 +158,7 @@ def _step(op: Op, x: tf.Tensor, sizes: Sizes, few: bool = False) -> float:
 
 
 def _chain(op: Op, length: int) -> Any:
-    """Return a program that runs an op again and again."""
+    """Return a program that runs an op `length` times in a row."""
 
     def function(x: tf.Tensor) -> tf.Tensor:
         for _ in range(length):
@@ -165,7 +169,7 @@ def _chain(op: Op, length: int) -> Any:
 
 
 def _seconds(function: Callable[..., Any], sizes: Sizes, *arguments: tf.Tensor) -> float:
-    """Return the median of several calls, each waited for, after one that traces and compiles."""
+    """Return the median of several synchronized calls, after one that traces and compiles."""
     function(*arguments)
     tf.test.experimental.sync_devices()
     spent = []
@@ -179,7 +183,7 @@ def _seconds(function: Callable[..., Any], sizes: Sizes, *arguments: tf.Tensor) 
 
 @contextmanager
 def _tf32(on: bool) -> Iterator[None]:
-    """Let products of float32 be rounded to TF32 meanwhile, or not."""
+    """Enable or disable TF32 for products of float32 within the context."""
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(on)
     try:

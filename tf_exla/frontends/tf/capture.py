@@ -22,9 +22,9 @@ __all__ = ["CaptureError", "Captured", "capture"]
 class Captured:
     """A captured program.
 
-    `graph.inputs`: the concrete function's flat inputs (arguments, then captures), then one for
-    each of `constants`, large constants of the program as eager tensors. `inputs`: number of the
-    former. `functions`: functions that attributes of nodes name; they live as long as this.
+    `graph.inputs`: the concrete function's flat inputs (arguments, then captures), then one input
+    for each of `constants`, the program's large constants as eager tensors. `inputs`: the number of
+    flat inputs. `functions`: functions named by attributes of nodes, kept alive by this object.
     """
 
     graph: Graph
@@ -40,8 +40,8 @@ def capture(
 ) -> Captured:
     """Capture `concrete` for inputs of `input_shapes` (arguments, then captures).
 
-    `came`: the shapes of what nodes gave in this call, by their names. Unknown sizes of the shapes
-    stay unknown. Raises `CaptureError`.
+    `came`: the shapes of results in this call, by node name. Unknown sizes of the shapes stay
+    unknown. Raises `CaptureError`.
     """
     source = concrete.graph
     walk = Walk(STRUCTURED, came=came or {})
@@ -61,7 +61,7 @@ def capture(
 
 def _variables(source: Any) -> dict[int, str]:
     """Return the name and shape of the variable behind each captured handle."""
-    # Variables that are gone have no name: `source.variables` would raise for them.
+    # Deleted variables have no name, and `source.variables` would raise for them.
     alive = [one for ref in source._weak_variables if (one := ref()) is not None]
     outside = {id(variable.handle): variable for variable in alive}
     return {

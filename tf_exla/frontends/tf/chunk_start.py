@@ -1,4 +1,4 @@
-"""Where a chunk begins: in tensors that carry the loop's axis, and as a number."""
+"""The start of a chunk, as a position in tensors with the split axis and as a number."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Start:
     fixed: int = 0
 
     def at(self, rank: int, slot: SplitAxis) -> tf.Tensor:
-        """Return the position of the chunk in a tensor of `rank` axes: [rank]."""
+        """Return the position of the chunk in a tensor of `rank` axes, as a vector [rank]."""
         steps = np.zeros(rank, self.index)
         if self.counter is None:
             steps[slot.axis] = self.fixed * slot.block
@@ -35,7 +35,7 @@ class Start:
         return self.emitter.op("Mul", [self.counter, unit], on_host(self.index)).outputs[0]
 
     def scalar(self, dtype: str, block: int, step: int | None = None) -> tf.Tensor:
-        """Return the position as a number, in steps of `block`; or `step` for each chunk."""
+        """Return the first index times `block` as a scalar; with `step`, the counter times it."""
         graph = self.emitter.graph
         if self.counter is None:
             return emit_const(graph, self.fixed * block, dtype)
@@ -46,7 +46,7 @@ class Start:
         return self.emitter.op("Mul", [counter, step], {}).outputs[0]
 
     def rows(self, offsets: npt.NDArray[np.int32], block: int, unit: int) -> tf.Tensor:
-        """Return the numbers of the chunk's rows, of `unit` elements; `offsets`: of the first."""
+        """Return the chunk's row numbers, `unit` indices a row; `offsets`: of the first chunk."""
         graph = self.emitter.graph
         if self.counter is None:
             return emit_const(graph, offsets + np.int32(self.fixed * block // unit), "int32")
@@ -56,5 +56,5 @@ class Start:
 
 
 def on_host(index: str) -> dict[str, Any]:
-    """Return attributes of an op on shapes of dtype `index`, which stay on the host."""
+    """Return attributes that keep an op on shapes of dtype `index` on the host."""
     return {DEVICE: "/device:CPU:0"} if index == "int64" else {}

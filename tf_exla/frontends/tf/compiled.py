@@ -11,7 +11,7 @@ from tf_exla.ir.graph import Node
 
 
 def emit_compiled(emitter: Emitter, node: Node) -> list[tf.Tensor]:
-    """Emit a "Compiled" node on `inputs`; return its outputs."""
+    """Emit an `xla_cluster` node and return its outputs."""
     inputs = emitter.values(node.inputs)
     ((_, graph),) = node.subgraphs
     inner = emitter.child("cluster", compiled=True)

@@ -19,13 +19,13 @@ from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 
 @dataclass(frozen=True)
 class _Known:
-    """What is known of a tensor that goes into a sub-graph or comes out of it."""
+    """The known shapes of an operand or a result of a sub-graph."""
 
     shape: Shape | None
     places: ListShape | None
 
     def join(self, other: _Known) -> _Known:
-        """Return what is true of both."""
+        """Return the shapes that hold for both."""
         places = self.places and other.places and self.places.join(other.places)
         return _Known(widen(self.shape, other.shape), places)
 
@@ -38,7 +38,7 @@ def capture_while(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: st
     cond = find_function(op, op.get_attr("cond").name)
     body = find_function(op, op.get_attr("body").name)
     results = body.outputs[: len(op.outputs)]
-    # What a loop passes on unchanged and is known before stays known in the loop.
+    # A loop-invariant variable whose initial value is known stays known in the loop.
     known = [
         tensor if outer is inner and tensor.value is not None else None
         for tensor, inner, outer in zip(inputs, body.inputs, results, strict=True)
@@ -60,7 +60,7 @@ def capture_while(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: st
 
 
 def capture_if(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
-    """Capture a choice between "then_branch" and "else_branch"; inline a choice that is known."""
+    """Capture a choice of "then_branch" or "else_branch"; inline it if the predicate is known."""
     branches = [op.get_attr("then_branch").name, op.get_attr("else_branch").name]
     value = inputs[0].value
     if value is not None:
@@ -70,7 +70,7 @@ def capture_if(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) 
 
 
 def capture_case(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
-    """Capture a choice among "branch_0", "branch_1", ...; the last where the index fits none."""
+    """Capture a choice among "branch_0", "branch_1", ...; the last if the index is out of range."""
     branches = [function.name for function in op.get_attr("branches")]
     value = inputs[0].value
     if value is not None:
@@ -135,14 +135,14 @@ def _sub_graph(
         for tensor, value in zip(inputs, known, strict=True)
     ]
     results = inner.inline(graph, values, outputs, prefix)
-    # A loop variable that is passed on stays the same tensor.
+    # A loop variable that is passed on unchanged stays the same tensor.
     passed = {id(made): tensor for made, tensor in zip(values, inputs, strict=True)}
     results = [passed.get(id(tensor), tensor) for tensor in results]
     return Graph(tuple(inputs), tuple(inner.nodes), tuple(results))
 
 
 def _append(scope: Scope, op: tf.Operation, node: Node, made: Sequence[_Known]) -> list[Tensor]:
-    """Append a node, still without results, for which `made` is known; return its results."""
+    """Append a node after adding its results, of which `made` is known; return the results."""
     shapes, places = [one.shape for one in made], [one.places for one in made]
     outputs = scope.outputs(op, shapes, node.name, places)
     for tensor, one in zip(outputs, made, strict=True):

@@ -1,4 +1,4 @@
-"""The device that functions run on, as far as TensorFlow lets this process see it."""
+"""The device that functions run on, as visible to TensorFlow in this process."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Device = Literal["GPU", "CPU"]
 GPU_ALLOCATOR = "TF_GPU_ALLOCATOR"
 FIRST_GPU = "GPU:0"
 UNNAMED = "GPU"
-"""A GPU that does not tell its name."""
+"""The name of a GPU that reports none."""
 
 
 @cache
 def device() -> Device:
-    """Return the kind of device that TensorFlow places ops on where nothing else is said.
+    """Return the kind of device on which TensorFlow places ops by default.
 
-    Ask only when it runs: TensorFlow lets nobody hide a GPU after that.
+    Call this only when the program runs: afterwards a GPU can no longer be hidden.
     """
-    import tensorflow as tf  # what is known of ops is told without it
+    import tensorflow as tf  # here, since records of ops are read without it
 
     return "GPU" if tf.config.get_visible_devices("GPU") else "CPU"
 
@@ -36,17 +36,17 @@ def device_kind(device: Device) -> DeviceKind:
     for gpu in tf.config.get_visible_devices("GPU"):
         details = tf.config.experimental.get_device_details(gpu)
         return gpu_kind(details.get("device_name", UNNAMED))
-    return gpu_kind(UNNAMED)  # plans may be made for a GPU that is not here
+    return gpu_kind(UNNAMED)  # plans may be made for a GPU that this machine lacks
 
 
 @cache
 def device_rates(device: Device) -> Rates:
-    """Return the rates of a device: as measured, else the usual ones. They are read once."""
+    """Return the measured rates of a device, else the usual ones. They are read once."""
     return load(device_kind(device))
 
 
 def rounds_factors(dtype: str) -> bool:
-    """Return whether products round their factors to fewer digits than sums: float32 as TF32."""
+    """Return whether products round factors of `dtype` to fewer digits: float32 to TF32."""
     if dtype != "float32" or device() != "GPU":
         return False
     import tensorflow as tf
@@ -55,5 +55,5 @@ def rounds_factors(dtype: str) -> bool:
 
 
 def counts_exactly() -> bool:
-    """Return whether TensorFlow's allocator on a GPU takes no more than it is asked for."""
+    """Return whether TensorFlow's allocator on a GPU takes no more than the requested bytes."""
     return os.environ.get(GPU_ALLOCATOR) == "cuda_malloc_async"

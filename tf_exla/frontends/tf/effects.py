@@ -1,4 +1,4 @@
-"""Decide which nodes must stay exactly once and in order; drop others that nothing needs."""
+"""Find the nodes that must run exactly once and in order, and drop dead pure nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def settle(graph: Graph) -> Graph:
     """Return `graph` with final `stateful` flags and without dead pure nodes.
 
     A read of a variable that no node of the program writes is pure. Different inputs are different
-    variables: TensorFlow traces a function again where two arguments become the same one.
+    variables: TensorFlow retraces a function if two arguments become the same variable.
     """
     return without_dead(lift_reads(_settled(graph, _Writes(graph))))
 
@@ -65,7 +65,7 @@ class _Writes:
 
 
 def sub_inputs(node: Node) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (input of a sub-graph, the node's operand that it stands for)."""
+    """Yield (input of a sub-graph, corresponding operand of the node)."""
     operands = node.inputs[1:] if node.op in CHOICES else node.inputs
     for _, sub in node.subgraphs:
         yield from zip(sub.inputs, operands, strict=True)
@@ -94,9 +94,9 @@ def _any_effect(subs: Mapping[str, Graph]) -> bool:
 def lift_reads(graph: Graph) -> Graph:
     """Move reads of variables out of loops and branches.
 
-    A variable that nothing writes has one value during the call; outside, it is read once, and a
-    gradient finds the value that the forward pass saw. One that the program writes elsewhere has
-    one value during a While that has no other effects than to read: it is read right before.
+    A variable that nothing writes has one value during the call. Outside of loops it is read once,
+    and a gradient finds the value that the forward pass saw. A variable that the program writes
+    elsewhere has one value during a While whose only effects are reads. It is read right before.
     """
     nodes: list[Node] = []
     renamed: dict[Tensor, Tensor] = {}
@@ -152,7 +152,7 @@ def _only_reads_variables(graph: Graph) -> bool:
 
 
 def _only_reads(graph: Graph, handle: Tensor, written: bool) -> list[Node] | None:
-    """Return the reads of a handle; None where it has other uses than being passed on.
+    """Return the reads of a handle, or None if it has uses other than reads and being passed on.
 
     `written`: whether the variable may change between two reads that are stateful.
     """

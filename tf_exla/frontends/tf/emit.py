@@ -19,12 +19,12 @@ from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.ir.graph import Shape, Tensor
 from tf_exla.model.lifetimes import CHAIN_BYTES
 
-# Attributes of ours, beside those that an op declares.
+# An attribute of nodes that ops do not declare.
 DEVICE = "_device"
 
 
 def new_graph(name: str, outer: func_graph.FuncGraph | None = None) -> func_graph.FuncGraph:
-    """Return an empty FuncGraph, inside of `outer` or of no graph at all."""
+    """Return an empty FuncGraph, nested in `outer` or in no graph."""
     with outer.as_default() if outer is not None else ops.init_scope():
         return func_graph.FuncGraph(name)
 
@@ -32,7 +32,7 @@ def new_graph(name: str, outer: func_graph.FuncGraph | None = None) -> func_grap
 def placeholder(
     graph: func_graph.FuncGraph, dtype: str, shape: Shape | None, like: tf.Tensor | None = None
 ) -> tf.Tensor:
-    """Add a graph input; `like` is a tensor whose handle data (a variable's shape) it takes."""
+    """Add a graph input, with the handle data (a variable's shape) of `like`."""
     with graph.as_default():
         tensor = graph_placeholder(tf.as_dtype(dtype), tf.TensorShape(shape))
     if like is not None and tensor.dtype in (tf.resource, tf.variant):
@@ -49,9 +49,9 @@ def emit(
     control: Iterable[tf.Operation] = (),
     name: str | None = None,
 ) -> tf.Operation:
-    """Add an op to `graph`, by a node's name or TensorFlow's; shapes are inferred.
+    """Add an op to `graph`, by its name in graphs or in TensorFlow, and infer its shapes.
 
-    Raises ValueError where the inputs do not fit.
+    Raises ValueError if the inputs do not fit.
     """
     op = tensorflow_name(op)
     device = attrs.get(DEVICE)
@@ -81,7 +81,7 @@ def define(
     control_outputs: Sequence[tf.Operation] = (),
     attrs: Mapping[str, Any] | None = None,
 ) -> atomic_function.AtomicFunction:
-    """Make a function of a finished graph and register it with the runtime.
+    """Create a function from a finished graph and register it with the runtime.
 
     The function lives as long as the returned object.
     """
@@ -98,7 +98,7 @@ def reference(function: atomic_function.AtomicFunction) -> attr_value_pb2.NameAt
 
 
 def is_large(*tensors: Tensor) -> bool:
-    """Return whether a node that touches these tensors is chained; unknown sizes count."""
+    """Return whether a node on these tensors is chained: one is large or of unknown size."""
     return any(
         tensor.nbytes >= CHAIN_BYTES
         or (not tensor.is_static and tensor.dtype not in ("resource", "variant"))

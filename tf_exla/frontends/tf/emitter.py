@@ -1,4 +1,4 @@
-"""Emit the nodes of a `Graph` into a FuncGraph, in order and chained."""
+"""Emit the nodes of a `Graph` into a FuncGraph, chained in order."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from tf_exla.frontends.tf.ops.table import record
 from tf_exla.ir.control_flow import body_of, cond_of
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
 
-# A result of constants above it must not be folded by TensorFlow, which would keep it.
+# TensorFlow must not fold results of constants above this size, since it would keep them.
 FOLD_BYTES = 1024
-# The operand to hide from constant folding, where it is not the first.
+# The operand to hide from constant folding, if it is not the first.
 _DATA_OPERAND = {"full": 1, "OneHot": 2}
 
 
 class Emitter:
-    """Emits graphs into one FuncGraph.
+    """An emitter of graphs into one FuncGraph.
 
-    `effects`: the ops that must run, in order. Every chained op follows the one before it.
-    `special`: emits ops that are none of TensorFlow's, by their names; where it returns nothing,
-    the op is emitted as it is. `compiled`: XLA compiles this very graph.
-    An *anchor* is an input that stands for a small constant which TensorFlow must not see.
+    `effects`: the ops that must run, in order. Every chained op waits for the previous one.
+    `special`: functions that emit ops TensorFlow lacks, by name. If a function returns None, the op
+    is emitted as TensorFlow's. `compiled`: XLA compiles this graph itself.
+    An *anchor* is an input that replaces a small constant, which TensorFlow must not fold.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class Emitter:
         self.special = special
         self.compiled = compiled
         self.effects: list[tf.Operation] = []
-        self.around: Any = None  # the chunk of the loop around what is emitted
-        self.begins = False  # whether rows that loops split begin here
+        self.around: Any = None  # the chunk of the enclosing loop
+        self.begins = False  # whether this is the first chunk of split rows
         self._last_large: tf.Operation | None = None
         self._values: dict[Tensor, tf.Tensor] = {}
         self._constant: dict[Tensor, Array | None] = {}
         self._anchors: dict[tuple[Any, ...], tuple[tf.Tensor, tf.Tensor]] = {}
 
     def run(self, graph: Graph, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Emit all nodes of `graph` on `inputs`; return its outputs."""
+        """Emit all nodes of `graph` on `inputs` and return its outputs."""
         self._values.update(zip(graph.inputs, inputs, strict=True))
         for node in graph.nodes:
             self.node(node)
@@ -95,7 +95,7 @@ class Emitter:
             self._values[tensor] = value
 
     def _form(self, node: Node) -> tf.Tensor:
-        """Emit the ops that stand for a node in a cluster."""
+        """Emit the ops that replace a node in a cluster."""
         form = record(node.op).form
         assert form is not None
 
@@ -114,18 +114,18 @@ class Emitter:
         return [self._values[tensor] for tensor in tensors]
 
     def set(self, tensor: Tensor, value: tf.Tensor) -> None:
-        """Let `value` stand for `tensor` in the nodes that follow."""
+        """Use `value` for `tensor` in the nodes that follow."""
         self._values[tensor] = value
 
     def known(self, tensor: Tensor) -> tf.Tensor | None:
-        """Return the emitted tensor, None where there is none."""
+        """Return the emitted tensor, or None."""
         return self._values.get(tensor)
 
     @contextmanager
     def after_large(self) -> Iterator[list[tf.Tensor]]:
-        """Add ops of TensorFlow's own functions, as if they were one large op.
+        """Chain the ops that TensorFlow's own functions add in this context as one large op.
 
-        The list is for its results: what follows waits for them.
+        The caller puts the results into the yielded list; later large ops wait for them.
         """
         results: list[tf.Tensor] = []
         last = [] if self._last_large is None else [self._last_large]
@@ -143,7 +143,7 @@ class Emitter:
         stateful: bool = False,
         name: str = "",
     ) -> tf.Operation:
-        """Emit one op, after the last large and the last stateful one where it is such."""
+        """Emit one op; if large, after the last large op; if stateful, after the last stateful."""
         control = []
         large = large and not self.compiled
         if large and self._last_large is not None:
@@ -157,7 +157,7 @@ class Emitter:
             self.effects.append(made)
         return made
 
-    # Constants and what TensorFlow may not fold.
+    # Constants, and results that TensorFlow must not fold.
 
     def _const(self, node: Node) -> tf.Tensor:
         array = np.asarray(node.attrs["value"])
@@ -165,7 +165,7 @@ class Emitter:
         return emit_const(self.graph, array, node.output.dtype)
 
     def _hidden(self, node: Node) -> list[tf.Tensor]:
-        """Return a node's operands, one of them an anchor where TensorFlow could fold the node."""
+        """Return a node's operands, one of them an anchor if TensorFlow could fold the node."""
         inputs = self.values(node.inputs)
         if (
             node.stateful
@@ -193,12 +193,12 @@ class Emitter:
         return self._anchors[key][0]
 
     def anchored(self) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        """Return the inputs that the anchors made, and the eager tensors to feed them."""
+        """Return the inputs of the anchors and the eager tensors to feed them."""
         pairs = list(self._anchors.values())
         return [inner for inner, _ in pairs], [value for _, value in pairs]
 
     def adopt(self, inner: Emitter) -> list[tf.Tensor]:
-        """Return tensors of this graph for the anchors of a function inside of it."""
+        """Return this graph's tensors for the anchors of an inner function."""
         for key, (made, value) in inner._anchors.items():
             if key not in self._anchors:
                 own = placeholder(self.graph, made.dtype.name, made.shape)
@@ -215,7 +215,7 @@ class Emitter:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Forget afterwards which tensors were emitted meanwhile: a graph may be emitted twice."""
+        """Forget tensors emitted in this context, so that a graph can be emitted twice."""
         outer = self._values, self._constant
         self._values, self._constant = dict(self._values), dict(self._constant)
         try:
@@ -231,7 +231,7 @@ class Emitter:
         outputs: Sequence[tf.Tensor],
         **attrs: Any,
     ) -> attr_value_pb2.NameAttrList:
-        """Define a function of a child and return the attribute that names it."""
+        """Define the function of a child and return the attribute that names it."""
         made = define(inner.graph, name, inputs, outputs, inner.effects, attrs)
         self.graph._add_function_recursive(made)
         return reference(made)
@@ -248,7 +248,7 @@ class Emitter:
         stateful: bool,
         large: bool,
     ) -> list[tf.Tensor]:
-        """Emit a While of two finished children (emitter, inputs, outputs)."""
+        """Emit a While from two finished children (emitter, inputs, outputs)."""
         inputs, shapes = list(inputs), list(shapes)
         for child, other in ((body, cond), (cond, body)):
             for own, anchor in zip(self.adopt(child[0]), child[0].anchored()[0], strict=True):
@@ -305,7 +305,7 @@ class Emitter:
             attrs["then_branch"], attrs["else_branch"] = functions
         else:
             attrs["branches"] = functions
-        # TensorFlow lowers a choice to switches, and these wait for the predicate only.
+        # TensorFlow lowers a choice to switches, which wait for the predicate only.
         inputs[0] = self.op("Identity", inputs[:1], {}, large=True, name="chosen").outputs[0]
         kind = tensorflow_name(node.op)
         kind = kind if node.stateful else f"Stateless{kind}"
@@ -315,7 +315,7 @@ class Emitter:
         return list(made.outputs)
 
     def _wait_for(self, outputs: Sequence[tf.Tensor]) -> None:
-        """Let large ops that follow wait for results: a control edge waits for the choice only."""
+        """Make later large ops wait for results: a control edge waits for the choice only."""
         read = [
             self.op("Identity", [output], {}, name="done")
             for output in outputs

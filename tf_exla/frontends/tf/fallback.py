@@ -1,8 +1,8 @@
-"""What happens when tf_exla itself fails: the function runs as it was, and a warning says so.
+"""The fallback when tf_exla itself fails: the original function runs, with a warning.
 
 A limit that cannot be held is an answer, not a failure: `MemoryLimitError` and
-`UnboundedMemoryError` always reach the caller. So do the errors of the user's own code, which runs
-only while a function is traced and when its ops run; neither is guarded.
+`UnboundedMemoryError` always reach the caller. So do errors of the user's own code. It runs only
+while a function is traced and when its ops run, and neither is guarded.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from tf_exla.pipeline.plan import Plan
 
 
 class Listener:
-    """Hears what becomes of a function; this one warns of failures."""
+    """A listener to plans and failures of functions; this one warns of failures."""
 
     def failed(self, function: str, reason: str) -> None:
-        """Hear that a function runs as it was."""
+        """Warn that the original function runs."""
         message = f"{function} runs as it was, and no memory limit holds for it: {reason}"
         warnings.warn(message, NotOptimizedWarning, stacklevel=2)
 
     def planned(self, function: str, plan: Plan) -> None:
-        """Hear of a plan that holds the limit."""
+        """Receive a plan that holds the limit."""
 
 
 @dataclass
 class Guard:
-    """Stands between the failures of one optimized function and its caller.
+    """The handler of failures of one optimized function.
 
-    `strict`: failures are raised. Otherwise `listener` hears of the first of each function name: a
-    program and its gradient have two.
+    `strict`: failures are raised. Otherwise `listener` receives the first failure of each function
+    name; a program and its gradient have different names.
     """
 
     strict: bool = False
@@ -42,7 +42,7 @@ class Guard:
     _told: set[str] = field(default_factory=set)
 
     def take(self, function: str, error: Exception) -> None:
-        """Report `error`, which is being handled, or raise it: if it is an answer, or `strict`."""
+        """Raise the handled `error` if it is an answer or `strict` is set, else report it."""
         if self.strict or isinstance(error, (MemoryLimitError, UnboundedMemoryError)):
             raise error
         if function not in self._told:
@@ -51,7 +51,7 @@ class Guard:
 
 
 def describe(error: Exception) -> str:
-    """Return a failure in words, and how to report it."""
+    """Return a description of a failure and how to report it."""
     lines = str(error).splitlines()
     what = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return (

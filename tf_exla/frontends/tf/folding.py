@@ -1,4 +1,4 @@
-"""Static values: what is known of a node's results before the program runs."""
+"""Static values: results of nodes that are known before the program runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tf_exla.frontends.tf.attrs import attr_types, dtype_enum, tensorflow_attrs
 from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.ir.graph import Array, Tensor, item_bytes
 
-# An integer operand of up to so many elements may be a shape, axes or indices.
+# An integer operand of up to this many elements may be a shape, axes or indices.
 FOLD_ELEMENTS = 1024
-# Other values are folded only where they are as small as a graph's constants may be.
+# Other values are folded only up to the size that constants of a graph may have.
 CONST_BYTES = 1024
 
 _OF_SHAPE = {"Shape", "ShapeN", "Size", "Rank"}
@@ -24,7 +24,7 @@ _NO_VALUE = (tf.resource, tf.variant)
 
 
 def is_small(dtype: str, size: int, nbytes: int) -> bool:
-    """Return whether a value may be a constant of the graph: a static operand, or 1 kB."""
+    """Return whether a value may be a constant: few integers or booleans, or 1 kB of others."""
     if dtype.startswith(("int", "uint", "bool")):
         return size <= FOLD_ELEMENTS
     return nbytes <= CONST_BYTES
@@ -33,7 +33,7 @@ def is_small(dtype: str, size: int, nbytes: int) -> bool:
 def fold(
     op: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any], count: int
 ) -> list[Array] | None:
-    """Return the `count` results of a pure op where its inputs decide them, else None.
+    """Return the `count` results of a pure op if its inputs determine them, else None.
 
     The op runs eagerly on the CPU.
     """
@@ -55,15 +55,15 @@ def fold(
                 return None
             return [_array(result) for result in results]
     except (tf.errors.OpError, TypeError, ValueError):
-        return None  # whether it fails is decided where it runs
+        return None  # errors are left to run time
 
 
 def fold_partly(
     kind: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any], known: dict[Tensor, Array]
 ) -> Array | None:
-    """Return the result of an op that moves integers, `UNKNOWN` those that no shape tells.
+    """Return the result of an op that moves integers, with `UNKNOWN` for those not static.
 
-    `known`: such results of the operands. `tf.shape(x)[1]` is static where only rows are not.
+    `known`: such values of operands. `tf.shape(x)[1]` is static if only the row count is unknown.
     """
     if kind == "Shape" and inputs[0].shape is not None:
         sizes = [UNKNOWN if one is None else one for one in inputs[0].shape]
@@ -80,7 +80,7 @@ def fold_partly(
 
 
 UNKNOWN = -(2**31) + 1
-"""An integer that is not static; no shape and no index is as small."""
+"""The value of integers that are not static; no size and no index is as small."""
 
 _MOVE_INTEGERS = frozenset(
     {"Cast", "ConcatV2", "GatherV2", "Pack", "Reshape", "StridedSlice", "Slice", "Identity"}
@@ -88,12 +88,12 @@ _MOVE_INTEGERS = frozenset(
 
 
 def _array(result: tf.Tensor) -> Array:
-    """Return a result's value; a scalar of text is no array by itself, and would lose its zeros."""
+    """Return a result as an array; text as objects, since numpy would strip its trailing zeros."""
     return np.asarray(result.numpy(), object if result.dtype == tf.string else None)
 
 
 def value_bytes(array: Array, dtype: str) -> int:
-    """Return the bytes of a value of TensorFlow's type `dtype`; of text, with its characters."""
+    """Return the bytes of a value of TensorFlow's type `dtype`, for text with its characters."""
     text = sum(map(len, array.ravel())) if dtype == "string" else 0
     return array.size * item_bytes(dtype) + text
 

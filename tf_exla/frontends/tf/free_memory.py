@@ -1,4 +1,4 @@
-"""What the device has free."""
+"""The free memory of the device."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _AUTO_SHARE = 0.9
 
 
 def available_memory() -> int:
-    """Return the bytes that the device has free now: of the first GPU, else of the main memory.
+    """Return the bytes that are free now, on the first GPU or else in main memory.
 
-    Main memory is what the system says is available, or what the control group (a container's
-    limit, version 1 or 2) leaves, the smaller. Page cache that can be dropped counts as free.
+    For main memory this is the smaller of what the system reports as available and what the control
+    group (a container's limit, version 1 or 2) leaves. Page cache that can be dropped is free.
     """
     if device() == "GPU":
         return _gpu_available()
@@ -29,7 +29,7 @@ def auto_limit() -> int:
 
 
 def _gpu_available() -> int:
-    """What TensorFlow may take of the first GPU that it sees, less what it holds."""
+    """Return the bytes TensorFlow may take of the first visible GPU, less those it holds."""
     (first, *_) = tf.config.get_visible_devices("GPU")
     shares = tf.config.get_logical_device_configuration(first)
     share = shares[0].memory_limit if shares else None
@@ -40,7 +40,7 @@ def _gpu_available() -> int:
 def _gpu_bytes() -> int:
     import subprocess
 
-    # TensorFlow's own numbers tell what it uses, not what the device has.
+    # TensorFlow reports only what it uses, not what the device has.
     seen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     query.append(f"--id={seen}")
@@ -63,7 +63,7 @@ def _system_available() -> int:
 
 
 def _cgroup_available(root: Path = Path("/sys/fs/cgroup"), own: Path | None = None) -> list[int]:
-    """What each control group of this process leaves, in bytes; those without a limit are absent.
+    """Return the bytes that each control group of this process leaves, if it has a limit.
 
     `root` is where the groups are mounted, `own` the file that lists the process's groups.
     """
@@ -93,7 +93,7 @@ def _cgroup_available(root: Path = Path("/sys/fs/cgroup"), own: Path | None = No
 
 
 def _inactive_file(path: Path) -> int:
-    """Page cache in bytes that a control group can drop at once."""
+    """Return the bytes of page cache that a control group can drop at once."""
     try:
         fields = dict(line.split(" ", 1) for line in path.read_text().splitlines())
     except OSError:

@@ -1,7 +1,7 @@
-"""Measure a call in a fresh process, whose allocator gives freed memory back.
+"""Measure a call in a fresh process, whose allocator returns freed memory to the system.
 
-The function goes there by its name, as `multiprocessing` sends one: the process imports its module,
-or runs the script up to its first measurement. Arguments are pickled.
+The function is sent by name, as in `multiprocessing`: the process imports its module, or runs the
+script up to its first measurement. Arguments are pickled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 CHILD = "TF_EXLA_MEASURES"
-"""Set in the process that measures: there, nothing starts another one."""
+"""Set in the measuring process, which must not start another one."""
 
 _ENVIRONMENT = {
     "TF_ENABLE_ONEDNN_OPTS": "0",
@@ -32,18 +32,18 @@ _MAIN = "__main__"
 
 
 class CannotSendError(Exception):
-    """The call cannot be made in another process; says why."""
+    """The call cannot be made in another process; the message says why."""
 
 
 class _ScriptEnough(BaseException):
-    """The script reached its first measurement: what it defines before that is there."""
+    """The script reached its first measurement; all definitions before it exist."""
 
 
 def measure_fresh(fn: Callable[..., Any], args: Any, kwargs: Any) -> tuple[int, int, str]:
     """Return resident bytes, working set and method of a call in a fresh process.
 
-    Raises `CannotSendError` where the function or an argument has no way there, or where the call
-    fails there.
+    Raises `CannotSendError` if the function or an argument cannot be sent, or if the call fails in
+    that process.
     """
     sent = _sent(fn)
     call = _pickled((sent, args, kwargs))
@@ -77,7 +77,7 @@ def in_child() -> bool:
 
 
 def leave_script() -> None:
-    """Stop the script that is run for its definitions at its first measurement."""
+    """Stop a script that runs only for its definitions, at its first measurement."""
     if _loading:
         raise _ScriptEnough
 
@@ -86,10 +86,10 @@ _loading: list[str] = []
 
 
 def _sent(fn: Callable[..., Any]) -> tuple[str, ...] | Callable[..., Any]:
-    """Return where a module has the function: module, file, name, mark; else the function itself.
+    """Return where to find the function: module, file, name, mark; else the function itself.
 
-    A name of the module may be bound to one function after the other: what is found there must have
-    the same mark, and a function that a call made has none.
+    A module may rebind a name, so the function found must have the same mark. A function that was
+    defined in a call cannot be found by name.
     """
     mark = _mark(fn)
     if "<locals>" in mark:
@@ -106,7 +106,7 @@ def _sent(fn: Callable[..., Any]) -> tuple[str, ...] | Callable[..., Any]:
 
 
 def _mark(fn: Callable[..., Any]) -> str:
-    """Return what tells functions apart: their lines, and what they were asked for."""
+    """Return text that identifies a function: its type, name, line and request."""
     plain = getattr(fn, "python_function", fn)
     code = getattr(plain, "__code__", None)
     line = getattr(code, "co_firstlineno", None)
@@ -124,7 +124,7 @@ def _pickled(value: Any) -> bytes:
 
 
 def make_call(path: str, measure: Callable[..., Any]) -> None:
-    """Measure the call that is in a file, and leave the peak beside it."""
+    """Measure the call in a file and write the peak to a file next to it."""
     sys.path[:], sys.argv[:], script, call = pickle.loads(Path(path).read_bytes())
     if script is not None:
         _run_script(script)
@@ -137,7 +137,7 @@ def make_call(path: str, measure: Callable[..., Any]) -> None:
 
 
 def _run_script(path: str) -> None:
-    """Run a script for its definitions, as the process's main module but for its name."""
+    """Run a script for its definitions, as the main module under another name."""
     module = types.ModuleType("__mp_main__")
     module.__file__ = path
     sys.modules[_MAIN] = sys.modules["__mp_main__"] = module

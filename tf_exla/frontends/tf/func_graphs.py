@@ -1,4 +1,4 @@
-"""What capture asks of TensorFlow's function graphs: functions, order, variables."""
+"""Queries of capture on TensorFlow's function graphs: functions, order, variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_exla.ir.traverse import CycleError, in_order
 
 
 class CaptureError(RuntimeError):
-    """The program holds something that cannot be captured; the message names it."""
+    """Part of the program cannot be captured; the message names it."""
 
 
 def find_function(op: tf.Operation, name: str) -> func_graph.FuncGraph:
@@ -31,12 +31,12 @@ def find_function(op: tf.Operation, name: str) -> func_graph.FuncGraph:
     )
     if definition is None:
         raise CaptureError(f"{op.name} calls {name}, which is not known")
-    with op.graph.as_default():  # where functions that it calls are looked up
+    with op.graph.as_default():  # its callees are looked up here
         return function_def_to_graph.function_def_to_graph(definition)
 
 
 def called_function(op: tf.Operation, name: str) -> Any:
-    """Return the function that an op names, None where its graph does not hold it."""
+    """Return the function that an op names, or None if neither its graph nor an outer has it."""
     graph = op.graph
     while graph is not None:
         function = graph._get_function(name)
@@ -47,7 +47,7 @@ def called_function(op: tf.Operation, name: str) -> Any:
 
 
 def ordered_ops(graph: func_graph.FuncGraph, outputs: Sequence[tf.Tensor]) -> list[tf.Operation]:
-    """Return the ops that outputs and side effects need, producers first, else as created."""
+    """Return the ops that outputs and effects need, in topological order, else as created."""
     position = {op: k for k, op in enumerate(graph.get_operations())}
     stack = [tensor.op for tensor in outputs] + list(graph.control_outputs)
     before: dict[tf.Operation, set[tf.Operation]] = {}
@@ -63,7 +63,7 @@ def ordered_ops(graph: func_graph.FuncGraph, outputs: Sequence[tf.Tensor]) -> li
 
 
 def held_bytes(tensor: tf.Tensor) -> int:
-    """Return the bytes of the variable behind a handle; 0 where they are not known."""
+    """Return the bytes of the variable behind a handle, or 0 if unknown."""
     if tensor.dtype != tf.resource:
         return 0
     known = variable_type(tensor)
@@ -74,7 +74,7 @@ def held_bytes(tensor: tf.Tensor) -> int:
 
 
 def variable_type(handle: tf.Tensor) -> tuple[str, Shape | None] | None:
-    """Return the dtype and shape of the variable behind a handle, None where not known."""
+    """Return the dtype and shape of the variable behind a handle, or None if unknown."""
     data = handle_data_util.get_resource_handle_data(handle)
     if not data.is_set or len(data.shape_and_type) != 1:
         return None

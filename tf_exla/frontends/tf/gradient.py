@@ -1,11 +1,11 @@
-"""Gradients of programs, inside the same limit.
+"""Gradients of programs, within the same limit.
 
-The gradient of a program is a program: the original function, traced again with TensorFlow's
-gradient behind it, captured and planned like any other. What the forward pass computed is thus
-computed again, in chunks, rather than kept. Only what cannot be computed again is *saved* by the
-forward pass: the values that variables had, and the results of stateful nodes (random numbers,
-reads of variables that the program assigns). Stateful nodes of the forward pass do not run again;
-control flow with such nodes inside runs again without them (`replay.py`).
+The gradient of a program is itself a program: the original function, traced again with TensorFlow's
+gradient behind it, then captured and planned like any other. Intermediates of the forward pass are
+thus recomputed in chunks rather than kept. The forward pass *saves* only what cannot be recomputed:
+the values that variables had, and the results of stateful nodes (random numbers, reads of variables
+that the program assigns). Stateful nodes of the forward pass do not run again. Control flow that
+contains such nodes runs again without them (`replay.py`).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from tf_exla.ir.traverse import walk, without_dead
 
 
 class GradientError(RuntimeError):
-    """A gradient that would be wrong, or that cannot be made; the message says of what and why."""
+    """A gradient would be wrong or cannot be computed; the message says which and why."""
 
 
 class Gradient:
-    """The gradient of a program with respect to the inputs that `mask` names.
+    """The gradient of a program with respect to the inputs that `mask` selects.
 
-    `make`: makes a program of a concrete function; of a gradient, with what it is the gradient of.
+    `make`: creates a program from the gradient's concrete function and the forward program.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class Gradient:
     def __call__(
         self, inputs: Sequence[tf.Tensor], upstream: Sequence[Any], saved: Sequence[tf.Tensor]
     ) -> list[tf.Tensor | None]:
-        """Return the gradient of each input, None where it is not connected or not asked for.
+        """Return the gradient of each input, None if it is not connected or not requested.
 
-        `upstream`: a gradient for each output, None where there is none.
+        `upstream`: a gradient for each output, or None.
         """
         made: list[tf.Tensor | None] = [None] * len(inputs)
         if self.program is None:
@@ -98,9 +98,9 @@ class Gradient:
 
 
 def keep_python_tapes(graph: Graph) -> None:
-    """Let each `tf.py_function` of a graph keep the tape that its gradient is going to ask for.
+    """Make each `tf.py_function` of a graph keep the tape that its gradient will need.
 
-    TensorFlow does so as it traces the gradient, which here happens after the forward pass.
+    TensorFlow does so when it traces the gradient, which here happens after the forward pass.
     """
     for node in walk(graph):
         if node.op == "EagerPyFunc":
@@ -114,7 +114,7 @@ def keep_python_tapes(graph: Graph) -> None:
 def backward_function(program: Program) -> Callable[..., list[tf.Tensor | None]]:
     """Return the gradient function of an op that calls `program`.
 
-    It takes everything from the op: the gradient may be built in another graph, which then
+    It reads all values from the op, since the gradient may be built in another graph, which then
     captures the op's operands and results.
     """
     count = program.captured.inputs
@@ -134,8 +134,8 @@ def _trace(
 ) -> tuple[Any, str, list[int]]:
     """Trace the gradient as a function of the inputs and of the upstream gradients.
 
-    Returns it, the prefix of the forward pass's names in it, and which input each of its outputs is
-    the gradient of.
+    Returns the function, the prefix of the forward pass's names in it, and the position of the
+    input that each of its outputs is the gradient of.
     """
     concrete = program.concrete
     source = concrete.graph
@@ -174,7 +174,7 @@ def _trace(
 
 def _finish(graph: func_graph.FuncGraph, inputs: list[tf.Tensor], outputs: list[tf.Tensor]) -> None:
     graph.inputs = [*inputs, *graph.internal_captures]
-    # An output that is an input is no result of an op of this graph.
+    # An output must be the result of an op of this graph, also if it is an input.
     with graph.as_default():
         graph.outputs = [tf.identity(tensor) for tensor in outputs]
     graph.structured_outputs = tuple(graph.outputs)
@@ -193,7 +193,7 @@ def _dense(gradient: Any) -> tf.Tensor:
 
 
 def own_saves(program: Program) -> list[Tensor]:
-    """Return the tensors that a call of `program` saves, and enter them in its tables."""
+    """Return the tensors that a call of `program` saves, and add them to its tables."""
     saves: list[Tensor] = []
 
     def save(tensor: Tensor) -> int:
@@ -225,7 +225,7 @@ def own_saves(program: Program) -> list[Tensor]:
 
 
 def _value(read: Node, program: Program, position: int, nodes: list[Node]) -> Tensor:
-    """Return the whole value of the variable that a node reads; append a read if need be."""
+    """Return the whole value of the variable that a node reads; append a read if necessary."""
     if read.op == "read_variable":
         return read.output
     known = variable_type(program.concrete.graph.inputs[position])
@@ -241,13 +241,13 @@ def _value(read: Node, program: Program, position: int, nodes: list[Node]) -> Te
     return value
 
 
-# What the gradient takes from it.
+# What the gradient uses of the saved values.
 
 
 def substitute(program: Program, inner: Program, prefix: str) -> None:
-    """Let a gradient use the values that the levels below have saved, and drop their effects.
+    """Make a gradient use the values that lower levels have saved, and drop their effects.
 
-    Raises `GradientError` where a value cannot be had.
+    Raises `GradientError` if a value is not available.
     """
     graph = program.graph
     given = [inner.given_at(k) for k in range(program.first_save)]
@@ -287,7 +287,7 @@ def substitute(program: Program, inner: Program, prefix: str) -> None:
 def _positions(
     node: Node, program: Program, inner: Program, prefix: str
 ) -> Iterator[tuple[int, int | None]]:
-    """Yield the results of a stateful node of the forward pass with their positions as saved."""
+    """Yield (position of a stateful forward node's result, its index among saved values)."""
     known = inner.by_name.get(node.name.removeprefix(prefix))
     if known is None:
         raise GradientError(
@@ -299,7 +299,7 @@ def _positions(
 
 
 def _read_saved(node: Node, value: Tensor, renamed: dict[Tensor, Tensor]) -> list[Node]:
-    """Return nodes that read a saved value as `node` reads the variable."""
+    """Return nodes that read from a saved value what `node` reads from the variable."""
     if node.op == "read_variable":
         renamed[node.output] = value
         return []
@@ -315,7 +315,7 @@ def _read_saved(node: Node, value: Tensor, renamed: dict[Tensor, Tensor]) -> lis
 
 
 def _check_defined(graph: Graph, inner: Program) -> None:
-    """Check that the gradient needs nothing that only a second run of an effect would give."""
+    """Check that the gradient needs no value that only rerunning an effect or a read would give."""
     lost = _undefined(graph)
     if lost is not None:
         raise GradientError(
@@ -334,7 +334,7 @@ def _check_defined(graph: Graph, inner: Program) -> None:
 
 
 def _undefined(graph: Graph) -> Tensor | None:
-    """Return a tensor that a graph, or one inside of it, uses and no node of it makes."""
+    """Return a tensor that a graph or a sub-graph uses but does not define, or None."""
     defined = set(graph.inputs)
     for node in graph.nodes:
         found = next((tensor for tensor in node.inputs if tensor not in defined), None)

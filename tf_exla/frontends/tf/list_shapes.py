@@ -1,9 +1,9 @@
-"""Shapes of the tensors in lists, where TensorFlow does not know them for the sizes of the call.
+"""Shapes of tensors in lists for the sizes of a call, where TensorFlow does not know them.
 
-A list is made with a number of places and an element shape, both possibly unknown. What is written
-to it says what is read from it: a list that only rows of 3 elements were written to gives rows of 3
-elements, since TensorFlow raises an error where it reads a place of unknown shape that nothing was
-written to.
+A list is created with a length and an element shape, both possibly unknown. The shapes written to
+it determine the shapes read from it: if only rows of 3 elements were written, rows of 3 elements
+are read. A place of unknown shape that was never written cannot be read, since TensorFlow raises an
+error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Value:
 
     @staticmethod
     def of(array: Array) -> Value | None:
-        """Return an array's value; of text there is none."""
+        """Return an array's value, or None for text."""
         array = np.asarray(array)
         if array.dtype == object:
             return None
@@ -41,10 +41,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class ListShape:
-    """The number of places of a list and the shape of its tensors; None where not known.
+    """The length of a list and the shape of its tensors; None if unknown.
 
-    `empty`: nothing with a shape of its own was written so far. `value`: that of each tensor in it;
-    `bare`: there is none in it.
+    `empty`: nothing with a shape of its own was written so far. `value`: the static value that all
+    tensors in the list share. `bare`: the list contains no tensor.
     """
 
     count: int | None = None
@@ -55,11 +55,11 @@ class ListShape:
 
     @property
     def items(self) -> Shape | None:
-        """The shape of each tensor; None where it is not known."""
+        """The shape of each tensor, or None if unknown."""
         return None if self.empty else self.element
 
     def join(self, other: ListShape) -> ListShape:
-        """Return what is true of both."""
+        """Return what holds for both."""
         count = self.count if self.count == other.count else None
         value = (other if self.bare else self).value
         if not (self.bare or other.bare or self.value == other.value):
@@ -71,7 +71,7 @@ class ListShape:
         return ListShape(count, widen(self.element, other.element), False, value, bare)
 
     def with_item(self, item: Tensor) -> ListShape:
-        """Return what is known after an item was written."""
+        """Return the list's shape after an item was written."""
         value = None if item.value is None else Value.of(item.value)
         return self.join(ListShape(self.count, item.shape, value=value))
 
@@ -82,7 +82,7 @@ Lists = Mapping[Tensor, ListShape]
 def made_list(
     kind: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any], lists: Lists
 ) -> ListShape | None:
-    """Return what is known of the list that an op makes."""
+    """Return the shape of the list that an op makes, or None."""
     first = lists.get(inputs[0]) if inputs else None
     match kind:
         case "TensorListFromTensor":
@@ -105,7 +105,7 @@ def made_list(
         case "ZerosLike" if first is not None:
             return replace(first, value=None)
         case "AddN" | "AddV2" if inputs[0].dtype == "variant":
-            # TensorFlow adds lists of as many places, tensor by tensor.
+            # TensorFlow adds lists of equal length, tensor by tensor.
             known = [lists.get(one, ListShape()) for one in inputs]
             count = next((one.count for one in known if one.count is not None), None)
             made = reduce(ListShape.join, known)
@@ -121,7 +121,7 @@ def _stacked(known: ListShape) -> Shape | None:
     return None if known.element is None else (known.count, *known.element)
 
 
-# Ops that read a list, with the place of the result that has the shape.
+# Ops that read a list, with the position and the shape of the result that depends on it.
 _READS: Mapping[str, tuple[int, Callable[[ListShape], Shape | None]]] = {
     "TensorListGetItem": (0, _got),
     "TensorListPopBack": (1, _got),
@@ -132,7 +132,7 @@ _READS: Mapping[str, tuple[int, Callable[[ListShape], Shape | None]]] = {
 def read_shapes(
     kind: str, inputs: Sequence[Tensor], shapes: Sequence[Shape | None], lists: Lists
 ) -> list[Shape | None]:
-    """Return the shapes of an op's results with what is known of the list that it reads."""
+    """Return the shapes of an op's results, refined by the shape of the list that it reads."""
     made = list(shapes)
     known = lists.get(inputs[0]) if kind in _READS else None
     if known is not None and not known.empty:
@@ -142,18 +142,18 @@ def read_shapes(
 
 
 def repeated(kind: str, inputs: Sequence[Tensor], lists: Lists) -> Array | None:
-    """Return the tensor that an op takes from a list, where all in it have one static value.
+    """Return the tensor that an op takes from a list if all in it have one static value.
 
-    The shapes that the gradient of a loop reads are such: static for the sizes of a call.
+    Examples are the shapes that the gradient of a loop reads, static for the sizes of a call.
     """
     known = lists.get(inputs[0]) if kind == "TensorListPopBack" else None
     return None if known is None or known.value is None else known.value.array
 
 
 def asked(kind: str, inputs: Sequence[Tensor], lists: Lists, dtype: str) -> list[Array] | None:
-    """Return the result of an op that asks for number or shape of a list's tensors, where known.
+    """Return the result of an op that queries number or shape of a list's tensors, if known.
 
-    A list may know less of the shape than was written to it: what is made of it fits both.
+    A list may be declared with a less specific shape than was written to it; the result fits both.
     """
     known = lists.get(inputs[0]) if inputs else None
     if known is None:
@@ -167,14 +167,14 @@ def asked(kind: str, inputs: Sequence[Tensor], lists: Lists, dtype: str) -> list
 
 
 def widen(left: Shape | None, right: Shape | None) -> Shape | None:
-    """Return the shape that both are cases of."""
+    """Return the most specific shape that covers both."""
     if left is None or right is None or len(left) != len(right):
         return None
     return tuple(a if a == b else None for a, b in zip(left, right, strict=True))
 
 
 def _merged(left: Shape | None, right: Shape | None) -> Shape | None:
-    """Return what either knows; the left where they contradict each other."""
+    """Merge two shapes; the left one wins where they contradict each other."""
     if left is None or right is None or len(left) != len(right):
         return right if left is None else left
     return tuple(b if a is None else a for a, b in zip(left, right, strict=True))

@@ -1,9 +1,9 @@
 """Emit a `Loop`: a While over the full chunks, then the remainder once.
 
-The chunk of a sliced input is cut right before its first use, and a result is put into its
-accumulator as soon as it is made. Accumulators are loop variables: sums start from zeros and are
-added to, concatenated results are written in place (a TensorArray would hold them twice). A body
-that folds a result reads its accumulator and returns the new one.
+The chunk of a sliced input is cut right before its first use. A result is put into its accumulator
+as soon as it is computed. Accumulators are loop variables: sums start from zeros, and concatenated
+results are written in place (a TensorArray would hold them twice). A body whose result is
+accumulated reads the accumulator and returns its new value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INT32_MAX = 2**31 - 1
 
 
 def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Emit `loop` on `inputs`; return its outputs."""
+    """Emit `loop` on `inputs` and return its outputs."""
     if loop.triangular:
         return _emit_before(emitter, loop, inputs)
     chunks = loop.full_chunks
@@ -37,7 +37,7 @@ def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.
         for k, (tensor, result) in enumerate(zip(loop.outputs, loop.results, strict=True))
     ]
     first = chunks.start
-    if None in made:  # the first chunk's results are what the others are merged with
+    if None in made:  # start from the first chunk's results and merge the others
         with emitter.scope():
             start = Start(emitter, _index_dtype(loop), fixed=first * loop.chunk)
             made = _Chunk(emitter, loop, loop.body, inputs, start, made).run()
@@ -53,7 +53,7 @@ def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.
 
 
 def _emit_before(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Emit a loop over the chunks before that of the loop around it."""
+    """Emit a loop over the chunks before the current chunk of the enclosing loop."""
     made = [
         _accumulator(emitter, tensor, "add" if result.slot else result.combine)
         for tensor, result in zip(loop.outputs, loop.results, strict=True)
@@ -103,13 +103,13 @@ def _emit_while(
 
 
 def _is_position(loop: Loop, position: int) -> bool:
-    """Return whether a result is the second of a pair."""
+    """Return whether a result is the second of a pair of values and positions."""
     before = [result.combine in ARG_REDUCERS for result in loop.results[:position]]
     return loop.results[position].combine in ARG_REDUCERS and before.count(True) % 2 == 1
 
 
 def _accumulator(emitter: Emitter, tensor: Tensor, combine: Combine) -> tf.Tensor | None:
-    """Make what the first chunk is combined with; None where nothing would be neutral."""
+    """Create the first chunk's accumulator, or return None if no neutral element exists."""
     if combine == "top_k":
         return None
     shape = emit_const(emitter.graph, np.array(tensor.dims, np.int32))
@@ -140,7 +140,7 @@ def _neutral(combine: Combine, dtype: str) -> Array:
 class _Chunk:
     """One run of a loop's body on the chunk at `start`, into `accumulators`.
 
-    Without `start` the chunk is everything, and its results are the loop's.
+    Without `start` the chunk is the whole extent, and its results are the loop's.
     """
 
     def __init__(
@@ -166,11 +166,11 @@ class _Chunk:
                 self.sliced[tensor] = (value, slot)
         for tensor, position in zip(body.inputs[count:], loop.folds, strict=True):
             before = self.results[position]
-            if before is not None:  # as it is for the first chunk of a running top-k
+            if before is not None:  # None for the first chunk of a running top-k
                 emitter.set(tensor, before)
 
     def run(self) -> list[tf.Tensor]:
-        """Emit the body; return the accumulators after it."""
+        """Emit the body and return the updated accumulators."""
         emitter, start = self.emitter, self.start
         outer = emitter.around, emitter.begins
         emitter.around = start
@@ -235,7 +235,7 @@ class _Chunk:
             self.results[position] = made
 
     def _merge_pair(self, position: int, combine: Combine) -> None:
-        """Merge the chunk's values and their positions, once both are there."""
+        """Merge the chunk's values and their positions, once both are emitted."""
         if not _is_position(self.loop, position):
             return
         assert self.start is not None
@@ -251,7 +251,7 @@ class _Chunk:
 
 
 def _index_dtype(loop: Loop) -> str:
-    """Return int32 where it reaches every position: on a GPU, int32 is kept on the host."""
+    """Return int32 if it holds every position, since a GPU keeps int32 on the host; else int64."""
     sizes = [
         size
         for tensors in (loop.inputs, loop.outputs)

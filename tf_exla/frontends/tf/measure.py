@@ -29,10 +29,10 @@ from tf_exla.frontends.tf.resident import resident_bytes
 _SAMPLE_SECONDS = 0.001
 # <malloc.h>: the numbers of glibc's malloc parameters.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-# Blocks from this size on are mapped alone, so that a freed one leaves the process at once. Of
-# smaller ones each thread's heap keeps some that are free: with 64 kB up to 2 MB, measured.
+# Blocks from this size on are mapped separately, so that freed ones leave the process at once. Each
+# thread's heap keeps some smaller free blocks: with a threshold of 64 kB up to 2 MB, measured.
 _MEASURING_THRESHOLD = 16 * 2**10
-# Where glibc's own moving threshold ends up once large blocks were freed.
+# The value that glibc's dynamic threshold reaches once large blocks were freed.
 _USUAL_THRESHOLD = 32 * 2**20
 
 
@@ -65,31 +65,36 @@ def measured_peak(
 ) -> MeasuredPeak:
     """Return the peak memory of `fn(*args, **kwargs)` in bytes, resident tensors included.
 
-    Calls `fn` twice, side effects and all: the first call traces and compiles, the second is
-    measured. `fresh`: whether in a fresh process, which imports the module of `fn`, or runs the
-    script up to its first measurement; the function goes there by its name, or pickled as the
-    arguments are. None: where this process cannot see what the call takes, since TensorFlow's
-    allocator is oneDNN's pool; where the function cannot go there, a warning says what is missing.
-    Raises RuntimeError where `fresh` is True and that is not possible.
+    Calls `fn` twice, including side effects: the first call traces and compiles, the second is
+    measured.
 
-    `resident` counts each distinct argument, captured tensor, variable and constant once; where
-    `fn` has a method `resident_bytes`, that is asked instead.
+    `fresh`: whether to measure in a fresh process, which imports the module of `fn`, or runs the
+    script up to its first measurement. The function is sent by name, or pickled like the arguments.
+    True raises RuntimeError if that is not possible. None measures in a fresh process only if this
+    process cannot see the memory of the call, since TensorFlow's allocator is oneDNN's pool. If the
+    function cannot be sent, a warning says why.
+
+    `resident` counts each distinct argument, captured tensor, variable and constant once. If `fn`
+    has a method `resident_bytes`, its result is used instead.
 
     On a GPU `working_set` is the growth of its allocator's peak. TensorFlow's default allocator
-    counts the blocks that it hands out, which may be twice as large as a tensor, by 128 MB at most;
-    with TF_GPU_ALLOCATOR=cuda_malloc_async the number is exact. On a CPU it is the growth
-    of the process's resident set at its high-water mark, with freed blocks returned to the system
-    at once. That is right where nothing large ran before: blocks that the heap kept from earlier
-    calls come back to life. So measure in a fresh process, or one that was started with
-    MALLOC_MMAP_THRESHOLD_=16384 and MALLOC_TRIM_THRESHOLD_=16384. In a fresh process with
-    TF_ENABLE_ONEDNN_OPTS=0 this was within 0.6 MB of memray's heap peak for single kernels
-    (pointwise, reductions, copies, 50 to 400 MB) and sequential loops. Memory that a kernel
-    allocates and never touches is not in it (packing buffers of products, for which memray shows up
-    to 1.3 times the operands' size more), and what runs side by side overlaps differently from call
-    to call; whatever else the process does meanwhile is. Where XLA compiled other programs in this
-    process before, up to 2 MB more are read than the heap holds. With oneDNN, TensorFlow's CPU
-    allocator is a pool that never gives back: the number is then the growth of the pool, which
-    understates a call whose memory the pool already had, and `method` says so.
+    counts the blocks that it hands out, which may be twice as large as a tensor, by 128 MB at most.
+    With TF_GPU_ALLOCATOR=cuda_malloc_async the number is exact.
+
+    On a CPU `working_set` is the growth of the process's resident set at its high-water mark, with
+    freed blocks returned to the system at once. That is accurate only if nothing large ran before,
+    since blocks that the heap kept from earlier calls are reused. So measure in a fresh process, or
+    one that was started with MALLOC_MMAP_THRESHOLD_=16384 and MALLOC_TRIM_THRESHOLD_=16384. In a
+    fresh process with TF_ENABLE_ONEDNN_OPTS=0 this was within 0.6 MB of memray's heap peak for
+    single kernels (pointwise, reductions, copies, 50 to 400 MB) and sequential loops. Memory that a
+    kernel allocates and never touches is not counted (packing buffers of products, for which memray
+    shows up to 1.3 times the operands' size more). Concurrent ops overlap differently from call to
+    call. Anything else that the process does meanwhile is counted. If XLA compiled other programs
+    in this process before, up to 2 MB more are read than the heap holds.
+
+    With oneDNN, TensorFlow's CPU allocator is a pool that never returns memory. The number is then
+    the growth of the pool, which understates a call whose memory the pool already had, and `method`
+    says so.
     """
     leave_script()
     if fresh is None:
@@ -110,7 +115,7 @@ def measured_peak(
 
 
 def in_fresh(path: str) -> None:
-    """Measure the call that is in a file: what a fresh process is started for."""
+    """Measure the call in a file; the entry point of a fresh process."""
     make_call(path, measured_peak)
 
 
@@ -147,8 +152,8 @@ def _on_cpu(call: Callable[[], Any]) -> tuple[int, str]:
     with _freed_blocks_leave() as leave:
         if not leave:
             caveat += ", heap reuse may hide memory (no glibc malloc)"
-        # The first call must run under the new thresholds: what an earlier call left on the free
-        # lists of other threads' heaps would otherwise leave during the measurement.
+        # The first call must run under the new thresholds. Blocks that an earlier call left on the
+        # free lists of other threads' heaps would otherwise be released during the measurement.
         call()
         gc.collect()
         _malloc_trim()
@@ -164,7 +169,7 @@ def _on_cpu(call: Callable[[], Any]) -> tuple[int, str]:
             with _sampled_resident_set() as sampled:
                 result = call()
             mark = _lifetime_high_water_mark()
-            # The mark of the whole lifetime is exact if this call was what raised it.
+            # The mark of the whole lifetime is exact if this call raised it.
             peak = mark if mark > mark_before else sampled()
             method = (
                 "lifetime high-water mark of the resident set"
@@ -177,7 +182,7 @@ def _on_cpu(call: Callable[[], Any]) -> tuple[int, str]:
 
 @contextmanager
 def _freed_blocks_leave() -> Iterator[bool]:
-    """Make malloc return freed blocks to the system meanwhile; yield whether that is possible."""
+    """Make malloc return freed blocks to the system at once; yield whether that is possible."""
     if "MALLOC_MMAP_THRESHOLD_" in os.environ:  # set for the whole life of the process: better
         yield True
         return
@@ -201,10 +206,10 @@ def _malloc_trim() -> None:
 
 
 def _wait_until_steady(seconds: float = 2.0) -> None:
-    """Wait till the threads of earlier calls have freed what they still hold.
+    """Wait until the threads of earlier calls have freed what they still hold.
 
-    Blocks that are freed between the reset of the mark and the reading beside it would count as
-    allocated, those that are freed later would hide allocations. On a busy machine that happens.
+    Blocks freed between the reset of the mark and the reading after it would count as allocated.
+    Blocks freed later would hide allocations. Both happen on a busy machine.
     """
     end = time.monotonic() + seconds
     steady, last = 0, _resident_set()
@@ -250,7 +255,7 @@ def _lifetime_high_water_mark() -> int:
 
 @contextmanager
 def _sampled_resident_set() -> Iterator[Callable[[], int]]:
-    """Watch the resident set from a thread; TensorFlow's ops release the interpreter lock."""
+    """Sample the resident set from a thread; TensorFlow's ops release the interpreter lock."""
     largest = _resident_set()
     stop = threading.Event()
 
@@ -269,7 +274,7 @@ def _sampled_resident_set() -> Iterator[Callable[[], int]]:
 
 
 def _onednn_pool() -> bool:
-    """Tell whether TensorFlow's CPU allocator is oneDNN's pool."""
+    """Return whether TensorFlow's CPU allocator is oneDNN's pool."""
     try:
         from tensorflow.python.util import _pywrap_util_port
 

@@ -1,7 +1,7 @@
-"""Names of ops: a graph has those of the vocabulary, TensorFlow its own.
+"""Names of ops: those of the vocabulary in graphs, and TensorFlow's own.
 
-An op of the vocabulary has the name that the Python array API standard gives it, else `jax.lax`'s,
-`jax.nn`'s or SciPy's. All other ops keep TensorFlow's names; no pass knows them.
+An op of the vocabulary is named as in the Python array API standard, else as in `jax.lax`, `jax.nn`
+or SciPy. All other ops keep TensorFlow's names; no pass knows them.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def tensorflow_name(op: str) -> str:
 
 
 def graph_name(op: str, dtype: str) -> str:
-    """Return what an op of TensorFlow is called in a graph; `dtype`: of its first result."""
-    if op == "Add" and dtype == "string":  # AddV2 joins no text
+    """Return the name in graphs of an op of TensorFlow; `dtype`: of its first result."""
+    if op == "Add" and dtype == "string":  # AddV2 does not join text
         return op
     return _VOCABULARY.get(op, op)

@@ -1,4 +1,4 @@
-"""Ops of which TensorFlow has several versions: the one that passes know, or that can be split."""
+"""Replace ops that TensorFlow has in several versions by those that passes know or can split."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DIAGONALS = {"MatrixDiag": "matrix_diag", "MatrixDiagPart": "matrix_diag_part",
               "MatrixSetDiag": "matrix_set_diag"}  # fmt: skip
 """Ops of the main diagonal only."""
 _MOMENTS = 5
-"""The results of both batch normalizations, and the operands that both gradients have."""
+"""Number of results that both batch normalizations share, and of operands of both gradients."""
 
 
 def normalize(graph: Graph) -> Graph:
@@ -22,7 +22,7 @@ def normalize(graph: Graph) -> Graph:
 
 
 def of_main_diagonals(graph: Graph) -> Graph:
-    """Replace ops of main diagonals by those of any diagonals."""
+    """Replace ops on the main diagonal by ops on any diagonals."""
     nodes: list[Node] = []
     for old in graph.nodes:
         node = with_subgraphs(old, of_main_diagonals)
@@ -48,10 +48,10 @@ def of_main_diagonals(graph: Graph) -> Graph:
 
 
 def without_reserve(graph: Graph) -> Graph:
-    """Replace batch normalizations whose sixth result only their gradients read.
+    """Replace batch normalizations whose sixth result is read only by their gradients.
 
-    `FusedBatchNormV3` has a sixth result, memory of cuDNN for its gradient, of which no chunk of
-    the images or channels has a part. Without it, it is `FusedBatchNormV2`.
+    The sixth result of `FusedBatchNormV3` is cuDNN's memory for the gradient, which has no parts
+    for chunks of images or channels. Without that result, the op is `FusedBatchNormV2`.
     """
     graph = graph.replace(
         nodes=tuple(with_subgraphs(node, without_reserve) for node in graph.nodes)

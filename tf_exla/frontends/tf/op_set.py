@@ -1,4 +1,4 @@
-"""What the passes ask about TensorFlow's ops, answered without TensorFlow."""
+"""The `OpSet` of TensorFlow: queries of passes about ops, answered without TensorFlow."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tf_exla.vocabulary.rules.builders import words
 class TensorFlowOps(VocabularyOps):
     """The ops of TensorFlow.
 
-    `threads`: how many a kernel may use; scratch memory is per thread for some. `device`: the one
-    that ops run on; TensorFlow's default where it is not given.
+    `threads`: the number a kernel may use; some kernels have scratch memory for each thread.
+    `device`: the device that ops run on, by default TensorFlow's.
     """
 
     def __init__(self, threads: int | None = None, device: Device | None = None) -> None:
@@ -41,7 +41,7 @@ class TensorFlowOps(VocabularyOps):
         )
 
     def meaning(self, op: str) -> Meaning:
-        """Return what is known of an op, by the name that graphs have for it."""
+        """Return the record of an op by its name in graphs."""
         return record(op)
 
     def _bound(self, node: Node) -> AxisRule | Refusal:
@@ -59,32 +59,32 @@ class TensorFlowOps(VocabularyOps):
         return self._device or visible_device()
 
     def rates(self) -> Rates:
-        """Return how long the device takes, by which plans are compared."""
+        """Return the rates of the device, by which plans are compared."""
         return device_rates(self.device)
 
     def picks_rows(self) -> bool:
-        """Return whether to pick some rows, their number not known before, costs little.
+        """Return whether selecting a data-dependent number of rows is cheap.
 
-        A GPU tells the host their number before anything goes on.
+        On a GPU the host waits for that number before it continues.
         """
         return self.device == "CPU"
 
     def fuses_in_place(self) -> bool:
-        """Return whether XLA's fused loops overwrite an operand that nobody else reads.
+        """Return whether XLA's fused loops overwrite an operand that has no other reader.
 
-        On a GPU what follows a product had a buffer of its own beside it (measured).
+        On a GPU the consumer of a product had a buffer of its own (measured).
         """
         return self.device == "CPU"
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
-        """Return an upper bound of the bytes that the kernel allocates beside its outputs.
+        """Return an upper bound of the bytes that the kernel allocates beyond its outputs.
 
-        `compiled`: what XLA's code calls for it. 0 where a shape is not known: such a tensor's own
-        bytes are not known either.
+        `compiled`: also of what XLA's code calls for it. 0 if a shape is not known, since the bytes
+        of the tensor itself are not known either.
         """
         bound = record(node.op).cpu
         if bound is nothing and not compiled and self.device != "GPU":
-            return 0  # most ops: nothing to look at
+            return 0  # the case of most ops
         if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
             return 0
         inputs = cast(Sequence[TensorLike], node.inputs)  # their shapes are static
@@ -100,7 +100,7 @@ class TensorFlowOps(VocabularyOps):
     def may_alias(self, node: Node) -> bool:
         """Return whether outputs may share a part of the first input's buffer, or be copies.
 
-        Slices may be views; the others pass the buffer on only where nothing changes.
+        Slices may be views. Other ops pass the buffer on only if no element changes.
         """
         view = record(node.op).view
         return view == "part" or (
@@ -110,7 +110,7 @@ class TensorFlowOps(VocabularyOps):
         )
 
     def forwards(self, node: Node) -> tuple[int, ...]:
-        """Return the inputs whose buffer the first output certainly reuses when they die there."""
+        """Return the inputs whose buffer the first output certainly reuses after their last use."""
         reuses = record(node.op).reuses
         return tuple(k for k in reuses if k < len(node.inputs)) if reuses else ()
 
@@ -119,7 +119,7 @@ class TensorFlowOps(VocabularyOps):
         return rounds_factors(dtype)
 
     def repeats(self, node: Node) -> bool:
-        """Return whether the kernel makes the same numbers of the same operands each time."""
+        """Return whether the kernel computes the same numbers from the same operands each time."""
         return not record(node.op).unordered
 
     def compiles(self, node: Node) -> Compiles:
@@ -139,11 +139,11 @@ class TensorFlowOps(VocabularyOps):
         return known[1]
 
     def not_smaller(self, node: Node) -> bool:
-        """Return whether no operand has more elements than the result, unless that is empty."""
+        """Return whether no operand has more elements than the result, unless it is empty."""
         return record(node.op).size in ("broadcast", "equal", "not smaller")
 
     def keeps(self, node: Node) -> ListEffect | None:
-        """Return what a node does to the list in its result; None where that cannot be told."""
+        """Return the effect of a node on the list in its result, or None if unknown."""
         effect = record(node.op).list_effect
         return effect(node) if callable(effect) else effect
 
@@ -152,7 +152,7 @@ _ALIGNMENT = 64  # bytes; EIGEN_MAX_ALIGN_BYTES is at most that
 
 
 def _is_view(node: Node) -> bool:
-    """Return whether a Slice takes whole, aligned rows: then its kernel copies nothing."""
+    """Return whether a Slice takes whole, aligned rows, which its kernel does not copy."""
     if not (node.inputs[0].is_static and node.output.is_static):
         return False
     whole, part, begin = node.inputs[0].dims, node.output.dims, node.inputs[1].value
@@ -162,8 +162,8 @@ def _is_view(node: Node) -> bool:
     return row > 0 and row % _ALIGNMENT == 0
 
 
-# The dtypes that the kernels of loops know: Empty, Slice, TensorStridedSliceUpdate. Handles are no
-# data.
+# The dtypes that the kernels of loops support: Empty, Slice, TensorStridedSliceUpdate. Handles are
+# not data.
 _IN_PARTS = frozenset(
     words("""
     bfloat16 bool complex128 complex64 float16 float32 float64 int16 int32 int64 int8 resource

@@ -30,12 +30,12 @@ from tf_exla.ir.traverse import walk
 from tf_exla.report.make import make_report
 from tf_exla.report.report import MemoryReport
 
-# Specialisations that one function keeps, the least recently used dropped first.
+# The number of specialisations that a function keeps; the least recently used is dropped first.
 CACHE_SIZE = 64
 
 
 class _Tracing(threading.local):
-    """Whether this thread traces a function that is going to be optimized."""
+    """The number of nested traces of optimized functions in this thread."""
 
     depth = 0
 
@@ -44,7 +44,7 @@ _tracing = _Tracing()
 
 
 def _compiled_whole() -> bool:
-    """Return whether the graph that is being built is XLA's, which plans memory itself."""
+    """Return whether XLA, which plans memory itself, compiles the graph that is being built."""
     graph = ops.get_default_graph()
     return bool(control_flow_util.GraphOrParentsInXlaContext(graph))
 
@@ -52,9 +52,9 @@ def _compiled_whole() -> bool:
 class OptimizedFunction(Saveable):
     """A function with the signature, results and effects of `fn`, and a peak below a limit.
 
-    It is traced and specialised as a `tf.function` is; where the signature leaves sizes open it is
-    specialised to those of the call. Inside of another optimized function it is that one's to plan,
-    and inside of a function that XLA compiles as a whole it is XLA's.
+    It is traced and specialised like a `tf.function`. If the signature leaves sizes open, it is
+    specialised to those of the call. Inside another optimized function, that function plans it.
+    Inside a function that XLA compiles as a whole, XLA plans it.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class OptimizedFunction(Saveable):
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function. Raises `MemoryLimitError` where no plan holds the limit."""
+        """Call the function. Raises `MemoryLimitError` if no plan holds the limit."""
         if eager_function_run.RUN_FUNCTIONS_EAGERLY:
             return self.python_function(*args, **kwargs)
         if _tracing.depth or _compiled_whole():
@@ -100,11 +100,11 @@ class OptimizedFunction(Saveable):
         self._planned(args, kwargs).prepare()
 
     def report(self, *args: Any, **kwargs: Any) -> MemoryReport:
-        """Return what was done for these arguments (tensors or specs), without running anything."""
+        """Return the report for these arguments (tensors or specs), without running anything."""
         return self._report(self._planned(args, kwargs).latest)
 
     def reports(self) -> list[MemoryReport]:
-        """Return a report for each specialisation that is kept."""
+        """Return a report for each kept specialisation."""
         with self._lock:
             programs = list(self._programs.values())
         return [self._report(one) for program in programs for one in program.specialised]
@@ -122,7 +122,7 @@ class OptimizedFunction(Saveable):
         return OptimizedFunction(self._function, self._request.with_devices(devices))
 
     def with_trace(self) -> OptimizedFunction:
-        """Return the same function, whose reports tell what each step was chosen from."""
+        """Return the same function with reports that list the candidates of each step."""
         return OptimizedFunction(self._function, self._request.with_trace())
 
     def get_concrete_function(self, *args: Any, **kwargs: Any) -> OptimizedConcreteFunction:
@@ -149,7 +149,7 @@ class OptimizedFunction(Saveable):
         return known
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy begins untraced, as a `tf.function` would have to: graphs cannot be copied.
+        # A copy starts untraced, as that of a `tf.function` would: graphs cannot be copied.
         plain = self.python_function if self._owned else self._function._clone(None)
         return type(self), (plain, self._request)
 
@@ -185,7 +185,7 @@ class OptimizedFunction(Saveable):
         return concrete.function_type.pack_output(program.run(inputs))
 
     def _ready(self, concrete: Any, inputs: Sequence[tf.Tensor]) -> Program | None:
-        """Return the program of a call, planned and restored; None where that failed."""
+        """Return the program of a call, planned and restored, or None if that failed."""
         if concrete in self._as_it_was:
             return None
         try:
@@ -193,7 +193,7 @@ class OptimizedFunction(Saveable):
             program.ready(inputs)
         except Exception as error:
             if any(isinstance(one, ShardedTensor) for one in inputs):
-                raise  # it cannot run as it was
+                raise  # the original function cannot run on sharded tensors
             self._guard.take(self.__name__, error)
             self._as_it_was.add(concrete)
             return None
@@ -263,7 +263,7 @@ _TF32 = (
 
 
 class OptimizedConcreteFunction(SaveableConcrete):
-    """An optimized function for one signature; what it does not define is the original's."""
+    """An optimized function for one signature; other attributes are those of the original."""
 
     def __init__(self, function: OptimizedFunction, concrete: Any) -> None:
         self._function = function
@@ -276,7 +276,7 @@ class OptimizedConcreteFunction(SaveableConcrete):
 
     @property
     def graph(self) -> Any:
-        """The optimized graph; the original where the signature leaves sizes open."""
+        """The optimized graph, or the original if the signature leaves sizes open."""
         if signature.unknown_inputs(self._concrete):
             return self._concrete.graph
         program = self._function._program(self._concrete, self._concrete.graph.inputs)
@@ -290,7 +290,7 @@ class OptimizedConcreteFunction(SaveableConcrete):
 
 
 def _forget(function: Any, concrete: Any) -> None:
-    """Drop a concrete function from the cache of a `tf.function`, which has no bound."""
+    """Drop a concrete function from the cache of a `tf.function`, which is unbounded."""
     cache = function._function_cache
     for (context, function_type), made in list(cache._primary.items()):
         if made is concrete:

@@ -1,4 +1,4 @@
-"""How much of the machine other processes have: what is measured beside them is too slow."""
+"""The load of other processes, which makes measurements too slow."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 QUIET = 0.1
-"""The share of the cores, 0 to 1, that others may have while rates are measured.
+"""The share of the cores, 0 to 1, that other processes may use while rates are measured.
 
-What runs on all cores then takes up to 1 / (1 - 0.1) = 1.11 of its time. Estimates of the cost
-model are right to a third, so that three times as much would be seen in which plan is chosen.
+Work on all cores then takes up to 1 / (1 - 0.1) = 1.11 of its time. Estimates of the cost model are
+right to a third, so only three times that error would change which plan is chosen.
 """
 PROBE = 1.0
-"""Seconds of a look at the machine before: 100 of the kernel's ticks on each core."""
+"""Seconds for which the load is sampled beforehand: 100 of the kernel's ticks on each core."""
 
 _STAT = Path("/proc/stat")
 
 
 class OtherLoad:
-    """The share of the cores that others have had since this was made."""
+    """The share of the cores that other processes have used since this object was created."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class OtherLoad:
         clock: Callable[[], float] = time.perf_counter,
         cores: int | None = None,
     ) -> None:
-        """Begin. `busy`, `own`: seconds that all the `cores`, and this process, have worked."""
+        """Start. `busy`, `own`: return the busy seconds of all `cores`, and of this process."""
         self._busy, self._own, self._clock = busy or busy_seconds, own, clock
         self._cores = cores or len(_cores())
         self._start = self._busy(), own(), clock()
 
     def share(self) -> float | None:
-        """Return the share, 0 to 1; None where the system does not tell."""
+        """Return the share, 0 to 1, or None if the system does not report it."""
         busy, own, clock = self._busy(), self._own(), self._clock()
         busy_before, own_before, clock_before = self._start
         if busy is None or busy_before is None or clock <= clock_before:
@@ -46,9 +46,9 @@ class OtherLoad:
 
 
 def busy_seconds() -> float | None:
-    """Return the seconds that the cores of this process have worked since the system started.
+    """Return the seconds that the cores of this process were busy since the system started.
 
-    For whomever: on a virtual machine what its host took away ("steal") is counted too.
+    All processes count. On a virtual machine, time taken away by the host ("steal") counts too.
     """
     if _STAT.exists():
         names = {f"cpu{number}" for number in _cores()}

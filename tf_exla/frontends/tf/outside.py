@@ -15,11 +15,11 @@ from tf_exla.frontends.tf.source_line import HERE, INSTALLED
 
 
 class Outside:
-    """Watches eager ops; keeps the largest result above the limit.
+    """A watcher of eager ops that keeps the largest result above the limit.
 
-    A result that is larger than the limit breaks it alone, whatever else lives; smaller ones are
-    the business of the program. Only ops count: arrays that become tensors do not, nor results of
-    ops in other threads than the one that began to watch.
+    A result larger than the limit exceeds it alone, whatever else is alive; smaller results are
+    left to the program. Only results of ops count, and only in the thread that began to watch.
+    Arrays that are converted to tensors do not count.
     """
 
     def __init__(self, limit: Callable[[], int]) -> None:
@@ -36,13 +36,13 @@ class Outside:
         op_name: Any = None,
         graph: Any = None,
     ) -> None:
-        """Look at the results of one op; called by TensorFlow."""
+        """Check the results of one op; called by TensorFlow."""
         if graph is not None:
             return
         for output in outputs:
             elements = output.shape.num_elements()
             size = (elements or 0) * output.dtype.size
-            # The limit may have to be asked of the device: it is read only for a new maximum.
+            # Reading the limit may query the device, so it is read only for a new maximum.
             if size > self._largest:
                 self._note(op_type, size)
 
@@ -61,7 +61,7 @@ class Outside:
 
 
 def _users_line() -> str | None:
-    """Return `file.py:12` of the user's innermost frame; None where this package made the call."""
+    """Return `file.py:12` of the user's innermost frame, or None if this package made the call."""
     frame = sys._getframe(1)
     caller = None
     while frame is not None:
@@ -78,10 +78,10 @@ def _users_line() -> str | None:
 
 @contextlib.contextmanager
 def watched(outside: Outside) -> Iterator[None]:
-    """Have TensorFlow call `outside` after each op of this thread meanwhile.
+    """Make TensorFlow call `outside` after each op of this thread in this context.
 
-    TensorFlow's callbacks see what the C fast path runs as well. An op costs 6 us more than the 8
-    us that the smallest one takes.
+    TensorFlow's callbacks also see ops of the C fast path. Each op takes 6 us more; the smallest op
+    alone takes 8 us.
     """
     op_callbacks.add_op_callback(outside)
     try:

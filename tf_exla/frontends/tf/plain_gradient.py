@@ -1,7 +1,7 @@
 """The gradient of a program that tf_exla could not rewrite: TensorFlow's own, run as it was traced.
 
-It computes the forward pass again from the inputs. That is right only where the forward pass has no
-side effects, and where its variables still have the values that it read.
+It recomputes the forward pass from the inputs. That is correct only if the forward pass has no side
+effects and its variables still have the values that it read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tf_exla.frontends.tf.settings import Program
 class PlainGradient:
     """The gradient of `forward` as the concrete function that was traced for it.
 
-    Raises `error` again where the forward pass has side effects: they must not run twice.
+    Raises `error` again if the forward pass has side effects, since they must not run twice.
     """
 
     def __init__(self, forward: Program, concrete: Any, error: Exception) -> None:

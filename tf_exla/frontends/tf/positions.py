@@ -1,6 +1,7 @@
-"""Values with their positions: the best of each chunk, merged with those of the chunks before.
+"""Reductions to values and their positions: those of a chunk, merged with the previous chunks'.
 
-`max_with_position` and `min_with_position` are ours: Max and ArgMax, Min and ArgMin of one operand.
+`max_with_position` and `min_with_position` are ops of tf_exla: Max and ArgMax, or Min and ArgMin,
+of one operand.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ def merge_top_k(
     part: Sequence[tf.Tensor],
     offset: tf.Tensor,
 ) -> list[tf.Tensor]:
-    """Return values and positions after a chunk that begins at `offset`.
+    """Return values and positions after merging a chunk that begins at `offset`.
 
-    `tops`: the loop's results. `before`: what the chunks before left; None for the first one. Of
-    equal values TopKV2 takes those that come first: the chunks before this one.
+    `tops`: the loop's results. `before`: values and positions of the previous chunks, None for the
+    first. Of equal values TopKV2 takes the first ones, which are those of previous chunks.
     """
     values, places = part
     rank, large = len(tops[0].dims), is_large(*tops)
@@ -55,9 +56,9 @@ def merge_best(
     offset: tf.Tensor,
     largest: bool,
 ) -> list[tf.Tensor]:
-    """Return the best value and its position after a chunk that begins at `offset`.
+    """Return the best value and its position after merging a chunk that begins at `offset`.
 
-    A chunk wins only with a better value: of equal ones the first stays.
+    Only a strictly better value replaces the previous one, so that of equal values the first stays.
     """
     large = is_large(*tops)
     places = emitter.op("AddV2", [part[1], offset], {}, large=large).outputs[0]
@@ -74,7 +75,7 @@ def merge_best(
 def emit_best(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     """Emit Max and ArgMax (or Min and ArgMin) of one operand.
 
-    As ArgMax does, pass over what is not a number.
+    NaNs are skipped, as in ArgMax.
     """
     inputs = emitter.values(node.inputs)
     x, axis = inputs

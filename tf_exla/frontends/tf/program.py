@@ -1,7 +1,7 @@
 """A program: a concrete function of flat tensors, captured, planned and restored.
 
-`Program.run` calls it; where a gradient may be asked for, the call is recorded for TensorFlow's
-tapes and for `tf.gradients`, with the gradient of `gradient.py`.
+`Program.run` calls it. If a gradient may be requested, the call is recorded for TensorFlow's tapes
+and for `tf.gradients`, with the gradient of `gradient.py`.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ from tf_exla.shard.plan import ShardedPlan
 
 Runnable = Restored | ShardedFunction
 
-# Saved values up to so many bytes are returned by every call, so that one plan serves both.
+# Every call returns saved values of up to this many bytes, so that one plan serves all calls.
 _SMALL_SAVES = 1 << 20
-# Sizes that one program keeps specialisations for, the least recently used dropped first.
+# The number of specialisations that a program keeps; the least recently used is dropped first.
 _SPECIALISED = 16
 
 
 class Program:
     """A function of flat tensors: arguments, then captures.
 
-    A program of level 0 is the user's; level k+1 computes the gradient of level k, and `inner` is
-    level k. `prefix` is what the names of `inner`'s nodes have before them in this program.
+    The program of level 0 is the user's. Level k+1 computes the gradient of level k, its `inner`.
+    `prefix` precedes the names of `inner`'s nodes in this program.
 
-    *Saved* values are what a gradient cannot compute again: values of variables, results of
-    stateful nodes. A call is given those of the levels below and returns its own after its outputs.
+    *Saved* values are those that a gradient cannot recompute: values of variables, results of
+    stateful nodes. A call takes those of the lower levels and returns its own after its outputs.
 
     `apart`: positions of inputs that are sharded tensors, which no device holds whole.
 
-    Where sizes come in during a call (`sources.py`), an eager one runs the program's `head`, and
-    then the program that is specialised to what came, which is `given` what the head made.
+    If sizes appear during a call (`sources.py`), an eager call first runs the program's `head`. The
+    rest is a program specialised to these sizes, which is `given` the results of the head.
     """
 
-    # Many parameters: what a program of a higher level, or after a head, is made of.
+    # Many parameters: those of a program of a higher level, or after a head.
     def __init__(
         self,
         concrete: Any,
@@ -104,7 +104,7 @@ class Program:
 
     @property
     def first_save(self) -> int:
-        """Number of values that the levels below have saved."""
+        """Number of values that the lower levels have saved."""
         return 0 if self.inner is None else self.inner.first_save + len(self.inner.saves)
 
     def save_at(self, index: int) -> Tensor:
@@ -115,7 +115,7 @@ class Program:
         return self.saves[index - self.first_save]
 
     def given_at(self, index: int) -> Tensor:
-        """Return what stands for a saved value in a gradient: an input, with what a list holds."""
+        """Return a gradient's input for a saved value, with the bytes that a list holds."""
         if index < self.first_save:
             assert self.inner is not None
             return self.inner.given_at(index)
@@ -125,7 +125,7 @@ class Program:
         return Tensor(saved.shape, saved.dtype, f"saved_{index}", held=held)
 
     def within(self, prefix: str) -> Mapping[str, tuple[Shape | None, ...]]:
-        """Return the shapes that came, by the names in a program that calls this one."""
+        """Return the shapes known from heads, by the names in a program that calls this one."""
         return {f"{prefix}{name}": shapes for name, shapes in self.came.items()}
 
     @cached_property
@@ -147,14 +147,14 @@ class Program:
 
     @cached_property
     def _plain(self) -> Runnable:
-        # Not asked for where it is not made: it may need more than the limit.
+        # Do not create the recording plan for this test: it may need more than the limit.
         if self.plan is self.__dict__.get("recording_plan"):
             return self._recording
         return self._restore(self.plan)
 
     @cached_property
     def head(self) -> Runnable:
-        """What runs up to where sizes come in."""
+        """The part that runs before the sizes of the rest are known."""
         return self._restore(self._head_plan)
 
     @cached_property
@@ -164,20 +164,20 @@ class Program:
 
     @property
     def largest_plan(self) -> Plan:
-        """The plan, or that of a head before it whose original held more."""
+        """The plan, or that of a previous head whose original has a larger peak."""
         plans = (self.plan, *self.heads)
         return max(plans, key=lambda plan: plan.resident + plan.working_set_before)
 
     @property
     def latest(self) -> Program:
-        """The specialisation that ran last; the program itself where none did."""
+        """The specialisation that ran last; the program itself if none did."""
         with self._lock:
             last = next(reversed(self._specialised.values()), None)
         return self if last is None else last.latest
 
     @property
     def specialised(self) -> list[Program]:
-        """The specialisations that are kept; the program itself where there are none."""
+        """The specialisations that are kept; the program itself if there are none."""
         with self._lock:
             kept = list(self._specialised.values())
         return [one for program in kept for one in program.specialised] or [self]
@@ -185,7 +185,7 @@ class Program:
     def prepare(self) -> Runnable:
         """Plan and restore the program, if that is not done. Raises `MemoryLimitError`.
 
-        Of a program with a cut only the head: the rest waits for what comes.
+        For an eager call with a cut, only the head: the sizes of the rest are not known yet.
         """
         if self.cut is not None and context.executing_eagerly():
             with self._lock:
@@ -193,14 +193,14 @@ class Program:
         return self.whole()
 
     def whole(self) -> Runnable:
-        """Plan and restore the program as it is called from a graph: never cut."""
+        """Plan and restore the program without a cut, as it is called from a graph."""
         if "_plain" not in self.__dict__:
             with self._lock:
                 return self._plain
         return self._plain
 
     def ready(self, inputs: Sequence[tf.Tensor]) -> Runnable:
-        """Plan and restore what a call with `inputs` runs; run nothing."""
+        """Plan and restore what a call with `inputs` runs, without running it."""
         if self.apart:
             return self.whole()
         if (self.cut is not None and context.executing_eagerly()) or not self._records(inputs):
@@ -211,7 +211,7 @@ class Program:
     def run(self, inputs: list[tf.Tensor], saved: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
         """Call the program, eagerly or from the graph that is being built.
 
-        `saved`: what it takes after its constants: values of the levels below, or of heads.
+        `saved`: the inputs after its constants: saved values of the lower levels, or of heads.
         """
         eager = context.executing_eagerly()
         devices = self.settings.devices
@@ -243,7 +243,7 @@ class Program:
         return outputs
 
     def _run_apart(self, inputs: list[Any]) -> list[tf.Tensor]:
-        """Call a program with sharded tensors: eagerly, its gradient computed inside."""
+        """Call a program with sharded tensors, only eagerly and without an outer tape."""
         name = self.settings.name
         if not context.executing_eagerly():
             raise TypeError(f"{name}: sharded tensors are none of a tf.function's")
@@ -256,13 +256,13 @@ class Program:
         return self.whole()(self._arguments(inputs, ()))[: self.count]
 
     def _records(self, inputs: Sequence[tf.Tensor]) -> bool:
-        """Return whether the gradient of a call with `inputs` may be asked for."""
+        """Return whether the gradient of a call with `inputs` may be requested."""
         kind = gradients_util.PossibleTapeGradientTypes(inputs)
         none = kind == gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
         return not (none and context.executing_eagerly())
 
     def _run_cut(self, inputs: list[tf.Tensor], before: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Run the head, then what is specialised to the sizes that came."""
+        """Run the head, then the rest specialised to the sizes that the head returned."""
         assert self.cut is not None
         values = self.prepare()(self._arguments(inputs, before))
         given, values = self.cut.then(self.given, before, values)
@@ -278,7 +278,7 @@ class Program:
         return rest.run(inputs, values)
 
     def _rest(self, given: Given, heads: tuple[Plan, ...]) -> Program:
-        """Return what is left of the program, for the sizes that came; else for unknown ones."""
+        """Return the rest of the program for the known sizes, or if that fails for unknown ones."""
         try:
             return Program(self.concrete, self.settings, self.shapes, given=given, heads=heads)
         except Exception as error:
@@ -287,14 +287,14 @@ class Program:
             return Program(self.concrete, self.settings, self.shapes, given=given, heads=heads)
 
     def gradient(self, mask: tuple[bool, ...]) -> Gradient:
-        """Return the gradient with respect to the inputs that `mask` names."""
+        """Return the gradient with respect to the inputs that `mask` selects."""
         with self._lock:
             if mask not in self._gradients:
                 self._gradients[mask] = Gradient(self, mask, Program)
             return self._gradients[mask]
 
     def _needed(self, inputs: list[tf.Tensor]) -> tuple[bool, ...]:
-        """Return which inputs the active tapes watch; all where none is."""
+        """Return which inputs the active tapes watch; all if they watch none."""
         watched = tuple(record.should_record_backprop([tensor]) for tensor in inputs)
         return watched if any(watched) else (True,) * len(inputs)
 
@@ -313,7 +313,7 @@ class Program:
         try:
             plan = self._planned(graph, limit, options)
         except Exception as error:
-            if self.apart:  # the function cannot run as it was
+            if self.apart:  # the original function cannot run on sharded tensors
                 raise
             guard.take(name, error)
             return unplanned(graph, limit, error)
@@ -339,7 +339,7 @@ class Program:
             return self._emit(plan.graph)
         except Exception as error:
             self.settings.guard.take(self.settings.name, error)
-            # Before the passes the graph has as many outputs, in the same order.
+            # The graph before the passes has the same outputs in the same order.
             return self._emit(plan.original)
 
     def _emit(self, graph: Graph, like: Sequence[Any] | None = None) -> Restored:

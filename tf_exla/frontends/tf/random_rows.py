@@ -1,8 +1,8 @@
-"""Emit `random_rows`: some rows of a stateless random tensor, the same bits as among all rows.
+"""Emit `random_rows`: rows of a stateless random tensor, with the same bits as in the whole tensor.
 
 TensorFlow's kernels (core/kernels/random_op_cpu.h, stateless_random_ops_v2.cc) draw four numbers of
-up to 32 bits of one counter, or two of 64 bits. A truncated normal may draw again, and has 64
-counters for each number.
+up to 32 bits from one counter, or two of 64 bits. A truncated normal may draw again, and reserves
+64 counters for each number.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tf_exla.ir.graph import Node, item_bytes
 
 
 def numbers_of_a_counter(dtype: str) -> int:
-    """Return how many numbers of a dtype one counter gives, or how many are drawn together."""
+    """Return how many numbers of a dtype one counter yields, or how many are drawn together."""
     return 2 if item_bytes(dtype) == 8 else 4
 
 
 def emit_random_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
-    """Draw the rows whose numbers operand 0 holds; they follow each other."""
+    """Draw the consecutive rows whose numbers operand 0 holds."""
     inputs = emitter.values(node.inputs)
     rows, _, key, counter, *rest = inputs
     random, dims = str(node.attrs["random"]), node.output.dims
@@ -39,7 +39,7 @@ def emit_random_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     def part(value: tf.Tensor, begin: tf.Tensor, count: int, large: bool = False) -> tf.Tensor:
         return op("Slice", [value, begin, number([count])], large)
 
-    # An anchor: TensorFlow would keep what it can draw before the program runs.
+    # An anchor, since TensorFlow would keep numbers that it can draw before the program runs.
     first = part(rows, emitter.anchor(np.zeros(1, np.int64), "int64"), 1)
     first = op("Mul", [first, number(each)])
     counters = op("FloorDiv", [first, number(group)])
@@ -50,7 +50,7 @@ def emit_random_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     if each % group == 0:
         shape = number(dims)
         return [op(random, [shape, key, counter, *rest], True, **attrs)]
-    # It begins inside of what one counter gives.
+    # The rows may begin within the numbers of one counter: draw more and slice.
     count = math.prod(dims)
     more = op(random, [number([count + group - 1]), key, counter, *rest], True, **attrs)
     begin = op("FloorMod", [first, number(group)])
@@ -59,7 +59,7 @@ def emit_random_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
 
 
 def _later(op: Any, part: Any, number: Any, counter: tf.Tensor, by: tf.Tensor) -> tf.Tensor:
-    """Add to a counter of two words, the lower first."""
+    """Add `by` to a counter of two words, the lower first."""
     by = op("Cast", [by], dtype="uint64")
     low, high = (part(counter, number([at]), 1) for at in (0, 1))
     after = op("AddV2", [low, by])

@@ -1,9 +1,9 @@
 """Control flow with side effects, run again for a gradient without them.
 
-What must not be computed again comes from the forward call: the results of stateful nodes. Those
-inside of control flow leave it as results of its own: a While appends the one of each iteration to
-a list, a choice returns that of the branch that is taken, and zeros for the others. The gradient
-runs the same control flow, in which these nodes are replaced by reads of what was saved. A
+The results of stateful nodes must not be recomputed, so they come from the forward call. Those
+inside control flow become additional results of it: a While appends the result of each iteration to
+a list, a choice returns the results of the branch taken, and zeros for the other branches. The
+gradient runs the same control flow with these nodes replaced by reads of the saved values. A
 condition with side effects is replaced by the number of iterations.
 """
 
@@ -28,10 +28,10 @@ def is_handle(tensor: Tensor) -> bool:
 
 
 def results_inside(graph: Graph) -> dict[Key, Tensor]:
-    """Return what stateful nodes of a graph give that is read there, as the graph sees it.
+    """Return the results of stateful nodes that the graph reads, as tensors of the graph.
 
-    A While inside of it gives a list; a While whose condition has side effects gives the number of
-    its iterations as well.
+    Results inside a While are lists. A While whose condition has side effects adds the number of
+    its iterations.
     """
     read = reads(graph)
     found: dict[Key, Tensor] = {}
@@ -65,7 +65,7 @@ def stateful_inside(node: Node) -> Iterator[Node]:
 
 
 def keeping(node: Node) -> tuple[list[Node], dict[Key, Tensor]]:
-    """Return nodes that do what a While, If or Case does, and return what it gives inside."""
+    """Return nodes of a While, If or Case that also return its inner results, and these results."""
     return _keeping_while(node) if is_while(node) else _keeping_choice(node)
 
 
@@ -136,7 +136,7 @@ def _empty_list(element: Tensor, name: str) -> list[Node]:
 
 
 def _nothing(like: Tensor, name: str) -> list[Node]:
-    """Return nodes that make zeros, or an empty list, for what no node of this branch makes."""
+    """Return nodes that make zeros, or an empty list, for a result of another branch."""
     if like.dtype == "variant":
         return _empty_list(Tensor((), "int32"), name)
     sizes = [size or 0 for size in like.shape or ()]
@@ -152,15 +152,15 @@ def _nothing(like: Tensor, name: str) -> list[Node]:
 
 
 def replay(node: Node, given: Mapping[Key, Tensor]) -> list[Node]:
-    """Return nodes that do what a While, If or Case does, without its side effects.
+    """Return nodes that run a While, If or Case without its side effects.
 
-    `given`: what the forward call saved, as the graph around `node` sees it.
+    `given`: the values saved by the forward call, as tensors of the graph around `node`.
     """
     return _replay_while(node, given) if is_while(node) else [_replay_choice(node, given)]
 
 
 def without_effects(graph: Graph, given: Mapping[Key, Tensor]) -> Graph:
-    """Return a graph with what was saved in the place of what its stateful nodes give."""
+    """Return a graph in which saved values replace the results of stateful nodes."""
     renamed: dict[Tensor, Tensor] = {}
     nodes: list[Node] = []
     for old in graph.nodes:
@@ -219,7 +219,7 @@ def _replay_choice(node: Node, given: Mapping[Key, Tensor]) -> Node:
 
 
 def _counted(cond: Graph, counter: Tensor, count: Tensor) -> Graph:
-    """Return a condition that holds `count` times, and no longer than its pure conjuncts."""
+    """Return a condition that holds `count` times, or until a pure conjunct fails."""
     made_by = producers(cond)
     impure: set[Tensor] = set()
     for node in cond.nodes:
@@ -257,7 +257,7 @@ def _is_stateful(graph: Graph) -> bool:
 
 
 def _counter(name: str) -> tuple[Node, list[Node], Tensor]:
-    """Return the first value of a counter, the nodes that add one to it, and it in the body."""
+    """Return a counter: its initial value, the nodes that increment it, its tensor in the body."""
     zero = const(np.int32(0), f"{name}/first")
     one = const(np.int32(1), f"{name}/one")
     counter, after = Tensor((), "int32", f"{name}/counter"), Tensor((), "int32", f"{name}/next")
@@ -265,7 +265,7 @@ def _counter(name: str) -> tuple[Node, list[Node], Tensor]:
 
 
 def _shape_operand(element: Tensor, name: str) -> Node:
-    """Return the shape that a list is told of its tensors: -1 for what is not known."""
+    """Return the operand with the shape of a list's tensors: -1 for unknown sizes."""
     if element.shape is None:
         return const(np.int32(-1), f"{name}/shape")
     sizes = [-1 if size is None else size for size in element.shape]

@@ -1,4 +1,4 @@
-"""What a user asks of `optimize`, with the defaults of the environment."""
+"""The arguments of `optimize`, with the defaults of the environment."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ Limit = int | float | str
 
 LIMIT_VARIABLE = "TF_EXLA_LIMIT"
 FLAGS_VARIABLE = "TF_EXLA_FLAGS"
-# On a GPU there is no cache to stay in, and to launch the kernels of a small chunk takes longer
-# than they do: chunks of 1 GB were faster than those of 256 MB (a matvec of 60,000 points, float64,
+# On a GPU chunks need not fit a cache, and launching the kernels of a small chunk takes longer than
+# running them. Chunks of 1 GB were faster than those of 256 MB (a matvec of 60,000 points, float64,
 # within 1 GB: 55 ms against 77, compiled 34 against 91; H100).
 _GPU_CHUNK_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
 class Request:
-    """`limit`: bytes; None for what the device has free when a plan is made.
+    """The arguments of `optimize`.
 
-    `devices`: those that loops are sharded over; None: the program runs on one.
+    `limit`: bytes; None for "auto", a share of the memory that is free when a plan is made.
+    `devices`: those that loops are sharded over; None if the program runs on one.
     """
 
     limit: int | None
@@ -66,7 +67,7 @@ class Request:
         devices: Any = None,
         outputs: str = "whole",
     ) -> Request:
-        """Read the arguments of `optimize`. A ValueError or TypeError quotes a bad one."""
+        """Read the arguments of `optimize`. A ValueError or TypeError quotes a bad argument."""
         if unbounded not in ("raise", "warn"):
             raise ValueError(f'unbounded must be "raise" or "warn", got {unbounded!r}')
         check_switch("jit_compile", jit_compile, optional=True)
@@ -96,15 +97,15 @@ class Request:
         return dataclasses.replace(self, devices=DeviceSet.of(devices))
 
     def with_trace(self) -> Request:
-        """Return the same request, whose plans tell what each step was chosen from."""
+        """Return the same request with plans that record the candidates of each step."""
         return dataclasses.replace(self, trace=True)
 
     def bytes(self) -> int:
-        """Return the limit in bytes, now."""
+        """Return the current limit in bytes."""
         return auto_limit() if self.limit is None else self.limit
 
     def options(self, jit_compile: bool | None = None) -> Options:
-        """Return the passes' options; `jit_compile`: where the request leaves it open."""
+        """Return the options of passes; `jit_compile` applies if the request leaves it open."""
         made = Options(
             jit_compile=self.jit_compile if self.jit_compile is not None else jit_compile,
             rewrites=self.rewrites,
@@ -118,15 +119,15 @@ class Request:
 
 
 def gpu_options(options: Options) -> Options:
-    """Return the options as they are for a GPU."""
+    """Return the options adapted to a GPU."""
     return dataclasses.replace(
         options,
-        jit_compile=bool(options.jit_compile),  # what pays was measured on a CPU only
+        jit_compile=bool(options.jit_compile),  # the default was measured on a CPU only
         chunk_bytes=_GPU_CHUNK_BYTES,
         body_bytes=4 * _GPU_CHUNK_BYTES,
         cached=False,
         allocator=exact_allocator() if counts_exactly() else BLOCKS,
-        cores=1,  # its kernels wait for each other, and use all of it
+        cores=1,  # kernels wait for each other, and each uses the whole GPU
     )
 
 

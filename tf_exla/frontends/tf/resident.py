@@ -24,7 +24,7 @@ def resident_bytes(fn: Callable[..., Any], args: Any, kwargs: Any) -> int:
 
 
 def _buffers(values: Iterable[Any]) -> Iterator[tuple[object, int]]:
-    """Yield a key for each value's buffer, the same for values that share one, and its bytes."""
+    """Yield (key, bytes) of each value's buffer; values that share a buffer have the same key."""
     for value in values:
         if isinstance(value, tf.Variable):
             yield ("variable", id(value.handle)), _tensor_bytes(value)
@@ -36,7 +36,7 @@ def _buffers(values: Iterable[Any]) -> Iterator[tuple[object, int]]:
 
 
 def _address(tensor: tf.Tensor) -> int:
-    """The address of a tensor's buffer, or its identity where that cannot be told."""
+    """Return the address of a tensor's buffer, or its `id` if the address is not available."""
     try:
         if "CPU" in tensor.device:
             # No copy: the buffer protocol of a tensor on the CPU shows its own memory.
@@ -53,12 +53,12 @@ def _tensor_bytes(tensor: Any) -> int:
 
 
 def _constant_bytes(graph: tf.Graph) -> int:
-    # Sizes from the shapes: the attribute "value" would be a copy of the whole constant.
+    # Sizes come from shapes, since the attribute "value" would be a copy of the whole constant.
     return sum(_tensor_bytes(op.outputs[0]) for op in graph.get_operations() if op.type == "Const")
 
 
 def _graphs(graph: tf.Graph) -> list[tf.Graph]:
-    """`graph` and the graphs of all functions that it calls, each once."""
+    """Return `graph` and the graphs of all functions that it calls, each once."""
     found: dict[str, tf.Graph] = {}
 
     def visit(outer: Any) -> None:

@@ -2,7 +2,7 @@
 
 TensorFlow runs every op that is ready. So nodes that touch a tensor of at least `CHAIN_BYTES` are
 chained by control dependencies in the order of the graph, and stateful nodes among themselves.
-Nothing may undo this: the function is not inlined, and Grappler does not touch it.
+To keep this order, the function is not inlined and Grappler is disabled for it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def restore(
 ) -> Restored:
     """Emit `graph` as a function of its flat inputs.
 
-    `like`: tensors whose handle data the first inputs take. `keep`: what must live as long
+    `like`: tensors whose handle data the first inputs take. `keep`: objects that must live as long
     as the function.
     """
     function_graph = new_graph(name)
@@ -70,7 +70,7 @@ class Restored:
         return self.function.graph
 
     def __call__(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Run eagerly, or add a call to the graph that is being built. Nothing is recorded."""
+        """Run eagerly, or add a call to the graph being built. Tapes record nothing."""
         arguments = [*inputs, *self.anchors]
         with record.stop_recording(), atomic_function.InterpolateRuntimeError(self.function):
             if context.executing_eagerly():

@@ -1,9 +1,9 @@
-"""Emit a running top-k: what of a chunk beats the k-th so far, merged with the chunks before.
+"""Emit a running top-k: elements of a chunk that beat the k-th so far, merged with previous chunks.
 
-Groups of neighbours are compared with the k-th by their largest element. Those that beat it are put
-together, row by row, as many places for each row as the longest needs, and the kernel looks at
-these only. Where that is no small part of the chunk, it looks at the k best groups of each row;
-where a NaN is about, which compares with nothing, at all of the chunk.
+Groups of neighbours are compared with the k-th value by their maxima. The groups that beat it are
+packed row by row, padded to the longest row, and the kernel searches only these. If they are not a
+small part of the chunk, it searches the k best groups of each row. If there is a NaN, which
+compares with nothing, it searches the whole chunk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Pair = tuple[tf.Tensor, tf.Tensor]
 
 
 def emit_running_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor]:
-    """Emit a RunningTopK in the body of a loop; without chunks before, the chunk's own top k."""
+    """Emit a `running_top_k` in the body of a loop; for the first chunk, its own top k."""
     assert emitter.around is not None
     (x,) = emitter.values(node.inputs[:1])
     values, places = node.outputs
@@ -42,7 +42,7 @@ def emit_running_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor]:
 
 
 def emit_chunk_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor]:
-    """Emit a TopKV2 of a chunk of its rows that is not the first."""
+    """Emit a TopKV2 of a chunk of its rows other than the first."""
     x, _ = emitter.values(node.inputs)
     tops = node.outputs
     *batch, n = node.inputs[0].dims
@@ -58,9 +58,9 @@ def emit_chunk_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor]:
 def chunk_top_k(x: tf.Tensor, k: int) -> Pair:
     """Return the top k of x: [rows, n], with a NaN as the least number.
 
-    A NaN compares with nothing. So it enters the kernel's heap among the first k of a row only: of
-    the whole row, not of a chunk after the first. Such rows of a chunk are looked at once more, one
-    by one, since a copy of x might not fit the limit.
+    A NaN compares with nothing, so it enters the kernel's heap only among the first k elements of a
+    whole row. In a chunk after the first it must not enter. Rows of a chunk in which it would are
+    searched again, one row at a time, since a copy of x might not fit the limit.
     """
     values, places = tf.math.top_k(x, k)
     if not x.dtype.is_floating:
@@ -90,18 +90,18 @@ def chunk_top_k(x: tf.Tensor, k: int) -> Pair:
 
 
 class RunningChunk:
-    """x: [rows, n], which begins at `offset`; `before`: values and places of the chunks before.
+    """A chunk x: [rows, n] from `offset` on; `before`: values and positions of previous chunks.
 
-    Of equal elements the kernel takes those that come first: the chunks before this one.
+    Of equal elements the kernel takes the first ones, which are those of previous chunks.
     """
 
     def __init__(self, x: tf.Tensor, offset: tf.Tensor, k: int, before: Pair | None) -> None:
         self.x, self.offset, self.k, self.before = x, offset, k, before
         self.rows, self.n = x.shape
-        self.size = running_size(self.n)  # of the groups, 0 for none
+        self.size = running_size(self.n)  # of a group; 0 for no groups
 
     def merged(self) -> Pair:
-        """Return values and places after the chunk: [rows, k] each."""
+        """Return values and positions after merging the chunk: [rows, k] each."""
         grouped = by_groups(self.n, self.k)
         if not self.size or (self.before is None and not grouped):
             return self._all_merged()
@@ -121,7 +121,7 @@ class RunningChunk:
         return cast(Pair, tf.switch_case(which, [few_merged, many, self._all_merged]))
 
     def _groups(self) -> tf.Tensor:
-        """Return the elements as [rows, groups, size], the last group filled up with the least."""
+        """Return the elements as [rows, groups, size], padded with the least number."""
         x = self.x
         if self.n % self.size:
             x = tf.pad(x, [[0, 0], [0, -self.n % self.size]], constant_values=self._least())
@@ -140,7 +140,7 @@ class RunningChunk:
         )
 
     def _all_merged(self) -> Pair:
-        """Merge the chunk's own top k, whatever it holds."""
+        """Merge the top k of the whole chunk, which may contain NaNs."""
         top = chunk_top_k if self.before else tf.math.top_k
         values, places = top(self.x, min(self.k, self.n))
         places = tf.cast(places, self.offset.dtype) + self.offset
@@ -152,7 +152,7 @@ class RunningChunk:
         return values, tf.gather(places, chosen, batch_dims=1)
 
     def _best_merged(self, groups: tf.Tensor, largest: tf.Tensor) -> Pair:
-        """Merge the groups with the k largest elements, in their order: see `expanding.py`."""
+        """Merge the k groups with the largest maxima, in their order: see `expanding.py`."""
         best = tf.sort(tf.math.top_k(largest, self.k, sorted=False).indices, 1)
         elements = tf.gather(groups, best, batch_dims=1)
         return self._chosen(self.before, elements, best)
@@ -166,10 +166,10 @@ class RunningChunk:
         beaten: tf.Tensor,
         most: tf.Tensor,
     ) -> Pair:
-        """Merge the groups that beat the k-th: at most `most` in each of the `beaten` rows."""
+        """Merge the groups that beat the k-th value, at most `most` in each of `beaten` rows."""
         row, group = tf.unstack(tf.cast(tf.where(beats), tf.int32), axis=1)
         chosen = tf.cast(tf.where(counts > 0), tf.int32)  # [beaten, 1]
-        # The place of a group: of its row among those chosen, and in it.
+        # The place of a group: that of its row among the chosen rows, then its place in the row.
         nth = tf.cumsum(tf.cast(counts > 0, tf.int32)) - 1
         first = nth * most - tf.cumsum(counts, exclusive=True)
         place = (tf.range(tf.size(row)) + tf.gather(first, row))[:, None]
@@ -187,7 +187,7 @@ class RunningChunk:
         )
 
     def _chosen(self, before: Pair | None, elements: tf.Tensor, of: tf.Tensor) -> Pair:
-        """Merge elements, [rows, groups, size], of the groups `of`, with what was before."""
+        """Merge elements [rows, groups, size] of the groups `of` with those of `before`."""
         rows, groups, _ = tf.unstack(tf.shape(elements))
         elements = tf.reshape(elements, [rows, groups * self.size])
         if before is not None:

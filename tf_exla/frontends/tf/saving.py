@@ -1,11 +1,12 @@
-"""What `tf.saved_model.save` finds where a module holds an optimized function.
+"""Saving of optimized functions in modules by `tf.saved_model.save`.
 
-TensorFlow saves the concrete functions of `tf.function`s. So an optimized function offers one that
-calls it: the restored plan becomes a function of the SavedModel, which needs no tf_exla to run. The
-same one is what it is as a signature (`tf.saved_model.save(..., signatures=optimized)`).
+TensorFlow saves the concrete functions of `tf.function`s. So an optimized function offers a
+`tf.function` that calls it. The restored plan becomes a function of the SavedModel, which runs
+without tf_exla. The same `tf.function` serves as a signature
+(`tf.saved_model.save(..., signatures=optimized)`).
 
-The gradient is Python and is not saved: save a function that returns gradients where they are
-needed.
+The gradient is Python code and is not saved. If gradients are needed, save a function that returns
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tensorflow.python.trackable.base import Trackable
 
 
 class Saveable(Trackable):  # type: ignore[misc]
-    """A callable that TensorFlow tracks; after loading, the attribute is callable again."""
+    """A callable that TensorFlow tracks; as an attribute it is callable again after loading."""
 
     _function: Any
 
@@ -35,7 +36,7 @@ class Saveable(Trackable):  # type: ignore[misc]
         return {**children, "__call__": self._exported()}
 
     def _export(self, concrete: Any) -> Any:
-        """Return a concrete function of TensorFlow that calls this one, for its signature."""
+        """Return a concrete function of TensorFlow that calls this one, for the same signature."""
         args, kwargs = concrete.structured_input_signature
         return self._exported().get_concrete_function(*args, **kwargs)
 
@@ -49,7 +50,7 @@ class Saveable(Trackable):  # type: ignore[misc]
 
             plain = self._function.python_function
             call.__name__ = getattr(plain, "__name__", "call")
-            # The names of the arguments are those of the signature.
+            # The signature determines the names of the arguments.
             call.__signature__ = inspect.signature(plain)  # type: ignore[attr-defined]
             exported = self.__dict__["_saved_as"] = tf.function(call, autograph=False)
         return exported
@@ -66,9 +67,9 @@ _signature = signature_serialization._get_signature
 
 
 def _signature_or_export(function: Any) -> Any:
-    """Return the concrete function to save for a signature; None where there is none.
+    """Return the concrete function to save for a signature, or None.
 
-    TensorFlow asks for its own classes by `isinstance`, and so would not take one of ours.
+    TensorFlow tests for its own classes by `isinstance`, and would not accept these classes.
     """
     if isinstance(function, SaveableConcrete):
         return function._function._export(function._concrete)

@@ -32,7 +32,7 @@ def emit_scatter_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
         dims = number(shape, "int64")
         return op("Reshape", [value, dims])
 
-    # Of an anchor: TensorFlow would keep the numbers of rows as a constant.
+    # An anchor, since TensorFlow would keep the row numbers as a constant.
     first = emitter.anchor(np.asarray(0, index), index)
     numbers = shaped(op("Range", [first, number(rows), number(1)]), rows, 1)
     dims = number([rows, count], "int64")

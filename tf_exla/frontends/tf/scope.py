@@ -1,8 +1,8 @@
 """Build a `Graph` from the ops of a traced function: inlined, specialised to shapes, folded.
 
-The way of one op: its inputs are looked up, a result that they decide becomes a constant, and what
-TensorFlow does not know of the shapes of its results is inferred by creating the op again in a
-scratch graph on the shapes of the call.
+For each op, its inputs are looked up, and a result that they determine becomes a constant. Shapes
+that TensorFlow does not know are inferred by creating the op again in a scratch graph, on the
+shapes of the call.
 """
 
 from __future__ import annotations
@@ -39,20 +39,19 @@ _TF1_CONTROL_FLOW = frozenset(
     {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "RefSwitch", "RefMerge"}
 )
 _NOT_CAPTURED = frozenset({"SymbolicGradient", "RemoteCall"})
-# The line of the user's program is looked up for what a report can name.
+# A report can name results from this size on, so the line of the user's program is looked up.
 _SOURCE_BYTES = 4096
 
 
 @dataclass
 class Walk:
-    """What all scopes of one capture share.
+    """The state that all scopes of one capture share.
 
-    `symbols`: a tensor's stand-in in the scratch graph, made where it is first asked for.
-    `origins`: the tensor of the captured function that a tensor stands for. `partly`: values of
-    which some elements are static.
-    `came`: shapes that are known of results, by the names of the nodes. `lists`: what is known of
-    the tensors in lists. `optionals`: what each optional was made of. `structured`: captures ops of
-    control flow, by their names.
+    `structured`: functions that capture control flow, by op. `symbols`: a tensor's counterpart in
+    the scratch graph, created at its first use. `origins`: the tensor of the captured function that
+    a tensor represents. `partly`: values of which some elements are static. `came`: known shapes of
+    results, by node name. `lists`: known shapes of lists. `optionals`: the operands of each
+    optional.
     """
 
     structured: Mapping[str, Structured]
@@ -73,7 +72,7 @@ class Walk:
         name: str,
         holds: str = "",
     ) -> Tensor:
-        """Make an input of a graph, at least as static as `origin`."""
+        """Create an input of a graph, at least as static as `origin`."""
         known = origin.shape if shape is None else origin.shape.merge_with(tf.TensorShape(shape))
         tensor = Tensor(
             shape_of(known), origin.dtype.name, name, held=held_bytes(origin), holds=holds
@@ -82,7 +81,7 @@ class Walk:
         return tensor
 
     def value(self, tensor: Tensor) -> Array | None:
-        """Return the value of a tensor where it is static, however large."""
+        """Return the value of a static tensor of any size, else None."""
         if tensor.value is not None:
             return tensor.value
         return next((one.numpy() for large, one in self.constants if large is tensor), None)
@@ -145,7 +144,7 @@ class Scope:
             attrs[DEVICE] = op.device
         self._keep_functions(op)
         if op.type == "OptionalGetValue" and inputs[0] in self.walk.optionals:
-            # The gradient of a choice that is known reads what the choice put into optionals.
+            # The gradient of an inlined choice reads what the choice put into optionals.
             return self.walk.optionals[inputs[0]]
         made = self.add(op.type, inputs, attrs, op, name)
         if op.type == "OptionalFromValue":
@@ -212,7 +211,7 @@ class Scope:
         name: str,
         lists: Sequence[ListShape | None] = (),
     ) -> list[Tensor]:
-        """Make the results of a node that stands for `op`; `lists`: of the first of them."""
+        """Create the results of a node for `op`; `lists`: list shapes of the first results."""
         made = []
         known = chain(lists, repeat(None))
         for position, (origin, shape) in enumerate(zip(op.outputs, shapes, strict=True)):
@@ -225,7 +224,7 @@ class Scope:
         return made
 
     def constant(self, array: Array, dtype: str, name: str) -> Tensor:
-        """Append a constant: a Const node; where it is large, a Fill or an input of the program."""
+        """Append a constant: a `constant` node, or if large a `full` or an input of the program."""
         small = _is_small_value(array, dtype)
         if small or not self.hoist or dtype == "string":
             value = array if small else None
@@ -274,7 +273,7 @@ Structured = Callable[[Scope, tf.Operation, list[Tensor], str], list[Tensor]]
 
 
 def _may_be_small(op: tf.Operation, shapes: Sequence[Shape | None]) -> bool:
-    """Whether results are small, or of unknown size: what is large must not even be tried."""
+    """Return whether all results are small or of unknown size; folding must not try large ones."""
     for tensor, shape in zip(op.outputs, shapes, strict=True):
         if shape is not None and None not in shape:
             size = math.prod(shape)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What one optimized function was asked for, and what gradients ask of its program."""
+"""The settings of one optimized function, and the interface of its program for gradients."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tf_exla.model.options import Options
 
 @dataclass(frozen=True)
 class Settings:
-    """What one optimized function was asked for; `limit` returns bytes when a plan is made.
+    """The settings of one optimized function; `limit` returns bytes when a plan is made.
 
-    `devices`: those that loops are sharded over; None: one.
+    `devices`: those that loops are sharded over; None for one device.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Settings:
 
 
 class Program(Protocol):
-    """A captured function, as its gradient sees it: see `program.py`."""
+    """The interface of a captured function for its gradient: see `program.py`."""
 
     captured: Captured
     concrete: Any

@@ -1,4 +1,4 @@
-"""Arguments of a concrete function: Python structures to flat tensors, and what they hold."""
+"""Arguments of a concrete function: from Python structures to flat tensors, and their shapes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Shapes = tuple[tuple[int | None, ...] | None, ...]
 def with_defaults(
     function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call of a `tf.function`, its defaults filled in."""
+    """Return the arguments of a call of a `tf.function` with its defaults filled in."""
     bound = function_type_utils.canonicalize_function_inputs(
         args, kwargs, function._function_type, function._default_values
     )
@@ -22,16 +22,16 @@ def with_defaults(
 
 
 def flatten(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tf.Tensor]:
-    """Return the tensors among arguments that `concrete` was made for."""
+    """Return the tensors among arguments that `concrete` was traced for."""
     bound = concrete.function_type.bind(*args, **kwargs)
     flat: list[tf.Tensor] = concrete.function_type.unpack_inputs(bound)
     return flat
 
 
 def flatten_any(concrete: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tf.Tensor]:
-    """Return the tensors among arguments that need not be what `concrete` was made for.
+    """Return the tensors among arguments that may differ from those `concrete` was traced for.
 
-    Raises TypeError where they do not fit.
+    Raises TypeError if they do not fit.
     """
     bound = function_type_utils.canonicalize_function_inputs(args, kwargs, concrete.function_type)
     flat: list[tf.Tensor] = concrete.function_type.unpack_inputs(bound)
@@ -48,7 +48,7 @@ def unknown_inputs(concrete: Any) -> tuple[int, ...]:
 
 
 def shapes_of(tensors: Sequence[tf.Tensor], positions: Sequence[int]) -> Shapes:
-    """Return the shapes of some tensors: the key of a specialisation."""
+    """Return the shapes of the tensors at `positions`: the key of a specialisation."""
     return tuple(
         None if tensors[k].shape.rank is None else tuple(tensors[k].shape.as_list())
         for k in positions
@@ -56,7 +56,7 @@ def shapes_of(tensors: Sequence[tf.Tensor], positions: Sequence[int]) -> Shapes:
 
 
 def all_shapes(concrete: Any, positions: Sequence[int], shapes: Shapes) -> list[Any]:
-    """Return the shapes of all inputs of a specialisation, None where the graph knows them."""
+    """Return the shapes of all inputs of a specialisation, None for those the graph knows."""
     known: list[Any] = [None] * len(concrete.graph.inputs)
     for position, shape in zip(positions, shapes, strict=True):
         known[position] = tf.TensorShape(shape)

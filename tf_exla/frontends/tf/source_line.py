@@ -14,8 +14,8 @@ HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 def source_line(op: Any) -> str:
     """Return `file.py:12 in function` for the innermost frame outside of installed packages.
 
-    Only frames of the traced function count, not those that called it. Where all of them are in
-    installed packages, the innermost that is not TensorFlow's; "" where there is none.
+    Only frames of the traced function count, not those of its callers. If all are in installed
+    packages, return the innermost outside of TensorFlow and Keras, or "" if there is none.
     """
     try:
         frames = list(op.traceback)

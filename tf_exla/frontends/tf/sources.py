@@ -1,10 +1,10 @@
-"""Where sizes come in during a call: an iterator's `next`, a variable without a shape.
+"""Cuts of programs where sizes appear in a call: an iterator's `next`, a variable without shape.
 
-A program is cut behind such *sources*. Its *head* runs all that has effects up to there, once and
-in order, and gives what these nodes gave. The rest is captured again for the sizes that came, with
-what the head gave as inputs. The rest of a program with several sources is cut again.
+A program is cut behind such *sources*. Its *head* runs all effects up to there, once and in order,
+and returns the results of these nodes. The rest is captured again for the sizes of these results,
+which are its inputs. The rest of a program with several sources is cut again.
 
-A graph cannot look at sizes: in a call from one, and inside of loops and branches, they stay open.
+A graph cannot look at sizes. In a call from a graph, and inside loops and branches, they stay open.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import tensorflow as tf
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.traverse import producers, reads, without_dead
 
-# Elements of iterators; and whatever an effect gives that nothing has to be computed for.
+# Elements of iterators. Results of effects that read only inputs and constants are sources too.
 _ITERATORS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"})
 _HANDLES = ("resource", "variant")
-# Outputs up to so many bytes are computed by the head where it can, and not again by the rest.
+# The head computes outputs of up to this many bytes if it can, so that the rest does not.
 _SMALL_OUTPUTS = 1 << 20
 
 Key = tuple[str, int]
@@ -30,10 +30,11 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True)
 class Given:
-    """What the heads before a program have done.
+    """The results of the heads before a program.
 
-    `nodes`: the names of nodes that ran. `keys`: their results that the program is given, after its
-    constants, and then the `outputs` of the program, by position. `shapes`: the sizes that came.
+    `nodes`: the names of nodes that ran. After its constants, the program takes their results
+    `keys`, and then its own `outputs` that are computed already, by position. `shapes`: the shapes
+    of results of sources, by node name.
     """
 
     nodes: frozenset[str] = frozenset()
@@ -49,7 +50,7 @@ NOTHING = Given()
 
 @dataclass(frozen=True)
 class Cut:
-    """`head.outputs`: the new `keys`, then the new `outputs`; `nodes`: what only the head runs."""
+    """A cut; `head.outputs`: new `keys`, then new `outputs`; `nodes`: those only the head runs."""
 
     head: Graph
     nodes: frozenset[str]
@@ -60,7 +61,7 @@ class Cut:
     def then(
         self, given: Given, before: Sequence[tf.Tensor], values: Sequence[tf.Tensor]
     ) -> tuple[Given, list[tf.Tensor]]:
-        """Return what the rest is given, and the values: those of `before`, and of the head."""
+        """Return the `Given` of the rest and its values: those of `before` and of the head."""
         count, new = len(given.keys), len(self.keys)
         came = dict(zip(self.keys, values, strict=False))
         shapes = dict(given.shapes)
@@ -86,7 +87,7 @@ def _shape(value: tf.Tensor) -> Shape | None:
 
 
 def find_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
-    """Return where to cut a program: behind its first sources; None where it has none."""
+    """Return the cut of a program behind its first sources, or None if it has none."""
     made_by = producers(graph)
     order = {node: k for k, node in enumerate(graph.nodes)}
     found = next((node for node in graph.nodes if _is_source(node, made_by, given)), None)
@@ -97,7 +98,7 @@ def find_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
     if found not in ran:
         ran.append(found)
     sources = [found]
-    for node in graph.nodes[order[found] + 1 :]:  # what comes at once
+    for node in graph.nodes[order[found] + 1 :]:  # further sources that can run at once
         if _is_source(node, made_by, given) and all(
             tensor in graph.inputs or made_by[tensor] in ran or made_by[tensor].op == "constant"
             for tensor in node.inputs
@@ -115,7 +116,7 @@ def _cut(
     made_by = producers(graph)
     apart = set(ran)
     later = {node for node in graph.nodes if node.stateful and node not in apart}
-    tainted: set[Tensor] = set()  # what waits for the sizes, or for later effects
+    tainted: set[Tensor] = set()  # tensors that depend on the sizes or on later effects
     for node in graph.nodes:
         if node in later or node in sources or any(tensor in tainted for tensor in node.inputs):
             tainted.update(node.outputs)
@@ -161,9 +162,9 @@ def _cut(
 
 
 def cut_away(graph: Graph, saves: Sequence[Tensor], given: Given) -> Graph:
-    """Return the rest of a program: with results of the nodes that ran, and outputs, as inputs.
+    """Return the rest of a program, with the results and outputs of its heads as inputs.
 
-    `saves`: tensors that it makes beside its outputs.
+    `saves`: tensors that it computes in addition to its outputs.
     """
     nodes = {node.name: node for node in graph.nodes if node.name in given.nodes}
     inputs = [nodes[name].outputs[position] for name, position in given.keys]
@@ -192,7 +193,7 @@ def _is_source(node: Node, made_by: Mapping[Tensor, Node], given: Given) -> bool
 
 
 def _ancestors(nodes: Iterable[Node], made_by: Mapping[Tensor, Node]) -> set[Node]:
-    """Return nodes with all that they are made of."""
+    """Return nodes with their transitive producers."""
     found: set[Node] = set()
     work = list(nodes)
     while work:

@@ -1,4 +1,4 @@
-"""How ops that are none of TensorFlow's are emitted."""
+"""Emitters of ops that TensorFlow lacks, and of `top_k` in chunks."""
 
 from __future__ import annotations
 

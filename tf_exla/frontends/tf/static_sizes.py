@@ -1,4 +1,4 @@
-"""Sizes that the values of operands decide, where TensorFlow's shape inference does not look."""
+"""Sizes that values of operands determine and that TensorFlow's shape inference ignores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Lookup = Callable[[Tensor], Array | None]
 def static_sizes(
     kind: str, inputs: Sequence[Tensor], shapes: Sequence[Shape | None], value_of: Lookup
 ) -> list[Shape | None]:
-    """Return the shapes of an op's results with what its ids or partitions decide."""
+    """Return the shapes of an op's results, refined by static ids or partitions."""
     position = _DECIDES.get(kind)
     found = None if position is None else value_of(inputs[position])
     if found is None:
@@ -22,7 +22,7 @@ def static_sizes(
     ids = found.astype(np.int64)
     if kind == "DynamicPartition":
         rows = np.bincount(ids[ids >= 0].ravel(), minlength=len(shapes))
-    else:  # the last of ids that rise; the op fails where they do not
+    else:  # the last id is the largest: the op fails if ids are not sorted
         rows = ids[-1:] + 1 if ids.size else np.zeros(1, ids.dtype)
     return [
         shape if not shape or n < 0 else (int(n), *shape[1:])
@@ -35,4 +35,4 @@ _DECIDES: Mapping[str, int] = {
     **dict.fromkeys(("SegmentMax", "SegmentMean", "SegmentMin", "SegmentProd", "SegmentSum"), 1),
     **dict.fromkeys(("SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"), 2),
 }
-"""The operand that decides how many rows there are."""
+"""The operand that determines the number of rows."""

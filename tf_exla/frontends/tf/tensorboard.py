@@ -17,10 +17,10 @@ def to_tensorboard(report: MemoryReport, logdir: str | Path, step: int = 0) -> N
     """Write a report into `logdir`, as three runs that TensorBoard draws over each other.
 
     The runs `original`, `plan` and `limit` have the scalar `FUNCTION/memory over the plan [MB]`.
-    Its steps are positions in the plan, of which the original and the plan have different numbers.
-    The first two have `FUNCTION/projected peak [MB]` at `step`, so that reports of several moments
-    make a curve. `plan` has the report's details as text. Memory is resident and working set, in
-    10**6 bytes.
+    Its steps are positions in the plan, whose number differs between the original and the plan.
+    The first two have `FUNCTION/projected peak [MB]` at `step`, so that several reports form a
+    curve. `plan` has the report's details as text. Memory is resident plus working set, in 10**6
+    bytes.
     """
     longest = max(len(report.timeline_before), len(report.timeline))
     runs: dict[str, tuple[int, Sequence[float]]] = {
@@ -45,8 +45,8 @@ def to_tensorboard(report: MemoryReport, logdir: str | Path, step: int = 0) -> N
 
 
 def _write(tag: str, value: float | str, step: int) -> None:
-    # What `tf.summary.scalar` and `text` write; they need the package tensorboard, which TensorFlow
-    # does not always bring along.
+    # Write what `tf.summary.scalar` and `text` write. They need the package tensorboard, which is
+    # not always installed with TensorFlow.
     metadata = tf.compat.v1.SummaryMetadata()
     text = isinstance(value, str)
     metadata.plugin_data.plugin_name = "text" if text else "scalars"

@@ -1,4 +1,4 @@
-"""The releases of TensorFlow that the tests were run with: what kernels allocate may differ."""
+"""The releases of TensorFlow that the tests were run with; kernels of others may allocate more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tensorflow as tf
 from tf_exla.model.allocator import EXACT, MARGIN, Allocator
 
 TESTED = ("2.16", "2.17", "2.18", "2.19", "2.20", "2.21")
-"""Minor releases with which the promise holds; the last is the one whose kernels were recorded."""
+"""Minor releases for which the promise holds; the kernels of the last one were recorded."""
 
 
 def is_tested(version: str = tf.__version__) -> bool:
@@ -28,5 +28,5 @@ def warn_if_untested(version: str = tf.__version__) -> None:
 
 
 def exact_allocator(version: str = tf.__version__) -> Allocator:
-    """Return what plans assume of an allocator that takes what it is asked for."""
+    """Return the model of an allocator that takes what is requested, with a margin if untested."""
     return EXACT if is_tested(version) else MARGIN

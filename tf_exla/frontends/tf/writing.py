@@ -1,9 +1,10 @@
-"""Writing a chunk's part of a result into its place.
+"""Write a chunk's part of a result in place.
 
-`TensorStridedSliceUpdate` goes one element after the other on one core: 1.3 ns a byte of float32 in
-chunks of 1,000 rows, where `InplaceUpdate`, which copies whole rows, takes 0.2. So the result is
-seen as rows as long as fit both the chunks and the whole. `InplaceUpdate` writes into its operand
-whoever else holds it: an accumulator is made in the same call (`Empty`, `Fill`), and nobody does.
+`TensorStridedSliceUpdate` copies one element at a time on one core: 1.3 ns a byte of float32 in
+chunks of 1,000 rows. `InplaceUpdate` copies whole rows in 0.2 ns. So the result is viewed as
+the longest rows that fit both the chunks and the whole. `InplaceUpdate` writes into its operand
+even if it has other holders. An accumulator has none, since it is created in the same call
+(`Empty`, `Fill`).
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.ir.graph import SplitAxis, Tensor, item_bytes
 
 LEAST_ROW = 64
-"""Bytes of a row from which rows are faster."""
+"""Bytes of a row from which writing by rows is faster."""
 MOST_ROWS = 1 << 12
-"""Rows of a part: their numbers are a constant of the graph."""
+"""The most rows of a part, since their numbers are a constant of the graph."""
 _TYPES = frozenset({"bool", "float32", "float64", "int64"})
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """A result as `count` rows of `size` elements, `unit` indices each; where the part's are."""
+    """A result as `count` rows of `size` elements, `unit` indices each; `offsets`: the part's."""
 
     count: int
     size: int
@@ -50,7 +51,7 @@ class Piece(NamedTuple):
 def write_part(
     emitter: Emitter, start: Start, accumulator: tf.Tensor, value: tf.Tensor, piece: Piece
 ) -> tf.Tensor:
-    """Write `value`, the part of a result for the chunk at `start`; return all of the result."""
+    """Write `value`, the part of a result for the chunk at `start`, and return the whole result."""
     rows = _rows(piece, start)
     if rows is None or device() == "GPU":
         return _write_slice(emitter, start, accumulator, value, piece)
@@ -64,7 +65,7 @@ def write_part(
 
 
 def _rows(piece: Piece, start: Start) -> _Rows | None:
-    """Return the longest rows of which the part is a whole number; None where they are short."""
+    """Return the longest rows that divide the part, or None if they are too short or too many."""
     whole, part, slot = piece
     if whole.dtype not in _TYPES or not whole.size or not part.size:
         return None

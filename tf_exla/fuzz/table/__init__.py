@@ -1,7 +1,7 @@
 """The op table of random programs: families of rows, each of which draws the next line.
 
-Rows keep values near one, so that programs of many steps compare to rounding. Each line runs in
-TensorFlow for every operand that its row takes, and so does its gradient.
+Rows keep values near one, so that results of many steps agree up to rounding. Each line and its
+gradient run in TensorFlow for every operand that its row accepts.
 """
 
 from tf_exla.fuzz.table import (

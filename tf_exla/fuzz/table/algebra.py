@@ -57,7 +57,7 @@ _CONTRACTIONS = (
 
 
 def _einsum(draw: Draw, pool: Pool) -> Step | None:
-    """A contraction of two operands over the axes that they share by name."""
+    """Draw a contraction of two operands over axes that they share by name."""
     left, right, made = draw(st.sampled_from(_CONTRACTIONS))
     a = pool.pick(draw, (*WIDE, *COMPLEX), rank=len(left))
     b = pool.pick(draw, None if a is None else (a.dtype,), rank=len(right))
@@ -75,16 +75,16 @@ def _einsum(draw: Draw, pool: Pool) -> Step | None:
 
 
 def _order(shape: Shape, axis: int) -> Shape | None:
-    """Matrices of a moderate order, from [..., m, n]: [..., m, m]."""
+    """Return the shape [..., m, m] for an operand [..., m, n] of moderate order m, else None."""
     fits = 0 < shape[-2] <= _MOST_ORDER and 0 < shape[-1]
     return (*shape[:-1], shape[-2]) if fits else None
 
 
 def _within(code: str, part: slice | None = None, stop: bool = False) -> Row:
-    """A row of something of the symmetric positive definite `gram` of the operand.
+    """Return a row of a function of `gram`, the symmetric positive definite matrix of the operand.
 
-    `part`: of the shape [..., m, m] that the result has. `stop`: it has no gradient, or one that
-    is not told from rounding.
+    `part`: the part of the shape [..., m, m] that is the shape of the result. `stop`: the
+    function has no gradient, or one that cannot be told from rounding errors.
     """
 
     def result(shape: Shape, axis: int) -> Shape | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tf_exla.fuzz.table.row import Row, row
 from tf_exla.fuzz.values import FLOATS, WIDE, Shape, count
 
-_FEW = 40_000  # elements of what is read row by row
+_FEW = 40_000  # elements of a tensor that is read row by row
 
 
 def _few(shape: Shape, axis: int) -> Shape | None:

@@ -1,11 +1,11 @@
-"""Ops on images; `image` makes [n, 4, 4, d] of [n, d]."""
+"""Ops on images. `image` makes [n, 4, 4, d] from [n, d]."""
 
 from __future__ import annotations
 
 from tf_exla.fuzz.table.row import Result, Row, row
 from tf_exla.fuzz.values import FLOATS, WIDE
 
-_FEW = 20_000  # elements of the operand: its image has sixteen times as many
+_FEW = 20_000  # elements of the operand; its image has 16 times as many
 
 
 def _image(code: str, result: Result, dtypes: tuple[str, ...] = WIDE, exact: bool = False) -> Row:

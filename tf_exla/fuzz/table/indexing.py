@@ -1,4 +1,4 @@
-"""Gathers, scatters, segments, and results whose sizes the data decide."""
+"""Gathers, scatters, segments, and results whose sizes depend on data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _last(number: int) -> Row:
 
 
 def _segments(number: int) -> tuple[Row, ...]:
-    """Sums, products and extremes of rows by number; with sorted numbers as well."""
+    """Return rows of segment sums, means, products and extremes, with unsorted and sorted ids."""
     ids = f"tf.range({{n}}) * 5 % {number}"
     rows = f"tf.minimum(tf.range({{n}}), {number - 1})"
 
@@ -72,7 +72,7 @@ def _updated(name: str, exact: bool, dtypes: tuple[str, ...] = _SUMMED) -> Row:
 
 
 def _masked(code: str, dtypes: tuple[str, ...] = WIDE, exact: bool = False) -> Row:
-    """A row of a result as long as a mask says, of rank 1, reduced to a number."""
+    """Return a row for operands of rank 1: a tensor of data-dependent size, reduced to a scalar."""
     return row(code, dtypes, scalar, rank=1, exact=exact)
 
 
@@ -101,7 +101,7 @@ ROWS: tuple[Row, ...] = (
     row("tf.math.invert_permutation(tf.argsort({a}, stable=True))", (*WIDE, "int32"), rank=1,
         dtype="int32", ordered=True, exact=True),
     row("tf.unravel_index({a} & 7, [3, 5])[0]", ("int32", "int64"), rank=1),
-    # Sizes that the data decide.
+    # Sizes that depend on data.
     _masked("tf.reduce_sum(tf.boolean_mask({a}, " + _MASK + ")) / (1 + {n})"),
     _masked("tf.reduce_sum(tf.boolean_mask(tf.tanh({a}), {a} > 0)) / (1 + {n})"),
     _masked("tf.reduce_sum(tf.gather({a}, tf.where(" + _MASK + ")[:, 0])) / (1 + {n})"),

@@ -71,7 +71,7 @@ def _pad(draw: Draw, pool: Pool) -> Step | None:
 
 
 def _times(factor: int, axis: int) -> Result:
-    """The result is `factor` times as long along an axis."""
+    """Return the rule of a result that is `factor` times as long along an axis."""
 
     def made(shape: Shape, _: int) -> Shape:
         sizes = list(shape)

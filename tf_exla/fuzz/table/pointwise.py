@@ -118,7 +118,7 @@ ROWS: tuple[Row, ...] = (
     *[row(code, SIGNED) for code in _SIGNED],
     *[row(code, COMPLEX) for code in _COMPLEX],
     row("({a} + {b}) * 0.5"),
-    # Bits of the results depend on bits of the operands only.
+    # The bits of the results depend only on the bits of the operands.
     row("-{a}", exact=True),
     row("tf.abs({a})", (*FLOATS, *SIGNED), exact=True),
     row("tf.clip_by_value({a}, -1, 5)", (*FLOATS, *SIGNED), exact=True),

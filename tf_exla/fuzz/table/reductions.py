@@ -15,7 +15,7 @@ def _three(shape: Shape, axis: int) -> Shape | None:
 def _reduced(
     code: str, dtypes: tuple[str, ...], exact: bool = False, dtype: str = "", ordered: bool = False
 ) -> tuple[Row, Row]:
-    """Rows of a reduction that keeps its axis, and of one that does not."""
+    """Return the rows of a reduction that drops its axis and of one that keeps it."""
     return (
         row(code.format(a="{a}", size="{size}", rest="{axis}"), dtypes, dropped, least=1,
             exact=exact, dtype=dtype, ordered=ordered),
@@ -44,7 +44,7 @@ ROWS: tuple[Row, ...] = (
         exact=True),
     row("tf.nn.l2_loss({a}) / (1 + tf.cast(tf.size({a}), {a}.dtype))", WIDE, scalar),
     row("tf.nn.zero_fraction({a})", WIDE, filled(scalar), ordered=True, dtype="float32"),
-    # Along an axis, which stays.
+    # Along an axis, which is kept.
     row("tf.cumsum({a}, {axis}) / {size}", (*FLOATS, *COMPLEX), least=1),
     row("tf.cumsum({a}, {axis}, exclusive=True, reverse=True)", ("int32", "int64"), least=1),
     row("tf.math.cumprod(1 + 0.001 * tf.tanh({a}), {axis})", FLOATS, least=1),

@@ -28,14 +28,14 @@ def row(
     """Return a row of the expression `code`, in which braces are filled in.
 
     {a}: an operand of `dtypes` and `rank`, or of rank `least` or more, of at most `most` elements.
-    {b}: another of its dtype, {c}: a bool; the shapes broadcast. {axis}: an axis of `a` with at
-    least one index, {size}: how many it has. {n}, {k}: the first and the last size of `a`, {shape},
-    {dtype}. {seed}: a small number.
+    {b}: another operand of its dtype. {c}: a bool operand. The shapes broadcast. {axis}: an axis of
+    `a` with at least one index. {size}: its size. {n}, {k}: the first and the last size of `a`.
+    {shape}, {dtype}: those of `a`. {seed}: a small number.
 
-    `result`: the shape of the result, from that of the operands and the axis; None refuses.
-    `dtype`: the result's, where it is not the operands'. `exact`: whether the bits of the result
-    depend on those of the operands only; they do for integers and truth values. `ordered`: the
-    operands have to be exact, since their last bits decide.
+    `result`: the shape of the result from the shape of the operands and the axis; None refuses.
+    `dtype`: the dtype of the result, if it differs from that of the operands. `exact`: whether the
+    bits of the result depend only on the bits of the operands; for integers and booleans they
+    always do. `ordered`: the operands must be exact, since their last bits decide.
     """
 
     def draw_step(draw: Draw, pool: Pool) -> Step | None:
@@ -79,30 +79,30 @@ def dropped(shape: Shape, axis: int) -> Shape:
 
 
 def kept(shape: Shape, axis: int) -> Shape:
-    """Return the shape with an axis of one index."""
+    """Return the shape with an axis reduced to one index."""
     return (*shape[:axis], 1, *shape[axis + 1 :])
 
 
 def scalar(shape: Shape, axis: int) -> Shape:
-    """Return the shape of a number."""
+    """Return the shape of a scalar."""
     return ()
 
 
 def sized(*sizes: int) -> Result:
-    """Return `sizes` in place of the last axes of a shape, as many as there are sizes."""
+    """Return a rule that replaces the last sizes of a shape by `sizes`."""
     return lambda shape, axis: (*shape[: -len(sizes)], *sizes)
 
 
 def square(shape: Shape, axis: int) -> Shape | None:
-    """Return the shape of [..., m, n] where m == n."""
+    """Return the shape if its last two sizes are equal, else None."""
     return shape if shape[-2] == shape[-1] else None
 
 
 def filled(result: Result) -> Result:
-    """Refuse operands without elements."""
+    """Return `result`, refusing operands without elements."""
     return lambda shape, axis: result(shape, axis) if count(shape) else None
 
 
 def same(shape: Shape, axis: int) -> Shape:
-    """Return the shape."""
+    """Return the shape unchanged."""
     return shape

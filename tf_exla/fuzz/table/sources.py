@@ -1,4 +1,4 @@
-"""Tensors that are made of sizes and seeds."""
+"""Tensors that are made from sizes and seeds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SEED = "[{seed}, 1]"
 
 
 def _noise(code: str) -> Row:
-    """A row of a tensor times random numbers; in float64 they are the same, and cast."""
+    """Return a row of a tensor times random numbers; in float64, the same numbers are cast."""
     return row("{a} * tf.cast(" + code + ", {a}.dtype)", WIDE)
 
 

@@ -1,4 +1,4 @@
-"""What axis rules are built with: the text of a rule from a node's shapes and attributes."""
+"""Builders of axis rules: the text of a rule from a node's shapes and attributes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Rule = str | Callable[[Node], str]
 
 
 def words(text: str) -> list[str]:
-    """Part a text at its spaces."""
+    """Split a text at its spaces."""
     return text.split()
 
 
 class Letters:
-    """Fresh names: `low()` may be split, `up()` is needed whole."""
+    """Fresh axis names: those of `low()` may be split, those of `up()` are needed whole."""
 
     def __init__(self) -> None:
         self._low = _names(string.ascii_lowercase)
@@ -107,14 +107,14 @@ def pointwise_list(node: Node) -> str:
 
 
 def each_to_its_own(node: Node) -> str:
-    """Operand k becomes result k: the axes of one pair have nothing to do with those of another."""
+    """Pass operand k on as result k; axes of different operands are independent."""
     letters = Letters()
     parts = [letters.low(rank(tensor)) for tensor in node.inputs]
     return arrow(parts, parts)
 
 
 def whole(node: Node) -> str:
-    """Every operand and every result is needed whole."""
+    """Need every operand and every result whole."""
     letters = Letters()
     return arrow(
         [letters.up(rank(tensor)) for tensor in node.inputs],
@@ -123,13 +123,13 @@ def whole(node: Node) -> str:
 
 
 def made_whole(node: Node) -> str:
-    """No operand is data (a shape, a seed, a handle), and the results are made as a whole."""
+    """Make whole results from operands that are no data (a shape, a seed, a handle)."""
     letters = Letters()
     return arrow(["_"] * len(node.inputs), [letters.up(rank(tensor)) for tensor in node.outputs])
 
 
 def random_rows(node: Node) -> str:
-    """Draw the rows whose numbers operand 0 holds; the shape is that of the result."""
+    """Draw the rows whose numbers operand 0 holds; operand 1 holds the shape of the result."""
     row = Letters().low(1)
     rest = ["_"] * (len(node.inputs) - 2)
     return arrow([row, "=", *rest], [row + Letters().up(rank(node.output) - 1)])
@@ -165,7 +165,7 @@ def _upper(names: Sequence[str], axes: frozenset[int]) -> list[str]:
 
 
 def along(position: int, keeps: bool, others: Sequence[Part] = ()) -> Callable[[Node], str]:
-    """Need the axes that operand `position` holds as a whole.
+    """Need whole the axes that operand `position` holds.
 
     `keeps`: the result still has them (cumulative sums, reversal); else they are gone (argmax).
     `others`: the operands after the first one, "_" at `position`.

@@ -49,7 +49,7 @@ def _is_number(dtype: str) -> bool:
 
 
 def scatter_nd(node: Node) -> str:
-    """Add at points into zeros: the points may be split, and what they add is added."""
+    """Add values at points into zeros: points may be split, and partial results are added."""
     depth = sizes(node.inputs[0])[-1]
     letters = Letters()
     count = rank(node.inputs[0]) - 1
@@ -65,7 +65,7 @@ def scatter_nd(node: Node) -> str:
 
 
 def scatter_rows(node: Node) -> str:
-    """Add values at columns of their own row into zeros: rows may be split, and what is added."""
+    """Add values at columns of their own row into zeros: rows may be split, and values too."""
     letters = Letters()
     batch = letters.low(rank(node.inputs[0]) - 1)
     adds = _is_number(node.output.dtype)

@@ -68,7 +68,7 @@ def _name_whole(names: list[str], axes: Sequence[int], letters: Letters) -> list
 
 
 def same_axes(node: Node) -> str:
-    """Axes of size one come or go; the others stay in order."""
+    """Add or remove axes of size one; the others stay in order."""
     before, after = sizes(node.inputs[0]), sizes(node.output)
     letters = Letters()
     names = letters.low(sum(size != 1 for size in before))
@@ -95,7 +95,7 @@ def fill(node: Node) -> str:
 
 
 def tile(node: Node) -> str:
-    """Repeat axes of size one as a whole; an axis that is repeated elsewhere is needed whole."""
+    """Repeat axes: an axis of size one is broadcast, a longer one is needed whole."""
     letters = Letters()
     ins: list[str] = []
     outs: list[str] = []
@@ -111,9 +111,9 @@ def tile(node: Node) -> str:
 
 
 def resized_axes(*operands: str) -> Callable[[Node], str]:
-    """Axes whose size changes are needed whole, the others stay (slice, pad).
+    """Need whole the axes whose size changes; the others stay (slice, pad).
 
-    `operands`: what follows the first operand. The ops of this rule cannot permute or shift the
+    `operands`: the operands after the first one. The ops of this rule cannot permute or shift the
     elements of an axis whose size stays.
     """
 
@@ -133,8 +133,8 @@ def resized_axes(*operands: str) -> Callable[[Node], str]:
 def slice_axes(node: Node, full: Sequence[int], part: Sequence[int]) -> tuple[list[str], list[str]]:
     """Name the axes of a strided slice: those of the full tensor, those of the part.
 
-    An axis that is taken whole with stride one keeps its letter: begin and end are cut off at the
-    size of a chunk as they are at the size of the whole.
+    An axis that is taken whole with stride one keeps its letter: begin and end are clipped to the
+    size of a chunk just as to the size of the whole.
     """
     strides = [int(stride) for stride in static(node, 3, "strides")]
     masks = {key: integer(node, key, 0) for key in (*_AXIS_MASKS, "begin_mask", "end_mask")}
@@ -181,7 +181,7 @@ def strided_slice_grad(node: Node) -> str:
 
 
 def concat(axis_at: int) -> Callable[[Node], str]:
-    """Join along an axis that is needed whole; operand `axis_at` holds it."""
+    """Concatenate along an axis that is needed whole; operand `axis_at` holds it."""
 
     def rule(node: Node) -> str:
         at = axis_at % len(node.inputs)
@@ -199,7 +199,7 @@ def concat(axis_at: int) -> Callable[[Node], str]:
 
 
 def pack(node: Node) -> str:
-    """Join along a new axis."""
+    """Stack along a new axis."""
     count = rank(node.output)
     axis = integer(node, "axis", 0) % count
     names = Letters().low(count - 1)
@@ -207,7 +207,7 @@ def pack(node: Node) -> str:
 
 
 def split(data_at: int, axis_at: int) -> Callable[[Node], str]:
-    """Part along an axis that is needed whole."""
+    """Split along an axis that is needed whole."""
 
     def rule(node: Node) -> str:
         count = rank(node.inputs[data_at])

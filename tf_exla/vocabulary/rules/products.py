@@ -1,4 +1,4 @@
-"""Rules of products (matrices, einsum), of biases and of `Select`."""
+"""Rules of products (matrices, einsum) and of decompositions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def matmul(left: str, right: str, batch: str = "") -> Callable[[Node], str]:
 
 
 def einsum(node: Node) -> str:
-    """Multiply and add as an equation says; a letter twice in a term is a diagonal: whole."""
+    """Multiply and add as an equation says; a letter that is twice in a term is needed whole."""
     equation = text_attr(node, "equation").replace(" ", "")
     left, found, right = equation.partition("->")
     terms = left.split(",")
@@ -49,7 +49,7 @@ def _einsum_term(term: str, names: dict[str, str]) -> list[str]:
 
 
 def outputs_or_empty(results: Sequence[str], attr: str) -> Callable[[Node], str]:
-    """Decompose matrices; without `attr` all results but the first are empty."""
+    """Decompose matrices; if `attr` is false, all results but the first are empty."""
 
     def rule(node: Node) -> str:
         letters = Letters()

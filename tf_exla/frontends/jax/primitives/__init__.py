@@ -1,1 +1,1 @@
-"""What is known of JAX's primitives: ops of the vocabulary that they are, and records of others."""
+"""JAX's primitives: converters to ops of the vocabulary, and records of the other primitives."""

@@ -1,4 +1,4 @@
-"""Primitives that call a jaxpr: it is written where it is called."""
+"""Primitives that call a jaxpr, which is inlined."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _called(key: str) -> Callable[[Writer, Call], Sequence[Tensor] | None]:
 
 
 def _linear_solve(w: Writer, call: Call) -> Sequence[Tensor]:
-    """Solve as the program says; how its gradient is solved is of no use any more."""
+    """Inline the solver; that of the transposed system, for gradients, is no longer needed."""
     lengths, jaxprs = call.params["const_lengths"], call.params["jaxprs"]
     start = lengths.matvec + lengths.vecmat
     given = call.inputs[start : start + lengths.solve]

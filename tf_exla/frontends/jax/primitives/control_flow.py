@@ -1,7 +1,7 @@
 """Loops and choices.
 
-A scan is a while over a counter: it takes row `counter` of its xs and writes that row of its ys.
-Constants of a loop are variables that it passes on.
+A scan becomes a while over a counter, which reads row `counter` of its xs and writes that row of
+its ys. Constants of a loop become variables that it passes on unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _while(w: Writer, call: Call) -> Sequence[Tensor]:
         pairs = zip(made, state[start:], strict=True)
         return [_where(inner, goes_on, new, old) for new, old in pairs]
 
-    several = params["cond_jaxpr"].out_avals[0].shape  # loops that end one by one
+    several = params["cond_jaxpr"].out_avals[0].shape  # a batch of loops
 
     graphs = {
         "cond": _sub_graph(w, call.inputs, start, cond),
@@ -54,7 +54,7 @@ def _any(w: Writer, tests: Tensor) -> Tensor:
 
 
 def _where(w: Writer, which: Tensor, new: Tensor, old: Tensor) -> Tensor:
-    """Choose by the first axes."""
+    """Select along the first axes."""
     shape = (*which.dims, *[1] * (len(new.dims) - len(which.dims)))
     return w.op("where", w.reshape(which, shape), new, old)
 
@@ -70,7 +70,7 @@ def _scan(w: Writer, call: Call) -> Sequence[Tensor] | None:
     rows = call.inputs[consts + carried :]
     avals = call.avals[carried:]
     if any(not kind_of(dtype_name(aval)) for aval in avals):
-        return None  # there are no keys of random numbers to begin with
+        return None  # no initial value for keys of random numbers
     empty = [w.full(aval.shape, 0, aval.dtype.name) for aval in avals]
     zero = w.const(0)
     variables = [*given, *rows, zero, *state, *empty]
@@ -101,7 +101,7 @@ def _scan(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _row(w: Writer, whole: Tensor, at: Tensor) -> Tensor:
-    """Return a row of a tensor, or of keys of random numbers, which no op takes."""
+    """Return a row of a tensor; keys of random numbers need `lax` primitives."""
     if kind_of(whole.dtype):
         return w.op("take", whole, at, w.const(0))
     one = (1, *whole.dims[1:])
@@ -113,7 +113,7 @@ def _row(w: Writer, whole: Tensor, at: Tensor) -> Tensor:
 
 
 def write_row(w: Writer, whole: Tensor, row: Tensor, at: Tensor) -> Tensor:
-    """Return a tensor with another row at an index along its first axis."""
+    """Return a tensor with the row at an index along its first axis replaced."""
     start = [at, *(w.const(0) for _ in row.dims)]
     inputs = [whole, w.insert(row, [0]), *start]
     return apply(w, Call(lax.dynamic_update_slice_p, inputs, {}, [Like(whole)]))[0]
@@ -124,7 +124,7 @@ def _sub_graph(
 ) -> Graph:
     """Write a sub-graph for operands like `inputs`.
 
-    What is known of the first `given` ones is known inside; the first `passes` are passed on.
+    Known values of the first `given` operands are known inside; the first `passes` are passed on.
     """
     inner = w.sub()
     prefix = w.name
@@ -144,7 +144,7 @@ def _sub_graph(
 def _append(
     w: Writer, op: str, inputs: Sequence[Tensor], graphs: Mapping[str, Graph]
 ) -> Sequence[Tensor]:
-    """Write a node with sub-graphs, whose results are like those of the last of them."""
+    """Write a node with sub-graphs; its results have the shapes and dtypes of the last one's."""
     *_, last = graphs.values()
     avals = [Like(tensor) for tensor in last.outputs]
     stateful = any(has_effects(sub) for sub in graphs.values())
@@ -177,7 +177,7 @@ def _branch(jaxpr: Any, w: Writer, operands: Sequence[Tensor]) -> Sequence[Tenso
 
 
 def _is_true(w: Writer, index: Tensor) -> Tensor:
-    """Return whether the second of two branches is chosen."""
+    """Return a predicate: whether the second of two branches is chosen."""
     node: Node | None = w.ancestor(index, "astype")
     if node is not None and node.inputs[0].dtype == "bool":
         return node.inputs[0]
@@ -185,7 +185,7 @@ def _is_true(w: Writer, index: Tensor) -> Tensor:
 
 
 def _platform_index(w: Writer, call: Call) -> Sequence[Tensor]:
-    """Choose the branch for the platform that the program is captured for."""
+    """Return the index of the branch for the platform that the program is captured for."""
     names = call.params["platforms"]
     chosen = next((k for k, some in enumerate(names) if some is None or w.walk.platform in some), 0)
     return [w.const(chosen)]

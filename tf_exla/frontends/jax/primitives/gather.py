@@ -1,4 +1,4 @@
-"""Reading by index: slices, rows, diagonals where a gather is one of these."""
+"""Reading by index. A gather becomes a slice, a take or a diagonal where it is one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_exla.ir.graph import Array, Tensor
 
 
 def clamped(w: Writer, index: Tensor, last: int) -> Tensor:
-    """Return an index between zero and `last`."""
+    """Clamp an index between zero and `last`."""
     known = w.known(index)
     if known is not None and known.size and known.min() >= 0 and known.max() <= last:
         return index
@@ -24,7 +24,7 @@ def clamped(w: Writer, index: Tensor, last: int) -> Tensor:
 
 
 def _dynamic_slice(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Read a part of a tensor, moved inside where it would begin or end outside."""
+    """Read a part of a tensor, shifted inside where it would begin or end outside."""
     x, *starts = call.inputs
     shape = call.shape
     partial = [k for k, (a, b) in enumerate(zip(x.dims, shape, strict=True)) if a != b]
@@ -71,7 +71,7 @@ def _gather(w: Writer, call: Call) -> Sequence[Tensor] | None:
     moved = None if batch else _ramp(w, x, axis, index)
     if moved is None:
         moved = _taken(w, call, axis, batch, index)
-    # From where `take` puts the axes to where the gather has them.
+    # Permute the axes from the order of `take` to that of the gather.
     rest = [k for k in range(batch, len(sizes)) if k != axis]
     before = len([k for k in rest if k < axis])
     natural: list[object] = [*(("b", k) for k in range(batch)), *rest[:before]]
@@ -96,7 +96,7 @@ def _gather(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _one_index_each(call: Call) -> bool:
-    """Return whether one axis is read at single indices, the others whole."""
+    """Return whether indexed and batch axes are read at single indices, the others whole."""
     how, sizes = call.params["dimension_numbers"], call.params["slice_sizes"]
     single = {*how.start_index_map, *how.operand_batching_dims}
     return all(
@@ -106,7 +106,7 @@ def _one_index_each(call: Call) -> bool:
 
 
 def _without_constant_places(w: Writer, call: Call, known: Array) -> Call:
-    """Cut the axes that are read at the same place each time; return a gather of the rest."""
+    """Slice the axes that have a constant index; return a gather along the other axis, if one."""
     x, indices = call.inputs
     how, sizes = call.params["dimension_numbers"], call.params["slice_sizes"]
     begin, end, moving = [0] * len(sizes), list(x.dims), []
@@ -125,7 +125,7 @@ def _without_constant_places(w: Writer, call: Call, known: Array) -> Call:
 
 
 def _one_slice(w: Writer, call: Call, start: Array) -> Sequence[Tensor] | None:
-    """Read one part of a tensor, its place known."""
+    """Read one part of a tensor at a known position."""
     x = call.inputs[0]
     how, sizes = call.params["dimension_numbers"], call.params["slice_sizes"]
     begin = [0] * len(sizes)
@@ -161,7 +161,7 @@ def _diagonal(w: Writer, call: Call, indices: Array) -> Sequence[Tensor] | None:
 
 
 def diagonal_at(indices: Array, rows: int, columns: int) -> int | None:
-    """Return which diagonal of a matrix is meant by pairs of indices; None: none of them."""
+    """Return which diagonal of a matrix pairs of indices address; None if they are no diagonal."""
     i, j = indices[:, 0].astype(np.int64), indices[:, 1].astype(np.int64)
     k = int(j[0] - i[0])
     count = min(rows + min(k, 0), columns - max(k, 0))
@@ -172,7 +172,7 @@ def diagonal_at(indices: Array, rows: int, columns: int) -> int | None:
 
 
 def _ramp(w: Writer, x: Tensor, axis: int, index: Tensor) -> Tensor | None:
-    """Return what is read at known indices that go up, or down, by equal steps."""
+    """Read at known indices with a constant step, up or down; None for other indices."""
     known = w.known(index)
     if known is None or known.ndim != 1 or known.min() < 0 or known.max() >= x.dims[axis]:
         return None
@@ -189,9 +189,9 @@ def _ramp(w: Writer, x: Tensor, axis: int, index: Tensor) -> Tensor | None:
 
 
 def _taken(w: Writer, call: Call, axis: int, batch: int, index: Tensor) -> Tensor:
-    """Read at indices; what lies outside becomes the fill value, or is clamped.
+    """Read at indices. Those outside yield the fill value or are clamped, depending on the mode.
 
-    XLA clamps it also where JAX was promised that there is nothing outside.
+    Under `PROMISE_IN_BOUNDS` they are clamped, as by XLA.
     """
     x, mode, last = call.inputs[0], call.params["mode"], call.inputs[0].dims[axis] - 1
     inside = clamped(w, index, last)

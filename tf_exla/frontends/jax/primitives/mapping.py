@@ -1,6 +1,6 @@
-"""A scan that carries nothing is its body on a batch: what of it exists at once, the plan says.
+"""A scan that carries nothing becomes its body on a batch, which the plan splits as it needs.
 
-So do the two scans of its gradient meet: what the first one leaves for the second need not exist.
+So the two scans of its gradient can share a loop, and residuals between them need not be stored.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
 _IN_TURN = frozenset({"cond", "rng_bit_generator", "rng_uniform", "while"})
-"""Primitives that are other programs on a batch: loops that go on until the last ends, choices of
-which both are computed, random numbers that are others."""
+"""Primitives that differ on a batch: loops run until the last one ends, both branches of a choice
+are computed, random numbers are others."""
 
 
 def mapped(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Write a scan as its body on all rows; None where that is another program."""
+    """Write a scan as its body on all rows; None where that would be a different program."""
     params, body = call.params, call.params["jaxpr"]
     length, consts = params["length"], params["num_consts"]
     if not length or params["num_carry"] or not _is_batchable(body.jaxpr):
@@ -59,6 +59,6 @@ def _equations(jaxpr: Any) -> Iterator[Any]:
 
 
 def _other_keys(eqn: Any) -> bool:
-    """Return whether random numbers of a batch are not those of its rows."""
+    """Return whether the random numbers of a batch differ from those of its rows."""
     dtypes = (str(one.aval.dtype) for one in (*eqn.invars, *eqn.outvars))
     return any(name.startswith("key<") and name != "key<fry>" for name in dtypes)

@@ -1,4 +1,4 @@
-"""Triangles and diagonals: what programs write as comparisons of row and column numbers."""
+"""Triangles and diagonals, which programs write as comparisons of row and column numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tf_exla.frontends.jax.writer import Writer
 from tf_exla.ir.graph import Tensor
 
 ANY = -1
-"""All diagonals on one side of the main one, as `band_part` says it."""
+"""All diagonals on one side of the main diagonal, as an operand of `band_part`."""
 
 
 class Band(NamedTuple):
@@ -21,7 +21,7 @@ class Band(NamedTuple):
 
 
 def band_of(w: Writer, mask: Tensor) -> Band | None:
-    """Return where a mask is true that compares the number of a row with that of a column."""
+    """Return the band where a mask that compares row and column numbers is true; else None."""
     node = w.walk.maker.get(mask)
     if node is None or node.op not in _MIRRORED:
         return None
@@ -47,7 +47,7 @@ _MIRRORED = {
     "equal": "equal", "greater": "less", "greater_equal": "less_equal", "less": "greater",
     "less_equal": "greater_equal",
 }  # fmt: skip
-"""Comparisons, and what they are with their operands exchanged."""
+"""Comparisons, and the same comparisons with exchanged operands."""
 
 
 def _ramp(w: Writer, tensor: Tensor) -> tuple[int, int] | None:
@@ -63,7 +63,7 @@ def _ramp(w: Writer, tensor: Tensor) -> tuple[int, int] | None:
 
 
 def select_band(w: Writer, mask: Tensor, x: Tensor, other: Tensor) -> Tensor | None:
-    """Return `where(mask, x, 0)` as a part of `x`, or as a diagonal matrix."""
+    """Return `where(mask, x, other)` as a band of `x` or a diagonal matrix, where it is one."""
     if len(x.dims) < 2 or other.value is None or other.value.size != 1:
         return None
     if np.any(other.value) or x.dtype == "bool":
@@ -86,7 +86,7 @@ def select_band(w: Writer, mask: Tensor, x: Tensor, other: Tensor) -> Tensor | N
 
 
 _EMPTY_SIDE = ((None, -1), (1, None))
-"""Bands that `band_part` would take for no bound."""
+"""Bands whose bound `band_part` would take for `ANY`."""
 
 
 def _is_lower(w: Writer, x: Tensor) -> bool:
@@ -94,7 +94,7 @@ def _is_lower(w: Writer, x: Tensor) -> bool:
 
 
 def _on_diagonal(w: Writer, x: Tensor) -> Tensor:
-    """Return the diagonal of what is broadcast to square matrices."""
+    """Return the diagonal of a tensor that is broadcast to square matrices."""
     rows, columns = x.dims[-2:]
     if rows > 1 and columns > 1:
         return diagonal(w, x)
@@ -109,7 +109,7 @@ def diagonal(w: Writer, x: Tensor, k: int = 0) -> Tensor:
 
 
 def diagonal_matrix(w: Writer, d: Tensor) -> Tensor:
-    """Return square matrices with a diagonal and zeros."""
+    """Return square matrices with a diagonal and zeros elsewhere."""
     sizes = (w.const(0), w.const(-1), w.const(-1))
     return w.op("matrix_diag", d, *sizes, w.const(0, d.dtype))
 

@@ -94,7 +94,7 @@ def cut(
     end: Sequence[int],
     steps: Sequence[int] | None = None,
 ) -> Tensor:
-    """Return a slice, with positive steps."""
+    """Return a slice with positive steps."""
     steps = steps or [1] * len(begin)
     shape = [max(0, -((b - e) // s)) for b, e, s in zip(begin, end, steps, strict=True)]
     inner = w.bare(x)
@@ -118,7 +118,7 @@ def _split(w: Writer, call: Call) -> Sequence[Tensor]:
 
 
 def _tile(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Broadcast along a new axis before each, and merge the two: both can be split."""
+    """Broadcast along a new axis before each axis, then merge the two: both ops can be split."""
     (x,), counts = call.inputs, call.params["reps"]
     if len(counts) != len(x.dims):
         return None
@@ -142,7 +142,7 @@ def _iota(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _pad(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Pad, and cut where a number is negative; between elements only with zeros."""
+    """Pad, and slice where a width is negative; pad between elements only with zeros."""
     x, value = call.inputs
     config = call.params["padding_config"]
     if any(inside for _, _, inside in config):

@@ -1,4 +1,4 @@
-"""Primitives that work on each element by itself."""
+"""Elementwise primitives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Convert = Callable[[Writer, Call], Sequence[Tensor] | None]
 
 
 def elementwise(op: str) -> Convert:
-    """Convert to an op of the vocabulary, which broadcasts: what is broadcast is so afterwards."""
+    """Convert to an op of the vocabulary, applied before operands are broadcast."""
 
     def convert(w: Writer, call: Call) -> Sequence[Tensor] | None:
         operands = [w.bare(one) for one in call.inputs]
@@ -28,7 +28,7 @@ def elementwise(op: str) -> Convert:
 def by_kind(**ops: str) -> Convert:
     """Convert by the kind of the first operand: `f`loats, `i`ntegers, `b`ools, `c`omplex numbers.
 
-    Of other kinds it is opaque.
+    For other kinds the node is opaque.
     """
     converters = {kind: elementwise(op) for kind, op in ops.items()}
 
@@ -40,7 +40,7 @@ def by_kind(**ops: str) -> Convert:
 
 
 def kind_of(dtype: str) -> str:
-    """Return `f`, `i`, `b` or `c`; "" for what is no number."""
+    """Return `f`, `i`, `b` or `c`; "" for dtypes that are no numbers."""
     for kind, starts in _KINDS.items():
         if dtype.startswith(starts):
             return kind
@@ -72,7 +72,7 @@ def _astype(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _integer_pow(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Multiply in the order in which JAX does."""
+    """Multiply in the same order as JAX."""
     power, x = int(call.params["y"]), w.bare(call.inputs[0])
     if power == 0 or kind_of(x.dtype) == "b":
         return None
@@ -117,7 +117,7 @@ def _clamp(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _pow(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Integer powers of integers, and of floats, are XLA's."""
+    """Convert powers of real or complex numbers; those with integers stay opaque."""
     if any(kind_of(one.dtype) not in "fc" for one in call.inputs):
         return None
     return elementwise("pow")(w, call)
@@ -128,7 +128,7 @@ def _same(w: Writer, call: Call) -> Sequence[Tensor]:
 
 
 def _exact(convert: Convert) -> Convert:
-    """Convert what asks for no other accuracy than the usual."""
+    """Convert unless a special accuracy is requested."""
 
     def checked(w: Writer, call: Call) -> Sequence[Tensor] | None:
         return None if call.params.get("accuracy") is not None else convert(w, call)

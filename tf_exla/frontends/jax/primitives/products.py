@@ -12,7 +12,7 @@ from tf_exla.ir.graph import Tensor
 
 
 def _dot_general(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Convert to a product of matrices where it is one; else to a product of elements or einsum."""
+    """Convert to a product of matrices if possible, else to a product of elements or an einsum."""
     a, b = call.inputs
     if not _is_plain(call):
         return None
@@ -32,9 +32,9 @@ def _dot_general(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _is_plain(call: Call) -> bool:
-    """Return whether a product is what the vocabulary's are: of one dtype, as accurate as usual.
+    """Return whether a product is one of the vocabulary: of one dtype, with default precision.
 
-    Precision is about how float32 is multiplied: all else has one way.
+    Precision does not matter for the dtypes in `_ONE_WAY`, which are multiplied in one way only.
     """
     a, b = call.inputs
     if not a.dtype == b.dtype == call.dtype or not kind_of(a.dtype) or a.dtype == "bool":
@@ -68,7 +68,7 @@ def _outer(
 def _matrices(
     w: Writer, call: Call, turn_a: bool, turn_b: bool, rows: bool, columns: bool
 ) -> Tensor:
-    """Return a product of matrices, or of vectors that are matrices with one row or column."""
+    """Return a product of matrices; vectors become matrices with one row or column."""
     a, b = call.inputs
     if not rows:
         a = w.insert(a, [len(a.dims) - 1])
@@ -104,7 +104,7 @@ def _cholesky(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _triangular_solve(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Solve from the left; from the right, the transposed system."""
+    """Solve from the left; a system from the right is transposed."""
     a, b = call.inputs
     params = call.params
     turned, conjugate = bool(params["transpose_a"]), bool(params["conjugate_a"])

@@ -1,4 +1,4 @@
-"""Random bits: each is a function of the key and of its place, so parts are computed alone."""
+"""Random bits: functions of the key and their position, so chunks are computed independently."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
 _LOW = 1 << 32
-"""Places below are counted in 32 bits."""
+"""Positions below this are counted in 32 bits."""
 
 
 def _bits(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Write what JAX computes; in other generators bits depend on how many there are."""
+    """Inline JAX's generator; with other generators, bits depend on their number."""
     (keys,), params = call.inputs, call.params
     if keys.dtype != "key<fry>" or not call.context.threefry_partitionable:
         return None
@@ -38,7 +38,7 @@ def _bits(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _places(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Count the elements of a shape, in row-major order: the high and the low 32 bits."""
+    """Number the elements of a shape in row-major order: the high and the low 32 bits."""
     shape = call.shape
     if prod(shape) > _LOW:
         return None

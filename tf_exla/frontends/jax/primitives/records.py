@@ -1,6 +1,6 @@
 """Records of primitives that are no op of the vocabulary: `lax.<primitive>` nodes.
 
-A primitive without a record is never split: what draws random numbers, what calls Python.
+A primitive without a record is never split, nor one that draws random numbers or calls Python.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tf_exla.vocabulary.rebuild import Rebuild
 from tf_exla.vocabulary.rules.builders import Rule, words
 
 SERIES = 100
-"""Operations of a function that is computed by a series or a continued fraction."""
+"""Operations per element of a function computed by a series or a continued fraction."""
 RANDOM = "its numbers depend on how many there are"
 PYTHON = "it calls Python"
 
@@ -81,10 +81,10 @@ RECORDS: Mapping[str, Meaning] = {
     "lax.gather": Meaning(rules.gather, flops=0, rebuild=Rebuild(rules.window_sizes)),
     "lax.scatter": Meaning(rules.scatter, flops=0),
     **_many(_SCATTER, "scatter-add scatter-max scatter-min scatter-mul scatter-sub"),
-    # What is never split.
+    # Never split.
     **_many(Meaning(reason=RANDOM), """
         random_bits random_clone random_fold_in random_gamma random_seed random_split random_unwrap
         random_wrap rng_bit_generator rng_uniform"""),
     **_many(Meaning(reason=PYTHON), "debug_callback io_callback pure_callback"),
 }  # fmt: skip
-"""By the op of the node."""
+"""By op."""

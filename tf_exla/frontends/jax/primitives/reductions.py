@@ -1,4 +1,4 @@
-"""Reductions, searches, and cumulative ones."""
+"""Reductions, searches and cumulative reductions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tf_exla.ir.graph import Tensor
 
 
 def _reduction(**ops: str) -> Convert:
-    """Reduce `axes`, by an op for each kind of numbers."""
+    """Reduce `axes`, with an op for each kind of numbers."""
 
     def convert(w: Writer, call: Call) -> Sequence[Tensor] | None:
         (x,) = call.inputs

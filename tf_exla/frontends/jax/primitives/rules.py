@@ -1,4 +1,4 @@
-"""Axis rules of primitives, from shapes and params."""
+"""Axis rules of primitives, made from shapes and params."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tf_exla.ir.refusal import Refusal
 from tf_exla.vocabulary.rules.builders import Letters, arrow, rank, sizes
 
 ADDED = frozenset({"float32", "float64", "complex64", "complex128", "int32", "int64"})
-"""What partial sums are added in: shorter floats would be rounded once a chunk."""
+"""Dtypes of partial sums that are added over chunks: shorter floats would be rounded each time."""
 
 
 def params_of(node: Node) -> Mapping[str, Any]:
@@ -20,7 +20,7 @@ def params_of(node: Node) -> Mapping[str, Any]:
 
 
 def with_params(node: Node, **changes: object) -> Mapping[str, object]:
-    """Return the attributes of a node whose params change."""
+    """Return the attributes of a node with changed params."""
     return {"params": {**params_of(node), **changes}}
 
 
@@ -29,7 +29,7 @@ def pointwise(node: Node) -> str:
 
 
 def along(node: Node) -> str:
-    """Need the axis that a param names whole; all operands and results have it."""
+    """Work along the axis that a param names, which is needed whole in all operands and results."""
     params = params_of(node)
     axis = params["dimension" if "dimension" in params else "axis"]
     names = Letters().low(rank(node.inputs[0]))
@@ -38,7 +38,7 @@ def along(node: Node) -> str:
 
 
 def batched(trailing: int) -> Callable[[Node], str]:
-    """Work on the last `trailing` axes of the first operand for all others."""
+    """Work on the last `trailing` axes of the first operand; the axes before are a batch."""
 
     def rule(node: Node) -> str:
         batch = rank(node.inputs[0]) - trailing
@@ -54,7 +54,7 @@ def batched(trailing: int) -> Callable[[Node], str]:
 
 
 def solve(node: Node) -> str:
-    """Solve systems of one matrix: right-hand sides are independent."""
+    """Solve systems with one matrix; right-hand sides are independent."""
     return (
         "... M M, ... M n -> ... M n"
         if params_of(node)["left_side"]
@@ -68,7 +68,7 @@ def transform(node: Node) -> str:
 
 
 def reduced(node: Node) -> str:
-    """Reduce axes that are needed whole; the second half of the operands are no arrays."""
+    """Reduce axes that are needed whole; initial values, if any, are scalars."""
     params = params_of(node)
     gone = params["dimensions" if "dimensions" in params else "axes"]
     names = Letters().low(rank(node.inputs[0]))
@@ -79,7 +79,7 @@ def reduced(node: Node) -> str:
 
 
 def best(node: Node) -> str:
-    """Find the best along an axis of which the results have fewer."""
+    """Find the best elements along an axis that is shorter in the results."""
     axis = params_of(node)["reduction_dimension"] % rank(node.inputs[0])
     letters = Letters()
     names = letters.low(rank(node.inputs[0]))
@@ -89,14 +89,14 @@ def best(node: Node) -> str:
 
 
 def bits(node: Node) -> str:
-    """Read the same bits as numbers of another type, where that is as wide."""
+    """Reinterpret bits as another type of the same width; refuse other widths."""
     if rank(node.inputs[0]) == rank(node.output):
         return pointwise(node)
     raise Refusal("its numbers become numbers of another width")
 
 
 def product(node: Node) -> str:
-    """Multiply; what is multiplied and added is added over chunks."""
+    """Multiply; contracted axes are added over chunks, or needed whole for short floats."""
     (left, right), (batch_a, batch_b) = params_of(node)["dimension_numbers"]
     letters = Letters()
     a = letters.low(rank(node.inputs[0]))
@@ -114,7 +114,7 @@ def product(node: Node) -> str:
 
 
 def multiplications(node: Node) -> int:
-    """Two operations for each element of the result and of what is added."""
+    """Return two operations for each element of the result and each index that is contracted."""
     (left, _), _ = params_of(node)["dimension_numbers"]
     dims = sizes(node.inputs[0])
     count = 2 * node.output.size
@@ -124,14 +124,14 @@ def multiplications(node: Node) -> int:
 
 
 def update_slice(node: Node) -> str:
-    """Write a part into a tensor: axes that the part has whole may be split."""
+    """Write a part into a tensor: axes that the part covers may be split."""
     whole, part = sizes(node.inputs[0]), sizes(node.inputs[1])
     first, second = _shared(whole, part)
     return arrow([first, second, *[""] * (len(node.inputs) - 2)], [first])
 
 
 def slice_at(node: Node) -> str:
-    """Read a part of a tensor: axes that the part has whole may be split."""
+    """Read a part of a tensor: axes that the part covers may be split."""
     first, second = _shared(sizes(node.inputs[0]), sizes(node.output))
     return arrow([first, *[""] * (len(node.inputs) - 1)], [second])
 
@@ -149,7 +149,7 @@ def slice_sizes(node: Node, shapes: Sequence[Shape]) -> Mapping[str, object]:
 
 
 def gather(node: Node) -> str:
-    """Read windows: axes that they have whole, and the places, may be split."""
+    """Read windows: axes that they cover, and axes of the indices, may be split."""
     params = params_of(node)
     how, window = params["dimension_numbers"], params["slice_sizes"]
     dims = sizes(node.inputs[0])
@@ -174,7 +174,7 @@ def gather(node: Node) -> str:
 
 
 def window_sizes(node: Node, shapes: Sequence[Shape]) -> Mapping[str, object]:
-    """Say how large the windows of a gather are in a chunk."""
+    """Return the attributes of a gather with the window sizes of a chunk."""
     params = params_of(node)
     how, window = params["dimension_numbers"], list(params["slice_sizes"])
     gone = {*how.collapsed_slice_dims, *how.operand_batching_dims}
@@ -185,7 +185,7 @@ def window_sizes(node: Node, shapes: Sequence[Shape]) -> Mapping[str, object]:
 
 
 def scatter(node: Node) -> str:
-    """Write windows: axes that they have whole may be split, the places not."""
+    """Write windows: batch axes and axes that they cover may be split, other indices not."""
     how = params_of(node)["dimension_numbers"]
     dims = sizes(node.inputs[0])
     letters = Letters()
@@ -212,7 +212,7 @@ def scatter(node: Node) -> str:
 
 
 def convolution(node: Node) -> str:
-    """Slide a filter: images, and channels without groups, may be split."""
+    """Convolve: images may be split without batch groups, channels without any groups."""
     params = params_of(node)
     how = params["dimension_numbers"]
     plain = params["feature_group_count"] == params["batch_group_count"] == 1
@@ -238,14 +238,14 @@ def convolution(node: Node) -> str:
 
 
 def filtered(node: Node) -> int:
-    """Two operations for each number of the result and of the filter that makes it."""
+    """Return two operations for each element of the result and each number of its filter."""
     how = params_of(node)["dimension_numbers"]
     filters = sizes(node.inputs[1])
     return 2 * node.output.size * (node.inputs[1].size // max(filters[int(how.rhs_spec[0])], 1))
 
 
 def windows(node: Node) -> str:
-    """Reduce or spread windows: axes along which they are single elements may be split."""
+    """Reduce or scatter windows: axes along which they are single elements may be split."""
     params = params_of(node)
     letters = Letters()
     parts: list[list[str]] = [[] for _ in (*node.inputs, *node.outputs)]

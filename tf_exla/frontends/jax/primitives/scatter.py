@@ -1,6 +1,6 @@
-"""Writing by index: slices, rows, diagonals and sums of segments where a scatter is one of these.
+"""Writing by index. A scatter becomes a slice, row, diagonal or segment sum where it is one.
 
-A scatter drops what lies outside, unless its indices are to be clamped.
+A scatter drops updates outside of the tensor, unless its mode clamps indices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tf_exla.ir.graph import Array, Tensor
 
 
 def _scatter(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Replace numbers of a tensor."""
+    """Replace elements of a tensor."""
     x, indices, updates = call.inputs
     known = w.known(indices)
     if known is None or 0 in updates.dims or 0 in x.dims:
@@ -33,7 +33,7 @@ def _scatter(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _scatter_add(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Add to numbers of a tensor; to zeros, as the gradient of a gather does."""
+    """Add to elements of a tensor, or to zeros, as the gradient of a gather does."""
     x, indices, updates = call.inputs
     if 0 in updates.dims or 0 in x.dims or kind_of(x.dtype) not in "fic":
         return None
@@ -53,7 +53,7 @@ def _is_zero(w: Writer, x: Tensor) -> bool:
 
 
 def _window(call: Call, known: Array) -> list[int] | None:
-    """Return where the one part begins that is written, its place known and inside."""
+    """Return where the written part begins; None unless there is one, at known indices inside."""
     x = call.inputs[0]
     how = call.params["dimension_numbers"]
     if known.ndim != 1 or how.operand_batching_dims:
@@ -66,7 +66,7 @@ def _window(call: Call, known: Array) -> list[int] | None:
 
 
 def _window_shape(call: Call) -> list[int]:
-    """Return the shape of one part that is written, in the axes of the whole."""
+    """Return the shape of one written part, in the axes of the whole tensor."""
     x, _, updates = call.inputs
     how = call.params["dimension_numbers"]
     sizes = iter([updates.dims[k] for k in how.update_window_dims])
@@ -75,7 +75,7 @@ def _window_shape(call: Call) -> list[int]:
 
 
 def _written(w: Writer, call: Call, begin: Sequence[int], adds: bool) -> Tensor:
-    """Return a tensor with a part written at a place that is known."""
+    """Return a tensor with a part written at a known position."""
     x, _, updates = call.inputs
     shape = _window_shape(call)
     part = w.reshape(updates, shape)
@@ -119,7 +119,7 @@ def _on_diagonal(w: Writer, call: Call, known: Array, adds: bool) -> Sequence[Te
 
 
 def _inside(w: Writer, call: Call, axis: int) -> Tensor | None:
-    """Return the indices along the one axis that is written, without the axis of coordinates."""
+    """Return the indices along the only written axis, without the axis of coordinates."""
     x, indices, _ = call.inputs
     index = w.reshape(indices, indices.dims[:-1])
     if call.params["mode"] is GatherScatterMode.CLIP:
@@ -128,7 +128,7 @@ def _inside(w: Writer, call: Call, axis: int) -> Tensor | None:
 
 
 def _segments(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Add rows by their number to zeros."""
+    """Add rows to zeros, at indices of rows."""
     x, _, updates = call.inputs
     how = call.params["dimension_numbers"]
     if len(how.scatter_dims_to_operand_dims) != 1 or how.operand_batching_dims:
@@ -151,7 +151,7 @@ def _segments(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _rows(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Add numbers to zeros at columns of their own row: the gradient of `take_along_axis`."""
+    """Add to zeros at columns of the same row: the gradient of `take_along_axis`."""
     x, indices, updates = call.inputs
     how = call.params["dimension_numbers"]
     batch = len(x.dims) - 1

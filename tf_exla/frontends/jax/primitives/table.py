@@ -1,4 +1,4 @@
-"""All converters, by the names of JAX's primitives. What is not here is an opaque node."""
+"""All converters, by the names of JAX's primitives. Other primitives become opaque nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tf_exla.ir.graph import Tensor
 
 
 def _of_numbers(convert: Convert) -> Convert:
-    """Convert what is about numbers only: keys of random numbers move opaquely."""
+    """Convert only operations on numbers; those on keys of random numbers stay opaque."""
 
     def checked(w: Writer, call: Call) -> Sequence[Tensor] | None:
         dtypes = [one.dtype for one in call.inputs] + [dtype_name(one) for one in call.avals]

@@ -1,4 +1,4 @@
-"""The devices that a user names: those of this process, of a cluster, or only how many."""
+"""The devices that a user names: those of this process, of a cluster, or only their number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tf_exla.shard.loops import Fleet
 
 @dataclass(frozen=True)
 class DeviceSet:
-    """`names`: devices by their full names; empty where only their number is known."""
+    """`names`: full names of devices; empty if only their number is known."""
 
     names: tuple[str, ...]
     count: int
@@ -26,11 +26,11 @@ class DeviceSet:
 
     @classmethod
     def of(cls, devices: Any, outputs: str = "whole") -> DeviceSet | None:
-        """Read the arguments `devices` and `outputs` of `optimize`.
+        """Parse the arguments `devices` and `outputs` of `optimize`.
 
-        Logical devices or their names; "all": all GPUs of this process, else all its CPUs; a
-        number: as many devices, for `explain` only. None for one device. Raises ValueError or
-        TypeError for what is none of these.
+        `devices`: logical devices or their names; "all" for all GPUs of this process, or all its
+        CPUs if it has none; a number of devices, for `explain` only; None for one device. Raises
+        ValueError or TypeError for anything else.
         """
         if outputs not in ("whole", "sharded"):
             raise ValueError(f'outputs must be "whole" or "sharded", got {outputs!r}')
@@ -61,29 +61,29 @@ class DeviceSet:
         return cls(names, len(names), next(iter(clusters), None), outputs == "sharded")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without the threads of its pool.
+        # The threads of the pool are not copied.
         return DeviceSet, (self.names, self.count, self.cluster, self.keep_rows)
 
     @property
     def driver(self) -> str:
-        """The device that runs what is not sharded."""
+        """The device that runs the parts that are not sharded."""
         return self.names[0] if self.cluster is None else self.cluster.driver
 
     @property
     def fleet(self) -> Fleet:
-        """The devices as plans see them."""
+        """The devices in the form that plans use."""
         if self.cluster is None:
             return Fleet(self.count, self.count, LOCAL, keep_rows=self.keep_rows)
-        # One worker takes the work of two: what a cluster is asked for does not run on the driver.
+        # One worker counts as two devices: a plan for one device would run on the driver.
         count = max(self.count, 2)
         shards = count * self.cluster.shards_per_device
         return Fleet(count, shards, GRPC, remote=True, keep_rows=self.keep_rows)
 
     @property
     def pool(self) -> Pool:
-        """The threads of the devices, the same for all functions on them.
+        """The threads of the devices, shared by all functions on them.
 
-        Raises ValueError where only their number is known.
+        Raises ValueError if only their number is known.
         """
         if not self.names:
             raise ValueError(f"devices={self.count} is for `explain`: to run, list the devices")
@@ -100,7 +100,7 @@ _pools: dict[tuple[tuple[str, ...], Cluster | None], Pool] = {}
 
 
 def _full_name(name: str) -> str:
-    """Return the name of a device of this process as TensorFlow has it. ValueError for none."""
+    """Return TensorFlow's full name of a device of this process; raise ValueError if none."""
     found = tf.config.list_logical_devices()
     wanted = tf.DeviceSpec.from_string(name)
     for device in found:
@@ -116,7 +116,7 @@ def _full_name(name: str) -> str:
 
 
 def devices_of(text: str) -> Any:
-    """Read `--devices`: the cluster's, all of this process, or as many. ValueError otherwise."""
+    """Parse `--devices`: "all", of the cluster or else of this process, or a number of devices."""
     if text == "all":
         return Cluster.from_environment().devices if is_in_cluster() else "all"
     if not text.isdigit() or not int(text):

@@ -18,15 +18,15 @@ WORKER = "worker"
 DRIVER = "chief"
 """The jobs of a cluster, as TF_CONFIG and TensorFlow's resolvers name them."""
 _HERE = "localhost"
-"""The driver's job in its own view, as in a process without a cluster: variables and tensors that
-were made before it connected stay its own."""
+"""The driver's job in its own view, as in a process without a cluster. So it keeps variables and
+tensors that were made before it connected."""
 _REACHED = 2.0
-"""Seconds in which a server answers that it is there: TensorFlow itself waits without end."""
+"""Seconds within which a server must accept a connection: TensorFlow itself waits forever."""
 
 
 _lock = threading.Lock()
 _connected: Mapping[str, Any] | None = None
-"""The cluster that this process is connected to: there can be one."""
+"""The cluster that this process is connected to; there can be only one."""
 
 
 class ClusterDevice(str):
@@ -38,14 +38,14 @@ class ClusterDevice(str):
 class Cluster:
     """Servers that run shards: the tasks of job "worker".
 
-    TensorFlow's servers authenticate nobody: whoever reaches their ports runs code there. Use them
-    in a network of their own.
+    TensorFlow's servers have no authentication: anyone who can reach their ports can run code
+    there. Use them only in a separate network.
 
     Args:
         spec: Addresses by job, as for `tf.train.ClusterSpec`: {"worker": ["host:2222", ...]}, with
             "chief": ["host:2222"] for the driver, by which workers see when it ends.
-        shards_per_device: Parts of an axis that there are for each device. More than one spread the
-            work of a device that is slow or lost.
+        shards_per_device: Parts of an axis for each device. More than one spread the work of a slow
+            or lost device.
     """
 
     def __init__(self, spec: Any, *, shards_per_device: int = 2) -> None:
@@ -57,20 +57,20 @@ class Cluster:
         self.shards_per_device = shards_per_device
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy in another process connects by itself; in this one, it finds what is connected.
+        # A copy in another process connects by itself; in this process it reuses the connection.
         return _copied, (self.spec.as_dict(), self.shards_per_device)
 
     @classmethod
     def from_environment(cls, *, shards_per_device: int = 2) -> Cluster:
-        """Return the cluster that TF_CONFIG describes, or Slurm for the step that this runs in.
+        """Return the cluster that TF_CONFIG describes, or else the current step of Slurm.
 
-        Raises ValueError where the environment describes none.
+        Raises ValueError if the environment describes none.
         """
         return cls(environment()["cluster"], shards_per_device=shards_per_device)
 
     @property
     def devices(self) -> tuple[ClusterDevice, ...]:
-        """The GPUs of the workers, or their CPUs where they have none. Connects to them."""
+        """The GPUs of the workers, or their CPUs if none has a GPU. Connects to the workers."""
         self.connect()
         found = [
             device
@@ -93,10 +93,10 @@ class Cluster:
         return f"/job:{_HERE}/replica:0/task:0/device:CPU:0"
 
     def connect(self) -> None:
-        """Connect to all workers. Raises `DeviceError` where one cannot be reached."""
+        """Connect to all workers. Raises `DeviceError` if a worker cannot be reached."""
         global _connected
         with _lock:
-            if _connected == self.spec.as_dict():  # again, it would drop what devices hold
+            if _connected == self.spec.as_dict():  # connecting again would drop tensors
                 return
             addresses = {
                 k: self.spec.task_address(WORKER, k) for k in self.spec.task_indices(WORKER)
@@ -118,13 +118,13 @@ class Cluster:
             _connected = self.spec.as_dict()
 
     def recover(self, name: str) -> bool:
-        """Connect again to the worker of a device that was lost; return whether it is there."""
+        """Reconnect to the worker of a lost device; return whether it answers."""
         task = tf.DeviceSpec.from_string(name).task
         if not is_reached(self.spec.task_address(WORKER, task)):
             return False
         try:
-            # As TensorFlow's own coordinator does it: workers that did not go away keep what they
-            # hold.
+            # As TensorFlow's own coordinator does it: workers that stayed connected keep their
+            # tensors.
             context.context().update_server_def(context.get_server_def())
             with tf.device(name):
                 return int(tf.constant(1) + tf.constant(0)) == 1
@@ -142,9 +142,9 @@ def is_in_cluster() -> bool:
 
 
 def environment() -> Mapping[str, Any]:
-    """Return what TF_CONFIG, or else Slurm, says: {"cluster": ..., "task": ...}.
+    """Return the configuration of TF_CONFIG, or else Slurm: {"cluster": ..., "task": ...}.
 
-    Raises ValueError where they say nothing, or nothing that can be read.
+    Raises ValueError if both are missing, or the configuration is invalid.
     """
     text = os.environ.get("TF_CONFIG", "")
     if not text and _SLURM in os.environ:
@@ -171,7 +171,7 @@ def _slurm() -> Mapping[str, Any]:
     tasks = int(os.environ["SLURM_STEP_NUM_TASKS"])
     if tasks < 2:
         raise ValueError("a step of Slurm with one task has no workers: use --ntasks=2 or more")
-    # Which GPUs a task sees is Slurm's to say: the resolver is told so many that it does not ask.
+    # Slurm assigns GPUs to tasks. The resolver is given enough not to query them.
     resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
         jobs={DRIVER: 1, WORKER: tasks - 1},
         gpus_per_node=tasks,
@@ -184,7 +184,7 @@ def _slurm() -> Mapping[str, Any]:
 
 
 def is_reached(address: str, seconds: float = _REACHED) -> bool:
-    """Return whether somebody listens at "host:port"."""
+    """Return whether a server listens at "host:port"."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds):

@@ -1,7 +1,7 @@
 """Combine the results of shards on the driver.
 
-Sums are added in pairs, whichever shards come first: (0 + 1) + (2 + 3). So the numbers depend on
-how many shards there are, and on nothing else.
+Sums are added in pairs, in an order that does not depend on which shards finish first:
+(0 + 1) + (2 + 3). So the numbers depend only on the number of shards.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _TWO: Mapping[Combine, Callable[[Any, Any], Any]] = {
 
 
 class Combiner:
-    """Takes the results of a loop's shards in any order."""
+    """Combiner of the results of a loop's shards, which may arrive in any order."""
 
     def __init__(self, part: PlannedLoop) -> None:
         self.loop = part.loop
         self.offsets = part.offsets
         self.kept = part.kept
         self.count = len(part.shards)
-        # Partial results by the first shard and the number of shards that they are of.
+        # Partial results, by their first shard and their number of shards.
         self._partial: dict[tuple[int, int], list[Any]] = {}
         self._whole: dict[int, Sequence[tf.Tensor]] = {}
 
     def take(self, number: int, results: Sequence[tf.Tensor]) -> None:
-        """Take the results of shard `number`."""
+        """Add the results of shard `number`."""
         loop = self.loop
         pairwise = [k for k, result in enumerate(loop.results) if result.combine in _TWO]
         self._whole[number] = [
@@ -47,7 +47,7 @@ class Combiner:
         self._add(number, 1, [results[k] for k in pairwise])
 
     def _add(self, first: int, size: int, values: list[Any]) -> None:
-        """Join a partial result with its neighbour, if that is there; the last may have none."""
+        """Combine a partial result with its neighbour if that is there; the last may have none."""
         combines = [result.combine for result in self.loop.results if result.combine in _TWO]
         while size < self.count:
             other = first ^ size
@@ -64,7 +64,7 @@ class Combiner:
         self._partial[0, 0] = values
 
     def results(self) -> list[tf.Tensor | ShardedTensor]:
-        """Return the loop's results, once all shards are there."""
+        """Return the loop's results, once all shards have arrived."""
         pairwise = iter(self._partial.pop((0, 0)))
         made: list[tf.Tensor | ShardedTensor] = []
         for k, result in enumerate(self.loop.results):
@@ -82,7 +82,7 @@ class Combiner:
         return [self._whole[number][k] for number in range(self.count)]
 
     def _pair(self, k: int) -> list[tf.Tensor]:
-        """Return the best values and their positions; of equal ones those that come first."""
+        """Return the best values and their positions; of equal values the first."""
         loop = self.loop
         combine, block = loop.results[k].combine, loop.results[k + 1].block
         values = self._column(k)

@@ -1,4 +1,4 @@
-"""Tensors of which each device holds a part, and none the whole."""
+"""Tensors of which each device holds a part, and no device the whole."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 import tensorflow as tf
 
 Read = Callable[[int, int], Any]
-"""Returns the rows from a first one up to, not including, another."""
+"""Returns the rows from a start up to, not including, a stop."""
 
 
 class ShardedTensor:
-    """A tensor that is an argument of a function on several devices, rows by rows.
+    """A tensor argument of a function on several devices, which read it in blocks of rows.
 
-    `shape`, `dtype`: those of the whole. Rows are read when a device first needs them, on that
-    device, and stay there for later calls with the same object.
+    `shape`, `dtype`: those of the whole tensor. Rows are read when a device first needs them, on
+    that device, and stay there for later calls with the same object.
     """
 
-    exist = False  # whether any was ever made: most programs have none, and need not look
+    exist = False  # whether any was ever made: most programs have none, and skip the search
 
     def __init__(self, read: Read, shape: Sequence[int], dtype: Any) -> None:
         ShardedTensor.exist = True
@@ -29,7 +29,7 @@ class ShardedTensor:
         self._read = read
 
     def rows(self, start: int, stop: int, device: str) -> tf.Tensor:
-        """Return some rows on a device. Raises ValueError where `read` gives others."""
+        """Return some rows on a device. Raises ValueError if `read` returns another shape."""
         with tf.device(device):
             made = tf.convert_to_tensor(self._read(start, stop), self.dtype)
             wanted = (stop - start, *self.shape.as_list()[1:])
@@ -41,7 +41,7 @@ class ShardedTensor:
             return tf.identity(made)
 
     def whole(self) -> tf.Tensor:
-        """Return all rows, put together on the device of the caller."""
+        """Return all rows on the device of the caller."""
         return tf.convert_to_tensor(self._read(0, int(self.shape[0])), self.dtype)
 
     def __repr__(self) -> str:
@@ -61,13 +61,13 @@ def sharded(
 
     Args:
         source: `read(start, stop)`, which returns these rows. It is called with the device set that
-            needs them: TensorFlow's ops in it, `tf.io.read_file` for one, run on that machine.
-            Or tensors, made where they are, that make the whole one after the other.
-        shape: Of the whole; of tensors, it is known.
-        dtype: Of the whole; of tensors, it is known.
+            needs them: TensorFlow's ops in it, for example `tf.io.read_file`, run on that machine.
+            Or tensors, already on their devices, whose concatenation is the whole.
+        shape: Shape of the whole; not needed for tensors.
+        dtype: Dtype of the whole; not needed for tensors.
 
     Raises:
-        ValueError: Where shapes are missing or do not fit.
+        ValueError: If the shape or dtype is missing, or tensors do not match.
     """
     if callable(source):
         if shape is None or dtype is None:
@@ -96,7 +96,7 @@ def sharded(
 def with_stand_ins(
     args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Sequence[Any], Mapping[str, Any], dict[int, ShardedTensor]]:
-    """Return arguments with placeholders for sharded tensors, and these by their ids."""
+    """Return arguments with placeholders for sharded tensors, and these by placeholder id."""
     if not ShardedTensor.exist:
         return args, kwargs, {}
     flat = tf.nest.flatten((args, dict(kwargs)))

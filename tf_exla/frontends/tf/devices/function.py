@@ -19,15 +19,15 @@ from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.shard.plan import PlannedLocal, PlannedLoop, ShardedPlan
 
 Emit = Callable[[Graph, Sequence[Any]], Restored]
-"""Restores a graph; the tensors are those whose handle data its inputs take."""
+"""Restores a graph; its inputs take the handle data of the given tensors."""
 Values = dict[Tensor, tf.Tensor]
 
 
 class ShardedFunction:
-    """Runs the parts of a sharded plan: those between loops on the driver, shards on devices.
+    """A function that runs a sharded plan: local parts on the driver, shards on devices.
 
-    It stands where a `Restored` does. Called from a graph, it adds one call, whose parts are placed
-    on the devices; faults of devices are then errors of the call.
+    It is used like a `Restored`. Called from a graph, it adds one call, whose parts are placed on
+    the devices. Faults of devices are then errors of the call.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ShardedFunction:
         return self.whole().graph
 
     def __call__(self, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Run eagerly, or add a call to the graph that is being built. Nothing is recorded."""
+        """Run eagerly, or add a call to the graph being built. Tapes record nothing."""
         if not context.executing_eagerly():
             return self.whole()(inputs)
         with record.stop_recording(), tf.device(self.driver):
@@ -87,7 +87,7 @@ class ShardedFunction:
         return [values[tensor] for tensor in self.plan.graph.outputs]
 
     def _local(self, part: PlannedLocal, values: Values) -> list[tf.Tensor]:
-        """Run a part on the driver; in a graph, parts with effects after each other."""
+        """Run a part on the driver; in a graph, parts with effects run in order."""
         function = self.locals[part]
         operands = [values[tensor] for tensor in part.inputs]
         if context.executing_eagerly() or not function.stateful:
@@ -117,7 +117,7 @@ class ShardedFunction:
             operands = []
             for tensor, slot in zip(part.inputs, part.slots, strict=True):
                 value = values[tensor]
-                # Rows stay where their shard is at home; whole operands where they are used.
+                # Rows are kept on the home device of their shard, whole operands on each device.
                 if tensor in self.given and (at_home or slot is None):
                     operands.append(pieces.part(value, slot, indices, device))
                 else:
@@ -130,7 +130,7 @@ class ShardedFunction:
             ]
 
     def _placed(self) -> Restored:
-        """Emit the parts as calls of one graph, each on its device."""
+        """Emit the parts as calls in one graph, each on its device."""
         graph = new_graph("sharded")
         with graph.as_default():
             like = [*self._like, *[None] * (len(self.inputs) - len(self._like))]
@@ -162,7 +162,7 @@ class ShardedFunction:
                     part_of(values[tensor], slot, indices)
                     for tensor, slot in zip(part.inputs, part.slots, strict=True)
                 ]
-            # One after the other on each device, as their memory is counted.
+            # Shards run one at a time on each device, as their memory is counted.
             with tf.device(device), tf.control_dependencies(before.get(device, [])):
                 made = self.shards[part][number](operands)
             before[device] = [made[0].op]

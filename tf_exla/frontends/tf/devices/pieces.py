@@ -19,18 +19,18 @@ Key = tuple[int, SplitAxis | None, int, int, str]
 
 
 class Pieces:
-    """Parts of tensors on devices, each as long as its tensor lives.
+    """Parts of tensors on devices, each kept as long as its tensor lives.
 
-    Functions on the same devices share them: a gradient reads the rows that its function was sent.
+    Functions on the same devices share them: a gradient reads the rows that the forward call sent.
     """
 
     def __init__(self) -> None:
-        # Single accesses, which no other thread sees half done: a tensor may die in the middle of
-        # any of them, and take its parts away.
+        # Accessed only by single, atomic operations: a tensor may die during any of them, which
+        # drops its parts.
         self._kept: dict[Key, tuple[Any, tf.Tensor]] = {}
 
     def part(self, value: Value, slot: SplitAxis | None, indices: range, device: str) -> tf.Tensor:
-        """Return a part of a tensor on a device: sent now and kept, or sent by an earlier call."""
+        """Return a part of a tensor on a device, kept from an earlier call or sent and kept now."""
         indices = range(0) if slot is None else indices
         key = id(value), slot, indices.start, indices.stop, device
         known = self._kept.get(key)
@@ -47,7 +47,7 @@ class Pieces:
         return made
 
     def forget(self, device: str) -> None:
-        """Drop what was on a device that is gone."""
+        """Drop the parts on a lost device."""
         for key in list(self._kept):
             if key[4] == device:
                 self._kept.pop(key, None)
@@ -73,6 +73,6 @@ def part_of(tensor: tf.Tensor, slot: SplitAxis | None, indices: range) -> tf.Ten
 
 
 def send(tensor: tf.Tensor, device: str) -> tf.Tensor:
-    """Return a tensor on a device; nothing is copied where it is there."""
+    """Return a tensor on a device; it is not copied if it is there already."""
     with tf.device(device):
         return tf.identity(tensor)

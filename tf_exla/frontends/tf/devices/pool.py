@@ -1,8 +1,8 @@
-"""Shards on devices, one at a time on each: who runs what, and what happens when a device fails.
+"""Scheduling of shards on devices, one at a time on each, and handling of failed devices.
 
-TensorFlow places, sends and runs. What it does not do is to give a shard that hangs to another
-device: a call to a stopped process never ends, and its thread cannot be interrupted. So each device
-has a thread, and one that hangs is left behind until its call ends.
+TensorFlow places, sends and runs shards. It does not give a shard that hangs to another device: a
+call to a stopped process never ends, and its thread cannot be interrupted. So each device has a
+thread, and a thread that hangs is left behind until its call ends.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ Job = Callable[[str], Any]
 """Runs one shard on the device of that name."""
 
 FIRST = 120.0
-"""Seconds that the first shards of a loop may take at least: functions are made ready, XLA
+"""Seconds that the first shards of a loop may always take: functions are instantiated, XLA
 compiles, rows are read."""
 ESTIMATES = 100.0
-"""The same in estimates of a shard's time: those are off by a factor of ten at most."""
+"""The same in multiples of a shard's estimated time, which is wrong by a factor of ten at most."""
 SLOWER = 10.0
-"""Times the slowest shard so far that another may take before its device counts as hanging. Shards
-are of one size; ten is far above what a busy machine makes of it."""
+"""Multiples of the slowest shard's time after which a device counts as hanging. Shards have one
+size, and a busy machine slows them by far less than ten."""
 LEAST = 5.0
-"""Seconds that a shard may always take: pauses of the network and of the machine are shorter."""
+"""Seconds that a later shard may always take: pauses of network and machine are shorter."""
 
 
 @dataclass(eq=False)
 class Device:
-    """A device and its thread. `busy`: its thread has not come back from a call."""
+    """A device and its thread. `busy`: its thread has not returned from a call."""
 
     name: str
     queue: SimpleQueue[Any] = field(default_factory=SimpleQueue)
@@ -49,8 +49,8 @@ class Device:
 class Pool:
     """The devices that shards run on; one call at a time.
 
-    `recover`: makes a device that was lost usable again, and returns whether that worked; None:
-    devices are of this process, and their errors are the program's.
+    `recover`: makes a lost device usable again, and returns whether that worked. None: the devices
+    belong to this process, and their errors are errors of the program.
     """
 
     def __init__(self, names: Sequence[str], recover: Callable[[str], bool] | None = None) -> None:
@@ -63,10 +63,10 @@ class Pool:
     def run(
         self, jobs: Sequence[Job], done: Callable[[int, Any], None], patience: Patience
     ) -> None:
-        """Run all jobs; `done` is given the number of each and its result, in any order.
+        """Run all jobs; call `done` with the number and the result of each, in any order.
 
-        Job k runs on device k modulo their number, unless that one is slow or lost. Raises
-        `DeviceError` where no device is left, and what a job raises of itself.
+        Job k runs on device k modulo their number, unless that is slow or lost. Raises
+        `DeviceError` if no device is left, and re-raises errors of jobs.
         """
         with self._calls:
             patience.begin()
@@ -93,7 +93,7 @@ class Pool:
         tf.get_logger().warning("tf_exla: %s is lost: %s", device.name, reason)
 
     def _wait(self, seconds: float) -> None:
-        """Wait for what a call that ended in an error left under way."""
+        """Wait for jobs that are still running from a call that ended in an error."""
         end = time.monotonic() + seconds
         for device in self.devices:
             while device.busy and not device.lost:
@@ -103,7 +103,7 @@ class Pool:
 
     def _bring_back(self) -> None:
         for device in self.devices:
-            # While a call hangs in its thread, nothing can be said of a device.
+            # While a call hangs in its thread, the state of a device is unknown.
             if device.lost and not device.busy and self.recover and self.recover(device.name):
                 device.lost = False
                 tf.get_logger().warning("tf_exla: %s is back", device.name)
@@ -114,9 +114,9 @@ _POLL = 1e-3
 
 @dataclass
 class Patience:
-    """How long the shards of one loop may take, from how long they took, or are estimated to.
+    """The time that shards of one loop may take, from their measured or estimated times.
 
-    What the first call's shards took is not counted: functions were made ready in them.
+    Times of the first call are not counted in later calls: functions were instantiated in it.
     """
 
     estimate: float
@@ -124,7 +124,7 @@ class Patience:
     calls: int = 0
 
     def begin(self) -> None:
-        """Hear that a call begins."""
+        """Record that a call begins."""
         self.calls += 1
         if self.calls == 2:
             self.slowest = 0.0
@@ -136,7 +136,7 @@ class Patience:
         return max(LEAST, SLOWER * self.slowest)
 
     def took(self, seconds: float) -> None:
-        """Hear how long a shard took."""
+        """Record the time that a shard took."""
         self.slowest = max(self.slowest, seconds)
 
 
@@ -184,7 +184,7 @@ class _Run:
             self.pool.start(device, self.told, number, self.jobs[number])
 
     def _told(self, allowed: float) -> list[tuple[Device, int, Any, Exception | None]]:
-        """Wait for the next result; give up devices that take longer than `allowed` seconds."""
+        """Wait for the next result; give up on devices that take longer than `allowed` seconds."""
         limited = self.pool.recover is not None
         oldest = min(begun for _, begun in self.running.values())
         try:
@@ -208,25 +208,25 @@ class _Run:
         if self.pool.recover is None or not is_device_failure(error):
             raise error
         self.pool.lose(device, f"{type(error).__name__}: {str(error).splitlines()[0]}")
-        # Not of one that hangs: it may come back as it was, and to drop tensors is to wait for it.
+        # Parts on a hanging device stay: it may come back, and dropping tensors would wait for it.
         self.pool.pieces.forget(device.name)
         self.waiting.append(number)
 
 
 def is_device_failure(error: Exception) -> bool:
-    """Return whether an error is about a process that died or went away, not about the program."""
+    """Return whether an error comes from a lost or dead process, not from the program."""
     if isinstance(error, (tf.errors.UnavailableError, tf.errors.AbortedError)):
         return True
     if isinstance(error, (tf.errors.CancelledError, tf.errors.DeadlineExceededError)):
         return True
-    # What TensorFlow says of a connection that broke before, and of a server that was restarted.
+    # TensorFlow's messages for a connection that broke earlier, and for a restarted server.
     words = ("poisoned", "context_id", "Unable to find", "unavailable", "failed to connect")
     return isinstance(error, tf.errors.OpError) and any(word in str(error) for word in words)
 
 
 def _work(device: Device) -> None:
-    # With an executor in common, the error of one device would be every thread's.
-    # It is never put back: that would wait for all that is under way on the common one.
+    # With a shared executor, an error of one device would reach every thread. The shared executor
+    # is never restored: that would wait for all pending work on it.
     own = executor.new_executor(enable_async=False)
     context.context().executor = own
     while True:

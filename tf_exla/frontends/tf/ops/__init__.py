@@ -1,1 +1,1 @@
-"""What is known of TensorFlow's ops, told without TensorFlow: `record.py`, `table.py`."""
+"""Records of TensorFlow's ops, available without TensorFlow: `record.py`, `table.py`."""

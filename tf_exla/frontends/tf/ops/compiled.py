@@ -7,17 +7,17 @@ from tf_exla.ir.graph import Node
 from tf_exla.ir.op_set import Compiles
 
 _NOT_COMPILED = frozenset({"string", "resource", "variant"})
-# float16 and bfloat16 are computed in float32 between roundings, which fusion leaves out.
+# float16 and bfloat16 are computed in float32 and rounded, but fusion leaves out these roundings.
 _ROUNDED = ("float16", "bfloat16", "half", "complex")
 
 
 def has_form(node: Node, op: Op) -> bool:
-    """Return whether a cluster holds other ops for this one; of floating-point numbers only."""
+    """Return whether a cluster replaces the node by other ops; for float32 and float64 only."""
     return op.form is not None and node.output.dtype in ("float32", "float64")
 
 
 def compiles(node: Node, op: Op) -> Compiles:
-    """Return how well XLA compiles a node; "" where it does not."""
+    """Return how well XLA compiles a node; "" if it does not."""
     tensors = (*node.inputs, *node.outputs)
     if not all(tensor.is_static for tensor in tensors) or node.stateful:
         return ""

@@ -1,4 +1,4 @@
-"""Records of ops that compute each element of their result from one of each operand."""
+"""Records of ops that compute each element of their result from one element of each operand."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The record of an op: all that is known of one op of TensorFlow, in one place.
 
-To add an op, add a record to the file of its kind: CONTRIBUTING.md says how it is tested, whole and
-in parts. `python -m tf_exla ops` prints the records. Of an op of the vocabulary,
-`tf_exla/vocabulary/table.py` says the rule, the flops and how it is made for a chunk.
+To add an op, add a record to the file of its kind. CONTRIBUTING.md says how it is tested, whole and
+in parts. `python -m tf_exla ops` prints the records. For an op of the vocabulary,
+`tf_exla/vocabulary/table.py` has the rule, the flops and how it is rebuilt for a chunk.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ Size = Literal["", "broadcast", "equal", "not larger", "not smaller"]
 
 @dataclass(frozen=True, slots=True)
 class Op(Meaning):
-    """What is known of an op of TensorFlow. The defaults are safe: they promise nothing.
+    """The record of an op of TensorFlow. The defaults are safe: they promise nothing.
 
-    `unordered`: on a GPU it adds in the order in which threads come.
+    `unordered`: on a GPU it adds in the order in which threads arrive.
 
-    *Memory.* `cpu`, `gpu`: upper bounds of what its kernels allocate beside the results; `gpu` is
-    that of one thread on a CPU where it is not given. `xla_calls`: of what XLA's code calls for it.
-    `view`: whether the first result shares the buffer of the first operand: "always", as a "part"
-    of it, or where the "same" elements result. A projection counts both the view and a new buffer
-    where it is not certain. `reuses`: operands whose buffer the kernel is certain to take for its
-    result when they have the result's size and dtype and nobody else holds them.
+    *Memory.* `cpu`, `gpu`: upper bounds of the bytes that its kernels allocate beyond the results;
+    `gpu` is by default the bound of one thread on a CPU. `xla_calls`: the bound of what XLA's code
+    calls for it. `view`: whether the first result aliases the first operand: "always", as a "part"
+    of it, or if the result has the "same" elements. If this is not certain, a projection counts
+    both the view and a new buffer. `reuses`: operands whose buffer the kernel certainly reuses for
+    its result if they have the result's size and dtype and no other holder.
 
     *XLA.* `xla`: how well XLA compiles it to the same numbers, for real numbers of at least 32
-    bits (`xla.py`). `form`: other ops that stand for it in a cluster.
+    bits (`xla.py`). `form`: other ops that replace it in a cluster.
 
-    *Sizes known only at run time.* `size`: that of the result, compared with the first operand's;
-    "broadcast": with the largest. `bounds`: the bounds of the results' sizes, where TensorFlow's
-    shape inference on the largest operands does not tell them. `shape_operand`: the operand whose
+    *Sizes known only at run time.* `size`: the result's size compared with the first operand's;
+    "broadcast": with the largest operand's. `bounds`: bounds of the results' sizes, if TensorFlow's
+    shape inference on the largest operands does not give them. `shape_operand`: the operand whose
     larger integers make larger results. `values`: bounds of the integers in the results.
 
-    `list_effect`: what it does to a list of tensors.
+    `list_effect`: its effect on a list of tensors.
     """
 
     cpu: Bound = copy_of_everything
@@ -81,7 +81,7 @@ def many(record: Op, names: str) -> Mapping[str, Op]:
     return dict.fromkeys(words(names), record)
 
 
-# Kinds of ops; what is passed differs from the kind.
+# Kinds of ops; arguments replace fields of the kind.
 
 _WITHOUT_SCRATCH = Op(cpu=nothing, gpu=gpu.moved)
 _MOVED = replace(_WITHOUT_SCRATCH, flops=0)
@@ -100,56 +100,56 @@ _REDUCER = Op(
 
 
 def without_scratch(rule: Rule | None = None, **changes: Any) -> Op:
-    """An op whose kernel allocates nothing beside its results."""
+    """Return an op whose kernel allocates only its results."""
     return replace(_WITHOUT_SCRATCH, rule=rule, **changes)
 
 
 def moved(rule: Rule | None = None, **changes: Any) -> Op:
-    """An op without scratch that computes nothing."""
+    """Return an op without scratch memory that computes nothing."""
     return replace(_MOVED, rule=rule, **changes)
 
 
 def view(rule: Rule = "... -> ...", **changes: Any) -> Op:
-    """An op whose result is the buffer of its first operand."""
+    """Return an op whose result is the buffer of its first operand."""
     return replace(_VIEW, rule=rule, **changes)
 
 
 def unary(**changes: Any) -> Op:
-    """A pointwise op that takes its operand's buffer for its result."""
+    """Return a pointwise op that reuses its operand's buffer for its result."""
     return replace(_UNARY, **changes)
 
 
 def pairwise(**changes: Any) -> Op:
-    """A pointwise op of two operands of one shape, never broadcast."""
+    """Return a pointwise op of two operands of the same shape, never broadcast."""
     return replace(_PAIRWISE, **changes)
 
 
 def binary(**changes: Any) -> Op:
-    """A pointwise op of two operands that are broadcast."""
+    """Return a pointwise op of two operands that are broadcast."""
     return replace(_BINARY, **changes)
 
 
 def comparison(**changes: Any) -> Op:
-    """A pointwise op of two operands whose result has another dtype."""
+    """Return a pointwise op of two operands whose result has another dtype."""
     return replace(_COMPARISON, **changes)
 
 
 def unforwarded(**changes: Any) -> Op:
-    """A pointwise op that always allocates its result."""
+    """Return a pointwise op that always allocates its result."""
     return replace(_UNFORWARDED, **changes)
 
 
 def unmeasured(operands: int, **changes: Any) -> Op:
-    """A pointwise op whose kernel is taken to copy everything."""
+    """Return a pointwise op whose kernel is assumed to copy everything."""
     rule = ", ".join(["..."] * operands) + " -> ..."
     return Op(rule, size="broadcast", **changes)
 
 
 def product(rule: Rule, **changes: Any) -> Op:
-    """An op that works on all cores as products of matrices do."""
+    """Return an op that uses all cores as products of matrices do."""
     return replace(_PRODUCT, rule=rule, **changes)
 
 
 def reducer(rule: Rule | None = None, **changes: Any) -> Op:
-    """A reduction of the axes that operand 1 holds."""
+    """Return a reduction of the axes that operand 1 holds."""
     return replace(_REDUCER, rule=rule, **changes)

@@ -1,4 +1,4 @@
-"""Upper bounds of what the kernel of any op allocates, by its record."""
+"""Upper bounds of the bytes that the kernel of any op allocates, by its record."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def scratch_bytes(
     threads: int,
     compiled: bool = False,
 ) -> int:
-    """Return an upper bound in bytes of what the CPU kernel of `op` allocates beside its outputs.
+    """Return an upper bound of the bytes that the CPU kernel of `op` allocates beyond its outputs.
 
-    `attrs` are plain values named as in the NodeDef (absent ones have TensorFlow's default),
-    `threads` is the number of intra-op threads; `compiled`: of what XLA's code calls for `op`.
+    `attrs` are plain values named as in the NodeDef (absent ones have TensorFlow's default).
+    `threads` is the number of intra-op threads. `compiled`: also bound XLA's calls for `op`.
     """
     if threads < 1:
         raise ValueError(f"threads must be at least 1, got {threads}")
@@ -36,9 +36,9 @@ def gpu_scratch_bytes(
     outputs: Sequence[TensorLike],
     attrs: Mapping[str, object],
 ) -> int:
-    """Return an upper bound in bytes of what the GPU kernel of `op` allocates beside its outputs.
+    """Return an upper bound of the bytes that the GPU kernel of `op` allocates beyond its outputs.
 
-    Kernels that TensorFlow has for the host only count as well.
+    Kernels that TensorFlow has only for the host count as well.
     """
     known = record(op)
     return (known.gpu or known.cpu)(Call(inputs, outputs, attrs, 1)) + _BLOCK

@@ -1,4 +1,4 @@
-"""Print what is known of ops: `python -m tf_exla ops`."""
+"""Print the records of ops: `python -m tf_exla ops`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = ("op", "in graphs", "kind", "axis rule", "flops", "scratch", "result",
 
 
 def row(name: str, kind: str, op: Op) -> Sequence[str]:
-    """Return the columns of one op; a rule that depends on the node is named."""
+    """Return the columns of one op; a rule that depends on the node is shown by name."""
     buffer = {"": "", "always": "view", "part": "view or part", "same": "view or new"}[op.view]
     if op.reuses:
         buffer = "reuses " + ", ".join(map(str, op.reuses[:3])) + ("…" if op.reuses[3:] else "")
@@ -43,7 +43,7 @@ def _text(value: Any) -> str:
 
 
 def show(names: Sequence[str]) -> None:
-    """Print a table of the ops whose names contain one of `names`; of all where there are none."""
+    """Print a table of the ops whose names contain one of `names`; of all ops if it is empty."""
     table = Table(*COLUMNS)
     for kind, ops in KINDS.items():
         for name, op in ops.items():

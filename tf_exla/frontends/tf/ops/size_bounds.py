@@ -1,4 +1,4 @@
-"""Upper bounds of the results of any op, by its record."""
+"""Upper bounds of the results' sizes and integers of any op, by its record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of ops whose results come from no data: ranges, shapes, random numbers."""
+"""Records of ops whose results do not come from data: ranges, shapes, random numbers."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tf_exla.vocabulary.table import VOCABULARY
 
 
 def _named(name: str, op: Op) -> Op:
-    """Return a record with what the vocabulary says of the op, where it has it."""
+    """Return a record with the vocabulary's facts about the op, if it is in the vocabulary."""
     known = VOCABULARY.get(graph_name(name, ""))
     if known is None:
         return op
@@ -55,9 +55,9 @@ _OF_NODES: Mapping[str, Op] = {
     **OPS,
     **{name: OPS.get(emitted, _UNKNOWN) for name, emitted in EMITTED.items()},
 }
-"""By the names that nodes have: projections ask for each node, many times."""
+"""Records by the names of nodes, since projections look up each node many times."""
 
 
 def record(name: str) -> Op:
-    """Return what is known of a node's op; nothing of one that is not in the table."""
+    """Return the record of a node's op; a default record if the op is not in the table."""
     return _OF_NODES.get(name, _UNKNOWN)

@@ -1,10 +1,10 @@
 """Which ops XLA compiles, and where its code for a CPU is slower than TensorFlow's own kernels.
 
 Solves, decompositions and cumulative sums are not compiled: XLA's are slower, and work on copies.
-"well": to code that is as fast at least, with the same zeros, infinities and NaNs; not so erf, and
-the gradients of relu, elu and selu. "poorly": to code that is slower or not known to be faster.
-Measured on 8 MB chunks with two cores: products run at the same speed, pointwise ops between 0.9
-and 3 times as fast, and what is compiled poorly down to a fifteenth.
+"well": to code that is at least as fast, with the same zeros, infinities and NaNs. This excludes
+erf, and the gradients of relu, elu and selu. "poorly": to code that is slower or not known to be
+faster. Measured on 8 MB chunks with two cores: products run at the same speed, pointwise ops
+between 0.9 and 3 times as fast, and poorly compiled ops down to a fifteenth.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.op_set import Compiles
 
 LONGEST_SUM = 1 << 14
-"""XLA adds float32 one by one, TensorFlow pairwise: for 200,000 numbers ten times the error."""
+"""The most terms of a sum. XLA adds float32 one by one, TensorFlow pairwise: for 200,000 numbers
+ten times the error."""
 
 
 def _is_real(tensor: Tensor) -> bool:
@@ -23,36 +24,36 @@ def _is_real(tensor: Tensor) -> bool:
 
 
 def no_nan(node: Node) -> Compiles:
-    """XLA is built to lose NaNs in maxima and minima."""
+    """Refuse reals: XLA is built to lose NaNs in maxima and minima."""
     return "" if _is_real(node.outputs[0]) else "well"
 
 
 def real(node: Node) -> Compiles:
-    """With integers TensorFlow raises an error for a division by zero, XLA does not."""
+    """Refuse integers: TensorFlow raises an error for a division by zero, XLA does not."""
     return "well" if _is_real(node.outputs[0]) else ""
 
 
 def remainder(node: Node) -> Compiles:
-    """As a division, and slower."""
+    """Refuse integers as for a division; reals are slower."""
     return "poorly" if _is_real(node.outputs[0]) else ""
 
 
 def cast(node: Node) -> Compiles:
-    """NaNs, and numbers out of range, become other integers."""
+    """Refuse reals to integers: NaNs and numbers out of range become other integers."""
     return "" if _is_real(node.inputs[0]) and not _is_real(node.outputs[0]) else "well"
 
 
 def short_sum(node: Node) -> Compiles:
-    """Sums of many float32 are less exact."""
+    """Refuse sums of many float32, which are less exact."""
     terms = node.inputs[0].size // max(node.outputs[0].size, 1)
     return "" if terms > LONGEST_SUM and "64" not in node.outputs[0].dtype else "well"
 
 
 def one_product(node: Node) -> Compiles:
-    """Products of a batch run one after the other, at 0.6 of the speed."""
+    """Avoid batches: their products run one after the other, at 0.6 of the speed."""
     return "poorly" if math.prod(node.output.dims[:-2]) > 1 else "well"
 
 
 def not_in_float32(node: Node) -> Compiles:
-    """At 0.2 of the speed in float32."""
+    """Avoid float32, which runs at 0.2 of the speed."""
     return "poorly" if node.outputs[0].dtype == "float32" else "well"

@@ -1,8 +1,8 @@
-"""Ops that go into a cluster as others: XLA's own code for them loses NaNs, or makes some of zeros.
+"""Ops that a cluster replaces by others: XLA's own code loses NaNs, or creates some from zeros.
 
-XLA is built with comparisons that let a NaN go in a maximum, and its gradients of roots and
-quotients make 0 / 0 where TensorFlow's kernels make 0. In these forms the numbers stay those of the
-kernels, and a chain of pointwise ops is not cut in two by one of them.
+XLA is built with comparisons that lose a NaN in a maximum, and its gradients of roots and quotients
+compute 0 / 0 where TensorFlow's kernels return 0. These forms keep the numbers of the kernels, and
+a chain of pointwise ops is not cut in two by such an op.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from tf_exla.ir.graph import Node
 Value = Any
 """A tensor of the framework."""
 Emit = Callable[..., Value]
-"""Emits one op: its kind, its operands, and attributes beside the type of the first operand.
+"""Emits one op: its kind, operands, and attributes in addition to the type of the first operand.
 
-"Const" has a number as operand, and the tensor whose dtype it takes."""
+"Const" has two operands: a number, and the tensor whose dtype it takes."""
 Form = Callable[[Emit, Node, Sequence[Value]], Value]
 
 
 def extreme(keeps_first: str) -> Form:
-    """x where the comparison of x with y holds, else y; a NaN in either is the result.
+    """Select x where the comparison of x with y holds, else y; a NaN in either is the result.
 
-    A comparison with NaN is false, so that y is taken: x needs a look where y is not known.
+    A comparison with NaN is false and selects the second operand. So x is tested for NaN, unless
+    one operand is known to have none.
     """
 
     def form(emit: Emit, node: Node, inputs: Sequence[Value]) -> Value:

@@ -1,7 +1,7 @@
 """Upper bounds of sizes by TensorFlow's shape inference.
 
-Most ops decide the shape of their results by the shapes of their operands, and larger operands make
-larger results: shape inference on operands of the largest sizes tells the bounds.
+For most ops the shapes of operands determine the shapes of results, and larger operands make larger
+results. So shape inference on operands of the largest sizes gives the bounds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def infer(node: Node, operands: Sequence[Most], shape_operand: int | None = None
 
 
 def _shapes(node: Node, operands: Sequence[Most], shape_operand: int | None) -> list[Shape | None]:
-    # Only graphs with sizes that are not known need TensorFlow here.
+    # Only graphs with unknown sizes need TensorFlow here.
     import tensorflow as tf
 
     from tf_exla.frontends.tf.attrs import shape_of
@@ -48,27 +48,27 @@ def _shapes(node: Node, operands: Sequence[Most], shape_operand: int | None) -> 
                 symbols.append(placeholder(graph, tensor.dtype, shape))
         made = emit(graph, node.op, symbols, known).outputs
     except (ValueError, TypeError, tf.errors.OpError):
-        # The largest sizes of operands that fit each other may not.
+        # Operands that fit each other may not do so at their largest sizes.
         return [tensor.shape for tensor in node.outputs]
     return [shape_of(tensor.shape) for tensor in made]
 
 
 def _value(tensor: Tensor, most: Most, is_shape: bool) -> Array | None:
-    """Return the value of an operand where it is static; of a shape, what it is at most."""
+    """Return the value of a static operand, the largest value of a shape, or None."""
     if tensor.value is not None:
         return tensor.value
     return largest_value(tensor, most) if is_shape and most.value is not None else None
 
 
 def broadcast(node: Node, operands: Sequence[Most], made: Most) -> Most:
-    """Return the larger of the sizes of each axis; of unknown axes, the product of the sizes."""
+    """Return the largest size of each axis; for an unknown rank, the product of the sizes."""
     pairs = dict(zip(node.inputs, operands, strict=True))
     ranks = [None if one.dims is None else len(one.dims) for one in pairs.values()]
     if None in ranks:
         sizes = [one.size for one in pairs.values()]
         if None in sizes:
             return made
-        # A vector beside a column makes a matrix.
+        # A row and a column broadcast to a matrix.
         return made.at_most(math.prod(one for one in sizes if one is not None))
     rank = max((one for one in ranks if one is not None), default=0)
     dims: list[int | None] = []

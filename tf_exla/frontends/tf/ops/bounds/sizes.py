@@ -1,4 +1,4 @@
-"""Upper bounds of the sizes of results that depend on data, or that cut an operand."""
+"""Upper bounds of the sizes of results that depend on data or are a part of an operand."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def stitched(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 
 
 def segments(ids: int) -> Rule:
-    """Return as many rows as the largest id says."""
+    """Bound the number of rows by the largest id."""
 
     def rule(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
         data, top = operands[0], operands[ids].top
@@ -66,7 +66,7 @@ def segments(ids: int) -> Rule:
 
 
 def rows_of(position: int) -> Rule:
-    """Return at most as many rows as an operand has, in each result."""
+    """Bound the number of rows of each result by that of an operand."""
 
     def rule(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
         dims = operands[position].dims
@@ -91,7 +91,7 @@ def rows_of_both(left: int, right: int) -> Rule:
 
 
 def filled_rows(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
-    """Each row that has no entry gets one."""
+    """Count an entry for each row, since rows without an entry get one."""
     indices, shape = operands[0].dims, operands[2].value
     rows = None
     if indices and indices[0] is not None and shape and shape[0] is not None:
@@ -115,7 +115,7 @@ def ranged(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 
 
 def sliced(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
-    """Return at most the operand's sizes, and those that are given."""
+    """Bound the sizes by the operand's and by the given ones."""
     dims = operands[0].dims
     counts = operands[2].value
     begin, size = node.inputs[1].value, node.inputs[2].value
@@ -135,7 +135,7 @@ def sliced(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 
 
 def strided(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
-    """Return at most the operand's elements, and along the first axis what is given."""
+    """Bound the elements by the operand's, and the first axis by the given range."""
     made = infer(node, operands)[0] if _plain_slice(node) else Most(node.output.shape)
     dims, shape = operands[0].dims, node.output.shape
     if dims and shape and _first_axis_only(node):
@@ -154,7 +154,7 @@ def strided(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 
 
 def _plain_slice(node: Node) -> bool:
-    """Whether larger operands make larger results: nothing counts from the end."""
+    """Return whether begin, end and strides are static: larger operands make larger results."""
     values = [tensor.value for tensor in node.inputs[1:]]
     return all(value is not None for value in values)
 
@@ -174,7 +174,7 @@ def reshaped(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 
 
 def picked(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
-    """Return at most so many boxes as are asked for, and as there are."""
+    """Bound the number of boxes by the requested and by the available number."""
     boxes, count = operands[0].dims, operands[2].top
     rows = [one for one in (boxes[0] if boxes else None, count) if one is not None]
     made = _with_rows(node.outputs[0], min(rows) if rows else None)
@@ -190,7 +190,7 @@ def counted(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 
 
 def set_operation(*sizes: int) -> Rule:
-    """Return at most all elements of both sets."""
+    """Bound the result by all elements of both sets."""
 
     def rule(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
         counts = [operands[position].size for position in sizes]
@@ -202,7 +202,7 @@ def set_operation(*sizes: int) -> Rule:
 
 
 def padded(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
-    """Pad each row of a ragged tensor to the longest, which may have all its values."""
+    """Pad each row of a ragged tensor to the longest row, which may have all values."""
     values, partition = operands[1], operands[3:]
     kinds = [str(kind) for kind in node.attrs.get("row_partition_types", ())]  # type: ignore[attr-defined]
     rows = partition[0].top
@@ -215,6 +215,6 @@ def padded(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 
 
 def axes(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
-    """Return at most one number for each axis."""
+    """Bound the result by one number for each axis."""
     rank = largest(operands)
     return [Most((rank,)) for _ in node.outputs]

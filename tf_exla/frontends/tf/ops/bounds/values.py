@@ -1,7 +1,7 @@
-"""Upper bounds of integers that data decide: sizes, or indices that say how many rows there are.
+"""Upper bounds of data-dependent integers: sizes, or indices that determine the number of rows.
 
-Each rule returns bounds of the integers in a node's results, one for each element or one for all;
-None where there is none. Integers below zero are bounded as well, by what is not.
+Each rule returns bounds of the integers in a node's results, one for each element or one for all,
+or None if there is none. Negative integers have bounds too, which are not negative.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Bounds = Sequence[Shape | None]
 
 
 def shape(node: Node, operands: Sequence[Most]) -> Bounds:
-    """The sizes of each operand."""
+    """Return the sizes of each operand."""
     return [one.dims for one in operands]
 
 
 def size(node: Node, operands: Sequence[Most]) -> Bounds:
-    """The number of elements; what is counted in a histogram is no more."""
+    """Return the number of elements, which also bounds the counts of a histogram."""
     return [None if operands[0].size is None else (operands[0].size,)]
 
 
 def position(node: Node, operands: Sequence[Most]) -> Bounds:
-    """A position along some axis."""
+    """Return the last position along the longest axis."""
     if not operands[0].dims or None in operands[0].dims:
         return [None]
     largest = max(one for one in operands[0].dims if one is not None)
@@ -36,37 +36,37 @@ def position(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def top_k(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Values as they are, positions along the last axis."""
+    """Return no bound for values, and the last position along the last axis."""
     last = operands[0].dims[-1] if operands[0].dims else None
     return [None, None if last is None else (max(0, last - 1),)]
 
 
 def mask(node: Node, operands: Sequence[Most]) -> Bounds:
-    """The bits of a mask that is not negative are at most the mask."""
+    """Return the smallest static mask: bits of a mask that is not negative are at most the mask."""
     pairs = zip(operands, node.inputs, strict=True)
     known = [one.top for one, tensor in pairs if tensor.value is not None and one.top is not None]
     return [(min(known),) if known else None]
 
 
 def minimum(node: Node, operands: Sequence[Most]) -> Bounds:
-    """The smallest bound."""
+    """Return the smallest bound."""
     known = [one.top for one in operands if one.top is not None]
     return [(min(known),) if known else None]
 
 
 def clipped(node: Node, operands: Sequence[Most]) -> Bounds:
-    """At most the upper end."""
+    """Return the bound of the upper end."""
     return [_all(operands[2].top)]
 
 
 def remainder(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Less than a static divisor."""
+    """Return one less than a static divisor."""
     top = operands[1].top
     return [None if node.inputs[1].value is None or top is None else (max(0, top - 1),)]
 
 
 def quotient(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Divided by the least static positive integer, or by a size, which is at least one."""
+    """Divide by the least static positive integer, or by a size, which is at least one."""
     divisor, top = node.inputs[1].value, operands[0].top
     if top is None or (operands[1].top is None if divisor is None else not np.all(divisor >= 1)):  # type: ignore[operator]
         return [None]
@@ -75,18 +75,18 @@ def quotient(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def difference(node: Node, operands: Sequence[Most]) -> Bounds:
-    """What is subtracted is a size: not below zero, as far as it has a bound."""
+    """Return the minuend's bound: a subtrahend that has a bound is a size, thus not negative."""
     return [None if operands[1].top is None else _all(operands[0].top)]
 
 
 def total(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Each term at its largest."""
+    """Sum all terms at their largest."""
     top, count = operands[0].top, operands[0].size
     return [None if top is None or count is None else _folded(node, operands) or (top * count,)]
 
 
 def running(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Each term at its largest, along the longest axis."""
+    """Sum terms at their largest along the longest axis."""
     top, dims = operands[0].top, operands[0].dims
     if top is None or not dims or None in dims:
         return [None]
@@ -94,7 +94,7 @@ def running(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def cast(node: Node, operands: Sequence[Most]) -> Bounds:
-    """A truth value is at most one; a shorter integer is at most the largest of its dtype."""
+    """Bound booleans by one, and shorter integers by the largest of their dtype."""
     if node.inputs[0].dtype == "bool":
         return [(1,)]
     known, dtype = operands[0].value, node.output.dtype
@@ -105,18 +105,18 @@ def cast(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def of_operand(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Results that hold integers of the first operand."""
+    """Bound results that hold integers of the first operand."""
     rest = [None] * (len(node.outputs) - 1)
     return [_folded(node, operands) or _all(operands[0].top), *rest]
 
 
 def monotone(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Larger operands make larger results."""
+    """Evaluate an increasing op on its largest operands."""
     return [None if operands[0].top is None else _folded(node, operands)]
 
 
 def added(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Each term at its largest."""
+    """Add all terms at their largest."""
     tops = [one.top for one in operands]
     if None in tops:
         return [None]
@@ -124,7 +124,7 @@ def added(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def product(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Both factors at their largest, of which one is static: two below zero may make more."""
+    """Multiply both factors at their largest, one of them static: two negative may make more."""
     left, right = (one.top for one in operands)
     if left is None or right is None:
         return [None]
@@ -133,7 +133,7 @@ def product(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def parts(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Each result is a slice of the operand."""
+    """Slice the bounds of the operand."""
     value = largest_value(node.inputs[0], operands[0], partly=True)
     if value is None:
         return [_all(operands[0].top) for _ in node.outputs]
@@ -142,7 +142,7 @@ def parts(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def stitched(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Each element at its largest, where the places are static; what is put last stays."""
+    """Put each element at its largest if the places are static; later elements overwrite."""
     half = len(operands) // 2
     top = _all(highest([one.top for one in operands[half:]]))
     if not node.output.is_static or len(node.output.dims) != 1:
@@ -159,12 +159,12 @@ def stitched(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def largest(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Each integer of a result is one of the operands'."""
+    """Return the largest bound: each integer of a result is an operand's."""
     return [_folded(node, operands) or _all(highest([one.top for one in operands]))]
 
 
 def either(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Each integer is one of the second or of the third operand's."""
+    """Return the larger bound of the second and the third operand."""
     return [_all(highest([one.top for one in operands[1:3]]))]
 
 
@@ -173,7 +173,7 @@ def _all(top: int | None) -> Shape | None:
 
 
 _ARITHMETIC = frozenset({"add", "add_n", "cumprod", "cumsum", "multiply", "prod", "sum"})
-"""Ops whose results may be larger than their dtype holds."""
+"""Ops whose results may overflow their dtype."""
 
 
 _OF_ALL = frozenset({"add", "add_n", "maximum", "multiply", "stack"})
@@ -182,20 +182,20 @@ _OF_ALL = frozenset({"add", "add_n", "maximum", "multiply", "stack"})
 _MOVING = frozenset(
     {"concat", "expand_dims", "reshape", "squeeze", "stack", "strided_slice", "take", "transpose"}
 )
-"""Ops that move elements whatever they are: some may have no bound."""
+"""Ops that move elements without reading them, so that some may have no bound."""
 
 
 def _folded(node: Node, operands: Sequence[Most]) -> Shape | None:
     """Compute the result of the largest operands.
 
-    The largest operands may overflow where those of a call do not: arithmetic is done in Python's
-    integers, and no result of a call is larger than its dtype holds.
+    The largest operands may overflow where those of a call do not. So arithmetic is done in
+    Python's integers, and cut to the largest of the dtype, which no result of a call exceeds.
     """
     if len(node.outputs) != 1 or not node.output.is_static:
         return None
     data = len(node.inputs) if node.op in _OF_ALL else -1 if node.op == "concat" else 1
     if any(tensor.value is None for tensor in node.inputs[data:]):
-        return None  # of axes and indices the largest need not choose the largest
+        return None  # the largest axes and indices need not select the largest elements
     inputs = []
     for tensor, most in zip(node.inputs, operands, strict=True):
         value = tensor.value
@@ -224,9 +224,9 @@ _FOLDED_BYTES = 1024
 
 
 def largest_value(tensor: Tensor, most: Most, partly: bool = False) -> Array | None:
-    """Return a value of a tensor whose integers are all as large as they can be.
+    """Return a value of a tensor with all integers at their bounds, or None.
 
-    `partly`: those that have no bound are None.
+    `partly`: integers without a bound are None.
     """
     if most.value is None or not tensor.is_static:
         return None

@@ -1,1 +1,1 @@
-"""What kernels allocate beside their results."""
+"""Memory that kernels allocate beyond their results."""

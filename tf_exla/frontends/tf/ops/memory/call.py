@@ -1,4 +1,4 @@
-"""What the tables of kernels' memory are made of: one call of a kernel, and common bounds."""
+"""Parts of the tables of kernels' memory: one call of a kernel, and common bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf_exla.ir.graph import item_bytes
 
 
 class TensorLike(Protocol):
-    """What a bound needs of a tensor; `value` is its static value where known (axes, shapes)."""
+    """The interface of a tensor for a bound; `value`: the static value if known (axes, shapes)."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -24,7 +24,7 @@ class TensorLike(Protocol):
 
 
 class Call(NamedTuple):
-    """One call; `threads`: how many a CPU kernel may use."""
+    """One call of a kernel; `threads`: how many a CPU kernel may use."""
 
     inputs: Sequence[TensorLike]
     outputs: Sequence[TensorLike]
@@ -33,7 +33,7 @@ class Call(NamedTuple):
 
 
 Bound = Callable[[Call], int]
-"""Bytes that a kernel allocates beside its outputs, at most."""
+"""An upper bound of the bytes that a kernel allocates beyond its outputs."""
 
 
 def itemsize(dtype: str) -> int:
@@ -61,7 +61,7 @@ def copy_of_output(call: Call) -> int:
 
 
 def transposed_reduction(call: Call) -> int:
-    """Up to three runs of kept and reduced axes are reduced directly; more are transposed first."""
+    """Count a transposed operand if there are more than three runs of kept and reduced axes."""
     data, axes = call.inputs[0], call.inputs[1].value
     if axes is None:
         return tensor_bytes(data)

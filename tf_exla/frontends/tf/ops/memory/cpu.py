@@ -1,6 +1,6 @@
-"""What TensorFlow's CPU kernels allocate beyond their outputs, and which buffers they reuse.
+"""Bounds of the memory that TensorFlow's CPU kernels allocate beyond their outputs.
 
-Bounds on memory that becomes resident, for TensorFlow 2.16 to 2.21 without oneDNN's graph rewrites
+They count memory that becomes resident, for TensorFlow 2.16 to 2.21 without oneDNN's graph rewrites
 (TF_ENABLE_ONEDNN_OPTS=0). Each was read from the kernel's source (TensorFlow's
 core/kernels, Eigen's TensorContractionThreadPool.h, GeneralBlockPanelKernel.h,
 TriangularSolverMatrix.h) and checked by measurement (tests/frontends/test_kernel_memory.py). A heap
@@ -16,16 +16,16 @@ from tf_exla.model.eigen import L1, LEAST_L1
 from tf_exla.model.top_k import CHUNKED, by_groups, few_groups, running_size
 
 # Eigen evaluates broadcasts in blocks that fit a core's cache: measured 120 kB for each thread, and
-# twice for the conditional.
+# twice that for the conditional.
 _BROADCAST_BLOCK = 2**18
 
 
 def broadcast_blocks(call: Call) -> int:
-    """Blocks of operands that are broadcast, for each thread."""
+    """Count the blocks of broadcast operands of each thread."""
     return min(call.threads * _BROADCAST_BLOCK, 2 * all_bytes(call.outputs))
 
 
-# Linear algebra. Matrices of a batch are done side by side, at most one for each thread.
+# Linear algebra. Matrices of a batch are processed concurrently, at most one for each thread.
 
 
 def _side_by_side(call: Call) -> int:
@@ -33,30 +33,30 @@ def _side_by_side(call: Call) -> int:
 
 
 def _solve_depth(size: int, cache: int = L1) -> int:
-    """Depth of the panels of Eigen's triangular solver: those of a register block fit in L1."""
+    """Return the depth of panels of Eigen's triangular solver: those of a register block fit L1."""
     return max(8, (cache - 2**9) // (40 * size))
 
 
 def triangular_solve(call: Call) -> int:
-    """Panels of the matrix and of the right-hand side, for each matrix under way."""
+    """Count panels of the matrix and of the right-hand side, for each concurrent matrix."""
     out = call.outputs[0]
     n, columns = out.shape[-2:]
     size = itemsize(out.dtype)
     panels = min(n, _solve_depth(size)) * (n + columns) * size
-    # A matrix that surely is not cut in depth is cut in columns instead.
+    # A matrix that is certainly not cut in depth is cut in columns instead.
     if n < _solve_depth(size, LEAST_L1) * 3 // 4:
         panels = min(panels, 2**20)
     return min(call.threads, prod(out.shape[:-2])) * panels
 
 
 def cholesky(call: Call) -> int:
-    """Eigen factorizes a copy of the matrix in column-major order, in blocks of at most 128."""
+    """Count Eigen's column-major copy of the matrix, factorized in blocks of at most 128."""
     n, size = call.inputs[0].shape[-1], itemsize(call.inputs[0].dtype)
     return _side_by_side(call) * (n + 2 * min(n, max(128, _solve_depth(size)))) * n * size
 
 
 def square_matrices(copies: float) -> Bound:
-    """As many copies of a matrix, and some vectors."""
+    """Count this many copies of a matrix, and some vectors."""
 
     def bound(call: Call) -> int:
         n, size = call.inputs[0].shape[-1], itemsize(call.inputs[0].dtype)
@@ -66,7 +66,7 @@ def square_matrices(copies: float) -> Bound:
 
 
 def matrix_solve(call: Call) -> int:
-    """The factors and their copies, then a copy of the right-hand side."""
+    """Count the factors and their copies, then a copy of the right-hand side."""
     n, columns = call.outputs[0].shape[-2:]
     size = itemsize(call.outputs[0].dtype)
     panels = min(n, _solve_depth(size)) * (n + columns)
@@ -74,14 +74,14 @@ def matrix_solve(call: Call) -> int:
 
 
 def qr(call: Call) -> int:
-    """Copies of the matrix, in the order of LAPACK."""
+    """Count copies of the matrix, in the order of LAPACK."""
     m, n = call.inputs[0].shape[-2:]
     copies = 2.5 if call.attrs.get("full_matrices", False) else 4
     return _side_by_side(call) * ceil(copies * (m + 32) * (n + 32)) * itemsize(call.inputs[0].dtype)
 
 
 def svd(call: Call) -> int:
-    """Divide and conquer: copies of the matrix and of the smaller square; fitted."""
+    """Count copies of the matrix and of the smaller square for divide and conquer; fitted."""
     short, long = sorted(call.inputs[0].shape[-2:])
     vectors = call.attrs.get("compute_uv", True)
     full = vectors and call.attrs.get("full_matrices", False)
@@ -94,23 +94,23 @@ def svd(call: Call) -> int:
 
 
 def softmax(call: Call) -> int:
-    """The maximum or the sum of each row."""
+    """Count the maximum or the sum of each row."""
     out = call.outputs[0]
     return tensor_bytes(out) // max(1, out.shape[-1]) + broadcast_blocks(call)
 
 
 def number_of_each_row(call: Call) -> int:
-    """The maximum of each row, then its sum: as large as the losses."""
+    """Count the maximum of each row, then its sum: as large as the losses."""
     return tensor_bytes(call.outputs[0])
 
 
 def histogram(call: Call) -> int:
-    """The bin of each value, and as much to compute it, whatever the dtype."""
+    """Count the bin of each value, and as much to compute it, for any dtype."""
     return 8 * prod(call.inputs[0].shape) + all_bytes(call.outputs)
 
 
 def rows_of_segments(call: Call) -> int:
-    """The number of rows of each segment, as its ids are kept."""
+    """Count the number of rows of each segment, in the dtype of the ids."""
     ids = call.inputs[1]
     kept = len(call.inputs[0].shape) - len(ids.shape)
     out = call.outputs[0].shape
@@ -118,7 +118,7 @@ def rows_of_segments(call: Call) -> int:
 
 
 def top_k(call: Call) -> int:
-    """A heap of indices for each row under way."""
+    """Count a heap of indices for each concurrent row."""
     values = call.outputs[0]
     rows = min(call.threads, prod(values.shape[:-1]))
     heaps = rows * 8 * (values.shape[-1] + 1)
@@ -126,7 +126,7 @@ def top_k(call: Call) -> int:
 
 
 def _blocked_rows(call: Call) -> int:
-    """Which rows have a NaN in the way; of one such row a copy, its mask, and as it is ranked."""
+    """Count flags of rows with a NaN in the way, and one such row, its mask and its ranked copy."""
     values = call.outputs[0]
     row = call.inputs[0].shape[-1] * (2 * itemsize(values.dtype) + 1)
     found = prod(values.shape) + 16 * prod(values.shape[:-1])
@@ -134,7 +134,7 @@ def _blocked_rows(call: Call) -> int:
 
 
 def running_top_k(call: Call) -> int:
-    """The groups' maxima, how they compare; then those that beat the k-th, or all top k."""
+    """Count the groups' maxima and comparisons, then groups that beat the k-th, or all top k."""
     x, values, places = call.inputs
     *batch, n = x.shape
     rows, k, size = prod(batch), values.shape[-1], running_size(n)
@@ -145,28 +145,28 @@ def running_top_k(call: Call) -> int:
     groups = rows * ceil(n / size)
     padded = groups * size * itemsize(x.dtype) if n % size else 0
     looked = few_groups(rows, n, k)
-    # As elements thrice, one after the other; each with its row, its group, its place.
+    # Elements of groups three times, one after the other; for each its row, its group, its place.
     closer = 3 * looked * size * itemsize(x.dtype) + 64 * looked + 8 * best
-    if by_groups(n, k):  # as elements twice
+    if by_groups(n, k):  # elements of groups twice
         closer = max(closer, 2 * size * tensor_bytes(values) + 8 * best)
     compared = groups * (itemsize(x.dtype) + 6) + 32 * rows
     return padded + compared + max(every, closer) + _RUNNING_NODES
 
 
-_RUNNING_NODES = 1 << 14  # what the executor keeps for a hundred nodes
+_RUNNING_NODES = 1 << 14  # the executor's memory for a hundred nodes
 
 
 def random_rows(call: Call) -> int:
-    """Rows that begin inside of what one counter gives are cut out of a few numbers more."""
+    """Count the larger draw from which rows that begin within a counter's numbers are sliced."""
     each, size = prod(call.outputs[0].shape[1:]), itemsize(call.outputs[0].dtype)
     group = 2 if size == 8 else 4
     return all_bytes(call.outputs) + group * size if each % group else 0
 
 
 def scatter_rows(columns_at: int) -> Bound:
-    """The numbers of rows, spread and packed with the columns; an update copies what it writes to.
+    """Count row numbers, broadcast and packed with the columns; an update copies its target.
 
-    What is emitted are several ops (frontends/tf/scattering.py).
+    Several ops are emitted (frontends/tf/scattering.py).
     """
 
     def bound(call: Call) -> int:

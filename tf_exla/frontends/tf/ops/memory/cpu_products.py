@@ -1,4 +1,4 @@
-"""What TensorFlow's CPU kernels of products allocate beyond their outputs: see `cpu.py`."""
+"""Bounds of the memory that CPU kernels of products allocate beyond their outputs: see `cpu.py`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SMALL_PRODUCT = 128 * 128
 
 
 def matmul(call: Call) -> int:
-    """Multiply two matrices: what LaunchMatMul packs."""
+    """Count what LaunchMatMul packs to multiply two matrices."""
     return _product(call, *(bool(call.attrs.get(f"transpose_{side}", False)) for side in "ab"))
 
 
 def batch_matmul(call: Call) -> int:
-    """Multiply batches of matrices."""
+    """Count what is packed to multiply batches of matrices."""
     return _product(call, *(bool(call.attrs.get(f"adj_{side}", False)) for side in "xy"))
 
 
@@ -51,7 +51,7 @@ def _product(call: Call, transpose_left: bool, transpose_right: bool) -> int:
 
 
 def compiled_products(call: Call) -> int:
-    """XLA's code begins the products of a batch all at once, each with its packed operands.
+    """Count packed operands of all products of a batch, which XLA's code starts at once.
 
     (xla/backends/cpu/runtime/dot_thunk.cc.) It repeats an operand that has no batch.
     """
@@ -68,19 +68,19 @@ def compiled_products(call: Call) -> int:
 
 
 def convolution(call: Call) -> int:
-    """A product of image patches with the filter; the patches are packed, never stored whole."""
+    """Count a product of image patches and the filter; patches are packed, never stored whole."""
     kernel, out = call.inputs[1], call.outputs[0]
     channels = kernel.shape[-1]
     patches, inner = prod(out.shape) // max(1, channels), prod(kernel.shape[:-1])
     return packed_bytes(patches, inner, channels, itemsize(out.dtype), call.threads)
 
 
-# Both gradients lay out the patches of so many images, and no more than there are.
+# Both gradients store patches of as many images as fill this many bytes, at most of all images.
 _PATCHES = 30 << 20
 
 
 def conv2d_grad(image_at: int, filter_at: int) -> Bound:
-    """Store the patches of as many images as fit a cache (of one at least), and multiply them."""
+    """Count stored patches of as many images as fit a cache, at least one, and their product."""
 
     def bound(call: Call) -> int:
         tensors = {k: tensor.shape for k, tensor in enumerate(call.inputs)}
@@ -112,7 +112,7 @@ def conv3d_grad(filter_at: int) -> Bound:
 
 
 def einsum(call: Call) -> int:
-    """Transposed operands and a transposed result beside the product's own packing."""
+    """Count transposed operands, a transposed result and the product's own packing."""
     depth = 2 * BLOCK_DEPTH
     packed = sum(tensor_bytes(t) // max(1, prod(t.shape)) * depth * max(t.shape, default=1)
                  for t in call.inputs)  # fmt: skip

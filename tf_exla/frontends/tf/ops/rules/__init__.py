@@ -1,1 +1,1 @@
-"""Axis rules of ops that TensorFlow alone has."""
+"""Axis rules of ops that only TensorFlow has."""

@@ -17,9 +17,9 @@ from tf_exla.vocabulary.rules.builders import (
 
 
 def quantized(node: Node) -> str:
-    """Round to few levels between bounds: given ones, for all or by channel, or those there are.
+    """Round to few levels between bounds, given for all or by channel, or computed from the data.
 
-    One channel alone has other bounds than several: scalars.
+    A single channel has scalar bounds, unlike several, so the axis of channels is needed whole.
     """
     axis = integer(node, "axis", -1)
     names = Letters().low(rank(node.inputs[0]))
@@ -31,7 +31,7 @@ def quantized(node: Node) -> str:
 
 
 def quantized_grad(by_channel: bool = False) -> Callable[[Node], str]:
-    """The gradients of numbers, and of the bounds between which they were rounded."""
+    """Compute the gradients of rounded numbers and of the bounds of the rounding."""
 
     def rule(node: Node) -> str:
         names = Letters().low(rank(node.inputs[0]))
@@ -43,13 +43,13 @@ def quantized_grad(by_channel: bool = False) -> Callable[[Node], str]:
 
 
 def sum_all(node: Node) -> str:
-    """Add something over all axes."""
+    """Add over all axes."""
     names = Letters().low(rank(node.inputs[0]))
     return arrow([names], [""], "add", names)
 
 
 def histogram(node: Node) -> str:
-    """Count all elements by bins; the range of values and the number of bins are no data."""
+    """Count all elements by bins; the range of values and the number of bins are not data."""
     names = Letters().low(rank(node.inputs[0]))
     return arrow([names, "_", "_"], [["B"]], "add", names)
 
@@ -57,7 +57,7 @@ def histogram(node: Node) -> str:
 def counts(weights_at: int) -> Callable[[Node], str]:
     """Count, or add weights of, each integer of a list, or of each row of a matrix.
 
-    Where it is only noted whether there is any, rows are needed whole.
+    With `binary_output`, which only records presence, a list is needed whole.
     """
 
     def rule(node: Node) -> str:
@@ -76,13 +76,13 @@ def counts(weights_at: int) -> Callable[[Node], str]:
 
 
 def sparse_matmul(node: Node) -> str:
-    """Multiply a list of points and their values, a sparse matrix, with a dense one."""
+    """Multiply a sparse matrix, a list of points and their values, by a dense matrix."""
     right = "n C" if node.attrs.get("adjoint_b") else "C n"
     return arrow(["p A", "p", "_", right], ["B n"], "add", ["p"])
 
 
 def select(node: Node) -> str:
-    """Choose between two tensors; a condition of rank one chooses rows, a scalar all."""
+    """Choose between two tensors; a condition of rank one chooses rows, a scalar everything."""
     condition, count = rank(node.inputs[0]), rank(node.output)
     if condition == count:
         return arrow(["..."] * 3, ["..."])
@@ -98,7 +98,7 @@ def bias(node: Node) -> str:
 
 
 def bias_grad(node: Node) -> str:
-    """Add over all axes but the channels."""
+    """Add over all axes except the channels."""
     names = Letters().low(rank(node.inputs[0]))
     axis = 1 if text_attr(node, "data_format", "NHWC").startswith("NC") else len(names) - 1
     return arrow([names], [[names[axis]]], "add", names[:axis] + names[axis + 1 :])

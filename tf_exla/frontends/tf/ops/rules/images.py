@@ -20,16 +20,16 @@ def channels_first(node: Node) -> bool:
 
 
 def _image(node: Node, space: str, channels: str) -> list[str]:
-    """Name the axes of a batch of images, or of what is made of them: batch, space, channels."""
+    """Name the axes of a batch of images, or of results of the same layout."""
     places = [f"{space}{axis}" for axis in range(rank(node.outputs[0]) - 2)]
     return ["n", channels, *places] if channels_first(node) else ["n", *places, channels]
 
 
 def convolution(kind: str, image_at: int, filter_at: int, result_at: int) -> Callable[[Node], str]:
-    """Convolve a batch of images with filters, or one of its two gradients.
+    """Convolve a batch of images with filters, or compute one of the two gradients.
 
-    `image_at`, `filter_at`, `result_at`: which operand is what, -1 for the result of the op; an
-    operand that is none of them holds the result's shape. `kind`: "full" or "depthwise".
+    `image_at`, `filter_at`, `result_at`: positions of these operands, -1 for the result of the op.
+    Any other operand holds the result's shape. `kind`: "full" or "depthwise".
     """
 
     def rule(node: Node) -> str:
@@ -76,7 +76,7 @@ def pooling(*operands: str, result: str) -> Callable[[Node], str]:
 
 
 def positions_of_maxima(*operands: str, results: int) -> Callable[[Node], str]:
-    """Pool, with the position of each maximum within its image; or the gradient of that."""
+    """Pool with the position of each maximum within its image, or compute the gradient of that."""
 
     def rule(node: Node) -> str:
         if node.attrs.get("include_batch_in_index"):
@@ -87,9 +87,10 @@ def positions_of_maxima(*operands: str, results: int) -> Callable[[Node], str]:
 
 
 def batch_norm(node: Node) -> str:
-    """Normalize channels: by their own moments over all images, or by moments that are given.
+    """Normalize channels by their own moments over all images, or by given moments.
 
-    Given moments are results too, the same for each chunk of images: their maximum is one of them.
+    Given moments are results too. They are equal for each chunk of images, so a maximum combines
+    them.
     """
     training = bool(node.attrs.get("is_training", True))
     image = _normalized(node, training)
@@ -99,7 +100,7 @@ def batch_norm(node: Node) -> str:
 
 
 def batch_norm_grad(node: Node) -> str:
-    """The gradients of an image, of its scales and of its offsets; other results hold nothing."""
+    """Compute the gradients of images, scales and offsets; other results are empty."""
     image = _normalized(node, bool(node.attrs.get("is_training", True)))
     empty = [Letters().up(rank(tensor)) for tensor in node.outputs[3:]]
     return arrow(
@@ -111,7 +112,7 @@ def batch_norm_grad(node: Node) -> str:
 
 
 def _normalized(node: Node, whole_images: bool) -> list[str]:
-    """Name the axes of images that are normalized; their moments are of all images together."""
+    """Name the axes of normalized images; `whole_images`: moments need all images together."""
     names = _image(node, "h", "c")
     return [name if name == "c" or not whole_images else name.upper() for name in names]
 

@@ -15,7 +15,7 @@ from tf_exla.vocabulary.rules.movement import slice_axes
 
 
 def resource_gather(node: Node) -> str:
-    """Read slices of a variable, which is whole."""
+    """Read slices of a variable, which is needed whole."""
     indices = rank(node.inputs[1])
     letters = Letters()
     batch = integer(node, "batch_dims", 0)
@@ -24,17 +24,17 @@ def resource_gather(node: Node) -> str:
 
 
 def resource_gather_nd(node: Node) -> str:
-    """Read a variable, which is whole, at points."""
+    """Read a variable, which is needed whole, at points."""
     points = Letters().low(rank(node.inputs[1]) - 1)
     inner = Letters().up(rank(node.output) - len(points) + 1)
     return arrow(["_", points + inner[:1]], [points + inner[1:]])
 
 
 def sorted_segments(node: Node) -> str:
-    """Combine rows by numbers that never fall: which rows, and how many results, they decide."""
+    """Combine rows by sorted ids, which determine the rows and the number of results."""
     letters = Letters()
-    # TensorFlow's kernel adds short floats up in an order that depends on the number of columns: a
-    # sum of 997 rows in bfloat16 has an error of 0.12 with 8 or 512 columns, of 0.66 with one.
+    # TensorFlow's kernel adds short floats in an order that depends on the number of columns: a sum
+    # of 997 rows in bfloat16 has an error of 0.12 with 8 or 512 columns, and of 0.66 with one.
     short = node.op == "SegmentSum" and node.output.dtype in ("bfloat16", "float16")
     inner = (letters.up if short else letters.low)(rank(node.output) - 1)
     rows = letters.up(1) + inner
@@ -43,7 +43,7 @@ def sorted_segments(node: Node) -> str:
 
 
 def stitch(node: Node) -> str:
-    """Put rows where lists of indices say."""
+    """Put rows at the places that lists of indices give."""
     letters = Letters()
     inner = letters.low(rank(node.output) - 1)
     half = len(node.inputs) // 2
@@ -52,7 +52,7 @@ def stitch(node: Node) -> str:
 
 
 def unravel(node: Node) -> str:
-    """Make coordinates, along a first axis, of positions."""
+    """Convert positions to coordinates along a new first axis."""
     names = Letters().low(rank(node.inputs[0]))
     return arrow([names, "_"], [["A", *names]])
 
@@ -66,7 +66,7 @@ def one_hot(node: Node) -> str:
 
 
 def reverse_sequence(node: Node) -> str:
-    """Reverse the first elements of an axis, their number given for each batch element."""
+    """Reverse the first elements of an axis; their number is given for each batch element."""
     letters = Letters()
     names = letters.low(rank(node.inputs[0]))
     names[integer(node, "seq_dim", 0)] = letters.up(1)[0]
@@ -74,13 +74,13 @@ def reverse_sequence(node: Node) -> str:
 
 
 def strided_slice_update(node: Node) -> str:
-    """Put a part into a tensor."""
+    """Write a part into a tensor."""
     full, part = slice_axes(node, sizes(node.output), sizes(node.inputs[4]))
     return arrow([full, "_", "_", "_", part], [full])
 
 
 def unpack(node: Node) -> str:
-    """Part along an axis that goes."""
+    """Unstack along an axis, which is removed."""
     count = rank(node.inputs[0])
     axis = integer(node, "axis", 0) % count
     names = Letters().low(count - 1)
@@ -96,7 +96,7 @@ def reverse_flags(node: Node) -> str:
 
 
 def bitcast(node: Node) -> str:
-    """Read bytes as another dtype: the last axis comes or goes where the item's size changes."""
+    """Read bytes as another dtype; if the item's size changes, a last axis is added or removed."""
     before, after = rank(node.inputs[0]), rank(node.output)
     if before == after:
         return arrow(["..."], ["..."])
