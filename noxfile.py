@@ -1,13 +1,13 @@
-"""The suite on the versions that are supported: `pipx run nox --session tests-3.10-2.16`."""
+"""Run the tests on the supported versions: `pipx run nox --session tests-3.10-2.16`."""
 
 from __future__ import annotations
 
 import nox
 
 WHOLE = (("3.10", "2.16"), ("3.11", "2.18"), ("3.12", "2.21"))
-"""Python and TensorFlow; between them, `PROMISE` runs what depends on TensorFlow's kernels."""
+"""Python and TensorFlow. Between them, `PROMISE` tests only what depends on kernels."""
 NUMPY_2 = ("3.12", "2.21")
-"""Without GPflow, which excludes NumPy 2; tests that need it skip."""
+"""Runs without GPflow, which excludes NumPy 2. Tests that need GPflow skip."""
 PROMISE = (("3.11", "2.17"), ("3.11", "2.19"), ("3.11", "2.20"))
 MEMORY = (
     "tests/frontends/test_kernel_memory.py",
@@ -19,9 +19,9 @@ MEMORY = (
 
 def _install(session: nox.Session, tensorflow: str) -> None:
     minor = int(tensorflow.partition(".")[2])
-    # JAX 0.6 and TensorFlow before 2.19 want different ml_dtypes; tests of JAX skip without it.
+    # JAX 0.6 and TensorFlow before 2.19 require different ml_dtypes. Without JAX its tests skip.
     extras = "experiments,fuzz" + (",jax" if minor >= 19 else "")
-    # Each release of TensorFlow Probability asks at its import for the TensorFlow of its time.
+    # On import, each release of TensorFlow Probability requires the TensorFlow of its time.
     probability = "0.25.*" if minor >= 18 else "0.24.*"
     session.install(
         "-e", f".[{extras}]",

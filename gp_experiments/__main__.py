@@ -16,8 +16,8 @@ COMMANDS = (demo, bench, devices, peers, scale, *commands())
 
 def main() -> None:
     """Run one of the commands."""
-    # Before TensorFlow is imported: with oneDNN its CPU allocator never gives back what was freed,
-    # and the process grows beyond what the tensors need. Nothing is lost, oneDNN has no float64.
+    # Set before TensorFlow is imported. With oneDNN its CPU allocator never returns freed memory,
+    # and the process grows beyond its tensors. Nothing is lost, since oneDNN has no float64.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     group = click.Group(help="Gaussian processes inside a memory limit.", commands=COMMANDS)

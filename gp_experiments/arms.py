@@ -1,8 +1,8 @@
-"""Run one arm of an experiment in a fresh process, and tell how it ended.
+"""Run one arm of an experiment in a fresh process, and report how it ended.
 
-The process is a Python function `run(arguments, arm)`; `arm` is an `Arm`, by which it reports steps
-and asks to be held to a memory limit. Whatever happens to the process, the caller gets an `Outcome`
-with the steps until then: an arm that runs out of memory is a result, not an error.
+The process runs a Python function `run(arguments, arm)`. Through its `Arm` the function reports
+steps and requests a memory cap. Whatever happens to the process, the caller gets an `Outcome` with
+the steps up to then: an arm that runs out of memory is a result, not an error.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MEMORY_ENVIRONMENT = {
     # Each further arena reserves 64 MB of addresses, for blocks that are small here.
     "MALLOC_ARENA_MAX": "2",
 }
-# TensorFlow as it comes: its pool of memory is what its speed is usually measured with.
+# TensorFlow's default: its speed is usually measured with its memory pool.
 SPEED_ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 
-# What the first run of a graph takes beside tensors, and keeps (its optimized copy, executors,
-# stacks of threads): 40 MB of addresses were measured for SGPR's loss and gradients, stock or
-# optimized.
+# Memory that the first run of a graph takes in addition to tensors, and keeps (its optimized copy,
+# executors, thread stacks): 40 MB of addresses were measured for SGPR's loss and gradients, stock
+# or optimized.
 ALLOWANCE = 64 * 10**6
 
 Status = Literal["done", "oom", "refused", "timeout", "killed", "failed"]
@@ -59,10 +59,10 @@ class Outcome:
     """How an arm ended.
 
     `status`: done; oom: an allocation failed, or the process exceeded its cap; refused:
-    `MemoryLimitError`, before anything ran; timeout; killed: by a signal from elsewhere, as from
-    the kernel's out-of-memory killer; failed: any other error. `result`: what the function
-    returned. `steps`: what it reported. `baseline`: bytes that the process had when it was capped.
-    `error`: the end of what it said.
+    `MemoryLimitError`, before anything ran; timeout; killed: by a signal from elsewhere, such as
+    the kernel's out-of-memory killer; failed: any other error. `result`: the notes and the return
+    value of the function. `steps`: the steps that it reported. `baseline`: bytes that the process
+    had when it was capped. `error`: the end of its messages.
     """
 
     status: Status
@@ -74,7 +74,7 @@ class Outcome:
 
 
 class Arm:
-    """What the function in the process reports by."""
+    """The interface by which the function in the process reports, and caps its memory."""
 
     def __init__(self, stream: IO[str], cap: Cap = "none") -> None:
         self._stream = stream
@@ -83,12 +83,12 @@ class Arm:
         self.cap: Cap = cap
 
     def step(self, **values: Any) -> None:
-        """Record the values of one step: it is kept even where the process dies later."""
+        """Record the values of one step; they are kept even if the process dies later."""
         self.check()
         self._send("step", values)
 
     def note(self, **values: Any) -> None:
-        """Add values to the result; they are kept even where the process dies later."""
+        """Add values to the result; they are kept even if the process dies later."""
         self._send("note", values)
 
     def progress(self, done: float, total: float, text: str = "") -> None:
@@ -96,11 +96,11 @@ class Arm:
         self._send("progress", {"done": done, "total": total, "text": text})
 
     def hold_to(self, limit: int) -> None:
-        """From now on allow `limit` + ALLOWANCE bytes beside what the process has at this moment.
+        """Allow `limit` + ALLOWANCE bytes from now on, in addition to what the process has.
 
         Call it when everything outside of the limit exists: libraries, their threads, traced
-        graphs. By "address-space" an allocation beyond it fails; by "resident" the process is
-        killed when its resident set was beyond it.
+        graphs. With "address-space" an allocation beyond the cap fails. With "resident" the
+        process is killed once its resident set has exceeded the cap.
         """
         if self.cap == "address-space":
             baseline = _status_bytes(os.getpid(), "VmSize")
@@ -113,13 +113,13 @@ class Arm:
             self._send("cap", {"baseline": baseline, "resident": self._resident})
 
     def check(self) -> None:
-        """Raise MemoryError where the resident set was beyond its cap: a watcher may be late."""
+        """Raise MemoryError if the resident set has exceeded its cap: the watcher may be late."""
         if self._resident is not None and _status_bytes(os.getpid(), "VmHWM") > self._resident:
             raise MemoryError(f"the resident set exceeded {self._resident} bytes")
 
     @contextlib.contextmanager
     def free(self) -> Iterator[None]:
-        """Lift an address-space cap meanwhile: what is computed for the record only."""
+        """Lift an address-space cap while something is computed only for the record."""
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
         if self.cap == "address-space":
             resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
@@ -145,8 +145,8 @@ def run_in_process(
 ) -> Outcome:
     """Run `function`, given as "module:name", with `arguments` in a process of its own.
 
-    `arguments` are plain values. `cap` is how `Arm.hold_to` holds; it does nothing where that is
-    not called. `timeout` is in seconds. Ctrl-C ends the process and is raised.
+    `arguments` are plain values. `cap` is how `Arm.hold_to` enforces the limit; without that call
+    it has no effect. `timeout` is in seconds. Ctrl-C ends the process and is raised.
     """
     receive, send = os.pipe()
     request = json.dumps({"function": function, "arguments": plain(arguments), "cap": cap})
@@ -184,7 +184,7 @@ def run_in_process(
 
 
 class Heard:
-    """What a process has sent so far."""
+    """The messages that a process has sent so far."""
 
     def __init__(self, on_progress: Callable[[float, float, str], None] | None = None) -> None:
         self.on_progress = on_progress
@@ -196,7 +196,7 @@ class Heard:
         self.resident_cap: int | None = None
 
     def outcome(self, status: Status, seconds: float, error: str) -> Outcome:
-        """Return how it ended, and what it sent until then."""
+        """Return how the process ended, with the messages that it sent."""
         return Outcome(status, seconds, self.result, self.steps, self.baseline, error)
 
     def listen(self, events: IO[str]) -> None:
@@ -224,7 +224,7 @@ class Heard:
 def _watch(
     process: subprocess.Popen[str], heard: Heard, deadline: float | None
 ) -> tuple[Status, str] | None:
-    """Wait for the end of the process; return why it was ended here, if it was."""
+    """Wait until the process ends; if it must be stopped instead, return the status and reason."""
     while True:
         try:
             process.wait(timeout=_WATCH_SECONDS if heard.resident_cap else 0.1)
@@ -284,9 +284,9 @@ def _classify(error: BaseException) -> Status:
 
 
 def run_here(function: str, arguments: dict[str, Any], cap: Cap, stream: IO[str]) -> bool:
-    """Run a function in this process, and write to `stream` what it does; return whether it ended.
+    """Run a function in this process and write messages to `stream`; return whether it succeeded.
 
-    That is a JSON pair of a kind and a value on each line.
+    Each line is a JSON pair of a kind and a value.
     """
     arm = Arm(stream, cap)
     try:
@@ -295,7 +295,7 @@ def run_here(function: str, arguments: dict[str, Any], cap: Cap, stream: IO[str]
         arm.check()
         arm._send("result", result or {})
     except Exception as error:
-        # Room to say so.
+        # Lift the cap, so that the error can be reported.
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
         text = f"{type(error).__name__}: {error}"[:2000]

@@ -21,10 +21,10 @@ from gp_experiments.terminal import new_console
 
 @dataclass(frozen=True)
 class Case:
-    """One line of the table: a work and its sizes, the limit, how often both are timed.
+    """One row of the table: a program and its sizes, the limit, the number of timing rounds.
 
-    `inducing`: for a posterior or its variance, the points that it is queried at. `stock`: whether
-    stock is run.
+    `inducing`: for a posterior or its variance, the number of query points. `stock`: whether stock
+    is run.
     """
 
     points: int
@@ -92,7 +92,7 @@ def bench(quick: bool, full: bool, output: Path, page: Path | None) -> None:
     console.print(table, soft_wrap=True)
 
 
-# The command line switches the pool off for all commands.
+# Times are measured with oneDNN's pool, which the command line switches off for all commands.
 DEFAULTS = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 HEADER = (
     "| work | limit | stock: projected peak | seconds | projected | measured | seconds | ratio |",
@@ -122,8 +122,8 @@ def table_row(record: dict[str, Any]) -> str:
 def _fresh(case: Case, what: str) -> dict[str, Any]:
     """Run one half of a case in a process of its own.
 
-    Times are those of TensorFlow's default settings: its pooled allocator saves stock half of
-    the time. Peaks are measured without the pool, and with freed blocks leaving the process.
+    Times are measured with TensorFlow's default settings, whose pooled allocator saves stock half
+    of the time. Peaks are measured without the pool, with freed blocks returned to the system.
     """
     environment = ENVIRONMENT if what == "peak" else {**DEFAULTS, "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
@@ -138,7 +138,7 @@ def _fresh(case: Case, what: str) -> dict[str, Any]:
 
 
 def _program(case: Case) -> Any:
-    """Return the work on made-up data, as a Python function; the first result is one number."""
+    """Return the program on synthetic data as a Python function; its first result is a scalar."""
     import gpflow
     import numpy as np
     import tensorflow as tf
@@ -192,7 +192,7 @@ def peak(case: Case) -> dict[str, Any]:
 
 
 def times(case: Case) -> dict[str, Any]:
-    """Return seconds of both, run in turn after one call each."""
+    """Return the seconds of both programs, called in turn; a first call counts if rounds is 1."""
     import tensorflow as tf
 
     import tf_exla

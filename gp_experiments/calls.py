@@ -1,4 +1,4 @@
-"""What every front end makes of a program, stock or under a limit, and the time of its calls."""
+"""Programs of any front end, stock or under a limit, and the time of their calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FRONTENDS = {"tensorflow": "TensorFlow", "jax": "JAX"}
 class Program(NamedTuple):
     """A program as a front end runs it: `call` takes arrays and returns the arrays of its results.
 
-    `arguments`: those that it was made for. `facts`: what was projected of it, in bytes.
+    `arguments`: those that it was built for. `facts`: values to record, such as projected bytes.
     `measure` returns the peak of `call(*arguments)` in bytes, and how it was measured.
     """
 
@@ -30,10 +30,10 @@ class Program(NamedTuple):
 
 
 class Trainable(NamedTuple):
-    """A model of which `parameters` [P] are trained.
+    """A model whose `parameters` [P] are trained.
 
-    `evaluate` returns loss [] and gradient [P] at parameters [P], `predict` mean and variance
-    [N_test, 1] of the test rows, `measure` the peak of `evaluate` as of a `Program`.
+    `evaluate` returns loss [] and gradient [P] at parameters [P]. `predict` returns mean and
+    variance [N_test, 1] of the test rows. `measure` returns the peak of `evaluate` as in `Program`.
     """
 
     parameters: Any
@@ -56,11 +56,11 @@ def measuring(frontend: str) -> Any:
 def time_calls(
     call: Callable[[], Iterable[Any]], arm: Arm, *, repeats: int, patience: float = 20.0
 ) -> dict[str, Any]:
-    """Return the seconds of `repeats` calls after a first one; fewer where a call takes long.
+    """Return the seconds of `repeats` calls after a first one, or of fewer if they take long.
 
-    `call` returns arrays. `patience` [s]: no further call once this is spent. A first call that
-    alone takes as long is counted. `sum` and `norm` of the first call's floating results are there
-    to compare arms by.
+    `call` returns arrays. `patience` [s]: no further call starts once this is spent. If the first
+    call alone takes as long, it is counted. `sum` and `norm` of the first call's floating results
+    serve to compare arms.
     """
     seconds: list[float] = []
     first: list[Any] = []

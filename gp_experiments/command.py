@@ -56,7 +56,7 @@ def run(
     force: bool,
     console: Console,
 ) -> Counter[str]:
-    """Run an experiment; return how many of its runs ended how. Ctrl-C ends the program."""
+    """Run an experiment; return the number of its runs by status. Ctrl-C ends the program."""
     from gp_experiments.sweep import sweep
 
     module = experiment(name)
@@ -177,5 +177,5 @@ def list_experiments() -> None:
 
 
 def commands() -> list[click.Command]:
-    """Return all of them."""
+    """Return all commands."""
     return [*map(_command, NAMES), run_all, list_experiments, figures]

@@ -23,10 +23,10 @@ class ConfigError(ValueError):
 
 
 def load_config(cls: type[T], path: Path | None, overrides: Sequence[str] = ()) -> T:
-    """Return the config of a TOML file (none: the defaults) with "key=value" set on top.
+    """Return the config of a TOML file (None: the defaults) with "key=value" overrides on top.
 
-    Values of overrides are TOML; what is none is taken as a string. Raises ConfigError with all
-    that is wrong: unknown keys, missing ones, wrong types, values out of range.
+    Values of overrides are TOML; other text is taken as a string. Raises ConfigError for unknown
+    keys, else with everything else that is wrong: missing keys, wrong types, values out of range.
     """
     values: dict[str, Any] = {}
     where = "--set"
@@ -51,7 +51,7 @@ def load_config(cls: type[T], path: Path | None, overrides: Sequence[str] = ()) 
 
 
 def _problems(error: ValidationError) -> list[str]:
-    """Return a sentence for each wrong value; a list is not also too short for lack of it."""
+    """Return a sentence for each wrong value; errors of a list with wrong items are left out."""
     found = error.errors()
     places = [one["loc"] for one in found]
     return [

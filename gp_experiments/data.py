@@ -49,7 +49,7 @@ class Split:
 class Dataset:
     """Inputs X [N, D] and targets y [N, 1], in the units of their source.
 
-    `test_masks` [N, splits]: the rows that each published split tests on, where there are some.
+    `test_masks` [N, splits]: the test rows of each published split, if there are any.
     """
 
     name: str
@@ -59,13 +59,13 @@ class Dataset:
     test_masks: npt.NDArray[np.bool_] | None = None
 
     def split(self, seed: int, train_fraction: float = 0.67) -> Split:
-        """Cut at random: `floor(train_fraction * N)` rows to train on, the others to test."""
+        """Split at random: `floor(train_fraction * N)` training rows, the others are test rows."""
         rows = np.random.default_rng(seed).permutation(len(self.X))
         cut = int(train_fraction * len(rows))
         return self._split(rows[:cut], rows[cut:])
 
     def published_split(self, number: int) -> Split:
-        """Cut as the published test split `number` says. Raises ValueError where there is none."""
+        """Split as published test split `number`. Raises ValueError if there is none."""
         if self.test_masks is None or not 0 <= number < self.test_masks.shape[1]:
             count = 0 if self.test_masks is None else self.test_masks.shape[1]
             raise ValueError(f"{self.name} has {count} published splits, no number {number}")
@@ -79,11 +79,11 @@ class Dataset:
 
 
 def terrain() -> tuple[Dataset, tuple[int, int]]:
-    """Load the elevation around the Jacksboro fault (Tennessee) that ships inside matplotlib.
+    """Load the elevation around the Jacksboro fault (Tennessee) that ships with matplotlib.
 
-    X [138632, 2] is latitude and longitude in degrees, y [138632, 1] elevation in metres: the
-    centres of a grid of 3 arc seconds. Also returns the grid's shape, (344, 403); the rows of X run
-    over it in C order. Source: Shuttle Radar Topography Mission, `jacksboro_fault_dem.npz`.
+    X [138632, 2] is latitude and longitude in degrees, y [138632, 1] elevation in metres, at the
+    centres of a grid of 3 arc seconds. Also returns the grid's shape, (344, 403); the rows of X are
+    in its C order. Source: Shuttle Radar Topography Mission, `jacksboro_fault_dem.npz`.
     """
     from matplotlib.cbook import get_sample_data
 

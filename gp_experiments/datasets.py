@@ -1,16 +1,17 @@
 """The regression sets of the experiments, by name.
 
-| name | N, D | what it is | |---|---|---| | 3droad | 434,874, 3 | UCI 3D Road Network (North
-Jutland): OSM id, longitude, latitude -> altitude | | houseelectric | 2,049,280, 11 | UCI household
-power consumption, see `read_household` | | kin40k, protein, keggdirected, elevators, pol,
-tamielectric, ... | | as in the GP literature | | terrain | 138,632, 2 | elevation around the
-Jacksboro fault, which ships inside matplotlib | | synthetic-NxD, as synthetic-10000x3 | N, D | a
-sum of waves and noise of variance 0.01 |
+| name | N, D | content |
+|---|---|---|
+| 3droad | 434,874, 3 | UCI 3D Road Network (North Jutland): OSM id, longitude, latitude; altitude |
+| houseelectric | 2,049,280, 11 | UCI household power consumption, see `read_household` |
+| kin40k, protein, keggdirected, elevators, pol, tamielectric, ... | | as in the GP literature |
+| terrain | 138,632, 2 | elevation around the Jacksboro fault, which ships with matplotlib |
+| synthetic-NxD, as synthetic-10000x3 | N, D | a sum of waves and noise of variance 0.01 |
 
-A file in the data folder is taken before anything is downloaded, in this order: NAME.npz (X, y, and
-fold or test_mask where there are splits), NAME.mat (Wilson's: the array `data`, y in the last
-column), NAME/data.csv.gz with NAME/test_mask.csv.gz (y in the last column, a column of the mask per
-split), NAME.csv (y in the last column), and the raw file of the UCI.
+A file in the data folder is preferred to a download. Files are looked up in this order: NAME.npz
+(X, y, and fold or test_mask if there are splits), NAME.mat (Wilson's: the array `data`, y in the
+last column), NAME/data.csv.gz with NAME/test_mask.csv.gz (y in the last column, a column of the
+mask per split), NAME.csv (y in the last column), and the raw file of the UCI.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _HOUSEHOLD = Source(
 def load(name: str, data_dir: Path = DEFAULT_DIR) -> Dataset:
     """Load a data set by its name, from `data_dir` or the web.
 
-    Raises DataError for an unknown name, and where the data cannot be had or are corrupted.
+    Raises DataError for an unknown name, and if the data are not available or corrupted.
     """
     if name == "terrain":
         return terrain()[0]
@@ -60,7 +61,7 @@ def load(name: str, data_dir: Path = DEFAULT_DIR) -> Dataset:
         raise DataError(f"there is no data set {name!r}; known are {', '.join(NAMES)}")
     for path, read in _candidates(name, data_dir):
         if path.exists():
-            # Read first: of a corrupted file no checksum is recorded.
+            # Read first, so that no checksum is recorded for a corrupted file.
             dataset = _read(name, path, read)
             check(path)
             return dataset
@@ -75,9 +76,9 @@ def load(name: str, data_dir: Path = DEFAULT_DIR) -> Dataset:
 
 
 def check_name_and_file(name: str, fold: int | None, data_dir: Path) -> None:
-    """Raise DataError where `load` would, or where there is no published split `fold`."""
+    """Raise DataError if `load` would, or if there is no published split `fold`."""
     if name.startswith("synthetic") and fold is None:
-        _synthetic_size(name)  # what is made cannot be corrupted
+        _synthetic_size(name)  # generated data cannot be corrupted
         return
     dataset = load(name, data_dir)
     if fold is not None:
@@ -105,7 +106,10 @@ def _synthetic_size(name: str) -> tuple[int, int]:
 
 
 def read_npz(name: str, path: Path) -> Dataset:
-    """Read X [N, D], y [N] or [N, 1], and fold [N] (the split that tests a row) where there is."""
+    """Read X [N, D], y [N] or [N, 1], and the published splits if there are any.
+
+    These are `fold` [N], the split that tests a row, or else `test_mask` [N, splits].
+    """
     with np.load(path) as arrays:
         if not {"X", "y"} <= set(arrays.files):
             raise DataError(f"{path} has {', '.join(arrays.files)}; needed are X and y")
@@ -130,7 +134,7 @@ def read_mat(name: str, path: Path) -> Dataset:
 
 
 def read_masked_csv(name: str, path: Path) -> Dataset:
-    """Read data.csv.gz, y in the last column, and its test_mask.csv.gz [N, splits] where there."""
+    """Read data.csv.gz, y in the last column, and its test_mask.csv.gz [N, splits] if it exists."""
     data = read_numbers(path)
     mask_path = path.with_name("test_mask.csv.gz")
     masks = read_numbers(mask_path) > 0 if mask_path.exists() else None
@@ -138,7 +142,7 @@ def read_masked_csv(name: str, path: Path) -> Dataset:
 
 
 def read_csv(name: str, path: Path) -> Dataset:
-    """Read numbers with y in the last column; a first line of words is passed over."""
+    """Read numbers with y in the last column; a first line of words is skipped."""
     data = read_numbers(path, header=True)
     return _dataset(name, data[:, :-1], data[:, -1])
 
@@ -152,11 +156,11 @@ def read_roads(name: str, path: Path) -> Dataset:
 def read_household(name: str, path: Path) -> Dataset:
     """Read the UCI's household power consumption; y is Global_active_power [kW].
 
-    The eleven inputs that are derived here, in this order: year, month, day of the month, hour,
-    minute; Global_reactive_power, Voltage, Global_intensity, Sub_metering_1, 2 and 3. Rows with a
-    missing value ("?") are left out: 2,049,280 of 2,075,259 remain. The literature says N and D and
-    not which inputs it has; with its ready file (houseelectric.mat or .csv.gz) in the data folder,
-    that one is used.
+    The eleven inputs derived here are, in this order: year, month, day of the month, hour, minute;
+    Global_reactive_power, Voltage, Global_intensity, Sub_metering_1, 2 and 3. Rows with a missing
+    value ("?") are left out: 2,049,280 of 2,075,259 remain. The literature states N and D but not
+    its inputs. If its ready file (houseelectric.mat or houseelectric/data.csv.gz) is in the data
+    folder, that file is used instead.
     """
     rows = []
     with path.open() as file:
@@ -174,7 +178,7 @@ def read_household(name: str, path: Path) -> Dataset:
 
 
 def _household_row(line: str) -> list[float] | None:
-    """Return inputs and target of one minute; None where a value is missing."""
+    """Return inputs and target of one minute; None if a value is missing."""
     date, time, active, *others = line.strip().split(";")
     if active in ("?", "") or "?" in others or "" in others:
         return None
@@ -193,7 +197,7 @@ def _read(name: str, path: Path, read: Read) -> Dataset:
         return read(name, path)
     except DataError:
         raise
-    except Exception as error:  # what zip, gzip, MATLAB's format and NumPy say of broken files
+    except Exception as error:  # raised by zip, gzip, MATLAB's format and NumPy for broken files
         raise DataError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
 
 

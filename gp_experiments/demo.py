@@ -1,4 +1,4 @@
-"""The main job: GPflow's SGPR on real terrain, in a memory that stock TensorFlow exceeds."""
+"""The main example: GPflow's SGPR on real terrain, within a limit that stock TensorFlow exceeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from gp_experiments.terminal import new_console
 
-# Of the standardised inputs: some four kilometres, the distance from ridge to ridge.
+# In standardised inputs: about four kilometres, the distance from ridge to ridge.
 INITIAL_LENGTHSCALE = 0.5
 
 
@@ -52,7 +52,7 @@ def run(
     num_inducing: int, limit: str, iterations: int, seed: int, output: Path, console: Console
 ) -> dict[str, Any]:
     """Train and evaluate, save parameters and pictures in `output`, and return the numbers."""
-    # Here, since TensorFlow takes seconds to import: --help does not wait for it.
+    # Imported here, so that --help does not wait the seconds that TensorFlow takes to import.
     import numpy as np
 
     import tf_exla
@@ -87,7 +87,7 @@ def run(
         process_before = process_peak()
         training = train.train(model, optimizer, best, iterations=iterations, console=console)
         process_after = process_peak()
-        # The whole grid at once: the test rows for the scores, all of them for the picture.
+        # Predict the whole grid at once: test rows for the scores, all rows for the picture.
         mean, variance = evaluate.predict(model, split.X_scale.standardise(dataset.X), limit_bytes)
     except tf_exla.MemoryLimitError as error:
         raise click.ClickException(str(error)) from error
@@ -137,7 +137,7 @@ def run(
 
 
 def process_peak() -> int:
-    """Return the most memory, in bytes, that this process has had so far."""
+    """Return the peak of this process's resident set so far, in bytes."""
     import resource
 
     kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

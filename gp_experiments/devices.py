@@ -1,4 +1,4 @@
-"""One, two, ... workers of one core each against one core without a cluster, in turns."""
+"""Timings of one or several single-core workers against one core without a cluster, in turns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def devices(works: tuple[str, ...], workers: int, rounds: int, scale: float, out
     if workers > len(cores):
         raise click.UsageError(f"{workers} workers of one core each, and {len(cores)} cores")
     output.mkdir(parents=True, exist_ok=True)
-    # This process has one core as well, before TensorFlow starts its threads.
+    # Restrict this process to one core as well, before TensorFlow starts its threads.
     os.environ.update(ONE_THREAD)
     os.sched_setaffinity(0, cores[:1])
     with running(cores[:workers]) as spec:
@@ -61,7 +61,7 @@ def devices(works: tuple[str, ...], workers: int, rounds: int, scale: float, out
 
 
 def measured(work: str, spec: Any, rounds: int, scale: float) -> dict[str, Any]:
-    """Time a work without a cluster, on one worker and on all, in turns; compare the numbers."""
+    """Time a program without a cluster, on one worker and on all, in turns; compare results."""
     import tensorflow as tf
 
     import tf_exla
@@ -100,7 +100,7 @@ def _difference(got: Any, want: Any) -> float:
 
 
 def made(work: str, scale: float) -> tuple[Callable[..., Any], tuple[Any, ...], str]:
-    """Return a function, its arguments, and a limit."""
+    """Return the function of a program, its arguments, and a limit."""
     import tensorflow as tf
 
     rng = np.random.default_rng(0)
@@ -142,7 +142,7 @@ def made(work: str, scale: float) -> tuple[Callable[..., Any], tuple[Any, ...], 
 
 @contextlib.contextmanager
 def running(cores: list[int]) -> Iterator[dict[str, list[str]]]:
-    """Start a worker on each core; return their addresses, and one for the driver."""
+    """Start a worker on each core; yield their addresses, and one for the driver."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(len(cores) + 1)]
         for one in sockets:

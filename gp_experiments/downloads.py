@@ -1,7 +1,7 @@
-"""Files of public data sets: found in a folder, or downloaded into it, and the same ever after.
+"""Files of public data sets: found in a folder or downloaded into it, and checked for changes.
 
-The checksum of a file is written down when it is first used, in `checksums.json` beside it, and
-compared on each later use: a file that changed is an error, not another result.
+The checksum of a file is recorded at its first use, in `checksums.json` in its folder, and compared
+at each later use. A changed file is an error, not another result.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ CHECKSUMS = "checksums.json"
 
 
 class DataError(RuntimeError):
-    """A data set cannot be had; the message says what to do by hand."""
+    """A data set is not available; the message says what to do by hand."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file on the web: `member` is the file of interest inside, where it is a zip archive."""
+    """A file on the web; if it is a zip archive, `member` is the file of interest in it."""
 
     url: str
     filename: str
@@ -31,8 +31,8 @@ class Source:
 def fetch(source: Source, data_dir: Path) -> Path:
     """Return the path of the source's file in `data_dir`, downloaded if it is not there.
 
-    A download that breaks off leaves nothing behind, and starts anew the next time. Raises
-    DataError where it cannot be downloaded, or is not what it was at its first use.
+    An interrupted download leaves no file and starts anew the next time. Raises DataError if the
+    file cannot be downloaded, or has changed since its first use.
     """
     path = data_dir / source.filename
     if not path.exists():
@@ -54,9 +54,9 @@ def fetch(source: Source, data_dir: Path) -> Path:
 
 
 def check(path: Path) -> None:
-    """Compare the file with its recorded checksum, or record it where there is none.
+    """Compare the file with its recorded checksum, or record it if there is none.
 
-    In a folder that cannot be written to, nothing is recorded.
+    Nothing is recorded in a folder that is not writable.
     """
     record = path.parent / CHECKSUMS
     known = json.loads(record.read_text()) if record.exists() else {}
@@ -75,7 +75,7 @@ def check(path: Path) -> None:
 
 
 def _unpacked(archive: Path, member: str) -> Path:
-    """Return the path of the archive's file, whole or not there at all."""
+    """Return the path of the archive's file, extracted completely or not at all."""
     import shutil
     import zipfile
 

@@ -1,4 +1,4 @@
-"""Predictions inside a memory limit, and how good they are."""
+"""Predictions within a memory limit, and their scores."""
 
 from __future__ import annotations
 

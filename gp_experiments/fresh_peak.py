@@ -1,7 +1,8 @@
 """The peak of one loss and its gradients on the terrain, measured in a process of its own.
 
-In a process that has trained, the resident set is no measure: glibc keeps freed blocks of less than
-32 MB in its arenas, for speed. Here every block that is freed leaves the process at once.
+After training, the resident set of a process does not show a peak, since glibc keeps freed blocks
+of less than 32 MB in its arenas for speed. Here freed blocks of a tensor's size are returned to the
+system at once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ENVIRONMENT = {
-    "MALLOC_MMAP_THRESHOLD_": "16384",  # from this size on, a block is a mapping of its own
+    "MALLOC_MMAP_THRESHOLD_": "16384",  # from this size on, a block is a separate mapping
     "TF_ENABLE_ONEDNN_OPTS": "0",  # else TensorFlow's CPU allocator is a pool that only grows
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
@@ -23,7 +24,7 @@ ENVIRONMENT = {
 def measure_in_fresh_process(parameters: Path, *, limit: int, seed: int) -> dict[str, Any]:
     """Return `bytes`, `method` for the SGPR with saved parameters, trained on the split of `seed`.
 
-    Raises RuntimeError with the process's messages where it fails.
+    Raises RuntimeError with the process's messages if it fails.
     """
     done = subprocess.run(
         [sys.executable, "-m", "gp_experiments.fresh_peak", str(parameters), str(limit), str(seed)],

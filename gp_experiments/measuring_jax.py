@@ -1,4 +1,4 @@
-"""Programs of JAX, stock (`jax.jit`) or under a limit, compiled: their certificates and peaks."""
+"""Compiled JAX programs, stock (`jax.jit`) or under a limit: their certificates and peaks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Function = Callable[..., Any]
 
 
 def warm_up() -> None:
-    """Start XLA's threads and let BLAS allocate what it keeps, so that it exists before a cap."""
+    """Start XLA's threads and let BLAS allocate its buffers, so that both exist before a cap."""
 
     def program(x: Any) -> Any:
         factor = jnp.linalg.cholesky(x @ x.T + 1000 * jnp.eye(len(x), dtype=x.dtype))
@@ -32,7 +32,7 @@ def warm_up() -> None:
 
 
 def limit_device(cap: str, limit: str | int) -> None:
-    """Refuse a cap on the device: programs of JAX are certified on CPUs."""
+    """Refuse a cap on the device: JAX programs are certified on CPUs only."""
     if cap == "device":
         raise ValueError(f'cap = "device" ({limit}): programs of JAX are held on CPUs only')
 
@@ -50,10 +50,10 @@ def build(
     *,
     jit_compile: bool = False,
 ) -> Program:
-    """Return `function`, compiled, for an arm. Raises `MemoryLimitError`.
+    """Compile `function` for an arm. Raises `MemoryLimitError`.
 
-    `kind` is STOCK (`jax.jit`) or LIMIT (`tf_exla.jax.jit`). `jit_compile` is TensorFlow's: here
-    XLA compiles everything.
+    `kind` is STOCK (`jax.jit`) or LIMIT (`tf_exla.jax.jit`). `jit_compile` is an option of
+    TensorFlow and ignored: here XLA compiles everything.
     """
     arrays = [jnp.asarray(one) for one in arguments]
     made, facts = _compiled(function, arrays, kind, limit)
@@ -76,9 +76,9 @@ def projected(
     *,
     jit_compile: bool = False,
 ) -> dict[str, Any]:
-    """Return what XLA's buffers take as it is, and what is certified, without running it.
+    """Return the bytes of stock's XLA buffers and the certified peak, without running anything.
 
-    Of `arguments` shapes and dtypes are read. Raises `MemoryLimitError`.
+    Only shapes and dtypes of `arguments` are read. Raises `MemoryLimitError`.
     """
     return _compiled(function, arguments, kind, limit)[1]
 
@@ -86,7 +86,7 @@ def projected(
 def _compiled(
     function: Function, arguments: Sequence[Any], kind: str, limit: str | int
 ) -> tuple[Function, dict[str, Any]]:
-    """Return a function, compiled for an arm, and its peaks in bytes."""
+    """Return a function, compiled for an arm, and values to record, such as peaks in bytes."""
     specs = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in arguments]
     stock = jax.jit(function).lower(*specs).compile()
     known: Any = stock.memory_analysis()
@@ -110,7 +110,7 @@ def _compiled(
 
 def measured(call: Callable[[], Any], arguments: Sequence[Any]) -> tuple[int, str]:
     """Return the peak of a call in bytes, its arguments included, and how it was measured."""
-    call()  # what a first call keeps is no part of the peak
+    call()  # memory that a first call keeps is not part of the peak
     grown = growth(call)
     if grown is None:
         raise RuntimeError("this system does not tell the high-water mark of a call")

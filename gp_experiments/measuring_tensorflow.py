@@ -1,4 +1,4 @@
-"""Programs of TensorFlow, stock or under a limit: what is projected of them, and their peaks."""
+"""TensorFlow programs, stock or under a limit: their projected and measured peaks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 
 def warm_up() -> None:
-    """Start TensorFlow's threads and load what kernels need, so that it exists before a cap."""
+    """Start TensorFlow's threads and initialize kernels, so that both exist before a cap."""
 
     @tf.function  # type: ignore[untyped-decorator]
     def program(x: tf.Tensor) -> tf.Tensor:
@@ -37,7 +37,7 @@ def warm_up() -> None:
 
 
 def limit_device(cap: str, limit: str | int) -> None:
-    """Give TensorFlow `limit` of the GPU where `cap` is "device"; call it before all else.
+    """Give TensorFlow `limit` of the GPU's memory if `cap` is "device". Call it first.
 
     Without a GPU it does nothing.
     """
@@ -64,7 +64,7 @@ def build(
     *,
     jit_compile: bool = False,
 ) -> Program:
-    """Return `function`, traced, for an arm. Raises `MemoryLimitError`.
+    """Trace `function` for an arm. Raises `MemoryLimitError`.
 
     `kind` is STOCK (a `tf.function`) or LIMIT.
     """
@@ -100,9 +100,9 @@ def projected(
     *,
     jit_compile: bool = False,
 ) -> dict[str, Any]:
-    """Return what is projected of `function` for an arm, without running it.
+    """Return the projections of `function` for an arm, without running it.
 
-    Of `arguments` shapes and dtypes are read. Raises `MemoryLimitError`.
+    Only shapes and dtypes of `arguments` are read. Raises `MemoryLimitError`.
     """
     specs = [tf.TensorSpec(one.shape, one.dtype) for one in arguments]
     if kind == STOCK:
@@ -124,6 +124,6 @@ def report_facts(report: MemoryReport) -> dict[str, Any]:
 
 
 def stock_peak(function: Function, arguments: Sequence[Any]) -> int:
-    """Return the projected peak of the program as it is, in bytes."""
-    # With a limit that everything holds, nothing is searched for.
+    """Return the projected peak of the stock program, in bytes."""
+    # Every program holds this limit, so no plan is searched for.
     return tf_exla.explain(function, *arguments, limit="1000000TB").projected_peak_before

@@ -1,4 +1,4 @@
-"""GPflow's SGPR, and where its inducing points start."""
+"""GPflow's SGPR, and the selection of its initial inducing points."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def build_sgpr(
     """Build GPflow's SGPR (Titsias 2009) for X [N, D], y [N, 1], inducing points Z [M, D].
 
     Matern-3/2 kernel of variance 1 with a lengthscale per input, constant mean, float64. Data are
-    standardised. All parameters are trainable, inducing points too.
+    standardised. All parameters are trainable, including inducing points.
     """
     import gpflow
 
@@ -52,10 +52,10 @@ def matern32(lengthscale: float) -> Kernel:
 def select_inducing_points(
     X: Array, num: int, kernel: Kernel, *, rng: np.random.Generator, subset: int = 10_000
 ) -> Array:
-    """Choose rows of X [N, D] greedily: next is where the variance given the chosen is largest.
+    """Choose rows of X [N, D] greedily, each where the variance given those chosen is largest.
 
     `kernel` has variance 1. Candidates are a random subset of the rows. Returns [num, D], or fewer
-    rows where the candidates have no variance left, as with fewer than `num` distinct ones.
+    rows if no candidate has variance left, as when fewer than `num` are distinct.
 
     This is a pivoted Cholesky decomposition of the candidates' covariance, O(subset num^2). Source:
     Burt, Rasmussen and van der Wilk 2020, "Convergence of Sparse Variational Inference in Gaussian

@@ -1,4 +1,4 @@
-"""Files of comma-separated numbers, plain or as .gz; what is wrong in one is named by its line."""
+"""Files of comma-separated numbers, plain or as .gz; errors name the wrong line."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gp_experiments.downloads import DataError
 
 
 def read_numbers(path: Path, *, header: bool = False, columns: int | None = None) -> Array:
-    """Return the numbers [rows, columns]; `header`: a first line of words is passed over.
+    """Return the numbers [rows, columns]; with `header`, a first line of words is skipped.
 
-    Raises DataError, with file and line, for what is no finite number, and for a line of another
-    length than the first, or than `columns`; with the file alone where it is empty.
+    Raises DataError with file and line for anything that is not a finite number, and for a line
+    whose length is not that of the first line or `columns`. For an empty file it has no line.
     """
     try:
         skip = int(header and _has_words(path))

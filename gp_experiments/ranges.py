@@ -1,4 +1,4 @@
-"""Types of a config's values with the ranges that make sense, as pydantic checks them."""
+"""Types of config values with their valid ranges, as pydantic checks them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _bytes(text: str) -> str:
 
 
 Size = Annotated[str, AfterValidator(_bytes)]
-"""Bytes, as "500MB"."""
+"""Bytes, such as "500MB"."""
 Several = Annotated[tuple[T, ...], MinLen(1)]
 """One or more."""
 Sizes = Several[PositiveInt]

@@ -1,8 +1,7 @@
-"""Records of runs: a file of JSON lines that is only ever appended to.
+"""Records of runs: an append-only file of JSON lines.
 
 A record is one dictionary, `{"key": ..., "experiment": ..., "config": ..., "status": ..., ...}`.
-`key` is a hash of what decides the run (experiment and config), so that a run that exists is found
-again.
+`key` is a hash of what decides the run (experiment and config), so that an existing run is found.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ PACKAGES = ("tf_exla", "tensorflow", "gpflow", "jax", "numpy", "scipy", "keras")
 
 
 def config_key(experiment: str, config: Mapping[str, Any]) -> str:
-    """Return a hash of an experiment's name and config, whatever the order of the config's keys."""
+    """Return a hash of an experiment's name and config, independent of the order of keys."""
     text = json.dumps([experiment, plain(config)], sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def frontend_of(record: Record) -> str:
-    """Return what the program of a record was written in."""
+    """Return the front end of a record's program."""
     return str(record["config"].get("frontend", "tensorflow"))
 
 
 class Records:
-    """The records in one file. Lines that a killed process left unfinished are passed over."""
+    """The records in one file. Lines that a killed process left unfinished are skipped."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,7 +48,7 @@ class Records:
         try:
             size = os.fstat(descriptor).st_size
             if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                line = "\n" + line  # an unfinished line stays alone, and this one whole
+                line = "\n" + line  # keep an unfinished line apart from this one
             os.write(descriptor, line.encode())
             os.fsync(descriptor)
         finally:
@@ -67,7 +66,7 @@ class Records:
                 yield record
 
     def latest(self) -> list[Record]:
-        """Return the last record of each key, in the order in which the keys first came."""
+        """Return the last record of each key, in the order in which keys first appear."""
         found: dict[str, Record] = {}
         for record in self:
             if "key" in record:
@@ -80,7 +79,7 @@ class Records:
 
 
 def surroundings() -> Record:
-    """Return what a number depends on beside its config: commit, versions, machine, time (UTC)."""
+    """Return the conditions of a run besides its config: commit, versions, machine, time (UTC)."""
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "commit": _commit(),
@@ -97,7 +96,7 @@ def surroundings() -> Record:
 
 
 def plain(value: Any) -> Any:
-    """Return `value` as what JSON can say: NumPy's numbers and arrays, paths, tuples included."""
+    """Convert `value` to JSON types, including NumPy's numbers and arrays, paths and tuples."""
     if isinstance(value, Mapping):
         return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -122,7 +121,7 @@ def _versions() -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """Return the commit of the source that runs, "+" behind it where files differ from it."""
+    """Return the commit of the running source, followed by "+" if files differ from it."""
     source = Path(__file__).resolve().parent
 
     def git(*arguments: str) -> str:

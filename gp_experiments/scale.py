@@ -1,7 +1,8 @@
-"""How long an evaluation takes on many devices, on paper: compute, what is sent, what binds.
+"""Estimates of an evaluation's time on many devices: computation, communication, bottleneck.
 
-A model of sums: operations divided by the devices, bytes by the links they pass, and what only the
-driver does. Constants of a machine are either vendors' figures with an efficiency, or measured.
+The model is a sum: operations divided by the devices, bytes divided by the rates of their links,
+and the work of the driver. Constants of a machine are vendors' figures with an efficiency, or
+measured.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from gp_experiments.results.command import replaced
 
 @dataclass(frozen=True)
 class Machine:
-    """Devices and the links between them; operations and bytes a second, seconds a message.
+    """Devices and the links between them: operations and bytes per second, seconds per message.
 
-    `link`: between two devices of one machine; `network`: between two machines. `efficiency`: the
-    part of `flops` that products reach.
+    `link`: between two devices of one machine. `network`: between two machines. `efficiency`: the
+    fraction of `flops` that products reach.
     """
 
     name: str
@@ -49,10 +50,10 @@ H100 = Machine(
 
 @dataclass(frozen=True)
 class Work:
-    """One evaluation. `sharded`, `driver`: operations; `elements`: computed and not multiplied.
+    """One evaluation. `sharded`, `driver`: operations; `elements`: elements of pointwise ops.
 
-    `reduced`: bytes of partial results that are added over all devices; `gathered`: bytes of
-    results that are put together; `scattered`: bytes that each device is sent in each call.
+    `reduced`: bytes of partial results that are added over all devices. `gathered`: bytes of
+    results that are concatenated. `scattered`: bytes sent to each device in each call.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Work:
 
 
 def sgpr(points: float, inducing: float, dimension: int = 11) -> Work:
-    """Loss and gradients of SGPR: two passes over the rows, some M x M matrices between them."""
+    """Return loss and gradients of SGPR: two passes over the rows, M x M matrices in between."""
     return Work(
         name=f"SGPR, N = {points:.0e}, M = {inducing:,.0f}",
         sharded=8.6 * points * inducing**2,
@@ -81,7 +82,7 @@ def sgpr(points: float, inducing: float, dimension: int = 11) -> Work:
 
 
 def matvec(points: float, dimension: int = 8) -> Work:
-    """K(X, X) v in float64, tiles below the diagonal only."""
+    """Return K(X, X) v in float64, with tiles below the diagonal only."""
     return Work(
         name=f"K v, N = {points:.0e}",
         sharded=points**2 / 2 * (2 * dimension + 4),
@@ -94,7 +95,7 @@ def matvec(points: float, dimension: int = 8) -> Work:
 
 
 def neighbours(points: float, queries: float, dimension: int = 96, k: int = 10) -> Work:
-    """The k nearest of N points for a batch of queries, in float32."""
+    """Return a search for the k nearest of N points for a batch of queries, in float32."""
     return Work(
         name=f"{queries:,.0f} queries among {points:.0e} x {dimension}",
         sharded=2 * points * queries * dimension,
@@ -130,8 +131,8 @@ def simulate(
 ) -> Times:
     """Return the seconds of one evaluation on `machines` of `devices` each.
 
-    `tree`: partial results are added in pairs, on each machine and then between them; else all go
-    to the driver, as they do today.
+    `tree`: partial results are added in pairs, on each machine and then between machines.
+    Otherwise all go to the driver, as they do today.
     """
     count = devices * machines
     products = machine.short_flops if work.short else machine.flops

@@ -1,4 +1,4 @@
-"""Run the tasks of an experiment in turn, and record each; what has a record is skipped."""
+"""Run the tasks of an experiment in turn and record each; tasks with a record are skipped."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class Task:
-    """One arm at one setting. `config` decides it; phases run until one does not end well.
+    """One arm at one setting, which `config` decides; phases run until one does not succeed.
 
-    `data`: a function and its arguments before `data_dir`; it raises DataError where data that the
-    task reads cannot be had.
+    `data`: a function and its arguments before `data_dir`. It raises DataError if data of the task
+    are not available.
     """
 
     label: str
@@ -59,11 +59,11 @@ def sweep(
     timeout: float | None = None,
     console: Console | None = None,
 ) -> Counter[str]:
-    """Run the tasks that `out` has no record of, and return how many ended how ("skipped", too).
+    """Run the tasks without a record in `out`; return their number by status, "skipped" included.
 
-    A record of a failure is no record: such a task runs again. `force` repeats all. `timeout` is in
-    seconds for one process. Interrupted, nothing is recorded of the task that was running. Raises
-    DataError before any process starts where data of a task cannot be had.
+    A task whose record is a failure runs again. `force` repeats all tasks. `timeout` is in seconds
+    for one process. On an interrupt the running task is not recorded. Raises DataError before any
+    process starts if data of a task are not available.
     """
     console = console or Console()
     records = Records(out / FILENAME)
@@ -97,7 +97,7 @@ def run_task(
     console: Console,
     heading: str,
 ) -> Record:
-    """Run the phases of a task, and return what they gave."""
+    """Run the phases of a task, and return their record."""
     arguments = {**task.config, "data_dir": str(data_dir), "work_dir": str(out / "work")}
     outcomes: list[tuple[Phase, Outcome]] = []
     for phase in task.phases:

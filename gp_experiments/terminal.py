@@ -7,13 +7,13 @@ import os
 from rich.console import Console
 
 FULL_WIDTH = 500
-"""Characters of a line in a file or a pipe: more than any table here has, so that none is cut."""
+"""Characters per line in a file or a pipe: more than any table here has, so that none is cut."""
 
 
 def new_console() -> Console:
-    """Return a console of standard output; in a file or a pipe no table is cut to 80 columns.
+    """Return a console for standard output; in a file or a pipe no table is cut to 80 columns.
 
-    The variable COLUMNS, where it is set, is the width.
+    If the variable COLUMNS is set, it is the width.
     """
     console = Console()
     if console.is_terminal or "COLUMNS" in os.environ:

@@ -1,4 +1,4 @@
-"""Training inside a memory limit: a progress bar with the loss, and the best parameters on disk."""
+"""Training within a memory limit: a progress bar with the loss, and the best parameters on disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tf_exla.report.report import MemoryReport
 
 @dataclass(frozen=True)
 class Training:
-    """What a training run did: `losses` [iterations] are negative evidence bounds, in nats."""
+    """The result of a training run; `losses` [iterations] are negative evidence bounds, in nats."""
 
     losses: list[float]
     evaluations: int
@@ -34,9 +34,9 @@ class Training:
 
 
 class BestParameters:
-    """The parameters of the lowest loss so far, in an npz file that is whole at any moment.
+    """The parameters of the lowest loss so far, in an npz file that is complete at any moment.
 
-    It starts with the model's present parameters, so that it never holds those of an earlier run.
+    It starts with the model's current parameters, so that it never holds those of an earlier run.
     """
 
     def __init__(self, model: gpflow.models.GPModel, path: Path) -> None:
@@ -59,14 +59,14 @@ class BestParameters:
 
 
 def load_parameters(model: gpflow.models.GPModel, path: Path) -> None:
-    """Assign to `model` what `BestParameters` saved of a model of the same structure."""
+    """Assign to `model` the parameters that `BestParameters` saved for the same structure."""
     with np.load(path) as values:
         gpflow.utilities.multiple_assign(model, dict(values))
 
 
 @contextmanager
 def _remembered_interrupt() -> Iterator[Callable[[], bool]]:
-    """Yield whether Ctrl-C was pressed: an exception that a destructor swallows is not lost."""
+    """Yield a test for whether Ctrl-C was pressed, even if a destructor swallowed the exception."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield pressed.is_set
@@ -93,8 +93,9 @@ def train(
 ) -> Training:
     """Minimize the model's training loss by L-BFGS-B; the model ends with the best parameters.
 
-    `best` is saved at each iteration, so whatever ends training early (Ctrl-C, too) loses nothing.
-    Where a covariance matrix cannot be factorised the loss is NaN, and L-BFGS-B steps back or ends.
+    `best` is updated at each iteration, so that nothing is lost if training ends early, as by
+    Ctrl-C. If a covariance matrix cannot be factorised, the loss is NaN, and L-BFGS-B steps back or
+    ends.
     """
     variables = model.trainable_variables
     losses: list[float] = []

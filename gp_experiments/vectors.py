@@ -1,12 +1,13 @@
 """Vectors to search for neighbours in, by name: data [n, d] and queries [m, d], float32.
 
-| name | what it is | |---|---| | random-NxD, as random-1e6x10 | standard normal | | mnist, fashion
-| images of 28 x 28 as vectors of 784, scaled to [0, 1]; the queries are the test set | | glove-50,
-glove-100, glove-200, glove-25 | words of Twitter, from ann-benchmarks |
+| name | content |
+|---|---|
+| random-NxD, as random-1e6x10 | standard normal |
+| mnist, fashion | images of 28 x 28 as vectors of 784 in [0, 1]; queries are the test set |
+| glove-50, glove-100, glove-200, glove-25 | words of Twitter, from ann-benchmarks |
 
 In the data folder, NAME.hdf5 (ann-benchmarks': `train`, `test`) or NAME.npz (X_train and X_test, or
-a single array of vectors, the last rows of which become the queries) are taken before anything is
-downloaded.
+a single array of vectors, the last rows of which become the queries) are preferred to a download.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _FILES = {
     "fashion": "fashion-mnist-784-euclidean.hdf5",
     **{f"glove-{d}": f"glove-{d}-angular.hdf5" for d in (25, 50, 100, 200)},
 }
-_IMAGES = ("mnist", "fashion")  # grey levels of a byte, whatever type they are kept in
-# Other names under which the same vectors are kept.
+_IMAGES = ("mnist", "fashion")  # grey levels of a byte, whatever their stored type
+# Other names of files with the same vectors.
 _ALIASES = {"fashion": ("fashion", "fashion_mnist"), "glove-50": ("glove-50", "glove50*")}
 NAMES = ("random-NxD", *_FILES)
 
@@ -40,7 +41,7 @@ def load_vectors(
 ) -> tuple[Vectors, Vectors]:
     """Return data [n, d] and at most `queries` queries [m, d].
 
-    Raises DataError for an unknown name, and where the data cannot be had or are corrupted.
+    Raises DataError for an unknown name, and if the data are not available or corrupted.
     """
     if name.startswith("random"):
         return _random(name, queries, seed)
@@ -68,9 +69,9 @@ def _random_size(name: str) -> tuple[int, int]:
 
 
 def check_name_and_file(name: str, queries: int, data_dir: Path) -> None:
-    """Raise DataError where `load_vectors` would."""
+    """Raise DataError if `load_vectors` would."""
     if name.startswith("random"):
-        _random_size(name)  # what is made cannot be corrupted
+        _random_size(name)  # generated data cannot be corrupted
     else:
         load_vectors(name, queries, data_dir)
 
@@ -90,7 +91,7 @@ def _read(path: Path, queries: int) -> tuple[Vectors, Vectors]:
         return _read_hdf5(path) if path.suffix == ".hdf5" else _read_npz(path, queries)
     except DataError:
         raise
-    except Exception as error:  # what zip and HDF5 say of broken files
+    except Exception as error:  # raised by zip and HDF5 for broken files
         raise DataError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""The programs of the experiments as one writes them in JAX, with nothing of tf_exla in them.
+"""The programs of the experiments as users write them in JAX, with nothing specific to tf_exla.
 
 `with_tensorflow.py` has the same functions. Each takes the run of its experiment.
 """
@@ -118,9 +118,9 @@ def conjugate_gradients(kernel: Function, run: Any) -> Function:
 
 
 def attention(run: Any) -> Function:
-    """Return the layers: x [batch, length, d_model] -> results alike; or their train step.
+    """Return the layers, x [batch, length, d_model] -> results of this shape, or their train step.
 
-    The train step takes x and targets alike, and returns the loss [] and the new weights.
+    The train step takes x and targets of this shape, and returns the loss [] and the new weights.
     """
     rng = np.random.default_rng(0)
     layers = [_layer(rng, run.d_model, run.dff) for _ in range(run.layers)]
@@ -212,7 +212,7 @@ def sgpr_predict(p: Any, X: Any, Y: Any, X_test: Any) -> tuple[Any, Any]:
 
 
 def sgpr(run: Any, split: Split, Z: Array, lengthscale: float) -> Trainable:
-    """Return SGPR for training: by `jax.jit`, or by `tf_exla.jax.jit`."""
+    """Return SGPR for training, compiled by `jax.jit` or by `tf_exla.jax.jit`."""
     start = {
         "variance": inverse_softplus(1.0),
         "lengthscales": jnp.full(Z.shape[1], inverse_softplus(lengthscale)),

@@ -1,4 +1,4 @@
-"""The programs of the experiments as one writes them in TensorFlow, GPflow and Keras.
+"""The programs of the experiments as users write them in TensorFlow, GPflow and Keras.
 
 `with_jax.py` has the same functions. Each takes the run of its experiment.
 """
@@ -54,9 +54,9 @@ def knn(run: Any) -> Function:
 
 
 def attention(run: Any) -> Function:
-    """Return the layers: x [batch, length, d_model] -> results alike; or their train step.
+    """Return the layers, x [batch, length, d_model] -> results of this shape, or their train step.
 
-    The train step takes x and targets alike, and returns the loss [].
+    The train step takes x and targets of this shape, and returns the loss [].
     """
     keras.utils.set_random_seed(0)
     inputs = keras.Input((run.length, run.d_model))

@@ -1,4 +1,4 @@
-"""Programs by way of TensorFlow's transformations: maps, Jacobians, forward mode, operators."""
+"""Programs that use TensorFlow's transformations: maps, Jacobians, forward mode, operators."""
 
 from __future__ import annotations
 

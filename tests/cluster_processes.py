@@ -1,4 +1,4 @@
-"""Workers of a cluster as processes of this machine."""
+"""Workers of a cluster as processes on this machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Workers:
             self.wait(process)
 
     def restart(self, index: int) -> None:
-        """Start a worker again that was killed."""
+        """Restart a worker that was killed."""
         self.processes[index].wait()
         self.processes[index] = self._start(index)
         self.wait(self.processes[index])
@@ -65,7 +65,7 @@ class Workers:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens at."""
+    """Return ports that no process listens on."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -75,7 +75,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def workers(count: int, **environment: Any) -> Iterator[Workers]:
-    """Start workers, and end them."""
+    """Start workers, yield them, and stop them."""
     made = Workers(count, environment)
     try:
         yield made

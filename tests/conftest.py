@@ -1,4 +1,4 @@
-"""Plans in tests are those of the rates that tf_exla comes with, whatever the user has measured."""
+"""Tests plan with the rates that tf_exla comes with, not with those that the user has measured."""
 
 import gc
 import os
@@ -14,16 +14,16 @@ CORE = Path(__file__).parent / "core"
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> LeftOut | None:
-    """Leave out a file whose folder needs a package that is missing."""
+    """Skip a file whose folder needs a package that is missing."""
     return LeftOut.from_parent(parent, path=module_path) if missing(module_path) else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Choose what the marks select from, and put the long ones first, after `tests/core`.
+    """Mark the tests that only `-m thorough` runs, and put long ones first, after `tests/core`.
 
-    A worker of xdist keeps what is next in its queue: where a long test is among the last, the
-    others wait for it.
+    A worker of xdist keeps the next tests in its queue: if a long test is among the last, the other
+    workers wait for it.
     """
     keep_each_value(items)
     items.sort(key=_place)
@@ -37,6 +37,6 @@ def _place(item: pytest.Item) -> int:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what imports made, a million objects, out of the garbage collections of the tests."""
+    """Exclude the objects that imports made, a million, from garbage collections of the tests."""
     gc.collect()
     gc.freeze()

@@ -28,7 +28,7 @@ def used_after() -> Program:
 
 
 def passed_out() -> Program:
-    """K is a variable of the loop by name, and its value is read after it."""
+    """K is a loop variable that no iteration changes, and its value is read after the loop."""
 
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:
         k = rbf(x, x)
@@ -69,7 +69,7 @@ def changing() -> Program:
 
 
 def two_kernels() -> Program:
-    """Two loops, one kernel each; the second starts from the first one's result."""
+    """Two loops, one kernel each; the second starts from the result of the first."""
 
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:
         k = rbf(x, x)
@@ -81,7 +81,7 @@ def two_kernels() -> Program:
 
 
 def in_condition() -> Program:
-    """The condition reads a number made of K."""
+    """The condition reads a scalar computed from K."""
 
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:
         k = rbf(x, x)
@@ -109,7 +109,7 @@ def branches() -> Program:
 
 
 def branch_in_loop() -> Program:
-    """A branch in a loop, and a function of its own in it."""
+    """A branch in a loop that calls another `tf.function`."""
     inner = tf.function(lambda x, w: tf.matmul(rbf(x, x), w), autograph=False)
 
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:
@@ -133,7 +133,7 @@ def switch() -> Program:
 
 
 def around_branches() -> Program:
-    """Large sums before and after a choice, which has a result that is there at once."""
+    """Large sums before and after branches that also return a tensor of before."""
 
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:
         before = tf.matmul(rbf(x, 3 * x), v)
@@ -148,7 +148,7 @@ def around_branches() -> Program:
 
 
 def before_branches() -> Program:
-    """A choice of what to do with one matrix."""
+    """Two branches that use one matrix."""
 
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:
         k = rbf(x, 3 * x)
@@ -162,7 +162,7 @@ def before_branches() -> Program:
 
 
 def with_variable() -> Program:
-    """The lengthscale is a variable that the loop reads, and another one that it writes."""
+    """The lengthscale of K is a variable, and the loop writes another one."""
     lengthscale, count = tf.Variable(1.5, dtype=tf.float64), tf.Variable(0, dtype=tf.int64)
 
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:

@@ -24,7 +24,7 @@ def convolved(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 
 def neighbours(x: tf.Tensor, y: tf.Tensor) -> Any:
-    """A top-k over many columns, which runs along."""
+    """A top-k over many columns, which becomes a running top-k."""
     return tf.math.top_k(-distances(x, tf.tile(y, [30, 1])), 5)
 
 
@@ -44,7 +44,7 @@ CHOSEN: dict[str, Callable[..., Any]] = {
     "scatter": scattered,
     "neighbours": neighbours,
     "random": random_rows,
-    # Not tf.math.bincount with weights: stock itself gives other bits from call to call.
+    # Not tf.math.bincount with weights: stock's own bits differ from call to call.
 }  # fmt: skip
 
 
@@ -53,7 +53,7 @@ WITHOUT = ("softmax", "sums", "segment sum", "neighbours")
 
 
 def run_all() -> dict[str, str]:
-    """Return what went wrong, by program: errors, other numbers, or other bits in another run."""
+    """Return failures by program: errors, wrong numbers, or bits that differ between runs."""
     wrong = {name: said for name in WITHOUT if (said := _run(name, jit=None))}
     tf.keras.utils.set_random_seed(1)
     tf.config.experimental.enable_op_determinism()
@@ -71,7 +71,7 @@ def _run(name: str, jit: bool | None) -> str:
     limit = (3 * smallest + unsplit) // 4
     bits = set()
     try:
-        for calls in (3, 1):  # the second plan is made again
+        for calls in (3, 1):  # the second time, the plan is made anew
             optimized = tf_exla.optimize(stock, limit, jit_compile=jit)
             for _ in range(calls):
                 found = tf.nest.flatten(optimized(x, y))

@@ -1,4 +1,4 @@
-"""Formulas against a namespace `xp`: that of NumPy, TensorFlow, JAX, or of a tracer."""
+"""Formulas written for a namespace `xp`: that of NumPy, TensorFlow, JAX, or of a tracer."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Programs as people write them: each names where this way of writing it is from; no code is.
+"""Programs as people write them. Each names the source of its formulation; no code is copied.
 
-They have one large tensor of pairs, or several, between small ones.
+They have one or several large tensors of pairs between small tensors.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def triplets() -> Made:
 
 
 def many_bandwidths() -> Made:
-    """A maximum mean discrepancy with a sum of kernels of differences; as tf.contrib's domain
-    adaptation wrote it: github.com/tensorflow/models, research/domain_adaptation."""
+    """A maximum mean discrepancy with a sum of kernels of differences, as in tf.contrib's domain
+    adaptation; github.com/tensorflow/models, research/domain_adaptation."""
 
     def kernel(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         distances = tf.reduce_sum(tf.square(tf.expand_dims(x, 1) - y), 2)
@@ -87,7 +87,7 @@ def many_bandwidths() -> Made:
 
 
 def chamfer() -> Made:
-    """Point clouds in a batch, pairs of points in memory; github.com/ThibaultGROUEIX/AtlasNet."""
+    """A batch of point clouds, by differences of all pairs; github.com/ThibaultGROUEIX/AtlasNet."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         distances = tf.reduce_sum(tf.square(x[:, :, None] - y[:, None]), -1)
@@ -122,7 +122,7 @@ def hausdorff() -> Made:
 
 
 def point_net() -> Made:
-    """A network of points, and its maximum over all of them; github.com/charlesq34/pointnet."""
+    """A network on points, and its maximum over all of them; github.com/charlesq34/pointnet."""
 
     def function(x: tf.Tensor, *weights: tf.Tensor) -> tf.Tensor:
         for w in weights:
@@ -180,7 +180,7 @@ def style() -> Made:
 
 
 def density() -> Made:
-    """A kernel density by reduce_logsumexp, as MixtureSameFamily of a normal for each point does;
+    """A kernel density by reduce_logsumexp, as by MixtureSameFamily with a normal for each point;
     github.com/tensorflow/probability."""
 
     def function(x: tf.Tensor, data: tf.Tensor, width: tf.Tensor) -> tf.Tensor:
@@ -194,7 +194,7 @@ def density() -> Made:
 
 
 def masked_attention() -> Made:
-    """Attention with an additive mask of padding, heads joined at the end, as BERT for TensorFlow;
+    """Attention with an additive padding mask, heads joined at the end, as in BERT for TensorFlow;
     github.com/huggingface/transformers, modeling_tf_bert.py."""
 
     def function(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, mask: tf.Tensor) -> Any:

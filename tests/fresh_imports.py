@@ -1,7 +1,7 @@
-"""What the processes of `fresh_process.py` have imported when they start.
+"""The imports that processes of `fresh_process.py` have at their start.
 
-tf_exla, and of other packages what can be forked: nothing here starts threads of TensorFlow
-(GPflow does as it is imported). What was made so far is kept out of later garbage collections.
+They are tf_exla and other packages that can be forked: none starts threads of TensorFlow, as an
+import of GPflow does. Objects made so far are excluded from later garbage collections.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import tf_exla.api
 import tf_exla.frontends.tf.measure
 import tf_exla.frontends.tf.optimized
 
-with contextlib.suppress(ModuleNotFoundError):  # what GPflow needs comes with it
+with contextlib.suppress(ModuleNotFoundError):  # GPflow's dependencies come with it
     import check_shapes  # noqa: F401
     import tensorflow_probability.python.distributions  # noqa: F401
     import tf_keras  # noqa: F401
@@ -24,5 +24,5 @@ with contextlib.suppress(ModuleNotFoundError):  # what GPflow needs comes with i
 gc.collect()
 gc.freeze()
 
-# As in pyproject.toml: a function that runs as it was is a failure.
+# As in pyproject.toml: a function that runs unchanged is a failure.
 warnings.filterwarnings("error", category=tf_exla.NotOptimizedWarning)

@@ -39,11 +39,11 @@ def run_fresh(
     which is called with `args` and whose return value is sent. The process has TensorFlow's oneDNN
     pool switched off (TF_ENABLE_ONEDNN_OPTS=0) and no GPU, and `env` on top of that.
 
-    The process is forked from one that has imported what `fresh_imports.py` says and run nothing:
-    that takes the time of the imports once. With `env` it is a new one, since TensorFlow and malloc
-    read their settings as they start.
+    The process is forked from one that has only run `fresh_imports.py`, so that the imports take
+    their time once. With `env` it is a new process, since TensorFlow and malloc read their settings
+    when they start.
 
-    Raises RuntimeError with the process's output when it fails or sends nothing.
+    Raises RuntimeError with the process's output if it fails or sends nothing.
     """
     if callable(code):
         path, name, sent = inspect.getfile(code), code.__qualname__, json.dumps(args)

@@ -1,9 +1,9 @@
-"""Random JAX programs against themselves, many of them; `in_jax/test_random.py` has a few.
+"""Compare many random JAX programs with their plans; `in_jax/test_random.py` has a few.
 
-`python tests/fuzz_jax.py KIND FIRST COUNT` checks COUNT seeds from FIRST on. KIND is `programs` or
-`steps` (loops, random numbers, gradients): results within the smallest limit. With `certified` as
-KIND, programs are compiled within their smallest limits, and what a call allocates is compared with
-what is certified. A line for each seed that fails, and one for all at the end.
+`python tests/fuzz_jax.py KIND FIRST COUNT` checks COUNT seeds from FIRST on. The kinds `programs`
+and `steps` (loops, random numbers, gradients) compare results within the smallest limit. The kind
+`certified` compiles programs within their smallest limits, and compares the bytes that a call
+allocates with the certified peak. Each seed that fails prints a line; a summary comes last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "16384", "MALLOC_TRIM_THRESHOLD_": "16384"}
 TESTS = Path(__file__).resolve().parent
 PERIOD = 20
-"""Programs after which JAX's caches are dropped."""
+"""Number of programs after which JAX's caches are cleared."""
 
 
 def check_programs(seed: int) -> str:
@@ -68,7 +68,7 @@ def _verdict(found: Any, expected: Any, near: Callable[[], Any]) -> str:
 
 
 def check_certified(seed: int) -> str:
-    """Compare what a call allocates with what is certified for its smallest limit."""
+    """Compare the bytes that a call allocates with the certified peak at its smallest limit."""
     import jax
     from jax_compared import smallest_limit
     from jax_measured import growth
@@ -96,7 +96,7 @@ CHECKS: Mapping[str, Callable[[int], str]] = {
 
 def main() -> None:
     kind, first, count = sys.argv[1], *map(int, sys.argv[2:])
-    if not os.environ.keys() >= MALLOC.keys():  # malloc reads them as a process starts
+    if not os.environ.keys() >= MALLOC.keys():  # malloc reads them when a process starts
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **MALLOC})
     sys.path[:0] = [str(TESTS.parent), str(TESTS)]
     import jax

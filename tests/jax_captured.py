@@ -1,4 +1,4 @@
-"""Programs captured from JAX and evaluated by NumPy, against JAX."""
+"""Compare programs that are captured from JAX and evaluated by NumPy with JAX's results."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def rand(*shape: int, seed: int = 0, dtype: str = "float64") -> Array:
 
 
 def opaque(captured: Captured) -> set[str]:
-    """Return the primitives that are no op of the vocabulary."""
+    """Return the primitives that are not ops of the vocabulary."""
     return {node.op for node in walk(captured.graph) if node.op.startswith("lax.")}
 
 

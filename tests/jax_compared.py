@@ -1,4 +1,4 @@
-"""Random JAX programs held against plans of themselves: what tests and `fuzz_jax.py` share."""
+"""Comparisons of random JAX programs with their plans, shared by tests and `fuzz_jax.py`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tf_exla.frontends.jax.restore import restore
 
 Results = list[np.ndarray]
 CLOSE = {"float64": 1e-8, "float32": 2e-3}
-"""How far results may be apart, relative to the largest number of the result."""
+"""Allowed difference between results, relative to the largest number of the result."""
 AMPLIFICATION = 20.0
-"""Beside that, results may differ by so many times what one unit of rounding in the inputs makes of
-the program itself: sums in another order are no worse."""
+"""In addition, results may differ by this multiple of the change that one unit of rounding in the
+inputs causes in the program itself: sums in another order are no worse."""
 
 
 def leaves(tree: Any) -> Results:
@@ -40,7 +40,7 @@ def primitive_by_primitive(function: Callable[..., Any], arguments: Any) -> Resu
 def planned_results(
     function: Callable[..., Any], arguments: Any, limits: int = 2
 ) -> Iterator[Results]:
-    """Yield results within the smallest limit, and within one for twice the working set."""
+    """Yield results within the smallest limit, and within a limit for twice the working set."""
     call = tf_exla.jax.jit(function, "1GB").call(*arguments)
     smallest = _smallest(lambda: call.program.plan_within(1))
     twice = smallest + call.program.plan_within(smallest).working_set
@@ -64,11 +64,11 @@ def _smallest(run: Callable[[], object]) -> int:
 
 
 def compare(found: Results, expected: Results, near: Callable[[], list[Results]]) -> None:
-    """Raise AssertionError where results are further apart than rounding explains.
+    """Raise AssertionError if results are further apart than rounding explains.
 
-    `near`: results of the program that only rounding separates from `expected`; computed only where
-    a result is not close. Integers may differ where they differ among these: rounding decides which
-    of two nearly equal numbers is the larger one.
+    `near` returns results that differ from `expected` by rounding only. It is called only if a
+    result is not close. An integer result may differ if it differs in any of these, since rounding
+    decides which of two nearly equal numbers is the larger.
     """
     others: list[Results] | None = None
     for k, (one, other) in enumerate(zip(found, expected, strict=True)):
@@ -88,7 +88,7 @@ def compare(found: Results, expected: Results, near: Callable[[], list[Results]]
 
 
 def apart_by_rounding(function: Callable[..., Any], arguments: Any) -> list[Results]:
-    """Return what JAX makes of a program compiled, and of inputs one unit of rounding away."""
+    """Return JAX's results of the compiled program, and for inputs one unit of rounding away."""
     compiled = jax.jit(function)
     return [
         leaves(compiled(*arguments)),
@@ -98,7 +98,7 @@ def apart_by_rounding(function: Callable[..., Any], arguments: Any) -> list[Resu
 
 
 def nudged(arguments: Any) -> list[Any]:
-    """Return arguments of which each number is one unit of rounding larger or smaller."""
+    """Return the arguments with each floating number moved up or down by one unit of rounding."""
     draw = np.random.default_rng(7)
 
     def moved(one: Any) -> Any:

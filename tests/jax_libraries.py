@@ -1,4 +1,4 @@
-"""Programs of users' libraries, unchanged, each with a limit within which it runs."""
+"""Unchanged programs of users' libraries, each with a limit within which it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call of a certified program needs, measured in a fresh process."""
+"""The memory of a call of a certified program, measured in a fresh process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def status(field: str) -> int:
 
 
 def warm(size: int = 600) -> None:
-    """Let Eigen and OpenBLAS allocate what they keep for the life of the process."""
+    """Let Eigen and OpenBLAS allocate the buffers that they keep for the life of the process."""
     import jax
     import jax.numpy as jnp
 
@@ -23,7 +23,7 @@ def warm(size: int = 600) -> None:
 
     def kernels(a: Any) -> Any:
         root = jnp.linalg.cholesky(a @ a.T + a)
-        wide = jnp.tile(a, (1, 16))  # OpenBLAS uses more of its buffers, the wider its operands
+        wide = jnp.tile(a, (1, 16))  # the wider its operands, the more buffers OpenBLAS uses
         return jax.scipy.linalg.solve_triangular(root, wide, lower=True), jnp.exp(a).sum()
 
     for dtype in ("float32", "float64") if jax.config.jax_enable_x64 else ("float32",):
@@ -33,7 +33,7 @@ def warm(size: int = 600) -> None:
 
 
 def growth(call: Callable[[], Any]) -> int:
-    """Return by how much the resident set grows at most during a call."""
+    """Return the largest growth of the resident set during a call."""
     import jax
 
     gc.collect()
@@ -49,9 +49,9 @@ def growth(call: Callable[[], Any]) -> int:
 def measured(
     function: Callable[..., Any], arguments: Any, limit: float, least: float = 0
 ) -> dict[str, float]:
-    """Run a function within a limit in MB; return what was certified and measured, in bytes.
+    """Run a function within a limit in MB; return the certified and measured peak, in bytes.
 
-    `stock`: what XLA's buffers take without a limit. `error`: the largest difference to it,
+    `stock`: bytes of XLA's buffers without a limit. `error`: the largest difference from stock,
     relative to the largest number of the array, or to `least` times that of all arrays.
     """
     import jax

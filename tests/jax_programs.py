@@ -92,7 +92,7 @@ def gpr() -> Made:
 
 
 def product() -> Made:
-    """A wide product, of which Eigen packs a copy as large as the result."""
+    """A wide product, for which Eigen packs a copy as large as the result."""
     return lambda a, b: a @ b, (normal(500, 500), normal(500, 50_000))
 
 

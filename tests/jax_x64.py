@@ -1,4 +1,4 @@
-"""64-bit numbers for a while, in JAX 0.6 and later."""
+"""A context manager for 64-bit numbers, in JAX 0.6 and later."""
 
 from __future__ import annotations
 

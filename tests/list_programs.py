@@ -37,7 +37,7 @@ def kernel_inside() -> Program:
 
 
 def at_most() -> Program:
-    """The number of iterations is bounded, and found out while it runs."""
+    """The number of iterations is bounded, but known only at run time."""
 
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:
         def more(w: tf.Tensor) -> tf.Tensor:
@@ -85,7 +85,7 @@ def python_loop() -> Program:
 
 
 def array() -> Program:
-    """An array is written, and stacked."""
+    """An array is written and stacked."""
 
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:
         rows = tf.TensorArray(x.dtype, size=7)
@@ -167,7 +167,7 @@ def in_branch() -> Program:
 
 
 def rarely_ends() -> Program:
-    """Nothing says how often it runs: the lists of its gradient may grow without bound."""
+    """The number of iterations is unknown: lists of the gradient may grow without bound."""
 
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:
         more = lambda w: tf.reduce_max(tf.abs(w)) > 1e-3  # noqa: E731
@@ -178,7 +178,7 @@ def rarely_ends() -> Program:
 
 
 def small_steps() -> Program:
-    """As above, and an iteration keeps a few numbers only."""
+    """As above, but an iteration keeps only a few numbers."""
 
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:
         more = lambda a: a > 1e-3  # noqa: E731

@@ -1,4 +1,4 @@
-"""Check what docs/coverage.md tells, keep it as data, and write the page.
+"""Check what docs/coverage.md states, store the results, and write the page.
 
 python tests/make_coverage.py ops [op ...]      check the ops with an axis rule, all or some
 python tests/make_coverage.py gpflow [name ...] check GPflow's models and likelihoods
@@ -23,7 +23,7 @@ Rows = list[dict[str, Any]]
 
 def make(path: Path, key: str, names: Sequence[str], all_names: Sequence[str], size: int,
          measure: Callable[[list[str]], Rows]) -> None:  # fmt: skip
-    """Measure in fresh processes, `size` names at a time, and write rows after each."""
+    """Measure in fresh processes, `size` names at a time, and write rows after each process."""
     from fresh_process import run_fresh
 
     rows: Rows = json.loads(path.read_text()) if path.exists() else []

@@ -1,4 +1,4 @@
-"""Packages that are not everywhere: tests that need one skip without it, and say so."""
+"""Optional packages: tests that need a missing one skip and say so."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 ALL_OF = {"in_jax": "jaxlib", "gp_experiments": "gpflow"}
-"""What all tests in a folder need. No folder may be called as a package is: `tests` is on the path,
-and Keras would import such a folder as JAX where there is none."""
+"""Packages that all tests in a folder need. No folder may have the name of a package: `tests` is on
+the path, and without JAX, Keras would import such a folder as JAX."""
 
 
 def is_installed(package: str) -> bool:

@@ -1,4 +1,4 @@
-"""Run a script within a limit and measure what each of its plans holds; in a fresh process."""
+"""Run a script within a limit and measure the peak of each of its plans; in a fresh process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tf_exla.run.script import optimized_functions
 
 
 class Plans:
-    """The plans that run: of functions, of their gradients, and of what comes before a cut."""
+    """The plans that run: those of functions, of their gradients, and of heads."""
 
     def __init__(self) -> None:
         self._made: dict[Restored, tuple[Program, Plan]] = {}
@@ -32,7 +32,7 @@ class Plans:
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        """Note each plan that runs meanwhile, with what it was given first."""
+        """Record each plan that runs in this context, with the arguments of its first run."""
         restored, run, create = Program._restore, Restored._run, OwnedIterator._create_iterator
 
         def restore(program: Program, plan: Plan) -> Restored:
@@ -60,7 +60,7 @@ class Plans:
             yield
 
     def peaks(self) -> list[dict[str, Any]]:
-        """Run each plan again, and measure it."""
+        """Run each plan again and measure it."""
         return [_peak(name, plan, call) for name, plan, call, _ in self._ran]
 
 
@@ -74,7 +74,7 @@ def _iterators(arguments: list[Any]) -> list[OwnedIterator]:
 
 
 def _renewing(call: Callable[[], object], iterators: list[OwnedIterator]) -> object:
-    """Call again what has read iterators to their ends: from their beginnings."""
+    """Call; if iterators have reached their ends, restart them and call again."""
     try:
         return call()
     except tf.errors.OutOfRangeError:
@@ -86,8 +86,8 @@ def _renewing(call: Callable[[], object], iterators: list[OwnedIterator]) -> obj
 def _peak(name: str, plan: Plan, call: Callable[[], object]) -> dict[str, Any]:
     read = heap = measured_peak(call, fresh=False).working_set
     if read > plan.working_set:
-        # XLA's compiler leaves memory in its threads, which the resident set of later calls shows;
-        # packing buffers of products, which nobody touches, only the heap has.
+        # XLA's compiler leaves memory in its threads, which the resident set of later calls shows.
+        # Packing buffers of products, which are never touched, show only in the heap.
         seen = heap_peak(call)
         heap = read if seen is None else seen
     return {
@@ -101,9 +101,9 @@ def _peak(name: str, plan: Plan, call: Callable[[], object]) -> dict[str, Any]:
 
 
 def run(path: str, limit: str) -> dict[str, Any]:
-    """Run a script; return what it prints, what was refused, and the peaks of its plans.
+    """Run a script; return what it prints, the refused functions, and the peaks of its plans.
 
-    They are measured when the script has ended, so that its numbers are those of its own calls.
+    Peaks are measured after the script has ended, so that its numbers come from its own calls.
     """
     plans = Plans()
     with (

@@ -1,8 +1,8 @@
-"""How long programs take to plan, and what their plans are.
+"""The time that programs take to plan, and their plans.
 
 `python tests/planning.py [--json PATH] [name ...]` plans the programs of the tables whose names
-contain one of `name`, at three limits, and prints nodes and seconds of the planning thread, what
-takes the longest for its nodes last. `--golden` writes the plans that `test_golden_plans.py` wants.
+contain one of `name`, at three limits. It prints nodes and seconds of the planning thread, sorted
+by seconds per node. `--golden` writes the plans that `test_golden_plans.py` expects.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("TF_EXLA_RATES", "")  # those of no machine: before tf_exla reads them
+os.environ.setdefault("TF_EXLA_RATES", "")  # no measured rates; set before tf_exla reads it
 
 import control_flow_programs
 import list_programs
@@ -42,11 +42,11 @@ Made = tuple[Callable[..., Any], Sequence[Any]]
 
 CACHE = 32 << 20
 OPTIONS = Options(chunk_bytes=CACHE // 2, body_bytes=CACHE * 3 // 4, cores=2)
-"""Those of one machine: plans are the same on all."""
+"""Options of one machine, so that plans are the same on all."""
 FRACTIONS = (0.5, 0.1)
-"""Of the peak of the program as it is; the smallest limit is the third."""
+"""Limits as fractions of the stock peak; the smallest limit is the third."""
 OPS = TensorFlowOps(threads=2)
-eigen.L1, eigen.L2 = 1 << 17, 1 << 22  # kernels' scratch, too
+eigen.L1, eigen.L2 = 1 << 17, 1 << 22  # for the scratch memory of kernels
 GOLDEN = Path(__file__).with_name("golden_plans.json")
 
 
@@ -68,7 +68,7 @@ def sinkhorn_divergence() -> Made:
 
 
 def sinkhorn_products() -> Made:
-    """As above, distances by products and without gradients."""
+    """As above, with distances by products and without gradients."""
 
     def cost(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         c = test_repeated.rbf(x, y)
@@ -124,7 +124,7 @@ def captured(made: Made) -> Graph:
 
 
 def planned(graph: Graph, limit: int) -> dict[str, Any]:
-    """Plan a graph; return what came of it, and the seconds of this thread."""
+    """Plan a graph; return numbers and loops of the plan, and the seconds of this thread."""
     started = time.thread_time()
     try:
         plan = optimize_graph(graph, OPS, limit=limit, options=OPTIONS)
@@ -143,7 +143,7 @@ def planned(graph: Graph, limit: int) -> dict[str, Any]:
 
 
 def loops_of(graph: Graph, inside: str = "") -> list[str]:
-    """Describe the loops of a plan, those in loops after what they are in."""
+    """Describe the loops of a plan, nested ones after the loop that contains them."""
     found = []
     for node in graph.nodes:
         if isinstance(node, Loop):
@@ -172,9 +172,9 @@ def plan_all(make: Callable[[], Made]) -> dict[str, Any]:
 
 
 def structure(found: dict[str, Any]) -> dict[str, Any]:
-    """Return of the plans of a program what no estimate decides alone: which axes its loops have.
+    """Return the smallest limit and the loops of a program's plans, each by the size of its axis.
 
-    Not their chunks.
+    Chunks are left out, since estimates alone decide them.
     """
     plans = [
         sorted(loop.split(" by ")[0] for loop in plan["loops"])

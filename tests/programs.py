@@ -1,4 +1,4 @@
-"""Programs that people run, each with arguments and how far below its stock peak it must run.
+"""Programs that people run, each with arguments and a limit as a fraction of its stock peak.
 
 `python tests/programs.py --table docs/programs.md` measures all of them and writes the table.
 """
@@ -24,7 +24,7 @@ class Case:
     """A program: `make` returns the function and its arguments.
 
     `factor`: the limit is the stock's projected peak divided by it.
-    `rtol`: chunked sums add in another order; float32 and ill-conditioned steps amplify that.
+    `rtol`: tolerance for the order of chunked sums, which ill-conditioned steps amplify.
     `rewritten`: the rewrites alone hold the limit, without a loop.
     """
 
@@ -40,7 +40,7 @@ def normal(*shape: int, seed: int = 0, dtype: str = "float64") -> tf.Tensor:
 
 
 def with_gradients(function: Function) -> Function:
-    """The value, and the gradients of its sum to all floating arguments."""
+    """Return a function of the value, and the gradients of its sum in all floating arguments."""
 
     def both(*arguments: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
@@ -316,7 +316,7 @@ def dense_network() -> Made:
 
 
 def gpflow_loss(build: Build, n: int, x_dims: int = 2) -> Callable[[], Made]:
-    """The training loss and its gradients; `build` gets gpflow, X and Y."""
+    """Make the training loss and its gradients; `build` takes gpflow, X and Y."""
 
     def make() -> Made:
         import gpflow
@@ -462,7 +462,7 @@ GPFLOW_CASES: Sequence[Case] = (
          gpflow_predict(svgp("StudentT"), 30_011, "predict_log_density")),
 )  # fmt: skip
 
-# Minutes, and gigabytes for what is compared with.
+# These take minutes, and gigabytes for the stock results.
 MILLION: Sequence[tuple[str, Build, str]] = (
     ("SGPR", sgpr, "predict_f"),
     ("SGPR", sgpr, "predict_y"),

@@ -1,4 +1,4 @@
-"""Run the programs of `programs.py` against their optimized selves; in a fresh process."""
+"""Compare the programs of `programs.py` with their optimized versions; in a fresh process."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ALL = {**OWN, **{case.name: case for case in (*FOUND_CASES, *API_CASES)}}
 
 
 def check_cases(names: list[str], repeat: int = 0) -> list[dict[str, Any]]:
-    """Check cases by name; return what was found for each."""
+    """Check cases by name; return the results of each."""
     return [check_case(ALL[name], repeat) for name in names]
 
 
 def check_case(case: Case, repeat: int = 0, given: int | None = None) -> dict[str, Any]:
-    """Optimize a case below its limit, compare the results, measure the peak.
+    """Optimize a case for its limit, compare the results, measure the peak.
 
-    `repeat`: also time so many calls of both, and measure the stock's peak. `given`: another limit.
+    `repeat`: also time this many calls of both, and measure stock's peak. `given`: another limit.
     """
     function, arguments = case.make()
     stock = tf.function(function, autograph=False)
@@ -57,8 +57,9 @@ def check_case(case: Case, repeat: int = 0, given: int | None = None) -> dict[st
 def difference(expected: Any, found: Any, rtol: float) -> float:
     """Return the largest difference in units of what is allowed; above 1 is too large.
 
-    Integers must be equal. Real numbers are compared with the scale of their tensor, or with a
-    millionth of the largest one: some gradients are zero but for rounding.
+    Numbers that are not floating must be equal. Floating numbers are compared relative to the
+    largest of their tensor, or to a millionth of the largest of all: some gradients are zero except
+    for rounding.
     """
     expected, found = (
         [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(tree)] for tree in (expected, found)
@@ -100,7 +101,7 @@ def fastest(function: Any, arguments: Any, repeat: int) -> float:
 
 
 def survey(names: list[str]) -> None:
-    """Print what happens to each case, whatever it is."""
+    """Print the results or the exception of each case."""
     for name in names:
         try:
             found = check_case(ALL[name])
@@ -116,7 +117,7 @@ def time_cases(names: list[str]) -> list[dict[str, Any]]:
     return check_cases(names, repeat=3)
 
 
-# What stands below the table: programs that hold more than their axes suggest.
+# The text below the table: programs that hold more than their axes suggest.
 BOUNDS = (
     "What bounds some others:",
     "",
@@ -130,7 +131,7 @@ BOUNDS = (
 
 
 def write_table(path: Path, chosen: list[str]) -> None:
-    """Measure cases, each in a fresh process, and write a table of Markdown."""
+    """Measure cases, each in a fresh process, and write a Markdown table."""
     lines = [
         "# Programs under a limit",
         "",
@@ -161,7 +162,7 @@ def _machine() -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """`--table PATH`: measure and write; else print. Other arguments choose cases by their name."""
+    """Write a table with `--table PATH`, else print. Other arguments choose cases by name."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--table", type=Path)
     parser.add_argument("names", nargs="*")

@@ -1,4 +1,4 @@
-"""Hold a random program against its optimized self; run in a fresh process."""
+"""Compare a random program with its optimized version; run in a fresh process."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from random_programs import Program, random_program
 
 import tf_exla
 
-# Chunked sums are added in another order; steps like a Cholesky amplify that. So the tolerance is
-# what the program itself makes of inputs that differ by a few units in the last place.
+# Chunked sums add in another order, and steps like a Cholesky amplify that. So the tolerance is
+# this multiple of the change of the program itself when inputs change by about `NUDGE`.
 AMPLIFICATION = 20.0
 FLOOR = {tf.float64: 1e-10, tf.float32: 2e-4}
 NUDGE = {tf.float64: 1e-13, tf.float32: 1e-5}
 
 
 def _is_forced(seed: int) -> bool:
-    """Return whether XLA compiles all that it can of a program's loops."""
+    """Return whether XLA compiles as much as it can of a program's loops."""
     return seed % 4 == 2
 
 
@@ -30,7 +30,7 @@ def check_program(seed: int) -> dict[str, Any]:
     before = tf_exla.explain(stock, *program.arguments, limit=10**13).projected_peak
     smallest = _smallest_limit(stock, program.arguments)
     rng = np.random.default_rng(seed)
-    room = 0.0 if seed % 7 == 0 else rng.random() ** 2  # now and then the very smallest limit
+    room = 0.0 if seed % 7 == 0 else rng.random() ** 2  # sometimes the smallest limit itself
     limit = int(smallest + (before - smallest) * room)
     optimized = tf_exla.optimize(stock, limit, jit_compile=True if _is_forced(seed) else None)
     report = optimized.report(*program.arguments)
@@ -54,7 +54,7 @@ def check_program(seed: int) -> dict[str, Any]:
 def _tape_difference(
     stock: Any, optimized: Any, program: Program, rng: np.random.Generator
 ) -> float:
-    """Compare gradients; they may need a larger limit than the values, and then say which."""
+    """Compare gradients. They may need a larger limit than the values; the error states it."""
     try:
         return _difference(_taped(stock), _taped(optimized), program, rng)
     except tf_exla.MemoryLimitError as error:

@@ -1,4 +1,4 @@
-"""Random JAX programs of structured steps: loops, choices, keys, indices, and what is made of them.
+"""Random JAX programs of structured steps: loops, branches, random keys, indices.
 
 Where `random_jax.py` has formulas, these have control flow and movement, under transformations.
 """

@@ -1,8 +1,9 @@
-"""Random TensorFlow programs with a few large tensors, to hold optimized programs against.
+"""Random TensorFlow programs with a few large tensors, to compare with their optimized versions.
 
 A program is a list of steps on a pool of tensors, made from a seed: matrix products, pointwise ops,
-reductions, broadcasts, transposes, reshapes, solves, slices, sorts, nested functions; with shared
-intermediates and several outputs. Values are kept near one, so that programs compare to rounding.
+reductions, broadcasts, transposes, reshapes, solves, slices, cumulative sums, nested functions. It
+has shared intermediates and several outputs. Values are kept near one, so that results agree up to
+rounding.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MOST_MULTIPLICATIONS = 500_000_000  # of one product: two long axes and a shorte
 
 @dataclass(frozen=True)
 class Program:
-    """`function(*arguments)` returns a list of tensors; `steps` tells what it does."""
+    """`function(*arguments)` returns a list of tensors; `steps` describes it."""
 
     function: Callable[..., list[tf.Tensor]]
     arguments: list[tf.Tensor]
@@ -32,7 +33,7 @@ class Program:
 
 
 class _Writer:
-    """Draws steps; the first run writes them down, so that each run does the same."""
+    """A generator of steps, which also records them, so that each run does the same."""
 
     def __init__(self, seed: int, dtype: tf.DType) -> None:
         self.rng = np.random.default_rng(seed)
@@ -43,7 +44,7 @@ class _Writer:
         found = [i for i, t in enumerate(pool) if rank is None or len(t.shape) == rank]
         if not found:
             return None
-        weights = np.array([1.0 + i for i in range(len(found))])  # rather the later ones
+        weights = np.array([1.0 + i for i in range(len(found))])  # prefer later ones
         return int(self.rng.choice(found, p=weights / weights.sum()))
 
 
@@ -268,10 +269,10 @@ def random_program(seed: int) -> Program:
     arguments = [tf.constant(rng.standard_normal(shape), dtype) for shape in shapes]
     writer = _Writer(seed + 10**6, dtype)
     pool = [tf.zeros(shape, dtype) for shape in shapes]
-    # The steps are drawn on shapes alone: on tensors of a graph that never runs.
+    # The steps are drawn from shapes alone, on placeholders of a graph that never runs.
     with tf.Graph().as_default():
         pool = [tf.compat.v1.placeholder(dtype, shape) for shape in shapes]
-        # Something large to begin with: the pairwise kernel of two arguments.
+        # Start with a large tensor: the pairwise kernel of two arguments.
         writer.steps.append(
             ("gauss(0 1ᵀ)", lambda p: tf.exp(-tf.square(tf.matmul(p[0], p[1], transpose_b=True))))
         )
@@ -295,7 +296,7 @@ def random_program(seed: int) -> Program:
         pool = list(values)
         for _, run in writer.steps:
             pool.append(run(pool))
-        # Most outputs are reduced, as in real programs; a large one now and then stays.
+        # Most outputs are reduced, as in real programs; sometimes a large one stays.
         return [
             pool[i] if (seed + i) % 4 == 0 or not pool[i].shape.rank else tf.reduce_sum(pool[i], 0)
             for i in chosen

@@ -1,4 +1,4 @@
-"""Control flow with side effects inside, of which gradients are taken."""
+"""Differentiated control flow with side effects inside."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 Program = Callable[[tf.Variable, tf.Variable, tf.Tensor], tf.Tensor]
-"""Of a factor, a state that changes, and rows of numbers."""
+"""A function of a factor, a state that changes, and rows of numbers."""
 
 
 def repeat(times: int, step: Callable[[tf.Tensor, tf.Tensor], Any], start: tf.Tensor) -> Any:
@@ -36,7 +36,7 @@ def read_around(v: tf.Variable, c: tf.Variable, x: tf.Tensor) -> tf.Tensor:
 
 
 def factor_changes(v: tf.Variable, c: tf.Variable, x: tf.Tensor) -> tf.Tensor:
-    """The variable that the gradient is taken of is assigned in the loop."""
+    """The differentiated variable is assigned in the loop."""
 
     def step(i: tf.Tensor, w: tf.Tensor) -> Any:
         made = tf.sin(w) * v
@@ -111,7 +111,7 @@ def mapped(v: tf.Variable, c: tf.Variable, x: tf.Tensor) -> tf.Tensor:
 
 
 def condition_reads(v: tf.Variable, c: tf.Variable, x: tf.Tensor) -> tf.Tensor:
-    """What the body assigns ends the loop; a bound of the iterations stays one."""
+    """The condition reads a variable that the body assigns; the iterations are still bounded."""
 
     def step(w: tf.Tensor) -> Any:
         c.assign_add(tf.ones_like(c))
@@ -154,7 +154,7 @@ def checked(v: tf.Variable, c: tf.Variable, x: tf.Tensor) -> tf.Tensor:
 
 
 def drawn(v: tf.Variable, c: tf.Variable, x: tf.Tensor) -> tf.Tensor:
-    """Random numbers that nothing must draw again; the state says which they were."""
+    """Random numbers that must not be drawn again; the state records them."""
 
     def step(i: tf.Tensor, w: tf.Tensor) -> Any:
         some = tf.random.uniform([2], dtype=w.dtype)

@@ -1,4 +1,4 @@
-"""Loops that carry a batch: those that work on each row by itself, and those that do not."""
+"""Loops that carry a batch: those that work on each row independently, and those that do not."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def nested(x: tf.Tensor, w: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
 
 
 def mapped(x: tf.Tensor, w: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
-    """Rows are the second axis of what each iteration makes."""
+    """Rows are the second axis of the stacked results of the iterations."""
     points = tf.reshape(x, [-1, D])[:1103]
     k = tf.map_fn(lambda p: rbf(points * p, tf.transpose(w)), 1.0 + tf.square(u[:5, :1]))
     mean = tf.einsum("lnm,lm->nl", k, u[:5])
@@ -80,7 +80,7 @@ def keras(*layers: Any, length: int = T) -> Program:
 
 
 def trained(*layers: Any) -> Program:
-    """A step of gradient descent from the same weights: variables are written on both sides."""
+    """A gradient descent step from fixed weights: variables are written before and after it."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
         for variable, value in zip(model.trainable_variables, start, strict=True):
@@ -123,11 +123,11 @@ SPLIT: dict[str, Callable[[], Program]] = {
     "trained": lambda: trained(recurrent("GRU", return_sequences=True), recurrent("LSTM")),
     "masked": lambda: keras(tf.keras.layers.Masking(), recurrent("LSTM")),
 }
-"""Loops that work on each row by itself."""
+"""Loops that work on each row independently."""
 
 
 def repeated(step: Callable[..., Any], **changes: Any) -> Callable[..., Any]:
-    """A loop of 5 iterations over rows h [B, H], and a number that starts from `total`."""
+    """Return a loop of 5 iterations on rows h [B, H] and a scalar that starts from `total`."""
 
     def function(x: tf.Tensor, w: tf.Tensor, u: tf.Tensor) -> Any:
         h = cell(zeros(B, H), x[0], w, u)
@@ -185,7 +185,7 @@ def chosen(h: tf.Tensor, total: tf.Tensor) -> Any:
 
 
 def ties(x: tf.Tensor, w: tf.Tensor, u: tf.Tensor) -> tf.Tensor:
-    """The largest of the rows, several times; its gradient compares."""
+    """Maxima over rows that occur twice; their gradients compare."""
     rows = scanned(tf.concat([x[:, :166], x[:, :165]], 1), w, u)
     return tf.reduce_sum(tf.reduce_max(rows[-1], 0)) + tf.reduce_sum(tf.reduce_max(rows, 2))
 
@@ -215,4 +215,4 @@ WHOLE: dict[str, Callable[..., Any]] = {
     "ties": ties,
     "twice": twice,
 }
-"""Loops in which rows meet, or that start from what is no sum of parts."""
+"""Loops in which rows meet, or that start from a value that is no sum over them."""

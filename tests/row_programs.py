@@ -1,4 +1,4 @@
-"""Programs whose large tensors were refused once: indices by row, randomness, moved elements."""
+"""Programs that were refused once: indices by row, random tensors, moved elements."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def best_of_rows() -> Made:
 
 
 def picked_of_rows() -> Made:
-    """Gathers with a batch dimension, of indices that are arguments, some twice in a row."""
+    """Gathers with a batch dimension, with constant indices, some twice in a row."""
 
     def function(x: tf.Tensor, y: tf.Tensor, picked: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.square(tf.gather(kernel(x, y), picked, batch_dims=1)))
@@ -85,7 +85,7 @@ def permuted_rows() -> Made:
 
 
 def neighbour_graph() -> Made:
-    """The weights of nearest neighbours in a matrix, and what it makes of the points."""
+    """A matrix with the weights of nearest neighbours, and its product with the points."""
 
     def function(x: tf.Tensor) -> Any:
         size = x.shape[0]
@@ -99,7 +99,7 @@ def neighbour_graph() -> Made:
 
 
 def neighbour_updates() -> Made:
-    """The same, written into a matrix that is there."""
+    """The weights of nearest neighbours overwritten in an existing matrix."""
 
     def function(x: tf.Tensor) -> Any:
         size = x.shape[0]
@@ -114,7 +114,7 @@ def neighbour_updates() -> Made:
 
 
 def two_random() -> Made:
-    """Two random matrices of other dtypes, of seeds that are arguments; rows of odd length."""
+    """Random matrices of three dtypes, with a seed that is an argument; rows of odd length."""
 
     def function(x: tf.Tensor, seed: tf.Tensor) -> Any:
         shape = [1501, x.shape[0]]
@@ -128,7 +128,7 @@ def two_random() -> Made:
 
 
 def dropout_attention() -> Made:
-    """Attention with dropout, in a batch, and gradients."""
+    """Attention with dropout, and gradients."""
 
     def function(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
         weights = tf.nn.softmax(tf.matmul(q, k, transpose_b=True))
@@ -171,7 +171,7 @@ def total_variation() -> Made:
 
 
 def steepest() -> Made:
-    """The gradient of the largest difference of neighbours: a maximum of what is moved."""
+    """The gradient of the largest difference of neighbours: a maximum of moved elements."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         u = kernel(x, y)
@@ -181,7 +181,7 @@ def steepest() -> Made:
 
 
 def windows() -> Made:
-    """Padded, every third column of every second row, repeated."""
+    """Padding; every third column of every second row; tiling."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
         u = kernel(x, y)

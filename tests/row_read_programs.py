@@ -21,7 +21,7 @@ def relaxed(row: tf.Tensor, before: tf.Tensor) -> tf.Tensor:
 
 
 def folded() -> Program:
-    """Costs of paths through a matrix of distances, the last row of them."""
+    """The last row of costs of paths through a matrix of distances."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
         start = tf.zeros_like(y[:, 0])
@@ -31,7 +31,7 @@ def folded() -> Program:
 
 
 def backward() -> Program:
-    """From the last row to the first, and the matrix is used once more."""
+    """Rows from the last to the first; the matrix has another use."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
         d = distances(x, y)
@@ -44,7 +44,7 @@ def backward() -> Program:
 
 
 def indexed() -> Program:
-    """`d[i]`, `d[:, j]` of another matrix, and a row from the end."""
+    """Rows `d[i]`, columns `e[:, i]` of another matrix, and rows from the end."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
         d, e = distances(x, y), distances(y, x + 1.0)
@@ -59,7 +59,7 @@ def indexed() -> Program:
 
 
 def gathered() -> Program:
-    """Rows in an order that only the run tells, twice."""
+    """Rows in an order that is known only at run time, by two look-ups."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
         d = distances(x, y)
@@ -118,7 +118,7 @@ def decoded() -> Program:
 
 
 def python_loop() -> Program:
-    """AutoGraph's loop over the rows of a matrix, in blocks of a third axis; it ends early."""
+    """AutoGraph's loop over blocks of three rows of a matrix; it ends early."""
 
     @tf.function
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
@@ -134,7 +134,7 @@ def python_loop() -> Program:
 
 
 def reversed_slice() -> Program:
-    """A part of the rows from the last to the first, every second one; the columns of another."""
+    """Every second of some rows, from the last to the first; columns of another matrix."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
         d, e = distances(x, y), distances(y + 1.0, x)

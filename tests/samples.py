@@ -1,8 +1,7 @@
-"""What every run has a sample of, and `-m thorough` the rest: seeds, combinations of parameters.
+"""Samples of seeds and of combinations of parameters for every run; `-m thorough` has the rest.
 
-Samples of seeds are those of the first 200 that run the most distinct branches of tf_exla, and
-have the most distinct ops, for their time. Where programs of a seed change, they are as good as
-any.
+The sampled seeds are those of the first 200 that cover the most branches of tf_exla and the most
+ops for their time. If the programs of the seeds change, they are as good as any others.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import pytest
 
 
 def batches(sample: Sequence[int], count: int, size: int) -> list[Any]:
-    """Return parameters, each up to `size` of the seeds below `count`."""
+    """Return parameters, each with up to `size` of the seeds below `count`."""
     rest = sorted(set(range(count)) - set(sample))
     return [
         pytest.param(seeds[k : k + size], id=f"{seeds[k]} and others", marks=marks)
@@ -32,10 +31,10 @@ def but(thorough: Iterable[str], names: Iterable[str]) -> list[Any]:
 
 
 def keep_each_value(items: Sequence[pytest.Item]) -> None:
-    """Mark as thorough what tests marked `each_value` need not run to have each parameter's value.
+    """Keep combinations with each parameter value of tests marked `each_value`; others are thorough.
 
-    Of the combinations of a test's parameters, those are kept that have a value no kept one has:
-    the most of them first, then the least frequent values.
+    Combinations of a test's parameters are kept one by one until they cover all values. The next
+    has the most uncovered values, and among equals the values that were kept least often.
     """
     tests: dict[tuple[Any, ...], list[Any]] = {}
     for item in items:
@@ -59,7 +58,7 @@ def _worth(values: set[Any], missing: set[Any], kept: Counter[Any]) -> tuple[int
 
 
 def _values(item: Any) -> set[tuple[str, ...]]:
-    """Return the row that a test has of each table it is parametrized with."""
+    """Return the test's row of each table that it is parametrized with."""
     names = [mark.args[0] for mark in item.iter_markers("parametrize")]
     axes = [one.split(",") if isinstance(one, str) else one for one in names]
     return {tuple(f"{name} {item.callspec.params[name]!r}" for name in axis) for axis in axes}

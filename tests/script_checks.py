@@ -1,4 +1,4 @@
-"""What a script prints with and without a limit, and what its plans hold."""
+"""The numbers that a script prints with and without a limit, and checks of its plans' peaks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def printed_within(path: str, limit: str) -> list[float]:
     for peak in found["peaks"]:
         assert not peak["failure"]
         assert peak["measured"] <= peak["projected"] <= peak["limit"], peak
-    # The limit asks for something, and what is measured is not nothing.
+    # The limit is below what is needed without it, and the measured peaks are not trivial.
     most = found["peaks"][0]["limit"]
     assert max(peak["before"] for peak in found["peaks"]) > most
     assert max(peak["measured"] for peak in found["peaks"]) > most / 4

@@ -1,4 +1,4 @@
-"""Programs with sizes that data decide, and lists that are copied: the worst case of each."""
+"""Programs with data-dependent sizes, and with copied lists: the worst case of each."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def sums_of_lists(x: tf.Tensor, keep: tf.Tensor) -> Any:
 
 
 def list_in_a_loop(x: tf.Tensor, keep: tf.Tensor) -> Any:
-    """Each iteration adds to all tensors of a list: the list grows no longer."""
+    """Each iteration adds to all tensors of a list, which does not become longer."""
 
     def step(i: tf.Tensor, found: tf.Tensor) -> Any:
         return i + 1, tf.raw_ops.AddN(inputs=[found, tf.raw_ops.ZerosLike(x=found)])
@@ -144,7 +144,7 @@ def list_in_a_loop(x: tf.Tensor, keep: tf.Tensor) -> Any:
 
 
 def second_gradient(x: tf.Tensor, keep: tf.Tensor) -> Any:
-    """The gradient of a gradient of a While: what its lists get of it starts from zeros."""
+    """The gradient of a gradient of a While: the gradients of its lists start from zeros."""
     with tf.GradientTape() as outer:
         outer.watch(x)
         with tf.GradientTape() as inner:
@@ -164,7 +164,7 @@ def scanned(x: tf.Tensor, keep: tf.Tensor) -> Any:
 
 
 def folded_gradient(x: tf.Tensor, keep: tf.Tensor) -> Any:
-    """The gradient writes to a list as long as that of the rows, whose number is not known."""
+    """The gradient writes to a list as long as that of the rows, whose number is unknown."""
     part = x[:901]
     with tf.GradientTape() as tape:
         tape.watch(part)
@@ -174,7 +174,7 @@ def folded_gradient(x: tf.Tensor, keep: tf.Tensor) -> Any:
 
 
 def mapped_again_gradient(x: tf.Tensor, keep: tf.Tensor) -> Any:
-    """The gradient adds up lists: all are as long as the one whose length is known."""
+    """The gradient adds lists: all are as long as the one whose length is known."""
     part = x[:901]
     with tf.GradientTape() as tape:
         tape.watch(part)

@@ -23,12 +23,14 @@ class Most:
 
     `dims`: bounds of its sizes; None if the rank is unknown. `size`: bound of the number of
     elements. `value`: bounds of its integers, one for each element or one for all of them; None for
-    an element that may mean something else, as -1 does in a shape.
+    an element that may mean something else, as -1 does in a shape. `below`: how far below zero its
+    integers may be, if they have bounds.
     """
 
     dims: Shape | None = None
     size: int | None = None
     value: Shape | None = None
+    below: int = 0
 
     @classmethod
     def of(cls, tensor: Tensor) -> Most:
@@ -75,7 +77,8 @@ class Most:
         if value != other.value:
             top = highest((self.top, other.top))
             value = None if top is None else (top,)
-        return Most(dims, highest((self.size, other.size)), value)
+        size = highest((self.size, other.size))
+        return Most(dims, size, value, max(self.below, other.below))
 
     def static(self, tensor: Tensor) -> Tensor | None:
         """Return a tensor of the largest sizes; None if a size has no bound."""

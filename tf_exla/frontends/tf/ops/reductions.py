@@ -46,7 +46,7 @@ OPS: Mapping[str, Op] = {
     "min_with_position": Op(),
     "NearestNeighbors": Op("a D, C D, _ -> a K, a K"),
     "NthElement": without_scratch("... A, _ -> ...", chooses=True),
-    "Prod": reducer(xla=xla.short_sum, values=values.monotone),
+    "Prod": reducer(xla=xla.short_sum, values=values.power),
     "SoftmaxCrossEntropyWithLogits": without_scratch("a B, a B -> a, a B", flops=20,
         cpu=copy_of_output, gpu=gpu.cross_entropy),
     "SparseSoftmaxCrossEntropyWithLogits": without_scratch(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tf_exla.frontends.tf.ops.bounds.infer import broadcast, infer
+from tf_exla.frontends.tf.ops.bounds.values import below_zero
 from tf_exla.frontends.tf.ops.record import Op
 from tf_exla.ir.bounds import HANDLES, Most, largest
 from tf_exla.ir.graph import Node
@@ -15,8 +16,9 @@ def size_bounds(node: Node, op: Op, operands: Sequence[Most]) -> list[Most]:
     made = _sizes(node, op, operands)
     if op.values is None or not any("int" in tensor.dtype for tensor in node.outputs):
         return made
+    below = below_zero(node, operands)
     return [
-        Most(one.dims, one.size, value or one.value)
+        Most(one.dims, one.size, value or one.value, below)
         for one, value in zip(made, op.values(node, operands), strict=True)
     ]
 

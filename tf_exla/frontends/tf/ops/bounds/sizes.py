@@ -154,9 +154,21 @@ def strided(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 
 
 def _plain_slice(node: Node) -> bool:
-    """Return whether begin, end and strides are static: larger operands make larger results."""
-    values = [tensor.value for tensor in node.inputs[1:]]
-    return all(value is not None for value in values)
+    """Return whether begin, end and strides are static, and larger operands make larger results.
+
+    The part from the 5th last to the 3rd element, `x[-5:3]`, is larger if x is smaller.
+    """
+    begin, end, strides = (tensor.value for tensor in node.inputs[1:])
+    if begin is None or end is None or strides is None:
+        return False
+    masks = ("begin_mask", "end_mask", "shrink_axis_mask", "new_axis_mask", "ellipsis_mask")
+    at_begin, at_end, *single = (int(str(node.attrs.get(mask, 0))) for mask in masks)
+    for k, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
+        if any(mask >> k & 1 for mask in (at_begin, at_end, *single)):
+            continue
+        if (first < 0 <= last) if step > 0 else (last < 0 <= first):
+            return False
+    return True
 
 
 def _first_axis_only(node: Node) -> bool:

@@ -75,8 +75,9 @@ def quotient(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def difference(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Return the minuend's bound: a subtrahend that has a bound is a size, thus not negative."""
-    return [None if operands[1].top is None else _all(operands[0].top)]
+    """Subtract the least subtrahend; without a bound, nothing tells how negative it may be."""
+    left, right = operands
+    return [None if right.top is None or left.top is None else (left.top + right.below,)]
 
 
 def total(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -110,9 +111,10 @@ def of_operand(node: Node, operands: Sequence[Most]) -> Bounds:
     return [_folded(node, operands) or _all(operands[0].top), *rest]
 
 
-def monotone(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Evaluate an increasing op on its largest operands."""
-    return [None if operands[0].top is None else _folded(node, operands)]
+def power(node: Node, operands: Sequence[Most]) -> Bounds:
+    """Multiply all factors at their largest; there is no bound if several may be negative."""
+    none = operands[0].top is None or operands[0].below
+    return [None if none else _folded(node, operands)]
 
 
 def added(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -124,12 +126,14 @@ def added(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def product(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Multiply both factors at their largest, one of them static: two negative may make more."""
-    left, right = (one.top for one in operands)
-    if left is None or right is None:
+    """Multiply both factors at their largest, or at their smallest if both may be negative."""
+    left, right = operands
+    if left.top is None or right.top is None:
         return [None]
+    if left.below and right.below:
+        return [(max(left.top * right.top, left.below * right.below),)]
     known = any(tensor.value is not None for tensor in node.inputs)
-    return [_folded(node, operands) or ((left * right,) if known else None)]
+    return [_folded(node, operands) or ((left.top * right.top,) if known else None)]
 
 
 def parts(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -166,6 +170,23 @@ def largest(node: Node, operands: Sequence[Most]) -> Bounds:
 def either(node: Node, operands: Sequence[Most]) -> Bounds:
     """Return the larger bound of the second and the third operand."""
     return [_all(highest([one.top for one in operands[1:3]]))]
+
+
+def below_zero(node: Node, operands: Sequence[Most]) -> int:
+    """Return how far below zero the integers in a node's results may be, if they have bounds."""
+    below = [one.below for one in operands]
+    if node.op == "subtract":
+        return below[0] + (operands[1].top or 0)
+    if node.op in ("add", "add_n"):
+        return sum(below)
+    if node.op in ("sum", "cumsum"):
+        return below[0] * (operands[0].size or 0)
+    if node.op in ("floor_divide", "truncate_divide") and any(below):
+        return below[0] + (operands[0].top or 0)
+    if node.op == "multiply":
+        left, right = operands
+        return max(left.below * (right.top or 0), right.below * (left.top or 0))
+    return min(below, default=0) if node.op == "maximum" else max(below, default=0)
 
 
 def _all(top: int | None) -> Shape | None:

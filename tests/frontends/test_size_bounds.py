@@ -1,0 +1,108 @@
+"""Bounds of sizes that depend on data, against the sizes that data of any kind make."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_exla.frontends.tf.capture import capture
+from tf_exla.frontends.tf.program import OPS
+from tf_exla.model.sizes import Sizes
+
+X = tf.constant(np.arange(24.0).reshape(12, 2))
+Made = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+"""A program of some rows of X, and of their number c."""
+
+
+def slices() -> dict[str, Made]:
+    """Return all kinds of slices: their ends from either side, both directions."""
+    ends = (None, 0, 3, 7, -1, -3, -9)
+    made: dict[str, Made] = {}
+    for begin, end, step in itertools.product(ends, ends, (1, 2, -1)):
+        part = slice(begin, end, step)
+        text = ":".join("" if one is None else str(one) for one in (begin, end, step))
+        made[f"y[{text}]"] = lambda y, c, part=part: y[part]
+        made[f"y[{text}, :]"] = lambda y, c, part=part: y[part, :]
+        made[f"transpose(y)[:, {text}]"] = lambda y, c, part=part: tf.transpose(y)[:, part]
+    return made
+
+
+SIZES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
+    "12 - c": lambda c: 12 - c,
+    "12 - (c - 3)": lambda c: 12 - (c - 3),
+    "12 - (3 - c)": lambda c: 12 - (3 - c),
+    "(c - 3) ** 2": lambda c: (c - 3) * (c - 3),
+    "(3 - c) ** 2": lambda c: (3 - c) * (3 - c),
+    "(c - 9) (2 - c)": lambda c: (c - 9) * (2 - c),
+    "product": lambda c: tf.reduce_prod(tf.stack([3 - c, 3 - c])),
+    "product of three": lambda c: (2 - c) * (1 - c) * (c - 3),
+    "sum of differences": lambda c: 20 - tf.reduce_sum(tf.stack([3 - c, c, 1 - c])),
+    "quotient": lambda c: 3 - 12 // (c - 13),
+    "squared quotient": lambda c: (12 // (c - 13)) * (12 // (c - 13)),
+    "maximum": lambda c: tf.maximum(c, 12 - c) * tf.maximum(3 - c, 0),
+    "squared maximum": lambda c: tf.maximum(3 - c, c - 9) * tf.maximum(3 - c, c - 9),
+    "minimum": lambda c: tf.minimum(c, 12 - c),
+    "choice": lambda c: tf.where(c > 5, 3 - c, 12 - c) * -1 + 12,
+    "clipped": lambda c: tf.clip_by_value(12 - (3 - c), 0, 20),
+    "remainder": lambda c: c % 5,
+    "gathered": lambda c: tf.gather(tf.constant([12, 3, 1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2]), c),
+    "counted down": lambda c: tf.while_loop(
+        lambda i, n: i < c, lambda i, n: (i + 1, n - 1), (0, 12)
+    )[1],
+}
+OTHERS: dict[str, Made] = {
+    "range to 12": lambda y, c: tf.range(c, 12),
+    "range back": lambda y, c: tf.range(12, c, -1),
+    "range in steps": lambda y, c: tf.range(0, 12, c + 1),
+    "X[c:]": lambda y, c: X[c:],
+    "X[-c:]": lambda y, c: X[-c:],
+    "X[:-c]": lambda y, c: X[:-c],
+    "X[3 - c : 5 - c]": lambda y, c: X[3 - c : 5 - c],
+    "slice": lambda y, c: tf.slice(X, [c, 0], [-1, -1]),
+    "pad": lambda y, c: tf.pad(y, [[12 - c, c], [0, 0]]),
+    "tile": lambda y, c: tf.tile(y, [12 - c, 1]),
+    "repeat": lambda y, c: tf.repeat(y[:, 0], 12 - c),
+    "fill": lambda y, c: tf.fill([13 - c, c], 1.0),
+    "concat": lambda y, c: tf.concat([y, X[c:]], 0),
+    "outer": lambda y, c: tf.matmul(y, X[c:], transpose_b=True),
+    "broadcast": lambda y, c: tf.broadcast_to(X[:1], [13 - c, 2]),
+    "other rows": lambda y, c: tf.boolean_mask(X, tf.range(12) >= c),
+    "choice": lambda y, c: tf.cond(c > 4, lambda: y, lambda: X[c:]),
+}
+PROGRAMS: dict[str, Made] = {
+    **slices(),
+    **{name: lambda y, c, size=size: tf.zeros([size(c)]) for name, size in SIZES.items()},
+    **OTHERS,
+}
+UNBOUNDED = {"product", "range to 12", "range back", "choice", "quotient", "squared quotient"}
+"""Programs that may have no bound: they are refused."""
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_no_result_is_larger_than_its_bound(part: int) -> None:
+    for name in list(PROGRAMS)[part::8]:
+        program = PROGRAMS[name]
+        function = tf.function(
+            lambda keep, program=program: program(
+                tf.boolean_mask(X, keep), tf.reduce_sum(tf.cast(keep, tf.int32))
+            ),
+            autograph=False,
+        )
+        graph = capture(function.get_concrete_function(tf.TensorSpec([12], tf.bool))).graph
+        sizes = Sizes(OPS)
+        sizes.lists(graph)
+        (result,) = graph.outputs
+        bound = result.size if result.is_static else sizes.most(result).size
+        if bound is None:
+            assert name in UNBOUNDED, name
+            continue
+        for count in range(13):
+            try:
+                made = function(tf.range(12) < count)
+            except tf.errors.InvalidArgumentError:
+                continue  # a negative size
+            assert int(tf.size(made)) <= bound, (name, count)
