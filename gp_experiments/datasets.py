@@ -2,7 +2,7 @@
 
 | name | N, D | content |
 |---|---|---|
-| 3droad | 434,874, 3 | UCI 3D Road Network (North Jutland): OSM id, longitude, latitude; altitude |
+| 3droad | 434,874, 3 | UCI 3D Road Network (North Jutland): id, longitude, latitude -> altitude |
 | houseelectric | 2,049,280, 11 | UCI household power consumption, see `read_household` |
 | kin40k, protein, keggdirected, elevators, pol, tamielectric, ... | | as in the GP literature |
 | terrain | 138,632, 2 | elevation around the Jacksboro fault, which ships with matplotlib |

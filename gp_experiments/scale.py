@@ -68,7 +68,7 @@ class Work:
 
 
 def sgpr(points: float, inducing: float, dimension: int = 11) -> Work:
-    """Return loss and gradients of SGPR: two passes over the rows, M x M matrices in between."""
+    """Return the work of SGPR's loss and gradients: two passes over rows, M x M matrices too."""
     return Work(
         name=f"SGPR, N = {points:.0e}, M = {inducing:,.0f}",
         sharded=8.6 * points * inducing**2,
@@ -82,7 +82,7 @@ def sgpr(points: float, inducing: float, dimension: int = 11) -> Work:
 
 
 def matvec(points: float, dimension: int = 8) -> Work:
-    """Return K(X, X) v in float64, with tiles below the diagonal only."""
+    """Return the work of K(X, X) v in float64, with tiles below the diagonal only."""
     return Work(
         name=f"K v, N = {points:.0e}",
         sharded=points**2 / 2 * (2 * dimension + 4),
@@ -95,7 +95,7 @@ def matvec(points: float, dimension: int = 8) -> Work:
 
 
 def neighbours(points: float, queries: float, dimension: int = 96, k: int = 10) -> Work:
-    """Return a search for the k nearest of N points for a batch of queries, in float32."""
+    """Return the work of finding the k nearest of N points for a batch of queries, in float32."""
     return Work(
         name=f"{queries:,.0f} queries among {points:.0e} x {dimension}",
         sharded=2 * points * queries * dimension,

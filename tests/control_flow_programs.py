@@ -133,7 +133,7 @@ def switch() -> Program:
 
 
 def around_branches() -> Program:
-    """Large sums before and after branches that also return a tensor of before."""
+    """Large sums before and after branches, which also return an existing tensor."""
 
     def function(x: tf.Tensor, v: tf.Tensor) -> Any:
         before = tf.matmul(rbf(x, 3 * x), v)

@@ -69,7 +69,7 @@ def run_fresh(
 
 
 def _run(folder: str, path: str, code: str, args: str) -> None:
-    """Run a function of a file, or a snippet if `path` is empty; write what it sends."""
+    """Run a function of a file, or a snippet if `path` is empty; write the value it sends."""
     output = os.open(Path(folder, "output"), os.O_WRONLY | os.O_CREAT)
     os.dup2(output, 1)
     os.dup2(output, 2)

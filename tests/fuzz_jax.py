@@ -52,7 +52,7 @@ def check_steps(seed: int) -> str:
 
 
 def _verdict(found: Any, expected: Any, near: Callable[[], Any]) -> str:
-    """Compare results at each limit; tell whether rounding had to be allowed for."""
+    """Compare results at each limit; return whether they hold or differ by rounding."""
     from jax_compared import compare
 
     verdict = "holds"

@@ -22,7 +22,7 @@ inputs causes in the program itself: sums in another order are no worse."""
 
 
 def leaves(tree: Any) -> Results:
-    """Return the results of a program as arrays; of a key of random numbers, its data."""
+    """Return the results of a program as arrays, and random keys as their data."""
     return [
         np.asarray(
             jax.random.key_data(one) if jnp.issubdtype(one.dtype, jax.dtypes.prng_key) else one

@@ -1,4 +1,4 @@
-"""Check what docs/coverage.md states, store the results, and write the page.
+"""Check the statements of docs/coverage.md, store the results, and write the page.
 
 python tests/make_coverage.py ops [op ...]      check the ops with an axis rule, all or some
 python tests/make_coverage.py gpflow [name ...] check GPflow's models and likelihoods

@@ -24,7 +24,7 @@ class Case:
     """A program: `make` returns the function and its arguments.
 
     `factor`: the limit is the stock's projected peak divided by it.
-    `rtol`: tolerance for the order of chunked sums, which ill-conditioned steps amplify.
+    `rtol`: chunked sums add in another order, which float32 and ill-conditioned steps amplify.
     `rewritten`: the rewrites alone hold the limit, without a loop.
     """
 

@@ -80,7 +80,7 @@ def keras(*layers: Any, length: int = T) -> Program:
 
 
 def trained(*layers: Any) -> Program:
-    """A gradient descent step from fixed weights: variables are written before and after it."""
+    """A gradient descent step from fixed weights: variables are written before and after."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
         for variable, value in zip(model.trainable_variables, start, strict=True):

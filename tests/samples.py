@@ -31,7 +31,7 @@ def but(thorough: Iterable[str], names: Iterable[str]) -> list[Any]:
 
 
 def keep_each_value(items: Sequence[pytest.Item]) -> None:
-    """Keep combinations with each parameter value of tests marked `each_value`; others are thorough.
+    """Keep combinations of tests marked `each_value` that have each value; mark others thorough.
 
     Combinations of a test's parameters are kept one by one until they cover all values. The next
     has the most uncovered values, and among equals the values that were kept least often.

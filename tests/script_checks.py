@@ -24,7 +24,7 @@ def printed_within(path: str, limit: str) -> list[float]:
     for peak in found["peaks"]:
         assert not peak["failure"]
         assert peak["measured"] <= peak["projected"] <= peak["limit"], peak
-    # The limit is below what is needed without it, and the measured peaks are not trivial.
+    # The limit is below the original peak, and the measured peaks are not trivial.
     most = found["peaks"][0]["limit"]
     assert max(peak["before"] for peak in found["peaks"]) > most
     assert max(peak["measured"] for peak in found["peaks"]) > most / 4

@@ -341,7 +341,7 @@ def _seconds(call: Any, times: int = 50) -> float:
 
 
 def test_200_calls_do_not_grow() -> None:
-    """Neither live tensors nor the process."""
+    """Neither live objects nor the resident set grow."""
     gpflow = pytest.importorskip("gpflow")
     x = np.random.default_rng(1).normal(size=(2000, 2))
     model = gpflow.models.SGPR(

@@ -1,4 +1,4 @@
-"""Variables that are assigned between uses of one large tensor: what is read later waits for it."""
+"""Variables assigned between uses of one large tensor: later reads wait for the assignment."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ def kernel(x: tf.Tensor) -> tf.Tensor:
 
 
 def whole(v: tf.Variable, x: tf.Tensor) -> tf.Tensor:
-    """An [N, N] variable is moved by the kernel, and multiplied together with it."""
+    """An [N, N] variable is averaged with the kernel, and their sum is multiplied."""
     k = kernel(x)
     v.assign(0.5 * v + 0.5 * k)
     return tf.linalg.matvec(v + k, x)
 
 
 def product(v: tf.Variable, x: tf.Tensor) -> tf.Tensor:
-    """What a kernel is multiplied with comes from its first product, by way of a variable."""
+    """A kernel is multiplied with the result of its first product, through a variable."""
     k = kernel(x)
     v.assign(tf.linalg.matvec(k, x))
     return tf.linalg.matvec(k, v.read_value()) + tf.reduce_sum(k, 1)
 
 
 def twice(v: tf.Variable, x: tf.Tensor) -> tf.Tensor:
-    """Two assignments, each of which the next pass over the kernel needs."""
+    """Two assignments, each needed by the next pass over the kernel."""
     k = kernel(x)
     v.assign_add(tf.reduce_max(k * x, 1))
     soft = tf.exp(k - v[:, None])
@@ -59,7 +59,7 @@ def test_numbers(program: Program, limit: str, rewrites: bool | None) -> None:
             run = tf_exla.optimize(function, limit, rewrites=rewrites) if optimized else function
             found.append([run(x).numpy(), run(x).numpy(), v.numpy()])
         except tf_exla.MemoryLimitError:
-            assert program is whole  # the variable and what is assigned to it must exist whole
+            assert program is whole  # the variable and its new value must exist whole
             assert limit in ("4MB", "14MB")
             return
     for got, want in zip(found[1], found[0], strict=True):

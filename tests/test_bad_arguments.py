@@ -1,4 +1,4 @@
-"""Arguments that cannot be meant are quoted at once, and the right word is suggested."""
+"""Invalid arguments are quoted at once, and the right word is suggested."""
 
 from __future__ import annotations
 

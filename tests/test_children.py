@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# TensorFlow is imported in the children only, but for fork, where they have the parent's.
+# Only the children import TensorFlow, except with fork, where they have the parent's.
 SCRIPT = """
 import multiprocessing, subprocess, sys
 from concurrent.futures import ProcessPoolExecutor

@@ -1,4 +1,4 @@
-"""Sizes that come in during a call: elements of iterators, variables without a shape."""
+"""Sizes that appear during a call: elements of iterators, variables without a shape."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def training_step() -> Callable[[], Any]:
 
 
 def two_steps() -> Callable[[], Any]:
-    """The second `next` comes after the first one's assignment."""
+    """The second `next` comes after the assignment of the first step."""
     once = training_step()
     return lambda: (once(), once())
 
@@ -148,7 +148,7 @@ CASES = (
 
 
 def results(function: Callable[[], Any], calls: int) -> list[Any]:
-    """Return what calls give, till the data ends."""
+    """Return the results of calls until the data ends."""
     made: list[Any] = []
     try:
         for _ in range(calls):

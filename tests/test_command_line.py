@@ -89,7 +89,7 @@ def test_run(tmp_path: Path) -> None:
     names = [function["function"] for function in report["functions"]]
     assert any(function["loops"] for function in report["functions"])
     assert "outer" in names
-    assert "inner" not in names  # it is inside of the outermost one
+    assert "inner" not in names  # it is called inside of `outer`
     assert "jit_compile" in report["as_it_was"]["compiled"]
     assert "compiled runs as it was" in done.stderr
     last = done.stderr.splitlines()[-1]
@@ -221,7 +221,7 @@ def test_what_runs_after_the_script_holds_the_limit(tmp_path: Path) -> None:
     assert ours.stdout == plain.stdout, ours.stderr
     assert "thread" in ours.stdout
     assert ours.returncode == plain.returncode == -signal.SIGINT
-    # 3.5 MB as it was.
+    # It needs 3.5 MB without a limit.
     assert ours.stderr.splitlines()[-1].startswith("tf_exla: 1 function optimized")
     for done in (plain, ours):
         assert f'File "{tmp_path / "script.py"}", line 23, in <module>' in done.stderr
@@ -279,7 +279,7 @@ def test_calibrate(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("busy", "options", "status", "said"),
     [
-        # At the probe's begin and end, then of the measurement; others have a core in two of it.
+        # Busy seconds at the start and end of the probe, then of the measurement, on two cores.
         ([0.0, 0.1, 0.1, 0.2], [], 0, ""),
         ([0.0, 1.0], [], 1, "other processes had 50% of the cores"),
         ([0.0, 0.1, 0.1, 1.1], [], 1, "Nothing was saved; --anyway"),
@@ -323,7 +323,7 @@ def test_own_work_is_no_load() -> None:
 
 
 def test_ops() -> None:
-    """The records of ops are printed, and told without TensorFlow."""
+    """The records of ops are printed without importing TensorFlow."""
     code = (
         "import sys; from tf_exla.__main__ import main; main(['ops', 'TopK', 'MatMul'], "
         "standalone_mode=False); assert 'tensorflow' not in sys.modules"

@@ -1,6 +1,6 @@
-"""docs/coverage.md is what was recorded, nothing is missing in it, and a part is measured again.
+"""docs/coverage.md shows all that was recorded, nothing is missing, and a part is measured again.
 
-With TF_EXLA_COVERAGE=all everything is, which takes half an hour of an idle core.
+With TF_EXLA_COVERAGE=all everything is measured, which takes half an hour of an idle core.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_CASE = {
     " HierarchicalEmbeddingKernel HierarchyNode IndependentLatent IsotropicStationary Kernel"
     " MultioutputKernel RBF Static Stationary",
 }
-"""Public classes that are bases, parts or other names of those that have a case."""
+"""Public classes that are bases, parts or aliases of those that have a case."""
 
 
 def failed(rows: list[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""`explain(...).curve()`: of a GPflow model, and without holding what it was asked about."""
+"""`explain(...).curve()` of a GPflow model, and without keeping arguments alive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tf_exla
 
 
 def sgpr(n: int = 4001, m: int = 50) -> Any:
-    """The loss of an SGPR and its gradients."""
+    """Return a function of the loss of an SGPR and its gradients."""
     gpflow = pytest.importorskip("gpflow")
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, 2))

@@ -1,4 +1,4 @@
-"""A failure of tf_exla itself: the function runs as it was, one warning says so; strict raises."""
+"""After a failure of tf_exla itself a function runs unchanged, with one warning; strict raises."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ROWS = 701
 
 
 class Injected(Exception):
-    """What no part of tf_exla raises."""
+    """An exception that no part of tf_exla raises."""
 
 
 def affinities(x: tf.Tensor, scale: tf.Variable) -> tf.Tensor:
@@ -82,7 +82,7 @@ def test_a_failure_in_the_forward_pass(
     with pytest.warns(tf_exla.NotOptimizedWarning) as told:
         got, again = (value_and_gradient(optimized) for _ in range(2))
     names = [str(one.message).split()[0] for one in told]
-    # Once for the function; once for its gradient, where the forward pass was rewritten after all.
+    # Once for the function, and once for its gradient if the forward pass was rewritten after all.
     assert names.count("affinities") == 1
     assert len(names) <= 2
     assert "Injected: as asked for" in str(told[0].message)

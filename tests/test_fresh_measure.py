@@ -1,4 +1,4 @@
-"""`measured_peak` where oneDNN's pool hides what a call takes: it measures in a fresh process."""
+"""`measured_peak` measures in a fresh process where oneDNN's pool hides the memory of a call."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_a_script_is_measured_afresh(found: dict[str, Any]) -> None:
-    """What the pool has of the call before is not missing."""
+    """Memory that the pool kept from the previous call is not missing."""
     for name, least, most in (("plain", 32e6, 40e6), ("graph", 32e6, 40e6), ("limited", 1e6, 30e6)):
         resident, working_set, method = found[name]
         assert least <= working_set <= most, (name, found[name])

@@ -1,4 +1,4 @@
-"""A fresh process has TensorFlow and tf_exla, and nothing that ran."""
+"""A fresh process has imported TensorFlow and tf_exla, and has run nothing."""
 
 import pytest
 from fresh_process import run_fresh

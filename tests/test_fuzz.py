@@ -1,6 +1,6 @@
-"""The fuzzer: its programs hold, and what does not is found, shrunk and written down.
+"""The fuzzer: its programs hold, and failures are found, shrunk and written as tests.
 
-More than the two hundred of `-m thorough` are checked by `python -m tf_exla fuzz`.
+`python -m tf_exla fuzz` checks more programs than the two hundred of `-m thorough`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_programs_hold(seeds: list[int], tmp_path: Path) -> None:
     failed = [one for one in map(json.loads, (tmp_path / "log.jsonl").open()) if one["failure"]]
     assert not failed
     assert verdicts == {"holds": len(seeds)}
-    # Checked before: not again.
+    # They were checked before and are not checked again.
     assert fuzz(seeds, 1, 0.0, tmp_path) == verdicts
 
 
@@ -63,7 +63,7 @@ def test_a_failure_is_shrunk_and_written(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(found) < len(verdicts)
     # def, y0, one line or two more, return
     assert min(one["source"].count("\n") for one in found) <= 5
-    # The test stands alone; here nothing is wrong, so that it passes.
+    # The test stands alone, and passes, since nothing is wrong here.
     for one in found[:3]:
         path = write_test(one, tmp_path)
         assert one["source"] in path.read_text()
@@ -83,7 +83,7 @@ def test_a_program_that_does_not_run_is_invalid() -> None:
 
 
 def test_written_tests_fail_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that draw other numbers each time differ from themselves."""
+    """Programs that draw new numbers each time differ from run to run."""
     from tf_exla.fuzz import compare
     from tf_exla.fuzz.check import check
 
@@ -120,7 +120,7 @@ def test_shrinking_takes_no_longer_than_it_may(
     monkeypatch.setattr(worker, "in_fork", fails)
     monkeypatch.setattr(worker, "SHRINKING", 0.5)
     assert worker.run_seed(3, 60.0)["failure"] == failure
-    # What is left is all that the next one may take; a time-out is not tried again.
+    # The next run may only take the time that is left. A time-out is not tried again.
     assert given_seconds[0] == 60.0
     assert all(seconds <= 0.5 for seconds in given_seconds[1:])
     assert (len(given_seconds) == 1) == (failure == "time-out")
@@ -131,7 +131,7 @@ def test_shrinking_takes_no_longer_than_it_may(
     [
         (1.0, 1.0, True),
         (1.30, 1.31, True),  # stock is wrong
-        (0.60, 1.31, False),  # and so are we, on the other side
+        (0.60, 1.31, False),  # stock is wrong, and so is ours, on the other side
         (0.41, 1.31, False),
         (1.30, 1.0, False),  # stock is right
         (np.nan, 1.31, False),
@@ -145,7 +145,7 @@ def test_what_is_as_near_to_float64_as_stock_is_right(got: float, wide: float, h
     reference = [np.full([5], wide)]
     found = difference([want], [made], [want], [False], lambda: reference)
     assert (found == "") == holds
-    # Bits are bits.
+    # A result that must have the same bits may not differ.
     found = difference([want], [made], [want], [True], lambda: reference)
     assert (found == "") == (got == 1.0)
 
@@ -167,7 +167,7 @@ def test_a_program_in_float64_draws_the_same_numbers() -> None:
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_rows_run_in_tensorflow_and_say_what_comes(family: str) -> None:
-    """Every row draws a line that runs, with the shape and dtype it says, and has a gradient."""
+    """Every row draws a line that runs, has its stated shape and dtype, and has a gradient."""
     lines: dict[tuple[int, str], tuple[Step, Shapes]] = {}
 
     @given(st.data())
@@ -198,7 +198,7 @@ SIZES = ((), (1, 4), (2, 6, 3), (6, 6), (24, 3), (6,), (64,), (64, 4))
 
 
 def _run_line(step: Step, inputs: Shapes, traced: bool) -> str:
-    """Return what is wrong with a line, and its gradient; nothing if it runs as it says."""
+    """Return what is wrong with a line or its gradient; an empty string if nothing is."""
     import tensorflow as tf
 
     from tf_exla.fuzz.check import build

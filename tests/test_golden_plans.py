@@ -1,6 +1,6 @@
-"""Plans stay what they are: which axes are split at three limits, and the smallest that works.
+"""Plans do not change: the axes that are split at three limits, and the smallest limit.
 
-`python tests/planning.py --golden` writes them again, to be looked at before it is committed.
+`python tests/planning.py --golden` writes them again, for a review before they are committed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from planning import GOLDEN, golden
 from programs import GPFLOW_CASES
 
 NEAR = 0.02
-"""Of the smallest limit: less is better, and a node more is no change."""
+"""Fraction by which the smallest limit may grow: one node more is no change, less is better."""
 
 
 def test_golden_plans() -> None:

@@ -64,11 +64,11 @@ train_and_predict(20_011)
 print("growth", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 """
 KEPT = 50_000_000
-"""Beside tensors: graphs, plans and compiled loops of four functions. 18 to 36 MB are measured."""
+"""Bytes besides tensors: graphs, plans, compiled loops of four functions. Measured: 18 to 36 MB."""
 
 
 def test_a_process_that_trains_and_predicts_holds_the_limit(tmp_path: Path) -> None:
-    """Without `run` it grows by 0.7 GB, with only its training optimized by 190 MB."""
+    """Without `run` it grows by 0.7 GB; with only its training optimized, by 190 MB."""
     script = tmp_path / "predicts.py"
     script.write_text(PREDICTS)
     command = [sys.executable, "-m", "tf_exla", "run", "--limit", "50MB", str(script)]
@@ -139,7 +139,7 @@ def test_same_results_within_the_limit(name: str) -> None:
         found = [numbers(call(model)) for _ in range(2)]
     for made in found:
         for a, b in zip(made, expected, strict=True):
-            # float64; sums over chunks are in another order, solves amplify that.
+            # float64: sums over chunks add in another order, which solves amplify.
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(b).max())
     reports = session.reports()
     assert reports

@@ -1,4 +1,4 @@
-"""`tf_exla.gpflow.Scipy` is GPflow's, inside a limit."""
+"""`tf_exla.gpflow.Scipy` behaves as GPflow's, within a limit."""
 
 import copy
 import pickle
@@ -43,7 +43,7 @@ def sgpr_with_a_fixed_part() -> Model:
     return model
 
 
-# Stock: 6 MB or so for SGPR, 2.5 MB for GPR, whose Cholesky needs all of K, 180 kB.
+# Stock needs about 6 MB for SGPR, and 2.5 MB for GPR, whose Cholesky needs all of K, 180 kB.
 @pytest.mark.parametrize(
     ("build", "limit"),
     [(sgpr, "2MB"), (sgpr_with_a_fixed_part, "2MB"), (gpr, "2.4MB"), (gpr, "1GB"), (sgpr, "auto")],
@@ -56,7 +56,7 @@ def test_same_results_as_gpflow(build: Callable[[], Model], limit: str) -> None:
     )
     optimizer = Scipy(limit)
     result = optimizer.minimize(model.training_loss, model.trainable_variables, **options)
-    # float64; sums over chunks are in another order, and five steps carry that along.
+    # float64: sums over chunks add in another order, which five steps amplify.
     np.testing.assert_allclose(result.fun, expected.fun, rtol=1e-7)
     np.testing.assert_allclose(result.x, expected.x, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(result.loss_history, expected.loss_history, rtol=1e-7)

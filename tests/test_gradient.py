@@ -1,4 +1,4 @@
-"""Gradients through optimized functions: TensorFlow's, in every way of asking for them."""
+"""Gradients through optimized functions equal TensorFlow's, in every way of requesting them."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_effects_happen_once(way: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_python_functions(way: Callable[..., Any]) -> None:
-    """Their gradient asks for the tape of the forward pass."""
+    """Their gradient needs the tape of the forward pass."""
     x = tf.Variable([1.0, 2.0, 3.0])
 
     def fn() -> Any:
@@ -322,7 +322,7 @@ def test_keras_training_is_the_same() -> None:
 
 
 def training_step_peak() -> tuple[int, int]:
-    """The projected and the measured working set of loss and gradient, the tape around the call."""
+    """Return projected and measured working set of loss and gradient, a tape around the call."""
     model = sgpr(50_000)
     f = optimize(model.training_loss, "25MB")
 

@@ -1,4 +1,4 @@
-"""Programs that fit their limit and are split for speed: the numbers, the report, the memory."""
+"""Programs that fit their limit and are split for speed: their results, report and memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def arguments() -> tuple[tf.Tensor, tf.Tensor]:
 
 @pytest.fixture(autouse=True)
 def _cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same cache on all machines: matrices are larger than it."""
+    """Set the same cache size on all machines, smaller than the matrices."""
     monkeypatch.setattr(options, "cache_bytes", lambda: 32 << 20)
 
 

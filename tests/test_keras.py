@@ -12,7 +12,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs" / "keras.md"
 
 
 def example() -> str:
-    """The last block of code of the document."""
+    """Return the last block of code of the document."""
     return re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)[-1]
 
 
@@ -26,7 +26,7 @@ def fit(code: str) -> list[Any]:
     found: list[Any] = []
     for limited in (True, False):
         source = code if limited else code.replace("callbacks=[limit]", "").split("print(")[0]
-        # Of steps that XLA compiles as a whole, TensorFlow's allocator tells nothing.
+        # TensorFlow's allocator reports nothing for steps that XLA compiles as a whole.
         source = source.replace('metrics=["accuracy"]', 'metrics=["accuracy"], jit_compile=False')
         names: dict[str, Any] = {}
         exec(source, names)
@@ -67,7 +67,7 @@ def use() -> None:
     x, y = rng.normal(size=(1500, 4)), rng.normal(size=(1500, 1))
 
     class Kernel(keras.layers.Layer):  # type: ignore[misc]
-        """A batch against itself: rows by rows."""
+        """The products of all pairs of rows of a batch."""
 
         def call(self, x: Any) -> Any:
             return keras.ops.sum(keras.ops.tanh(x @ keras.ops.transpose(x)), 1, keepdims=True)

@@ -1,4 +1,4 @@
-"""What Keras's users write, unchanged, under `python -m tf_exla run`, as for GPflow's notebooks."""
+"""Unchanged scripts of Keras users under `python -m tf_exla run`, as for GPflow's notebooks."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def test_each_script_has_a_limit() -> None:
 def test_same_numbers_within_the_limit(name: str) -> None:
     path = str(FOLDER / f"{name}.py")
     found = printed_within(path, LIMITS[name])
-    # float32, and optimizers divide by gradients that are nearly zero. Seeds are the process's.
+    # float32, and optimizers divide by gradients that are nearly zero. Seeds are per process.
     np.testing.assert_allclose(found, run_fresh(printed, path), rtol=1e-3, atol=1e-4)

@@ -1,4 +1,4 @@
-"""What a MemoryLimitError says of the plan with the smallest limit."""
+"""What a MemoryLimitError reports about the plan with the smallest limit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from programs import normal, rbf
 import tf_exla
 
 X = normal(1501, 3)
-# Not all alike: a constant of one number is made by the program.
+# Numbers that differ, since the program itself makes a constant of equal numbers.
 WIDE = tf.reshape(tf.range(200_003 * 5, dtype=tf.float64), [200_003, 5])
 
 
@@ -64,7 +64,7 @@ def test_parts_explain_the_smallest_limit(function: Callable[..., Any]) -> None:
 
 
 def test_blocker_is_of_the_smallest_plan() -> None:
-    """The matrix that the program was split for is not there any more."""
+    """The matrix for which the program was split no longer exists."""
     with pytest.raises(tf_exla.MemoryLimitError) as info:
         tf_exla.explain(sums, X, limit=1)
     error = info.value

@@ -1,4 +1,4 @@
-"""`with tf_exla.limit(...)`: what is called inside holds the limit."""
+"""`with tf_exla.limit(...)`: functions called inside hold the limit."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_plans_are_kept_from_block_to_block(function: Any) -> None:
             function(X)
     assert limits(function, block) == [2_000_000]
     assert function.experimental_get_tracing_count() == 1
-    with tf_exla.limit("2MB", jit_compile=False) as other:  # it asks for something else
+    with tf_exla.limit("2MB", jit_compile=False) as other:  # other options need other plans
         assert limits(function, other) == []
 
 
@@ -115,7 +115,7 @@ def test_a_failure_is_a_warning() -> None:
     with tf_exla.limit("2MB"):
         with pytest.warns(tf_exla.NotOptimizedWarning, match="XLA compiles it as a whole"):
             compiled(X)
-        compiled(X)  # once
+        compiled(X)  # it warns once
 
 
 @pytest.mark.parametrize("bad", [{"limit": "1XB"}, {"limit": "2MB", "rewrites": {"chain": False}}])

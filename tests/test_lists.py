@@ -20,7 +20,7 @@ from tf_exla.ir.traverse import walk
 
 
 def check_lists(names: list[str]) -> list[dict[str, Any]]:
-    """Hold each program to the smallest limit that it can run with, and to one with room."""
+    """Check each program at the smallest limit that it can run with, and at twice this limit."""
     found = []
     for name in names:
         function, arguments = PROGRAMS[name]()
@@ -55,7 +55,7 @@ def test_unknown_number_of_iterations_is_refused() -> None:
 
 
 def loop(**changes: Any) -> Any:
-    """A loop over i, made of a start, a step and a condition."""
+    """Return a loop over i, made of a start, a step and a condition."""
 
     def function(x: tf.Tensor) -> tf.Tensor:
         start = (tf.constant(changes.get("start", 0)), tf.constant(changes.get("end", 10)), x)
@@ -115,7 +115,7 @@ def test_a_loop_whose_end_an_outer_loop_counts_is_bounded() -> None:
 
 
 def test_integers_that_grow_in_a_list_are_no_bound() -> None:
-    """The rows of each part are twice those of the one before: no list says how many at most."""
+    """Each integer of the list is twice the one before, so that the list has no upper bound."""
 
     def function(x: tf.Tensor) -> tf.Tensor:
         def step(i: tf.Tensor, sizes: tf.TensorArray) -> Any:
@@ -130,7 +130,7 @@ def test_integers_that_grow_in_a_list_are_no_bound() -> None:
 
 
 def test_idle_variables_are_dropped() -> None:
-    """What the gradient keeps and does not read is not kept."""
+    """Tensors that are kept for the gradient and not read by it are dropped."""
 
     def function(v: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:

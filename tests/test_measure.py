@@ -12,7 +12,7 @@ MB = 10**6
 
 
 def _measured() -> dict[str, Any]:
-    """Run in a fresh process: calls whose memory is known."""
+    """Measure calls whose memory is known; run in a fresh process."""
     import numpy as np
     import tensorflow as tf
 
@@ -58,7 +58,7 @@ def test_known_peaks() -> None:
     for name in ("fn", "again"):
         peak, resident, working_set, method, text = found[name]
         assert peak == resident + working_set
-        # x once, though it is both arguments and captured; scalars are some bytes.
+        # x counts once, though it is both arguments and captured. Scalars take some bytes.
         assert 14 * MB <= resident <= 14 * MB + 200
         assert working_set == pytest.approx(50 * MB, abs=4 * MB)
         assert method == "high-water mark of the resident set"

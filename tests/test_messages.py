@@ -1,4 +1,4 @@
-"""Messages about large tensors below a limit: assertions fail, and prints say, what they did."""
+"""Messages about large tensors under a limit: assertions and prints behave as without it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def less(x: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
 
 
 def integers(x: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
-    """TensorFlow has no choice around assertions on integers."""
+    """TensorFlow has no branch around assertions on integers."""
     k = tf.cast(100 * kernel(x), tf.int32)
     tf.debugging.assert_less(k, tf.cast(100 * bound, tf.int32), summarize=5)
     return tf.reduce_sum(k, 1)
@@ -40,7 +40,7 @@ def flags(x: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
 
 
 def batch_of_columns(x: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
-    """[2, N, N, 1]: the last axis is shorter than what is shown."""
+    """[2, N, N, 1]: the last axis is shorter than an excerpt."""
     k = tf.stack([kernel(x), kernel(2 * x)])[..., None]
     tf.debugging.assert_less(k, bound)
     return tf.reduce_sum(k, [0, 2])
@@ -94,7 +94,7 @@ def test_passes_and_fails_as_before(function: Callable[..., Any]) -> None:
 
 
 def _message(text: str) -> list[str]:
-    """The words and numbers of the message itself: an excerpt has fewer brackets."""
+    """Return the words and numbers of the message itself: an excerpt has fewer brackets."""
     (line,) = {one for one in text.splitlines() if "assertion failed" in one or "Tensor had" in one}
     return re.findall(r"[-\w.]*\w", line.replace("...", " "))
 

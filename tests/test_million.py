@@ -30,10 +30,10 @@ def symmetric_matvec(data: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
 
 
 def run_rows(rows: int) -> dict[str, Any]:
-    """Run the first rows below the limit; compare some of them with NumPy."""
+    """Run the first rows within the limit; compare some of them with NumPy."""
     data, v = normal(N, 3), normal(N, 1, seed=1)
     x = data[:rows] if rows < N else data
-    # All rows are those of a symmetric matrix, and the program says so.
+    # With all rows the matrix is symmetric, and the program shows it.
     arguments = (x, data, v) if rows < N else (data, v)
     optimized = tf_exla.optimize(matvec if rows < N else symmetric_matvec, LIMIT)
     report = optimized.report(*arguments)
@@ -57,7 +57,7 @@ def run_rows(rows: int) -> dict[str, Any]:
 
 
 def test_plan() -> None:
-    """Tiles of both axes, or rows: each of the trillion numbers is made once, in one iteration."""
+    """Tiles of both axes, or rows: each of the trillion numbers is computed in one iteration."""
     data, v = tf.TensorSpec((N, 3), tf.float64), tf.TensorSpec((N, 1), tf.float64)
     report = tf_exla.explain(matvec, data, data, v, limit=LIMIT)
     assert report.projected_peak_before > 8 * N**2
@@ -80,8 +80,8 @@ def test_slice() -> None:
 
 @pytest.mark.skipif("TF_EXLA_FULL" not in os.environ, reason="TF_EXLA_FULL=1: a quarter of an hour")
 def test_all_of_it() -> None:
-    # As users run it: where freed blocks leave at once, a new one for each tile costs as much as
-    # what is computed in it.
+    # The usual settings of malloc: if freed blocks are returned at once, a new block for each tile
+    # costs as much as its computation.
     usual = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**26)}
     found = run_fresh(run_rows, N, env=usual, timeout=6 * 3600)
     print(found)

@@ -1,6 +1,6 @@
-"""What GPflow's users write, unchanged, under `python -m tf_exla run`.
+"""Unchanged scripts of GPflow users under `python -m tf_exla run`.
 
-It prints the same numbers, and measured <= projected <= limit for all that runs.
+They print the same numbers, and measured <= projected <= limit for all plans that run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def test_each_notebook_has_a_limit() -> None:
 
 
 OTHER_MODELS = ("classification", "latent", "sampling", "sparse")
-"""Models of which each is trained as those of the other notebooks are."""
+"""Notebooks whose models are trained in the same way as those of the others."""
 
 
 @GPFLOW
@@ -40,5 +40,5 @@ OTHER_MODELS = ("classification", "latent", "sampling", "sparse")
 def test_same_numbers_within_the_limit(name: str) -> None:
     path = str(FOLDER / f"{name}.py")
     found = printed_within(path, LIMITS[name])
-    # float64; sums over chunks are in another order, a few steps of training carry that along.
+    # float64: sums over chunks add in another order, which a few training steps amplify.
     np.testing.assert_allclose(found, printed(path), rtol=1e-5)

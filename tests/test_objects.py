@@ -1,4 +1,4 @@
-"""An optimized function where a `tf.function` would be: copied, pickled, saved, held by models."""
+"""An optimized function in place of a `tf.function`: copied, pickled, saved, held by models."""
 
 from __future__ import annotations
 

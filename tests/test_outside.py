@@ -1,4 +1,4 @@
-"""What a script makes outside of functions is named at its end where it is above the limit."""
+"""Tensors that a script makes outside of functions are named at its end if above the limit."""
 
 from __future__ import annotations
 

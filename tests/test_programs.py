@@ -1,7 +1,7 @@
-"""The promise and the numbers on programs that people run: see `programs.py`.
+"""The promise and the results for programs that people run: see `programs.py`.
 
-Each batch runs in a fresh process. measured <= projected <= limit, the limit 5 to 20 times below
-what the program needs on its own (less where a matrix must exist whole, as a Cholesky's does).
+Each batch runs in a fresh process. It checks measured <= projected <= limit, with a limit 5 to 20
+times below the stock peak (less if a matrix must exist whole, as for a Cholesky).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCHES = [
     pytest.param(names, id=f"{names[0]} to {names[-1]}", marks=marks)
     for cases, marks in (
         (CASES, ()),
-        # Models and kernels, of each two that are alike in the table the first one in every run.
+        # Of each two neighbours in the table, which are alike, every run has the first.
         (GPFLOW_CASES[::2], GPFLOW),
         (GPFLOW_CASES[1::2], (GPFLOW, pytest.mark.thorough)),
         (FOUND_CASES, ()),
@@ -43,7 +43,7 @@ def check(names: list[str], timeout: float = 300) -> None:
     for one in found:
         if one["measured"] > one["projected"]:
             # XLA's compiler leaves memory in its threads, which the resident set of later programs
-            # shows. What is above the projection in a process of its own, is.
+            # shows. So a peak above the projection is measured again in a separate process.
             (one,) = run_fresh(check_cases, [one["name"]], timeout=timeout)
         assert one["measured"] <= one["projected"] <= one["limit"], one
         assert one["worst"] <= 1, one

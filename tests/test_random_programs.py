@@ -1,4 +1,4 @@
-"""Random programs against their optimized selves: values, gradients, and the promise.
+"""Random programs compared with their optimized versions: values, gradients, and the promise.
 
 With `-m thorough` and TF_EXLA_RANDOM_PROGRAMS=N, N programs are checked instead of two hundred.
 """
@@ -13,7 +13,7 @@ from random_check import check_program
 from samples import batches
 
 PROGRAMS = int(os.environ.get("TF_EXLA_RANDOM_PROGRAMS", "200"))
-BATCH = 7  # programs of one test: few enough to share out between workers
+BATCH = 7  # programs of one test: few enough to distribute over workers
 SAMPLE = (
     0, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14, 16, 17, 18, 22, 26, 27, 28, 30, 31, 33, 35, 37, 38, 41,
     42, 44, 46, 47, 48, 50, 51, 52, 54,

@@ -1,4 +1,4 @@
-"""What the README shows works."""
+"""The examples of the README work."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ def blocks(language: str, page: str = README) -> list[str]:
 
 
 def block(language: str) -> str:
-    """The first code block of a language."""
+    """Return the first code block of a language."""
     return blocks(language)[0]
 
 
@@ -77,5 +77,5 @@ def test_printed_report_is_of_the_example() -> None:
 
 
 def test_one_line_runs_the_tests() -> None:
-    # It is what .ci/run extracts and runs.
+    # The line that .ci/run extracts and runs.
     assert len([line for line in README.splitlines() if "-m pytest" in line]) == 1

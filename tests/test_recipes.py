@@ -36,7 +36,7 @@ def test_kubernetes_manifests_are_valid() -> None:
     ],
 )
 def test_containers_are_told_their_task(kind: str, host: str, task: dict[str, Any]) -> None:
-    """The command of a container, with `env` in the place of Python."""
+    """Run the command of a container, printing TF_CONFIG instead of starting Python."""
     found = {manifest["kind"]: manifest for manifest in manifests()}
     (container,) = found[kind]["spec"]["template"]["spec"]["containers"]
     shell, option, script = container["command"]

@@ -1,7 +1,7 @@
 """Programs of equal parts: copies of a program, layers, heads, members of an ensemble.
 
-Several parts need as much as any then, and a step of the search that splits one of them does not
-lower the peak. Planned only, but for a few.
+Several parts then have the same peak, and a step of the search that splits one of them does not
+lower it. Most programs are only planned.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def copies(made: Made, times: int) -> Made:
 
 class Smallest(NamedTuple):
     limit: int
-    least: int  # what any plan holds: arguments, results
+    least: int  # bytes of any plan: arguments, results
     before: int
 
 
@@ -52,13 +52,13 @@ def smallest_of(made: Made) -> Smallest:
 
 
 NODES = 1.1
-"""More nodes are counted for the whole run."""
+"""Allowed factor, since more nodes are counted for the whole run."""
 SMALL = 4
-"""Tensors as small as arguments and results, of which a part leaves so many while another runs."""
+"""Number of tensors, as small as arguments and results, that a part leaves while another runs."""
 
 
 def is_bounded(one: Smallest, several: Smallest) -> bool:
-    """Return whether several parts need no more than one, but for what is small."""
+    """Return whether several parts need no more than one, except for small tensors."""
     first, all_ = one.limit - one.least, several.limit - several.least
     return all_ <= NODES * first + one.least + SMALL * (several.least - one.least)
 
@@ -68,7 +68,7 @@ TABLES = {
     **{f"control flow: {name}": make for name, (make, *_) in CONTROL_FLOW.items()},
 }
 PLANNED = tuple(TABLES) if "TF_EXLA_FULL" in os.environ else ("K(X, X) v", "K K v")
-"""TF_EXLA_FULL=1: all, which takes an hour."""
+"""With TF_EXLA_FULL=1 all programs, which takes an hour."""
 
 
 @pytest.mark.parametrize("name", PLANNED)
@@ -122,7 +122,7 @@ def attention_layers(times: int) -> Made:
 
 
 def heads(times: int) -> Made:
-    """All scores first, all results after: they are alive together."""
+    """All scores are computed before all results, so that they are alive together."""
 
     def function(x: tf.Tensor, *weights: tf.Tensor) -> tf.Tensor:
         scores = [tf.matmul(tf.matmul(x, w), x, transpose_b=True) for w in weights]

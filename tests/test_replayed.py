@@ -1,4 +1,4 @@
-"""Gradients of control flow with side effects: they happen once, and the numbers are stock's."""
+"""Gradients of control flow with side effects: effects happen once, and results are stock's."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_gradients_of_gradients(name: str) -> None:
 
 
 def test_random_numbers_are_drawn_once() -> None:
-    """The gradient is linear in the factor's last power: it tells which numbers it has seen."""
+    """The gradient is a multiple of the drawn numbers, so that it shows which it has used."""
     v, c = tf.Variable([1.0, 1.0], dtype=tf.float64), tf.Variable([0.0, 0.0], dtype=tf.float64)
     x = tf.constant(1e-3 * ROWS)
     with tf.GradientTape() as tape:
         made = tf_exla.optimize(lambda x: drawn(v, c, x), "1GB")(x)
-    # Of numbers so small the sine is the number: v appears as its third power.
+    # The sine of such small numbers is the number itself, so v appears in its third power.
     np.testing.assert_allclose(tape.gradient(made, v), 3 * made, rtol=1e-5)
 
 

@@ -56,7 +56,7 @@ def test_the_largest_nodes_are_drawn_and_scalars_are_not() -> None:
 
 def test_edges_lead_through_hidden_nodes_once() -> None:
     nodes = [node("A"), node("B", 0), node("C", 1), node("D", 1, 2), node("E", 0, 3)]
-    # Without B: A to C, and from there to D; A to D leads the same way. A to E is an edge itself.
+    # Without B, A leads to C, and C to D, so A to D is left out. A to E is an edge itself.
     assert _edges([0, 2, 3, 4], nodes) == [(0, 1), (1, 2), (0, 3), (2, 3)]
 
 

@@ -31,7 +31,7 @@ def report() -> MemoryReport:
 
 
 class Balanced(HTMLParser):
-    """Tags that are open; those without an end are left out."""
+    """A parser that keeps open tags, except those without an end, and links."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def test_page_has_what_the_report_has(report: MemoryReport, tmp_path: Path) -> N
         assert part in text
     assert all(step.move in text for step in report.steps)
     assert all(one.identity in text for one in report.rewrites if one.rewrites != "cleanup")
-    assert page.count("</script>") == 1  # names of the user's cannot end it
+    assert page.count("</script>") == 1  # names of the user cannot end a script
 
 
 def test_a_step_names_what_is_alive(report: MemoryReport) -> None:

@@ -1,4 +1,4 @@
-"""Loops that work on each row of a batch by itself are split along it: `row_loop_programs.py`."""
+"""Loops that work on each row independently are split along the batch: `row_loop_programs.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tf_exla.model.projection import RUNTIME_BYTES
 
 
 def check(names: list[str], measure: bool) -> list[dict[str, Any]]:
-    """Hold each program to the smallest limit that it can run with."""
+    """Check each program at the smallest limit that it can run with."""
     found = []
     for name in names:
         function, arguments = SPLIT[name]()

@@ -1,6 +1,6 @@
-"""Programs that were refused: the numbers and the limit, at 1/8 of stock's peak and the smallest.
+"""Programs that were refused once: results and peaks, at each case's limit and the smallest one.
 
-Some in one fresh process; what measures too much there is measured again in one of its own.
+Several run in one fresh process. If one measures too much there, it runs again in a separate one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows made as a loop reads them: `row_read_programs.py` far below the size of their matrices."""
+"""Rows computed as read by a loop: `row_read_programs.py` far below the size of their matrices."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def test_rows() -> None:
     for one in run_fresh(check_rows, list(PROGRAMS), False):
         assert one["projected"] <= one["limit"], one
         assert one["worst"] <= 1, one
-        # The path of the decoder is kept, and stacked.
+        # The decoder keeps its path, and stacks it.
         assert one["name"] == "decoded" or 2 * one["smallest"] <= one["before"], one
 
 
 @pytest.mark.parametrize("name", ["folded", "decoded", "indexed"])
 def test_peaks(name: str) -> None:
-    """One program a process, so that what earlier ones left is not measured."""
+    """One program per process, so that memory left by earlier ones is not measured."""
     for one in run_fresh(check_rows, [name], True):
         assert one["measured"] <= one["projected"] <= one["limit"], one
 

@@ -61,7 +61,7 @@ def load(path: str) -> list[Any]:
 def test_saved_model(tmp_path: Path, with_signature: bool) -> None:
     path = str(tmp_path / "model")
     expected = run_fresh(save, path, with_signature)
-    # With a setting of its own it is started anew: processes that are forked have tf_exla.
+    # With `env` the process is started anew: forked processes have imported tf_exla.
     alone, found, peak = run_fresh(load, path, env={"TF_EXLA_RATES": ""})
     assert alone
     assert found == pytest.approx(expected, rel=1e-12)

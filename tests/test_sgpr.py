@@ -1,4 +1,4 @@
-"""GPflow's SGPR under a limit: values, gradients and predictions as without, all kernels."""
+"""GPflow's SGPR under a limit: the same values, gradients and predictions, for all kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ gpflow = pytest.importorskip("gpflow")
 N, M, D = 12_007, 40, 3  # a prime number of points: every chunking has a remainder
 k = gpflow.kernels
 
-# White noise where the kernel alone has a rank below M: rounding would be all there is to compare.
+# White noise is added if the kernel alone has a rank below M: else only rounding is compared.
 KERNELS: dict[str, Callable[[], gpflow.kernels.Kernel]] = {
     "SquaredExponential": lambda: k.SquaredExponential(lengthscales=np.ones(D)),
     "Exponential": lambda: k.Exponential(lengthscales=np.ones(D)),
@@ -86,7 +86,7 @@ def assert_close(got: object, want: object, rtol: float) -> None:
         np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol * np.abs(other).max(initial=0))
 
 
-# Chunked sums add in another order: in float64 at this conditioning that is far below the bounds.
+# Chunked sums add in another order: in float64 at this conditioning, errors are far below bounds.
 @pytest.mark.parametrize("name", but(STATIONARY, KERNELS))
 def test_loss_and_gradients(name: str) -> None:
     function = loss_and_gradients(sgpr(KERNELS[name]()))
@@ -185,6 +185,6 @@ def test_promise(
 ) -> None:
     found = run_fresh(_promise, n, m, megabytes, jit, in_cache)
     assert found["measured"] <= found["projected"] <= found["limit"]
-    if tf.__version__.startswith(f"{TESTED[-1]}."):  # other kernels may need less
+    if tf.__version__.startswith(f"{TESTED[-1]}."):  # kernels of other releases may need less
         assert found["measured"] >= used * found["projected"]
     assert found["loops"] == loops

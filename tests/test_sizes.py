@@ -1,4 +1,4 @@
-"""What no shape tells is counted: sizes that data decide, what lists hold."""
+"""Memory that no shape shows is counted: data-dependent sizes, tensors in lists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import tf_exla
 
 
 def check(names: list[str]) -> list[dict[str, Any]]:
-    """Hold each program to the smallest limit that it can run with."""
+    """Check each program at the smallest limit that it can run with."""
     found = []
     for name in names:
         stock = tf.function(PROGRAMS[name], autograph=False)
@@ -40,7 +40,7 @@ def test_counted() -> None:
     exceeded = [one for one in rows if not one["measured"] <= one["projected"] <= one["limit"]]
     assert not exceeded
     assert not [one for one in rows if one["worst"] > 1]
-    # A bound is of use only where it is not far off.
+    # A bound is useful only if it is not far off.
     loose = [one for one in rows if one["projected"] > 4 * one["measured"]]
     assert not loose
 
@@ -49,7 +49,7 @@ SMALL = X[:30]
 
 
 def from_python(x: tf.Tensor) -> tf.Tensor:
-    # Of computed numbers: what needs none runs first, and its size is then known.
+    # On computed numbers: a call that needs none would run first, and its size would be known.
     return tf.numpy_function(lambda one: one, [2.0 * x], x.dtype)
 
 
@@ -66,7 +66,7 @@ def segments(x: tf.Tensor) -> tf.Tensor:
 
 
 def squares(x: tf.Tensor) -> tf.Tensor:
-    """No bound of the numbers is one of their squares: they may be below zero."""
+    """An upper bound of the numbers does not bound their squares: they may be negative."""
     places = tf.argmax(x, 1) - 40
     return tf.math.segment_sum(x, tf.sort(places * places))
 
@@ -76,7 +76,7 @@ def in_a_branch(x: tf.Tensor) -> tf.Tensor:
 
 
 def doubling(x: tf.Tensor) -> tf.Tensor:
-    """It grows in each iteration, and nothing says how many there are."""
+    """A tensor that grows in each iteration, while the number of iterations is unknown."""
     more = lambda y: tf.reduce_sum(y) < 1e4  # noqa: E731
     step = lambda y: [tf.concat([y, y], 0)]  # noqa: E731
     shapes = [tf.TensorShape([None, 50])]
@@ -230,7 +230,7 @@ COUNT = tf.Variable(601)
 
 
 def identity_of_a_variables_size(x: tf.Tensor, keep: tf.Tensor) -> Any:
-    """The size comes from a variable; what the identity is added to tells it."""
+    """The size comes from a variable; the matrix to which the identity is added bounds it."""
     gram = tf.matmul(x[:601], x[:601], transpose_b=True)
     return tf.linalg.cholesky(gram + tf.eye(tf.convert_to_tensor(COUNT), dtype=x.dtype) * 2.0)[-1]
 
@@ -257,7 +257,7 @@ def test_strings_are_said_to_be_counted_without_their_characters() -> None:
 
 
 def _rows(x: tf.Tensor) -> tf.Tensor:
-    """At most 65,536: times 65,536 they are more than an int32 holds."""
+    """Return a number of at most 65,536; times 65,536 it is more than an int32 holds."""
     return tf.shape(tf.boolean_mask(x, x > 0.5))[0]
 
 

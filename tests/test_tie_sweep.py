@@ -25,7 +25,7 @@ OPS = TensorFlowOps()
 
 ROWS, COLUMNS = 211, 193
 STEP = 1 / 128
-"""Limits are halved till they lie closer than this: a chunk is one of a few dozen sizes."""
+"""Intervals of limits are halved down to this relative width: chunks have a few dozen sizes."""
 
 
 def sweep(
@@ -46,7 +46,7 @@ def sweep(
 def distinct_plans(
     stock: Any, arguments: tuple[Any, ...], jit: bool | None, most: int
 ) -> Iterator[tuple[int, Any]]:
-    """Yield the smallest limit and others, each with a plan that none before it had."""
+    """Yield the smallest limit and others, each with a plan that differs from all before it."""
     smallest, unsplit = limits_of(stock, arguments, jit)
     seen: set[str] = set()
 
@@ -120,7 +120,7 @@ def test_least_of_segments_in_loops_inside_of_a_loop() -> None:
 
 @pytest.mark.parametrize("name", ["mapped alone", "mapped alone, columns", "mapped choice"])
 def test_a_gradient_reads_the_numbers_whose_maxima_are_in_a_list(name: str) -> None:
-    """The loop and its gradient do not both make the matrix themselves."""
+    """The loop and its gradient do not both compute the matrix."""
     x, y = points(name, ROWS, 0, "float64"), points(name, COLUMNS, 1, "float64")
     stock = tf.function(PROGRAMS[name], autograph=False)
     graph = clean(capture(stock.get_concrete_function(x, y)).graph, OPS)

@@ -1,4 +1,4 @@
-"""Gradients of maxima and minima: what is the extreme one is found again, ties too."""
+"""Gradients of maxima and minima: the extreme elements are found again, including ties."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import tf_exla
 
 
 def points(count: int, seed: int, dtype: str = "float64") -> tf.Tensor:
-    """Points of which some are there two or three times."""
+    """Return points, some of which occur two or three times."""
     x = normal(count, 3, seed=seed, dtype=dtype)
     return tf.concat([x, x[: count // 7], x[: count // 9]], 0)
 
@@ -37,7 +37,7 @@ def hausdorff(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 
 def largest_share(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """Keep what is at least the third largest of its column, as sparse attention does."""
+    """Keep elements of at least the third largest of their row, as sparse attention does."""
     scores = tf.matmul(y, x, transpose_b=True)
     least = tf.math.top_k(scores, 3).values[:, -1:]
     return tf.reduce_sum(tf.where(scores >= least, tf.square(scores), 0))
@@ -65,7 +65,7 @@ FUNCTIONS = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_ties(name: str, dtype: str, jit: bool | None) -> None:
-    """Limits of several sizes give chunks of several, and remainders, with kernels of their own."""
+    """Several limits give several chunk sizes, and remainders, which use different kernels."""
     stock = tf.function(with_gradients(FUNCTIONS[name]), autograph=False)
     x, y = points(821, 0, dtype), points(793, 1, dtype)
     expected = stock(x, y)
@@ -82,7 +82,7 @@ def test_ties(name: str, dtype: str, jit: bool | None) -> None:
 
 
 def test_repeated_products_are_the_same() -> None:
-    """What the comparison relies on: a kernel gives the same bits for the same shapes."""
+    """The comparison relies on it: a kernel gives the same bits for the same shapes."""
     rng = np.random.default_rng(0)
     for rows, columns, inner in itertools.product((1, 7, 224), (1, 297, 1400), (3, 64)):
         for dtype in ("float32", "float64"):
@@ -96,7 +96,7 @@ def far(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 
 def rounds(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """A loop that looks for what was the largest of its row, and the least of its column."""
+    """A loop that searches for the largest element of each row, and the least of each column."""
     d = far(x, y)
     largest, least = tf.reduce_max(d, 1, keepdims=True), tf.reduce_min(d, 0, keepdims=True)
 
@@ -109,7 +109,7 @@ def rounds(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 
 def branches(first: bool) -> Callable[..., Any]:
-    """The gradients of a choice are a choice: of the same numbers, made again there."""
+    """The gradient of a branch is a branch, which recomputes the same numbers."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         d = far(x, y)

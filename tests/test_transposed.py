@@ -16,7 +16,7 @@ N = 701
 
 
 def scores(x: tf.Tensor) -> tf.Tensor:
-    """A matrix that is not symmetric."""
+    """Return a matrix that is not symmetric."""
     return tf.matmul(x, tf.cumsum(x, 1), transpose_b=True)
 
 
@@ -52,7 +52,7 @@ def cosines(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
 
 
 def laplacian(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-    """Degrees of the symmetric matrix scale it."""
+    """A symmetric matrix, scaled by its degrees."""
     a = tf.exp(-tf.abs(scores(x)))
     s = a + tf.transpose(a)
     d = tf.math.rsqrt(tf.reduce_sum(s, 1))

@@ -1,4 +1,4 @@
-"""Programs of unknown sizes: no pass breaks on them, whatever it can do with them."""
+"""Programs with unknown sizes: no pass fails on them, even if it cannot change them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_no_pass_breaks(
 
 
 def solved(y: tf.Tensor) -> tf.Tensor:
-    """Rows whose number TensorFlow does not know while it traces; the inputs tell it."""
+    """Rows whose number TensorFlow does not know while tracing; it follows from the inputs."""
     rows = tf.math.segment_sum(y, tf.minimum(tf.range(301), 63))
     gram = tf.matmul(rows, rows, transpose_b=True) + tf.eye(tf.shape(rows)[0], dtype=y.dtype)
     return tf.reduce_sum(tf.linalg.lstsq(gram, rows))
@@ -91,7 +91,7 @@ def branched(y: tf.Tensor) -> tf.Tensor:
 def test_gradients_of_a_choice_that_is_known_have_known_sizes(
     function: Callable[[tf.Tensor], tf.Tensor],
 ) -> None:
-    """What the choice kept for its gradient is wrapped in optionals, whose sizes nobody knows."""
+    """A branch wraps tensors for its gradient in optionals, whose sizes are unknown."""
     y = tf.constant(np.random.default_rng(0).normal(size=(301, 5)))
     stock = tf.function(gradients(function))
     concrete = stock.get_concrete_function(y)

@@ -1,4 +1,4 @@
-"""Releases of TensorFlow that the tests were not run with: a warning, and a margin."""
+"""Releases of TensorFlow that were not tested give a warning and a margin."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tf_exla.frontends.tf import request, versions
 
 
 def test_this_release_was_tested() -> None:
-    """If not, the suite is run for it, and the release becomes one of `TESTED`."""
+    """If this fails, run the suite with the release, and add it to `TESTED`."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         versions.warn_if_untested()

@@ -1,7 +1,7 @@
-"""Programs that look for a number among those it was chosen from: maxima, sorted rows, ties.
+"""Programs that search for a number among those it was selected from: maxima, sorted rows, ties.
 
 Each takes x: [n, 3] and y: [m, 3]. On a grid of integers sums and products are exact, and there are
-many ties. Others take a root or an exponential of numbers of which each is there once.
+many ties. Others take a root or an exponential of numbers that each occur once.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Function = Callable[[tf.Tensor, tf.Tensor], Any]
 
 
 def distances(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """Squared distances, by products: [n, m]."""
+    """Return squared distances [n, m], by products."""
     norms = tf.reduce_sum(x * x, 1)[:, None] + tf.reduce_sum(y * y, 1)
     return norms - 2.0 * tf.matmul(x, y, transpose_b=True)
 
 
 def differences(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """Absolute distances, by differences: [n, m, 3] in between."""
+    """Return absolute distances [n, m], by differences [n, m, 3]."""
     return tf.reduce_sum(tf.abs(x[:, None] - y), 2)
 
 
@@ -35,7 +35,7 @@ def decayed(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 
 def graded(function: Function) -> Function:
-    """Return the gradient of the sum of what a function gives, with respect to both."""
+    """Return the sum of a function's results and its gradients in both arguments, as a function."""
 
     def with_gradient(x: tf.Tensor, y: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
@@ -60,7 +60,7 @@ def everywhere(d: tf.Tensor) -> Any:
 
 
 def halves(d: tf.Tensor) -> tf.Tensor:
-    """The larger of two halves, element by element."""
+    """Return the elementwise maximum of two halves."""
     size = d.shape[1] // 2
     return tf.maximum(d[:, :size], d[:, size : 2 * size])
 
@@ -111,7 +111,7 @@ def above_third(d: tf.Tensor) -> tf.Tensor:
 
 
 def equal_rows(d: tf.Tensor) -> tf.Tensor:
-    """Count and sum by hand what is as large as its row's largest."""
+    """Find and sum by hand the elements that equal the maximum of their row."""
     hits = tf.cast(tf.equal(d, tf.reduce_max(d, 1, keepdims=True)), d.dtype)
     return tf.reduce_sum(hits * d, 0)
 
@@ -131,7 +131,7 @@ def attention(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 
 def rows_and_all(matrix: Function, total: Callable[[tf.Tensor], Any]) -> Function:
-    """The gradient of the rows' largest waits for something of the whole matrix."""
+    """The gradient of the row maxima waits for a reduction of the whole matrix."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
         d = matrix(x, y)
@@ -178,7 +178,7 @@ def mapped(matrix: Function, reduce: Callable[[tf.Tensor], Any]) -> Function:
 
 
 def mapped_rows(matrix: Function) -> Function:
-    """Each row's largest number, of batches of rows."""
+    """The maximum of each row, for batches of rows."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
         count = x.shape[0] // 4
@@ -202,7 +202,7 @@ def repeated(matrix: Function, axis: int) -> Function:
 
 
 def moved(x: tf.Tensor, y: tf.Tensor) -> Any:
-    """Points that go to the farthest of others, step by step."""
+    """Points that move by a quarter of the farthest other point, step by step."""
 
     def body(i: tf.Tensor, z: tf.Tensor) -> Any:
         d = distances(z, y)
@@ -213,7 +213,7 @@ def moved(x: tf.Tensor, y: tf.Tensor) -> Any:
 
 
 def rounds(x: tf.Tensor, y: tf.Tensor) -> Any:
-    """A loop that looks for the extremes that were found before it."""
+    """A loop that searches for the extremes that were found before it."""
     d = far(x, y)
     largest, least = tf.reduce_max(d, 1, keepdims=True), tf.reduce_min(d, 0, keepdims=True)
 
@@ -226,7 +226,7 @@ def rounds(x: tf.Tensor, y: tf.Tensor) -> Any:
 
 
 def carried(x: tf.Tensor, y: tf.Tensor) -> Any:
-    """A loop that looks for the maxima that its iteration before found."""
+    """A loop that searches for the maxima that its previous iteration found."""
     d = far(x, y)
 
     def body(i: tf.Tensor, largest: tf.Tensor, v: tf.Tensor) -> Any:
@@ -238,7 +238,7 @@ def carried(x: tf.Tensor, y: tf.Tensor) -> Any:
 
 
 def listed(x: tf.Tensor, y: tf.Tensor) -> Any:
-    """Maxima in an array, looked for by a second loop."""
+    """Maxima in an array, for which a second loop searches."""
     d = far(x, y)
     scales = tf.constant([1.0, 2.0, 4.0], x.dtype)
     largest = tf.map_fn(lambda s: tf.reduce_max(s * d, 1, keepdims=True), scales)
@@ -251,7 +251,7 @@ def listed(x: tf.Tensor, y: tf.Tensor) -> Any:
 
 
 def looked_up_after(x: tf.Tensor, y: tf.Tensor) -> Any:
-    """A loop's maxima, looked for after it."""
+    """Maxima found by a loop, and searched for after it."""
     d = far(x, y)
     loop = tf.while_loop(
         lambda i, m: i < 3,
@@ -262,7 +262,7 @@ def looked_up_after(x: tf.Tensor, y: tf.Tensor) -> Any:
 
 
 def chosen(reduces: list[Callable[[tf.Tensor], tf.Tensor]], which: int) -> Function:
-    """A choice of reductions of one matrix, by what only the data tells."""
+    """A data-dependent choice of reductions of one matrix."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
         d = far(x, y)
@@ -299,7 +299,7 @@ def mapped_choice(x: tf.Tensor, y: tf.Tensor) -> Any:
 
 
 def scanned(x: tf.Tensor, y: tf.Tensor) -> Any:
-    """A recurrence over columns that adds the largest of a matrix made in each step."""
+    """A recurrence over the row maxima of a matrix that each step computes."""
 
     def step(state: tf.Tensor, point: tf.Tensor) -> tf.Tensor:
         d = tf.abs(state[:, None] - distances(x, y + point)[:, ::5])
@@ -309,7 +309,7 @@ def scanned(x: tf.Tensor, y: tf.Tensor) -> Any:
 
 
 def conditional(reduce: Callable[[tf.Tensor], tf.Tensor], other: Callable[..., Any]) -> Function:
-    """A choice of two by what only the data tells."""
+    """A data-dependent choice between two reductions."""
 
     def function(x: tf.Tensor, y: tf.Tensor) -> Any:
         d = far(x, y)
@@ -320,7 +320,7 @@ def conditional(reduce: Callable[[tf.Tensor], tf.Tensor], other: Callable[..., A
 
 
 def repeated_best(x: tf.Tensor, y: tf.Tensor) -> Any:
-    """A loop that keeps what is as large as the third of its row."""
+    """A loop that keeps elements of at least the third largest of their row."""
     d = far(x, y)
 
     def body(i: tf.Tensor, v: tf.Tensor) -> Any:
@@ -334,7 +334,7 @@ def repeated_best(x: tf.Tensor, y: tf.Tensor) -> Any:
 
 
 def scanned_best(x: tf.Tensor, y: tf.Tensor) -> Any:
-    """A recurrence over relus and the largest of their rows."""
+    """A recurrence over relus and the second largest of their rows."""
 
     def step(state: tf.Tensor, point: tf.Tensor) -> tf.Tensor:
         d = tf.nn.relu(distances(x + 0.5 * point, y) - state[:, None])
@@ -423,7 +423,7 @@ PROGRAMS: dict[str, Function] = {
 
 
 def points(name: str, count: int, seed: int, dtype: str) -> tf.Tensor:
-    """Points on a grid, many of them there several times; for the "far" ones, none twice."""
+    """Return points on a grid, many of them equal; for "far" and `ONCE`, distinct normal points."""
     rng = np.random.default_rng(seed)
     if "far" in name or name in ONCE:
         return tf.constant(rng.standard_normal((count, 3)), dtype)
