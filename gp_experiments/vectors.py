@@ -110,8 +110,8 @@ def _read_npz(path: Path, queries: int) -> tuple[Vectors, Vectors]:
         if len(found) != 1:
             raise DataError(f"{path} has {', '.join(arrays.files)}; needed are X_train and X_test")
         vectors = _rows(arrays[found[0]])
-    held = min(queries, len(vectors) // 10)
-    return vectors[:-held], vectors[-held:]
+    first = len(vectors) - min(queries, len(vectors) // 10)
+    return vectors[:first], vectors[first:]
 
 
 def _rows(values: Any) -> Vectors:

@@ -66,7 +66,8 @@ def difference(expected: Any, found: Any, rtol: float) -> float:
     )
     assert len(expected) == len(found)
     worst = 0.0
-    largest = max((float(np.abs(t).max()) for t in expected if t.dtype.is_floating), default=0.0)
+    floating = (np.abs(t) for t in expected if t.dtype.is_floating)
+    largest = max((float(one[np.isfinite(one)].max(initial=0)) for one in floating), default=0.0)
     for old, new in zip(expected, found, strict=True):
         assert (old.shape, old.dtype) == (new.shape, new.dtype)
         a, b = old.numpy(), new.numpy()
@@ -74,10 +75,16 @@ def difference(expected: Any, found: Any, rtol: float) -> float:
             worst = max(worst, 0.0 if np.array_equal(a, b) else np.inf)
         elif a.size:
             allowed = rtol if a.dtype == np.float64 else max(rtol, 1e-4)
-            scale = allowed * max(np.abs(a).max(), 1e-6 * largest)
-            error = np.abs(a - b).max()
+            a, b = a.astype(np.float64), b.astype(np.float64)
+            finite = np.isfinite(a)
+            if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+                return np.inf
+            a, b = a[finite], b[finite]
+            scale = allowed * max(np.abs(a).max(initial=0), 1e-6 * largest)
+            error = np.abs(a - b).max(initial=0)
+            if not np.isfinite(error):
+                return np.inf
             worst = max(worst, float(error / scale) if scale else float(error > 0) * np.inf)
-            assert np.isfinite(b).all() == np.isfinite(a).all()
     return worst
 
 

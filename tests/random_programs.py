@@ -268,7 +268,6 @@ def random_program(seed: int) -> Program:
     shapes = [(n, d), (m, d), (m,), (d, m)][: int(rng.integers(3, 5))]
     arguments = [tf.constant(rng.standard_normal(shape), dtype) for shape in shapes]
     writer = _Writer(seed + 10**6, dtype)
-    pool = [tf.zeros(shape, dtype) for shape in shapes]
     # The steps are drawn from shapes alone, on placeholders of a graph that never runs.
     with tf.Graph().as_default():
         pool = [tf.compat.v1.placeholder(dtype, shape) for shape in shapes]

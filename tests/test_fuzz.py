@@ -236,11 +236,19 @@ def test_the_heap_is_traced() -> None:
         import tensorflow as tf
         from tf_exla.fuzz.heap import heap_peak
 
-        x = tf.ones([1_000_000], tf.float64)
-        tf.exp(x)
-        send(heap_peak(lambda: tf.exp(x) + tf.sin(x)))
+        def gradient():
+            with tf.GradientTape() as tape:
+                tape.watch(images)
+                y = tf.nn.conv2d(images, tf.ones([2, 2, 1, 3]), 2, "VALID")
+            return tape.gradient(y, images)
+
+        x, images = tf.ones([1_000_000], tf.float64), tf.ones([8, 4, 4, 1])
+        tf.exp(x), gradient()
+        send([heap_peak(lambda: tf.exp(x) + tf.sin(x)), heap_peak(gradient)])
     """
-    assert 16e6 <= run_fresh(code) < 25e6
+    tensors, untouched = run_fresh(code)
+    assert 16e6 <= tensors < 25e6
+    assert untouched < 2e6
 
 
 @pytest.mark.parametrize(("unit", "holds"), [(0.0, False), (2.0**-24, True)])

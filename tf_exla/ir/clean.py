@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traits import IDENTITIES, RESHAPES
-from tf_exla.ir.traverse import with_subgraphs
+from tf_exla.ir.traverse import with_subgraphs, without_dead
 
 _SHAPE_IDENTITIES = RESHAPES | {"broadcast_to"}
 
@@ -89,15 +88,8 @@ def node_key(node: Node) -> Hashable | None:
 
 def drop_dead(graph: Graph) -> Graph:
     """Remove the pure nodes without uses, and idle variables of While nodes."""
-    wanted: set[Tensor] = set(graph.outputs)
-    kept: list[Node] = []
-    for node in reversed(graph.nodes):
-        if node.stateful or any(tensor in wanted for tensor in node.outputs):
-            if is_while(node):
-                node = without_idle_variables(node, wanted)
-            kept.append(node)
-            wanted.update(node.inputs)
-    kept.reverse()
-    if len(kept) == len(graph.nodes) and all(map(operator.is_, kept, graph.nodes)):
-        return graph
-    return graph.replace(nodes=tuple(kept))
+
+    def trimmed(node: Node, wanted: Set[Tensor]) -> Node:
+        return without_idle_variables(node, wanted) if is_while(node) else node
+
+    return without_dead(graph, trimmed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import operator
 from collections.abc import (
     Callable,
     Collection,
@@ -11,6 +12,7 @@ from collections.abc import (
     Iterator,
     Mapping,
     Sequence,
+    Set,
 )
 from typing import Any, TypeVar
 
@@ -54,15 +56,23 @@ def walk_node(node: Node) -> Iterator[Node]:
         yield from walk(sub)
 
 
-def without_dead(graph: Graph) -> Graph:
-    """Drop the pure nodes that no output and no stateful node needs."""
+def without_dead(graph: Graph, trim: Callable[[Node, Set[Tensor]], Node] | None = None) -> Graph:
+    """Drop the pure nodes that no output and no stateful node needs.
+
+    `trim`: reduces a node that is kept to the tensors that are needed.
+    """
     needed = set(graph.outputs)
-    kept = []
+    kept: list[Node] = []
     for node in reversed(graph.nodes):
         if node.stateful or any(tensor in needed for tensor in node.outputs):
+            if trim is not None:
+                node = trim(node, needed)
             needed.update(node.inputs)
             kept.append(node)
-    return graph.replace(nodes=tuple(reversed(kept)))
+    kept.reverse()
+    if len(kept) == len(graph.nodes) and all(map(operator.is_, kept, graph.nodes)):
+        return graph
+    return graph.replace(nodes=tuple(kept))
 
 
 def with_subgraphs(node: Node, change: Callable[[Graph], Graph]) -> Node:
