@@ -25,8 +25,7 @@ def heap_peak(call: Callable[[], object]) -> int | None:
         record = Path(folder, "heap")
         with memray.Tracker(record, native_traces=True):
             call()
-        with memray.FileReader(record) as reader:
-            return _peak(reader.get_allocation_records())
+        return _peak(memray.FileReader(record).get_allocation_records())
 
 
 _LARGE = 1 << 20
