@@ -71,6 +71,10 @@ def fold_partly(
     if kind not in _MOVE_INTEGERS or not any(tensor in known for tensor in inputs):
         return None
     values = [tensor.value if tensor.value is not None else known.get(tensor) for tensor in inputs]
+    data = len(inputs) if kind == "Pack" else len(inputs) - 1 if kind == "ConcatV2" else 1
+    # Indices, axes and shapes decide which integers are moved: all of them must be static.
+    if any(value is None or np.any(value == UNKNOWN) for value in values[data:]):
+        return None
     operands = [
         Tensor(tensor.shape, tensor.dtype, tensor.name, value)
         for tensor, value in zip(inputs, values, strict=True)
