@@ -182,7 +182,7 @@ class _Walk:
         parent = self.buffers[node.inputs[0]]
         for tensor in node.outputs:
             buffer = self.buffers[tensor]
-            if parent.owned and buffer is not parent and buffer.bytes and not buffer.parents:
+            if parent.owned and buffer is not parent and not buffer.parents:
                 buffer.parents += (parent,)
                 parent.pending += 1
 
