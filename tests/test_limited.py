@@ -122,3 +122,21 @@ def test_a_failure_is_a_warning() -> None:
 def test_bad_arguments(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"1XB|chain"):
         tf_exla.limit(**bad)
+
+
+def test_a_function_that_makes_a_variable_while_another_is_traced() -> None:
+    made: list[tf.Variable] = []
+
+    @tf.function
+    def start() -> tf.Tensor:
+        return 2.0 * tf.ones([3, 3])
+
+    @tf.function
+    def layer(x: tf.Tensor) -> tf.Tensor:
+        if not made:
+            with tf.init_scope():
+                made.append(tf.Variable(start()))
+        return x @ made[0]
+
+    with tf_exla.limit("50MB", strict=True):
+        np.testing.assert_array_equal(layer(tf.ones([2, 3])), np.full([2, 3], 6.0))

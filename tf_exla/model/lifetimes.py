@@ -179,7 +179,8 @@ class _Walk:
 
     def _hold_parent(self, node: Node) -> None:
         """Count a view or copy, and keep alive the operand of which it may be a view."""
-        parent = self.buffers[node.inputs[0]]
+        data = max(node.inputs, key=lambda tensor: tensor.nbytes)  # parts are not larger
+        parent = self.buffers[data]
         for tensor in node.outputs:
             buffer = self.buffers[tensor]
             if parent.owned and buffer is not parent and not buffer.parents:

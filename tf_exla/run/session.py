@@ -10,6 +10,7 @@ import tensorflow as tf
 from tf_exla.api import OptimizedFunction
 from tf_exla.frontends.tf.capture import CaptureError
 from tf_exla.frontends.tf.fallback import Guard, Listener
+from tf_exla.frontends.tf.optimized import is_tracing
 from tf_exla.frontends.tf.request import Request
 from tf_exla.report.report import MemoryReport
 
@@ -33,7 +34,7 @@ class Session(Listener):
 
     def call(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
         """Call a `tf.function`, optimized if it is outermost; `original` calls it unchanged."""
-        if not tf.executing_eagerly():
+        if not tf.executing_eagerly() or is_tracing():  # in an init_scope, tracing goes on
             return original(function, *args, **kwargs)
         if function._jit_compile:
             name = str(getattr(function, "__name__", None) or function)

@@ -29,7 +29,7 @@ from tf_exla.split.factors import (
     spread,
     wide,
 )
-from tf_exla.split.rebuild_loop import LoopDraft, makers
+from tf_exla.split.rebuild_loop import LoopDraft
 
 
 @dataclass
@@ -69,7 +69,6 @@ class OnlineReduction:
         self.precise: dict[Tensor, Tensor] = {}
         self.inner = Builder(loop, ops)
         self.draft = LoopDraft(loop, later)
-        self.later_made = makers(later.template.nodes)
         self.new: dict[Tensor, Node] = {}
         self.largest: dict[Tensor, tuple[int, Axes]] = {}
         self.running: dict[int, tuple[Tensor, Tensor]] = {}
@@ -238,17 +237,17 @@ class OnlineReduction:
 
     def _linear(self, node: Node, values: Sequence[Value], complete: Sequence[bool]) -> Value:
         rule = self.ops.rule(node)
-        if not isinstance(rule, AxisRule) or not keeps_precision(node):
+        # A factor need not be finite where a select leaves nothing: zero times it is no number.
+        if not isinstance(rule, AxisRule) or not keeps_precision(node) or node.op == "where":
             return None
         scaled = [k for k, one in enumerate(values) if isinstance(one, Scaled) and one.factors]
         if len(scaled) + sum(complete) < len(values):
             return None
         if len(scaled) > 1:
             data = [k for k, axes in enumerate(rule.operands) if axes is not None]
-            wanted = data[1:] if node.op == "where" else data
-            if node.op not in ADDITIVE or scaled != wanted:
+            if node.op not in ADDITIVE or scaled != data:
                 return None
-        elif scaled[0] not in LINEAR.get(node.op, ()) or not self._others_vanish(node, scaled[0]):
+        elif scaled[0] not in LINEAR.get(node.op, ()):
             return None
         found = set()
         for value, k in ((values[k], k) for k in scaled):
@@ -265,16 +264,6 @@ class OnlineReduction:
             return Scaled(first.value, found.pop())
         (made,) = self._copy(node, values)
         return Scaled(made, found.pop())
-
-    def _others_vanish(self, node: Node, position: int) -> bool:
-        """Return whether the other branch of a `where` is zero; True for other ops."""
-        if node.op != "where":
-            return True
-        other = node.inputs[3 - position]
-        maker = self.later_made.get(other)
-        if maker is not None and maker.op == "full":
-            other = maker.inputs[1]
-        return other.value is not None and not np.any(other.value)
 
     # The running maximum.
 

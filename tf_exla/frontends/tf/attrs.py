@@ -27,6 +27,7 @@ def attr_types(op: str) -> Mapping[str, str]:
 
 
 # Settings of kernels at their usual values, where they do not change what an op computes.
+_NONE = object()
 _USUAL = {
     "Truncate": False,
     "grad_a": False,
@@ -82,7 +83,11 @@ def decode(
         for name, type_ in attr_types(op).items()
         if name in protos and name not in followed
     }
-    return {name: value for name, value in found.items() if _USUAL.get(name) is not value}
+    return {
+        name: value
+        for name, value in found.items()
+        if name not in _USUAL or _USUAL[name] is not value
+    }
 
 
 def encode(op: str, values: Mapping[str, Any]) -> dict[str, attr_value_pb2.AttrValue]:

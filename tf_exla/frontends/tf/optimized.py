@@ -43,6 +43,11 @@ class _Tracing(threading.local):
 _tracing = _Tracing()
 
 
+def is_tracing() -> bool:
+    """Return whether this thread traces an optimized function."""
+    return _tracing.depth > 0
+
+
 def _compiled_whole() -> bool:
     """Return whether XLA, which plans memory itself, compiles the graph that is being built."""
     graph = ops.get_default_graph()
@@ -91,7 +96,7 @@ class OptimizedFunction(Saveable):
         """Call the function. Raises `MemoryLimitError` if no plan holds the limit."""
         if eager_function_run.RUN_FUNCTIONS_EAGERLY:
             return self.python_function(*args, **kwargs)
-        if _tracing.depth or _compiled_whole():
+        if is_tracing() or _compiled_whole():
             return self._function(*args, **kwargs)
         return self._call(*self._flattened(args, kwargs))
 
