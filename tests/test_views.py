@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from fresh_process import run_fresh
 
 import tf_exla
 
@@ -31,3 +33,60 @@ def test_small_views_keep_their_tensor(name: str) -> None:
     report = tf_exla.explain(tf.function(function), X, limit="1GB")
     # X, a, -X, and b with what its kernel allocates.
     assert report.projected_peak >= 5 * X.dtype.size * N
+
+
+ROWS = tf.constant(np.random.default_rng(1).random((12, 64)))
+M = tf.constant(np.random.default_rng(2).random((4096, 64)))
+
+
+def mapped() -> tf.Tensor:
+    return tf.map_fn(lambda row: tf.sin(M * row)[0], ROWS)
+
+
+def written() -> tf.Tensor:
+    rows = tf.TensorArray(tf.float64, 12, element_shape=[64])
+    for k in tf.range(12):
+        rows = rows.write(k, tf.cumsum(M * ROWS[k])[-1])
+    return rows.stack()
+
+
+def carried() -> tf.Tensor:
+    h = ROWS[0]
+    for _ in tf.range(6):
+        h = tf.sin(M * h)[1]
+    return h
+
+
+def chosen() -> list[tf.Tensor]:
+    found = []
+    for k in range(6):
+        part = tf.cond(
+            ROWS[k, 0] > -1.0, lambda k=k: tf.cumsum(M * ROWS[k])[3:200], lambda: M[:197]
+        )
+        found.append(part)
+    return found
+
+
+def in_place() -> list[tf.Tensor]:
+    return [tf.exp(tf.cumsum(M * ROWS[k])[7]) for k in range(8)]
+
+
+@pytest.mark.parametrize("program", [mapped, written, carried, chosen, in_place])
+def test_views_that_are_stored_are_copies(program: Callable[[], Any]) -> None:
+    found = run_fresh(measured_at_smallest, program.__name__)
+    assert found["measured"] <= found["projected"] <= found["limit"]
+
+
+def measured_at_smallest(name: str) -> dict[str, float]:
+    function = tf.function(globals()[name])
+    with pytest.raises(tf_exla.MemoryLimitError) as error:
+        tf_exla.explain(function, limit=1)
+    limit = error.value.smallest_limit + (4 << 20)  # without loops over chunks
+    optimized = tf_exla.optimize(function, limit, strict=True)
+    for one, other in zip(tf.nest.flatten(optimized()), tf.nest.flatten(function()), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    return {
+        "limit": limit,
+        "projected": optimized.report().projected_peak,
+        "measured": int(tf_exla.measured_peak(optimized, fresh=False)),
+    }

@@ -155,6 +155,8 @@ class _Walk:
                 self._allocate(tensor)
         if node.inputs and self.ops.may_alias(node):
             self._hold_parent(node)
+        elif node.outputs and node.outputs[0].nbytes < CHAIN_BYTES:
+            self._in_a_view(node)
 
     def _shared(self, node: Node) -> dict[int, _Buffer]:
         """Map positions of results to the buffers that they share with operands or each other."""
@@ -186,6 +188,17 @@ class _Walk:
             if parent.owned and buffer is not parent and not buffer.parents:
                 buffer.parents += (parent,)
                 parent.pending += 1
+
+    def _in_a_view(self, node: Node) -> None:
+        """A small result may be computed in place in a view: it keeps what the view keeps."""
+        buffer = self.buffers[node.outputs[0]]
+        for position in self.ops.forwards(node):
+            if position < len(node.inputs) and not buffer.parents:
+                operand = self.buffers[node.inputs[position]]
+                if node.inputs[position].nbytes == node.outputs[0].nbytes:
+                    buffer.parents += operand.parents
+                    for parent in operand.parents:
+                        parent.pending += 1
 
     def _extend(self, node: Node, position: int, tensor: Tensor) -> None:
         """Allocate the growth of a list, which keeps its previous tensors alive."""

@@ -25,6 +25,7 @@ from tf_exla.frontends.tf.emit import (
 from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.frontends.tf.ops.compiled import has_form
 from tf_exla.frontends.tf.ops.table import record
+from tf_exla.frontends.tf.views import STORED, Views
 from tf_exla.ir.control_flow import body_of, cond_of
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
 
@@ -58,6 +59,7 @@ class Emitter:
         self._last_large: tf.Operation | None = None
         self._values: dict[Tensor, tf.Tensor] = {}
         self._constant: dict[Tensor, Array | None] = {}
+        self._views = Views()
         self._anchors: dict[tuple[Any, ...], tuple[tf.Tensor, tf.Tensor]] = {}
 
     def run(self, graph: Graph, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -65,7 +67,14 @@ class Emitter:
         self._values.update(zip(graph.inputs, inputs, strict=True))
         for node in graph.nodes:
             self.node(node)
-        return [self._values[tensor] for tensor in graph.outputs]
+        return self.values(graph.outputs)
+
+    def owned(self, tensor: Tensor) -> tf.Tensor:
+        """Return an emitted tensor, or a copy if it may be a part of a larger buffer."""
+        value = self._values[tensor]
+        if tensor not in self._views or self.compiled:
+            return value
+        return self.op("DeepCopy", [value], {}, large=True, name="owned").outputs[0]
 
     def node(self, node: Node) -> None:
         """Emit one node."""
@@ -93,6 +102,7 @@ class Emitter:
         for tensor, value in zip(node.outputs, made, strict=True):
             value.set_shape(tensor.shape)
             self._values[tensor] = value
+        self._views.add(node)
 
     def _form(self, node: Node) -> tf.Tensor:
         """Emit the ops that replace a node in a cluster."""
@@ -157,8 +167,6 @@ class Emitter:
             self.effects.append(made)
         return made
 
-    # Constants, and results that TensorFlow must not fold.
-
     def _const(self, node: Node) -> tf.Tensor:
         array = np.asarray(node.attrs["value"])
         self._constant[node.output] = array
@@ -167,6 +175,8 @@ class Emitter:
     def _hidden(self, node: Node) -> list[tf.Tensor]:
         """Return a node's operands, one of them an anchor if TensorFlow could fold the node."""
         inputs = self.values(node.inputs)
+        if (stored := STORED.get(node.op)) is not None:
+            inputs[stored] = self.owned(node.inputs[stored])
         if (
             node.stateful
             or self.compiled
@@ -201,11 +211,8 @@ class Emitter:
         """Return this graph's tensors for the anchors of an inner function."""
         for key, (made, value) in inner._anchors.items():
             if key not in self._anchors:
-                own = placeholder(self.graph, made.dtype.name, made.shape)
-                self._anchors[key] = (own, value)
+                self._anchors[key] = placeholder(self.graph, made.dtype.name, made.shape), value
         return [self._anchors[key][0] for key in inner._anchors]
-
-    # Control flow.
 
     def child(self, name: str, compiled: bool = False) -> Emitter:
         """Return an emitter for a function that this graph will call."""
@@ -264,10 +271,10 @@ class Emitter:
             "output_shapes": shapes,
             "parallel_iterations": parallel,
         }
-        kind = "While" if stateful else "StatelessWhile"
-        made = self.op(kind, inputs, attrs, large=large, stateful=stateful, name="While")
-        self._lower(made)
-        return list(made.outputs)
+        kind = ("" if stateful else "Stateless") + "While"
+        return self._lowered(
+            self.op(kind, inputs, attrs, large=large, stateful=stateful, name="While")
+        )
 
     def _while(self, node: Node) -> list[tf.Tensor]:
         cond, body = cond_of(node), body_of(node)
@@ -307,12 +314,10 @@ class Emitter:
             attrs["branches"] = functions
         # TensorFlow lowers a choice to switches, which wait for the predicate only.
         inputs[0] = self.op("Identity", inputs[:1], {}, large=True, name="chosen").outputs[0]
-        kind = tensorflow_name(node.op)
-        kind = kind if node.stateful else f"Stateless{kind}"
+        kind = ("" if node.stateful else "Stateless") + tensorflow_name(node.op)
         made = self.op(kind, inputs, attrs, large=True, stateful=node.stateful, name=node.name)
-        self._lower(made)
         self._wait_for(made.outputs)
-        return list(made.outputs)
+        return self._lowered(made)
 
     def _wait_for(self, outputs: Sequence[tf.Tensor]) -> None:
         """Make later large ops wait for results: a control edge waits for the choice only."""
@@ -324,9 +329,10 @@ class Emitter:
         if read and not self.compiled:
             self._last_large = emit(self.graph, "NoOp", [], {}, control=read, name="done")
 
-    def _lower(self, op: tf.Operation) -> None:
+    def _lowered(self, op: tf.Operation) -> list[tf.Tensor]:
         if not self.compiled:
             control_flow_util_v2.maybe_set_lowering_attr(op)
+        return list(op.outputs)
 
     def _sub_graph(
         self, name: str, graph: Graph, like: Sequence[tf.Tensor]
@@ -336,7 +342,8 @@ class Emitter:
             placeholder(inner.graph, tensor.dtype, tensor.shape, outer)
             for tensor, outer in zip(graph.inputs, like, strict=True)
         ]
-        return inner, inputs, inner.run(graph, inputs)
+        inner.run(graph, inputs)
+        return inner, inputs, [inner.owned(tensor) for tensor in graph.outputs]
 
 
 Special = Callable[[Emitter, Node], list[tf.Tensor] | None]

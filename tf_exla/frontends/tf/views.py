@@ -1,0 +1,47 @@
+"""Tensors that may share a part of a larger tensor's buffer, which they keep alive.
+
+A list, a variable and the results of a sub-graph outlive the tensors around them. A view that is
+stored there is copied: else the whole buffer would stay, of which only the view counts.
+"""
+
+from __future__ import annotations
+
+from tf_exla.frontends.tf.ops.table import record
+from tf_exla.ir.graph import Node, Tensor
+
+STORED = {"AssignVariableOp": 1, "list_push": 1, "list_set": 2}
+"""Ops that store an operand, with its position."""
+
+
+class Views:
+    """The views among the tensors of one graph, whose nodes are added in order."""
+
+    def __init__(self) -> None:
+        self._made: set[Tensor] = set()
+        self._views: set[Tensor] = set()
+
+    def __contains__(self, tensor: Tensor) -> bool:
+        return tensor in self._views
+
+    def add(self, node: Node) -> None:
+        """Add the results of a node."""
+        if node.op == "constant" or not node.inputs:
+            return
+        self._made.update(node.outputs)
+        known = record(node.op)
+        if known.view:
+            data = max(node.inputs, key=lambda tensor: tensor.nbytes)
+            for tensor in node.outputs:
+                if tensor.dtype in ("variant", "resource"):
+                    continue
+                if data in self._views or (data in self._made and _is_part(tensor, data)):
+                    self._views.add(tensor)
+            return
+        for position in known.reuses:  # computed in place
+            operand = node.inputs[position] if position < len(node.inputs) else None
+            if operand in self._views and operand.nbytes == node.outputs[0].nbytes:
+                self._views.add(node.outputs[0])
+
+
+def _is_part(tensor: Tensor, data: Tensor) -> bool:
+    return not (tensor.is_static and data.is_static) or tensor.nbytes < data.nbytes
