@@ -72,7 +72,12 @@ def as_scaling(site: RewriteContext, tensor: Tensor) -> tuple[Tensor, Tensor, bo
     *batch, rows, columns = _padded(vector)
     vector = reshape(site, vector, (*batch, rows if on_left else columns))
     node = site.maker(tensor, "divide")
-    return vector if node is None else site.emit("reciprocal", vector), rest, on_left
+    return vector if node is None else inverse(site, vector), rest, on_left
+
+
+def inverse(site: RewriteContext, tensor: Tensor) -> Tensor:
+    """Return 1 / tensor. TensorFlow's kernel for reciprocals is inexact for large numbers."""
+    return site.emit("divide", site.const(1, tensor.dtype), tensor)
 
 
 def diagonal_of_product(site: RewriteContext, node: Node) -> Proposals:

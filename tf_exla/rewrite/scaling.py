@@ -29,7 +29,7 @@ from tf_exla.rewrite.algebra import (
 )
 from tf_exla.rewrite.chain import Diagonal, Element, Ones, best_order, multiply, reverse
 from tf_exla.rewrite.context import RewriteContext
-from tf_exla.rewrite.diagonal import as_scaling, scaling_vector
+from tf_exla.rewrite.diagonal import as_scaling, inverse, scaling_vector
 from tf_exla.rewrite.rewrite import Proposals, Rewrite
 
 FAMILY = "scalings"
@@ -250,9 +250,7 @@ def two_scalings(site: RewriteContext, node: Node) -> Proposals:
         if scale.is_one:
             yield site.emit("divide", tensor, divisor)
         else:
-            yield site.emit(
-                "multiply", tensor, scaled(site, site.emit("reciprocal", divisor), scale)
-            )
+            yield site.emit("multiply", tensor, scaled(site, inverse(site, divisor), scale))
     else:
         assert total is not None
         if divisor is not None:

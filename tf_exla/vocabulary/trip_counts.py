@@ -22,7 +22,7 @@ def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
         maker = made.get(test)
         if maker is None:
             return None
-        if maker.op == "identity":
+        if maker.op == "identity" or _is_false_without_predicate(maker, test):
             return bound(maker.inputs[0])
         if maker.op == "logical_and":
             found = [one for one in map(bound, maker.inputs) if one is not None]
@@ -70,6 +70,20 @@ def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
         return one[0] + sign * two[0], one[1] + sign * two[1]
 
     return bound(cond.outputs[0])
+
+
+def _is_false_without_predicate(choice: Node, test: Tensor) -> bool:
+    """Return whether a result of a choice is false if its predicate is, as in `a and b`.
+
+    The other branch returns false, or the predicate itself.
+    """
+    other = choice.attrs.get("else_branch")
+    if choice.op != "cond" or not isinstance(other, Graph):
+        return False
+    result = other.outputs[choice.outputs.index(test)]
+    if result in other.inputs:
+        return choice.inputs[1 + other.inputs.index(result)] is choice.inputs[0]
+    return result.value is not None and not result.value.any()
 
 
 def counted(node: Node, times: int) -> dict[Tensor, int]:
