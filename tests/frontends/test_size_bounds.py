@@ -63,6 +63,11 @@ OTHERS: dict[str, Made] = {
     "X[:-c]": lambda y, c: X[:-c],
     "X[3 - c : 5 - c]": lambda y, c: X[3 - c : 5 - c],
     "slice": lambda y, c: tf.slice(X, [c, 0], [-1, -1]),
+    "slice of a size": lambda y, c: tf.slice(X[:, 0], [0], [c - 1]),
+    "sparse sum": lambda y, c: tf.reshape(
+        tf.sparse.reduce_sum(tf.SparseTensor([[0, 0]], [1.0], tf.cast([13 - c, 2], tf.int64)), 1),
+        [-1],
+    ),
     "pad": lambda y, c: tf.pad(y, [[12 - c, c], [0, 0]]),
     "tile": lambda y, c: tf.tile(y, [12 - c, 1]),
     "repeat": lambda y, c: tf.repeat(y[:, 0], 12 - c),

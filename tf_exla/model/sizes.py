@@ -153,8 +153,7 @@ class Sizes:
             if not is_of_unknown_size(tensor) and most.top is None:
                 # These integers may be a size of another tensor.
                 self._because(tensor, next(filter(None, map(self.cause, node.inputs)), None))
-                if most.value is not None:
-                    self._most[tensor] = most
+                self._most[tensor] = Most.of(tensor) if most.value is None else most
                 continue
             self._most[tensor] = most.at_most(self._fitted.get(tensor)).within(tensor.shape)
             if self._most[tensor].size is None:

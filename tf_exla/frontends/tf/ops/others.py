@@ -41,7 +41,7 @@ OPS: Mapping[str, Op] = {
         SparseAdd SparseSparseMaximum SparseSparseMinimum"""),
     "SparseFillEmptyRows": Op(bounds=sizes.filled_rows),
     **many(Op(bounds=sizes.rows_of(0)), "SparseReduceMaxSparse SparseReduceSumSparse SparseSlice"),
-    "SparseReduceSum": Op(size="not larger"),
+    "SparseReduceSum": Op(bounds=sizes.dense),
     "SparseToDense": Op(shape_operand=1),
     "SparseToSparseSetOperation": Op(bounds=sizes.set_operation(1, 4)),
     **many(Op(reason="its iterations depend on each other"), "StatelessWhile While"),

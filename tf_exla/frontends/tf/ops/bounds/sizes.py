@@ -104,6 +104,13 @@ def filled_rows(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
             zip(node.outputs, made, strict=True)]  # fmt: skip
 
 
+def dense(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    """Bound the elements by those of the dense tensor."""
+    sizes = operands[2].value
+    size = None if sizes is None or None in sizes else math.prod(one or 0 for one in sizes)
+    return [Most(node.output.shape).at_most(size).within(node.output.shape)]
+
+
 def ranged(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     start, _, delta = (tensor.value for tensor in node.inputs)
     top = operands[1].top
@@ -128,8 +135,8 @@ def sliced(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
             made[axis] = int(size[axis])
         elif size is not None and begin is not None and one is not None:
             made[axis] = max(0, one - int(begin[axis]))
-        elif counts is not None and len(counts) == len(made):
-            count = counts[axis]
+        elif counts is not None and len(counts) == len(made) and not operands[2].below:
+            count = counts[axis]  # -1 would mean the rest
             made[axis] = count if one is None else one if count is None else min(one, count)
     return [Most(tuple(made))]
 
