@@ -2,7 +2,8 @@
 
 Only float32 and float64 are rewritten. Half precision rounds and overflows too early to move
 factors, and complex products may be adjoint. Identities hold for finite values. Values that are not
-finite stay so, but an infinity may become NaN.
+finite stay so, but an infinity may become NaN. Scales that keep numbers in range do not move
+(`normalization.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.refusal import Refusal
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.context import RewriteContext
+from tf_exla.rewrite.normalization import normalizes
 
 FLOATS = frozenset({"float32", "float64"})
 SUMS = frozenset({"add", "add_n", "subtract"})
@@ -119,6 +121,8 @@ def as_scaled(site: RewriteContext, tensor: Tensor) -> tuple[Scale, Tensor] | No
             continue
         if rest.size == 1 and node.op == "multiply" and scalar.value is None:
             continue  # two scalars: neither is the large one
+        if normalizes(site, scalar, rest, node.op == "divide"):
+            continue
         scale = _scale(scalar, node.op == "divide")
         if scale is not None:
             return scale, rest

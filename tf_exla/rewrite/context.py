@@ -50,6 +50,7 @@ class RewriteContext:
         self._graph = graph
         self._changed = False
         self.absorbed: dict[Tensor, bool] = {}  # memoized by the rewrites of scalings
+        self.normalizes: dict[tuple[Tensor, Tensor, bool], bool] = {}  # by normalization.py
         self.root: Node | None = None
         self.made: list[Node] = []
         self._fresh: dict[Hashable, Node] = {}
@@ -66,10 +67,14 @@ class RewriteContext:
 
     def maker(self, tensor: Tensor, *ops: str) -> Node | None:
         """Return the producer of `tensor` if it is pure and one of `ops`."""
-        node = self.producer.get(tensor) or self._maker.get(tensor)
+        node = self.made_by(tensor)
         if node is None or node.stateful or isinstance(node, Loop) or node.op not in ops:
             return None
         return node
+
+    def made_by(self, tensor: Tensor) -> Node | None:
+        """Return the node that computes a tensor, in the graph or in the proposal."""
+        return self.producer.get(tensor) or self._maker.get(tensor)
 
     def uses(self, tensor: Tensor) -> int:
         """Return the number of uses of a tensor, outputs of the graph included."""

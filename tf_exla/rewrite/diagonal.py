@@ -16,6 +16,7 @@ from tf_exla.rewrite.algebra import (
     sum_axes,
 )
 from tf_exla.rewrite.context import RewriteContext
+from tf_exla.rewrite.normalization import normalizes
 from tf_exla.rewrite.rewrite import Proposals, Rewrite
 
 FAMILY = "diagonals"
@@ -54,7 +55,9 @@ def scaling_vector(site: RewriteContext, tensor: Tensor) -> tuple[Tensor, Tensor
         if rest.shape != tensor.shape or not vector.is_static:
             continue
         sizes = _padded(vector)
-        if sizes[-2:] in ((rows, 1), (1, columns)):
+        if sizes[-2:] not in ((rows, 1), (1, columns)):
+            continue
+        if not normalizes(site, vector, rest, node.op == "divide"):
             return vector, rest, sizes[-1] == 1
     return None
 

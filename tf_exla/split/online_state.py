@@ -226,8 +226,13 @@ class OnlineReduction:
         return Shifted(node.output, Shift(position, layout, shift), axes)
 
     def _postpone(self, node: Node, value: Scaled, factor: Tensor) -> Value:
-        """Postpone a multiplication or division until after the loop."""
-        if value.value.shape != node.output.shape:
+        """Postpone a multiplication or division until after the loop.
+
+        Only of exp(x - m), which is at most one: the sum of other numbers may overflow, or vanish,
+        where that of e / sum(e) does not.
+        """
+        shifted = any(isinstance(factor, Shift) for factor, _ in value.factors)
+        if not shifted or value.value.shape != node.output.shape:
             return None
         missing = len(node.output.dims) - len(factor.dims)
         axes: list[int | None] = [None] * missing

@@ -1,0 +1,60 @@
+"""Scales that no rewrite moves, because they keep numbers in range: `e / sum(e)`.
+
+`e` may be close to overflow where `e / sum(e)` is at most one, so `e @ v` overflows where
+`(e / sum(e)) @ v` does not; where `e` is close to zero, it vanishes.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tf_exla.ir.graph import Tensor
+from tf_exla.rewrite.context import RewriteContext
+
+DIVISORS = {"divide": 1, "reciprocal": 0, "rsqrt": 0, "pow": 0}
+"""Ops that divide by an operand, or may, and its position."""
+
+
+def normalizes(site: RewriteContext, scale: Tensor, scaled: Tensor, divides: bool) -> bool:
+    """Return whether a tensor is divided by what is computed from it.
+
+    What `scaled` is computed from counts, too, if it is as large: `(e * k) / sum(e)`. So does
+    `e * (1 / sum(e))`.
+    """
+    if scale.value is not None:
+        return False
+    key = scale, scaled, divides
+    if key not in site.normalizes:
+        divisors = {scale} if divides else _divisors(site, scale, scaled.size)
+        large = _ancestors(site, {scaled}, at_least=scaled.size) if divisors else set()
+        site.normalizes[key] = bool(divisors) and not large.isdisjoint(_ancestors(site, divisors))
+    return site.normalizes[key]
+
+
+def _divisors(site: RewriteContext, scale: Tensor, below: int) -> set[Tensor]:
+    """Return what small tensors are divided by on the way to a scale."""
+    found = set()
+    for tensor in _ancestors(site, {scale}, below=below):
+        node = site.made_by(tensor)
+        if node is not None and node.op in DIVISORS:
+            found.add(node.inputs[DIVISORS[node.op]])
+    return found
+
+
+def _ancestors(
+    site: RewriteContext, tensors: set[Tensor], at_least: int = 0, below: float = math.inf
+) -> set[Tensor]:
+    """Return tensors and those that they are computed from, through those of such sizes only."""
+    every = at_least == 0 and below == math.inf  # of unknown size, too
+    found: set[Tensor] = set()
+    work = list(tensors)
+    while work:
+        tensor = work.pop()
+        if tensor in found:
+            continue
+        if every or (tensor.is_static and at_least <= tensor.size < below):
+            found.add(tensor)
+            node = site.made_by(tensor)
+            if node is not None:
+                work += node.inputs
+    return found
