@@ -7,6 +7,7 @@ lowest number, so the maximum is that element. Other elements, even NaN, do not 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from functools import partial
 
@@ -17,27 +18,30 @@ from tf_exla.ir.graph import Tensor
 
 
 def beginning(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
-    """Build the first elements of `x`, one more than shown: the message then ends in dots.
+    """Build the beginning of `x` in the order of its elements, more than `count` of them.
 
-    The `count + 1` elements lie along the last axis longer than `count`, else along the last axis.
+    TensorFlow prints `count` elements of it as those of `x`, brackets and dots included: the last
+    axes are whole, one axis is as long as it takes, those before it have the size one.
     """
     if _lowest(x.dtype) is None or not x.dims:
         return None
-    rank = len(x.dims)
-    own = next((axis for axis in reversed(range(rank)) if x.dims[axis] > count), rank - 1)
-    others = [axis for axis in range(rank) if axis != own]
-    tests = [_at(w, x, axis, 0) for axis in others if x.dims[axis] > 1]
+    shown: list[int] = []
+    for length in reversed(x.dims):
+        inner = math.prod(shown)
+        shown.insert(0, min(length, -(-(count + 1) // inner)) if 0 < inner <= count else 1)
+    cut = next((axis for axis in range(len(shown)) if shown[axis] > 1), len(shown) - 1)
+    tests = [_at(w, x, axis, 0) for axis in range(cut) if x.dims[axis] > 1]
     if tests:
-        x = _picked(w, x, functools.reduce(partial(w.op, "logical_and"), tests), others)
-    length = x.dims[own]
-    x = w.op("reshape", x, w.const([1, length]))
-    shown = min(count + 1, length)
+        x = _picked(w, x, functools.reduce(partial(w.op, "logical_and"), tests), range(cut))
+    length, inner = x.dims[cut], math.prod(shown[cut + 1 :])
+    x = w.op("reshape", x, w.const([1, length, inner]))
     if x.nbytes <= least:
-        x = w.op("slice", x, w.const([0, 0]), w.const([1, shown]))
-    else:  # a slice of a long axis would need it whole as well
-        first = w.const(np.arange(shown).reshape(shown, 1), position_dtype(length))
-        x = _picked(w, x, w.op("equal", w.positions(length, 1, 2), first), [1])
-    return w.op("reshape", x, w.const([shown]))
+        x = w.op("slice", x, w.const([0, 0, 0]), w.const([1, shown[cut], inner]))
+    elif shown[cut] < length:  # a slice of a long axis would need it whole as well
+        first = np.arange(shown[cut]).reshape(-1, 1, 1)
+        positions = w.positions(length, 1, 3)
+        x = _picked(w, x, w.op("equal", positions, w.const(first, position_dtype(length))), [1])
+    return w.op("reshape", x, w.const(shown))
 
 
 def corners(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:

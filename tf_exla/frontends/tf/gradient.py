@@ -11,29 +11,22 @@ contains such nodes runs again without them (`replay.py`).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import backprop_util, record
 from tensorflow.python.eager.polymorphic_function import concrete_function, function_type_utils
 from tensorflow.python.framework import func_graph, indexed_slices
 from tensorflow.python.ops import gradients_util, script_ops
 
-from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.emit import new_graph, placeholder
 from tf_exla.frontends.tf.func_graphs import variable_type
 from tf_exla.frontends.tf.plain_gradient import PlainGradient
-from tf_exla.frontends.tf.replay import Key, is_handle, keeping, replay, stateful_inside
 from tf_exla.frontends.tf.scope import CALLS
 from tf_exla.frontends.tf.settings import Program, Settings
-from tf_exla.ir.graph import Graph, Node, Tensor, const
-from tf_exla.ir.traverse import walk, without_dead
-
-
-class GradientError(RuntimeError):
-    """A gradient would be wrong or cannot be computed; the message says which and why."""
+from tf_exla.ir.graph import Graph
+from tf_exla.ir.traverse import walk
 
 
 class Gradient:
@@ -51,13 +44,13 @@ class Gradient:
             for k, tensor in enumerate(program.concrete.graph.outputs[: program.count])
             if backprop_util.IsTrainable(tensor)
         ]
-        concrete, prefix, self.positions = _trace(program, mask, self.trainable)
+        concrete, prefix, self.gradients = _trace(program, mask, self.trainable)
         settings = program.settings
         if not settings.name.startswith("gradient of "):
             settings = dataclasses.replace(settings, name=f"gradient of {settings.name}")
         self.concrete = concrete
         self.program: Program | PlainGradient | None = None
-        if not self.positions:
+        if not self.gradients:
             return
         try:
             self.program = make(concrete, settings, inner=program, prefix=prefix)
@@ -66,12 +59,12 @@ class Gradient:
 
     def __call__(
         self, inputs: Sequence[tf.Tensor], upstream: Sequence[Any], saved: Sequence[tf.Tensor]
-    ) -> list[tf.Tensor | None]:
+    ) -> list[tf.Tensor | tf.IndexedSlices | None]:
         """Return the gradient of each input, None if it is not connected or not requested.
 
         `upstream`: a gradient for each output, or None.
         """
-        made: list[tf.Tensor | None] = [None] * len(inputs)
+        made: list[tf.Tensor | tf.IndexedSlices | None] = [None] * len(inputs)
         if self.program is None:
             return made
         given = [self._upstream(k, upstream[k]) for k in self.trainable]
@@ -81,9 +74,13 @@ class Gradient:
                 self.program.ready(arguments)
             except Exception as error:
                 self._fall_back(self.program.settings, error)
-        results = self.program.run(arguments, saved)
-        for position, tensor in zip(self.positions, results, strict=True):
-            made[position] = tensor
+        results = iter(self.program.run(arguments, saved))
+        for position, sparse_shape in self.gradients.items():
+            gradient = next(results)
+            if sparse_shape is not None:
+                shape = tf.constant(sparse_shape, tf.int64)
+                gradient = tf.IndexedSlices(gradient, next(results), shape)
+            made[position] = gradient
         return made
 
     def _fall_back(self, settings: Settings, error: Exception) -> None:
@@ -111,7 +108,9 @@ def keep_python_tapes(graph: Graph) -> None:
                 function.set_support_graph_mode_gradient()
 
 
-def backward_function(program: Program) -> Callable[..., list[tf.Tensor | None]]:
+def backward_function(
+    program: Program,
+) -> Callable[..., list[tf.Tensor | tf.IndexedSlices | None]]:
     """Return the gradient function of an op that calls `program`.
 
     It reads all values from the op, since the gradient may be built in another graph, which then
@@ -120,7 +119,7 @@ def backward_function(program: Program) -> Callable[..., list[tf.Tensor | None]]
     count = program.captured.inputs
     first = count + len(program.captured.constants)
 
-    def backward(op: tf.Operation, *upstream: Any) -> list[tf.Tensor | None]:
+    def backward(op: tf.Operation, *upstream: Any) -> list[tf.Tensor | tf.IndexedSlices | None]:
         saved = [*op.inputs[first : first + program.first_save], *op.outputs[program.count :]]
         gradient = program.gradient((True,) * count)
         made = gradient(op.inputs[:count], upstream[: program.count], saved)
@@ -131,11 +130,12 @@ def backward_function(program: Program) -> Callable[..., list[tf.Tensor | None]]
 
 def _trace(
     program: Program, mask: tuple[bool, ...], trainable: Sequence[int]
-) -> tuple[Any, str, list[int]]:
+) -> tuple[Any, str, dict[int, tuple[int, ...] | None]]:
     """Trace the gradient as a function of the inputs and of the upstream gradients.
 
-    Returns the function, the prefix of the forward pass's names in it, and the position of the
-    input that each of its outputs is the gradient of.
+    Returns the function, the prefix of the forward pass's names in it, and the positions of the
+    inputs that it returns a gradient of, in order. Where the gradient is `tf.IndexedSlices`, the
+    function returns values and indices, and the position has the shape of the whole.
     """
     concrete = program.concrete
     source = concrete.graph
@@ -163,13 +163,17 @@ def _trace(
             [inputs[k] for k in wanted],
             grad_ys=upstream,
         )
-        connected = [k for k, made in zip(wanted, found, strict=True) if made is not None]
-        results = [_dense(made) for made in found if made is not None]
+        gradients, results = {}, []
+        for k, made in zip(wanted, found, strict=True):
+            if made is not None:
+                gradients[k] = _sparse_shape(inputs[k], made)
+                dense = gradients[k] is None
+                results += [tf.convert_to_tensor(made)] if dense else [made.values, made.indices]
     _finish(graph, [*inputs, *upstream], results)
     made = concrete_function.ConcreteFunction.from_func_graph(
         graph, function_type_utils.derive_from_graph(graph), {}
     )
-    return made, f"{call.name}/", connected
+    return made, f"{call.name}/", gradients
 
 
 def _finish(graph: func_graph.FuncGraph, inputs: list[tf.Tensor], outputs: list[tf.Tensor]) -> None:
@@ -183,164 +187,15 @@ def _finish(graph: func_graph.FuncGraph, inputs: list[tf.Tensor], outputs: list[
     ]
 
 
-def _dense(gradient: Any) -> tf.Tensor:
-    if isinstance(gradient, indexed_slices.IndexedSlices):
-        return tf.convert_to_tensor(gradient)
-    return gradient
+def _sparse_shape(of: tf.Tensor, gradient: Any) -> tuple[int, ...] | None:
+    """Return the shape of the input of which `tf.IndexedSlices` are the gradient; None if dense.
 
-
-# What the forward pass saves.
-
-
-def own_saves(program: Program) -> list[Tensor]:
-    """Return the tensors that a call of `program` saves, and add them to its tables."""
-    saves: list[Tensor] = []
-
-    def save(tensor: Tensor) -> int:
-        saves.append(tensor)
-        return program.first_save + len(saves) - 1
-
-    nodes: list[Node] = []
-    inputs = {tensor: k for k, tensor in enumerate(program.graph.inputs)}
-    for node in program.graph.nodes:
-        if node.stateful and node.subgraphs:
-            made, kept = keeping(node)
-            nodes += made
-            positions = {key: save(tensor) for key, tensor in kept.items()}
-            for one in (node, *stateful_inside(node)):
-                keys = ((one.name, k) for k in range(max(len(one.outputs), 1)))
-                program.by_name[one.name] = [positions.get(key) for key in keys]
-            continue
-        nodes.append(node)
-        if node.stateful:
-            program.by_name[node.name] = [
-                None if is_handle(tensor) else save(tensor) for tensor in node.outputs
-            ]
-        elif node.op in READS and node.op != "VariableShape" and node.inputs[0] in inputs:
-            position = inputs[node.inputs[0]]
-            if position not in program.by_handle and position < program.captured.inputs:
-                program.by_handle[position] = save(_value(node, program, position, nodes))
-    program.graph = program.graph.replace(nodes=tuple(nodes))
-    return saves
-
-
-def _value(read: Node, program: Program, position: int, nodes: list[Node]) -> Tensor:
-    """Return the whole value of the variable that a node reads; append a read if necessary."""
-    if read.op == "read_variable":
-        return read.output
-    known = variable_type(program.concrete.graph.inputs[position])
-    if known is None:
-        raise GradientError(
-            f"{program.settings.name}: the variable that {read.name} reads is unknown"
-        )
-    dtype, shape = known
-    value = Tensor(shape, dtype, f"{read.name}/value")
-    nodes.append(
-        Node("read_variable", read.inputs[:1], (value,), {"dtype": dtype}, name=value.name)
-    )
-    return value
-
-
-# What the gradient uses of the saved values.
-
-
-def substitute(program: Program, inner: Program, prefix: str) -> None:
-    """Make a gradient use the values that lower levels have saved, and drop their effects.
-
-    Raises `GradientError` if a value is not available.
+    They stay sparse, as in TensorFlow, unless that takes more memory than the whole.
     """
-    graph = program.graph
-    given = [inner.given_at(k) for k in range(program.first_save)]
-    renamed: dict[Tensor, Tensor] = {}
-    handles = {tensor: k for k, tensor in enumerate(graph.inputs) if tensor.dtype == "resource"}
-    program.by_handle.update(inner.by_handle)
-
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        node = node.substitute(renamed)
-        if node.stateful and node.name.startswith(prefix):
-            known: dict[Key, Tensor] = {}
-            for one in (node, *stateful_inside(node)):
-                positions = _positions(one, program, inner, prefix)
-                known.update(((one.name, k), given[i]) for k, i in positions if i is not None)
-            if node.subgraphs:
-                nodes += replay(node, known)
-                continue
-            for k, tensor in enumerate(node.outputs):
-                if (node.name, k) in known:
-                    renamed[tensor] = known[node.name, k]
-        elif (
-            node.op in READS
-            and not node.stateful
-            and handles.get(node.inputs[0]) in inner.by_handle
-        ):
-            index = inner.by_handle[handles[node.inputs[0]]]
-            nodes += _read_saved(node, given[index], renamed)
-        else:
-            nodes.append(node)
-    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
-    made = without_dead(Graph((*graph.inputs, *given), tuple(nodes), outputs))
-    _check_defined(made, inner)
-    program.graph = made
-
-
-def _positions(
-    node: Node, program: Program, inner: Program, prefix: str
-) -> Iterator[tuple[int, int | None]]:
-    """Yield (position of a stateful forward node's result, its index among saved values)."""
-    known = inner.by_name.get(node.name.removeprefix(prefix))
-    if known is None:
-        raise GradientError(
-            f"{inner.settings.name}: the stateful {node.op} {node.name!r} of the forward pass is "
-            "not the same when its gradient is traced"
-        )
-    program.by_name[node.name] = known
-    yield from enumerate(known)
-
-
-def _read_saved(node: Node, value: Tensor, renamed: dict[Tensor, Tensor]) -> list[Node]:
-    """Return nodes that read from a saved value what `node` reads from the variable."""
-    if node.op == "read_variable":
-        renamed[node.output] = value
-        return []
-    if node.op not in ("ResourceGather", "ResourceGatherNd"):
-        return [node]
-    if node.op == "ResourceGatherNd":
-        return [dataclasses.replace(node, op="GatherNd", inputs=(value, node.inputs[1]), attrs={})]
-    batch = node.attrs.get("batch_dims", 0)
-    axis = const(np.int32(batch), f"{node.name}/axis")  # type: ignore[arg-type]
-    attrs = {"batch_dims": batch}
-    inputs = (value, node.inputs[1], axis.output)
-    return [axis, dataclasses.replace(node, op="take", inputs=inputs, attrs=attrs)]
-
-
-def _check_defined(graph: Graph, inner: Program) -> None:
-    """Check that the gradient needs no value that only rerunning an effect or a read would give."""
-    lost = _undefined(graph)
-    if lost is not None:
-        raise GradientError(
-            f"{inner.settings.name}: the gradient needs {lost}, a handle that a side effect gave, "
-            "which cannot run twice"
-        )
-    inside = (
-        inner_node for node in graph.nodes for _, sub in node.subgraphs for inner_node in walk(sub)
-    )
-    for node in inside:
-        if node.op in READS and node.op != "VariableShape":
-            raise GradientError(
-                f"{inner.settings.name}: the gradient reads a variable inside of control flow "
-                f"({node.name}), where its value at the forward pass is not known"
-            )
-
-
-def _undefined(graph: Graph) -> Tensor | None:
-    """Return a tensor that a graph or a sub-graph uses but does not define, or None."""
-    defined = set(graph.inputs)
-    for node in graph.nodes:
-        found = next((tensor for tensor in node.inputs if tensor not in defined), None)
-        for _, sub in node.subgraphs:
-            found = found or _undefined(sub)
-        if found is not None:
-            return found
-        defined.update(node.outputs)
-    return next((tensor for tensor in graph.outputs if tensor not in defined), None)
+    if not isinstance(gradient, indexed_slices.IndexedSlices):
+        return None
+    known = variable_type(of)  # None if it is no handle of a variable
+    whole, values = tf.TensorShape(known[1]) if known else of.shape, gradient.values.shape
+    if not (whole.is_fully_defined() and values.is_fully_defined()):
+        return None
+    return tuple(whole) if values.num_elements() <= whole.num_elements() else None

@@ -22,16 +22,11 @@ from tf_exla.frontends.tf.capture import Captured, capture
 from tf_exla.frontends.tf.devices.data import ShardedTensor
 from tf_exla.frontends.tf.devices.function import ShardedFunction
 from tf_exla.frontends.tf.fallback import unplanned
-from tf_exla.frontends.tf.gradient import (
-    Gradient,
-    backward_function,
-    keep_python_tapes,
-    own_saves,
-    substitute,
-)
+from tf_exla.frontends.tf.gradient import Gradient, backward_function, keep_python_tapes
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.replay import is_handle
 from tf_exla.frontends.tf.restore import Restored, restore
+from tf_exla.frontends.tf.saved_values import own_saves, substitute
 from tf_exla.frontends.tf.settings import Settings
 from tf_exla.frontends.tf.sources import NOTHING, Given, cut_away, find_cut
 from tf_exla.ir.graph import Graph, Shape, Tensor
@@ -235,7 +230,7 @@ class Program:
         below = saved if self.inner is not None else ()
         outputs, everything = made[: self.count], [*below, *made[self.count :]]
 
-        def backward(*upstream: Any) -> list[tf.Tensor | None]:
+        def backward(*upstream: Any) -> list[tf.Tensor | tf.IndexedSlices | None]:
             return self.gradient(mask)(inputs, upstream, everything)
 
         if outputs:

@@ -1,0 +1,108 @@
+"""Gradients of gathered rows are `tf.IndexedSlices`, as without tf_exla.
+
+Optimizers and norms treat them otherwise than dense gradients: a row that is gathered twice has two
+entries, and slot variables of other rows do not decay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_exla
+
+RNG = np.random.default_rng(0)
+TABLE = RNG.normal(size=(5000, 16)).astype("float32")
+IDS = tf.constant([3, 3, 7, 9, 3])
+Loss = Callable[[tf.Tensor], tf.Tensor]
+
+
+@pytest.fixture
+def table() -> tf.Variable:
+    return tf.Variable(TABLE)
+
+
+@pytest.fixture
+def losses(table: tf.Variable) -> Sequence[Loss]:
+    """TensorFlow's function and the optimized one."""
+
+    @tf.function
+    def loss(ids: tf.Tensor) -> tf.Tensor:
+        rows = tf.nn.embedding_lookup(table, ids)
+        return tf.reduce_sum(rows**2 * tf.reduce_sum(rows, 1, keepdims=True))
+
+    return loss, tf_exla.optimize(loss, "10MB", strict=True)
+
+
+def plain(loss: Loss, table: tf.Variable) -> Any:
+    with tf.GradientTape() as tape:
+        value = loss(IDS)
+    return tape.gradient(value, table)
+
+
+def summed(loss: Loss, table: tf.Variable) -> Any:
+    with tf.GradientTape() as tape:
+        value = 2 * loss(IDS) + tf.reduce_sum(tf.gather(table, [1, 3]))
+    return tape.gradient(value, table)
+
+
+def second(loss: Loss, table: tf.Variable) -> Any:
+    with tf.GradientTape() as outer:
+        total = tf.reduce_sum(tf.convert_to_tensor(plain(loss, table)) ** 2)
+    return outer.gradient(total, table)
+
+
+@pytest.mark.parametrize("gradient", [plain, summed, second], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("traced", [False, True])
+def test_as_in_tensorflow(
+    losses: Sequence[Loss],
+    table: tf.Variable,
+    gradient: Callable[[Loss, tf.Variable], Any],
+    traced: bool,
+) -> None:
+    def norms(loss: Loss) -> tuple[tf.Tensor, tf.Tensor]:
+        made = gradient(loss, table)
+        assert isinstance(made, tf.IndexedSlices)
+        return tf.linalg.global_norm([made]), tf.convert_to_tensor(made)
+
+    want, got = (
+        (tf.function(lambda loss=loss: norms(loss))() if traced else norms(loss)) for loss in losses
+    )
+    tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), want, got)
+
+
+def test_steps_of_an_optimizer(losses: Sequence[Loss], table: tf.Variable) -> None:
+    found = []
+    for loss in losses:
+        table.assign(TABLE)
+        adam = tf.keras.optimizers.Adam(0.1, clipnorm=1.0)
+        for step in range(3):
+            with tf.GradientTape() as tape:
+                value = loss(IDS + 10 * step)
+            adam.apply_gradients([(tape.gradient(value, table), table)])
+        found.append(table.numpy())
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
+
+
+def test_more_rows_than_the_table_are_summed() -> None:
+    """The slices would take more memory than the whole gradient."""
+    table = tf.Variable(TABLE[:100])
+    ids = tf.constant(RNG.integers(0, 100, 40_000))
+
+    @tf.function
+    def loss(ids: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.exp(tf.gather(table, ids)))
+
+    optimized = tf_exla.optimize(loss, "3MB", strict=True)
+    with tf.GradientTape() as tape:
+        value = optimized(ids)
+    got = tape.gradient(value, table)
+    assert isinstance(got, tf.Tensor)
+    with tf.GradientTape() as tape:
+        value = loss(ids)
+    want = tf.convert_to_tensor(tape.gradient(value, table))
+    np.testing.assert_allclose(got, want, rtol=1e-4)
