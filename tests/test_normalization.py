@@ -77,3 +77,17 @@ def test_quotients_stay_in_range(program: Callable[..., tf.Tensor], rewrites: bo
         got = tf_exla.optimize(function, limit, strict=True, rewrites=rewrites)(*arguments)
         # The kernel that TensorFlow takes for 1 / x is wrong by 2e-4 here.
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-6 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("rounded", [tf.floor, tf.round, lambda x: tf.cast(x, tf.int32)])
+def test_scales_before_rounding_are_not_joined(rounded: Callable[..., tf.Tensor]) -> None:
+    """On a grid, the last bit decides: 0.29 / 0.1 / 0.1 is not 0.29 / (0.1 * 0.1)."""
+
+    @tf.function
+    def function(x: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+        return rounded(x / step / step)
+
+    grid = np.arange(1_000_000).reshape(1000, 1000) % 100 / 200
+    want = function(grid, np.array(0.1))
+    got = tf_exla.optimize(function, 10**9, strict=True)(grid, np.array(0.1))
+    np.testing.assert_array_equal(got, want)

@@ -352,7 +352,8 @@ row without vector instructions, and a chunk's row ends elsewhere; XLA fuses a p
 
 *Reordered*: sums, means, products of matrices, convolutions and contractions over an axis that is split; rewritten parts, with
 the errors of the table below; softmax and log-sum-exp along a split axis, which are rescaled as the maximum grows.
-A chain of products in another order may overflow in another place. It then gives an infinity where `inf - inf` was NaN, or the reverse;
+A quotient by a sum of the same numbers, such as `exp(x) / sum(exp(x))`, stays one: it keeps the numbers in range.
+Other chains of products in another order may overflow in another place. It then gives an infinity where `inf - inf` was NaN, or the reverse;
 `rewrites={{"chains": False}}` keeps the order.
 
 *Short floats.* Partial sums and products of bfloat16 and float16 are kept in float32 and rounded once. So are sums and
@@ -375,7 +376,7 @@ Splitting other axes changes none of this. `tf.sort` and `tf.argsort` are not sp
 *Results that depend on the place in a row.* Stock's kernels use vector instructions, and scalar ones at the ends of rows. The two disagree in two cases, and a
 chunk's rows end elsewhere. The first is the sign of zero: `tf.maximum(0.0, -0.0)` of 17 such pairs is -0 in sixteen places and +0 in the last, `relu(-0.0)` the other
 way round; `minimum`, `reduce_max` and `reduce_min` over zeros of both signs behave likewise. The second is a NaN in `unsorted_segment_max` and
-`unsorted_segment_min`, which later numbers may or may not replace. Everything else in `tests/frontends/test_selections.py` is equal to the bit.
+`unsorted_segment_min`: the next number of its segment replaces it in the stock's kernel, but not if that is in another chunk. Everything else in `tests/frontends/test_selections.py` is equal to the bit.
 
 # Accuracy of the rewrites
 

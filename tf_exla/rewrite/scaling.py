@@ -34,6 +34,8 @@ from tf_exla.rewrite.rewrite import Proposals, Rewrite
 
 FAMILY = "scalings"
 
+_ROUNDING = frozenset({"ceil", "floor", "floor_divide", "remainder", "round"})
+
 
 def absorbed(site: RewriteContext, tensor: Tensor) -> bool:
     """Return whether all readers of a matrix absorb a scaling of its rows or columns."""
@@ -211,6 +213,8 @@ def two_scalings(site: RewriteContext, node: Node) -> Proposals:
     out = node.output
     if not is_float(out) or len(out.dims) < 2 or min(out.dims[-2:]) < 2:
         return
+    if any(_rounds(reader) for reader, _ in site.readers.get(out, ())):
+        return
     passed: list[Node] = []
     scale, vectors = Scale(), []
     tensor, side = out, None
@@ -256,6 +260,13 @@ def two_scalings(site: RewriteContext, node: Node) -> Proposals:
         if divisor is not None:
             total = site.emit("divide", total, divisor)
         yield site.emit("multiply", tensor, scaled(site, total, scale))
+
+
+def _rounds(node: Node) -> bool:
+    """Return whether a node makes integers of floats: the last bit decides about a whole one."""
+    if node.op == "astype":
+        return not node.output.dtype.startswith(("float", "bfloat", "complex"))
+    return node.op in _ROUNDING
 
 
 REWRITES = (
