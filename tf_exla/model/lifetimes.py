@@ -99,6 +99,7 @@ class _Walk:
         self.lists = sizes.lists(graph)
         self.fused = ops.fused(graph)
         self.buffers: dict[Tensor, _Buffer] = {}
+        self.values: dict[Tensor, _Buffer] = {}  # of variables since their last assignment
         self.sized: list[_Buffer] = []
         self.position = 0
         self.bytes = 0
@@ -142,6 +143,8 @@ class _Walk:
                     self._hold(tensor, 0)
                 else:
                     self._allocate(tensor)
+        if node.stateful and (node.subgraphs or not node.outputs):
+            self._keep_values(node)
         shared = self._shared(node)
         for position, tensor in enumerate(node.outputs):
             if position in shared:
@@ -178,6 +181,15 @@ class _Walk:
             together.pending = 0
             shared = dict.fromkeys(range(len(node.outputs)), together)
         return shared
+
+    def _keep_values(self, node: Node) -> None:
+        """Count the value that a variable had before an assignment, if it is still read."""
+        for handle in node.inputs:
+            old = self.values.pop(handle, None)
+            if old is not None and old.pending > 0:
+                old.bytes, old.first = self.sizes.nbytes(old.tensor), self.position
+                self.bytes += old.bytes
+                self.sized.append(old)
 
     def _hold_parent(self, node: Node) -> None:
         """Count a view or copy, and keep alive the operand of which it may be a view."""
@@ -238,6 +250,9 @@ class _Walk:
         """Return the buffer that the first output shares with an input, if this is certain."""
         if isinstance(node, Loop) or not node.inputs:
             return None
+        if node.op == "read_variable" and node.stateful:
+            value = _Buffer(node.outputs[0], 0, owned=True)
+            return self.values.setdefault(node.inputs[0], value)
         if node in self.views:
             return self.buffers[node.inputs[0]]
         output = node.outputs[0] if node.outputs else None
