@@ -16,7 +16,7 @@ from tf_exla.frontends.tf.ops.table import OPS as TABLE
 
 SLACK = 1_000_000
 THREADS = os.cpu_count() or 1
-GROUPS = ["_products", "_linear_algebra", "_images", "_reductions", "_others"]
+GROUPS = ["_products", "_linear_algebra", "_transforms", "_images", "_reductions", "_others"]
 
 
 class Case(NamedTuple):
@@ -103,7 +103,45 @@ def _linear_algebra(R: Any) -> list[Case]:
             "MatrixSolve", lambda a, b: R.MatrixSolve(matrix=a, rhs=b), [(500, 500), (500, 9000)],
             tight=False,
         ),
+        *(Case("MatrixSolveLs", lambda a, b: R.MatrixSolveLs(
+            matrix=a, rhs=b, l2_regularizer=0.0, fast=False), [(*batch, m, n), (*batch, m, k)])
+          for batch, m, n, k in (((), 3000, 300, 4), ((), 300, 3000, 4), ((), 1000, 1000, 300),
+                                 ((50,), 300, 200, 3), ((), 20_000, 50, 10))),
+        *(Case("TridiagonalSolve", lambda d, b, pivots=pivots: R.TridiagonalSolve(
+            diagonals=d, rhs=b, partial_pivoting=pivots), [(*batch, 3, n), (*batch, n, 1)])
+          for batch, n in (((), 500_000), ((500,), 700)) for pivots in (True, False)),
     ]  # fmt: skip
+
+
+def _transforms(R: Any) -> list[Case]:
+    """Fourier transforms of smooth lengths, of primes, and of a few times a prime."""
+
+    def complex_(shape: tuple[int, ...], axes: int) -> Case:
+        op = f"FFT{axes}D" if axes > 1 else "FFT"
+        return Case(op, lambda x: getattr(R, op)(input=x), [shape], "complex64", tight=False)
+
+    def real(shape: tuple[int, ...], axes: int, less: int = 0) -> Case:
+        op, lengths = f"RFFT{axes}D" if axes > 1 else "RFFT", list(shape[-axes:])
+        lengths[-1] -= less
+        call = lambda x: getattr(R, op)(input=x, fft_length=np.array(lengths, np.int32))  # noqa: E731
+        return Case(op, call, [shape], "float32", tight=False)
+
+    def inverse(shape: tuple[int, ...], axes: int) -> Case:
+        op, lengths = f"IRFFT{axes}D" if axes > 1 else "IRFFT", list(shape[-axes:])
+        call = lambda x: getattr(R, op)(input=x, fft_length=np.array(lengths, np.int32))  # noqa: E731
+        return Case(op, call, [(*shape[:-1], shape[-1] // 2 + 1)], "complex64", tight=False)
+
+    rows = [
+        *((1_000_003,), (1_000_018,), (900_021,), (1 << 20,), (8, 100_003), (64, 10_007)),
+        *((1000, 1009), (300, 4001), (20, 30_011)),
+    ]
+    planes = [(1009, 1009), (2003, 17), (17, 20_011), (5, 300, 401)]
+    return [
+        *(make(shape, 1) for make in (complex_, real, inverse) for shape in rows),
+        *(make(shape, 2) for make in (complex_, real, inverse) for shape in planes),
+        *(make((3, 64, 64, 67), 3) for make in (complex_, real, inverse)),
+        *(real(shape, 1, less=shape[-1] // 9) for shape in rows),
+    ]
 
 
 def _reductions(R: Any) -> list[Case]:
@@ -117,6 +155,10 @@ def _reductions(R: Any) -> list[Case]:
             for shape in shapes
             for count in range(1, len(shape) + 1)
             for axes in combinations(range(len(shape)), count)
+        ),
+        *(
+            Case("NthElement", lambda x: R.NthElement(input=x, n=5), [shape])
+            for shape in ((2_000_000,), (3, 500_000), (5000, 300))
         ),
         *(reduce(op, shapes[-1], (0, 2)) for op in ("Max", "Mean", "Min", "Prod")),
         *(reduce(op, (10, 1, 40, 1, 2500), (0, 3)) for op in ("Max", "Mean")),
@@ -238,7 +280,10 @@ def _images(R: Any) -> list[Case]:
         Case("MaxPool", lambda x: R.MaxPool(input=x, **blocks), [batch]),
         Case("MaxPoolGrad", lambda x, y, g: R.MaxPoolGrad(
             orig_input=x, orig_output=y, grad=g, **blocks), [batch, halves, halves]),
-        Case("AvgPool", lambda x: R.AvgPool(value=x, **blocks), [batch]),
+        *(Case("AvgPool", lambda x, k=k: R.AvgPool(value=x, ksize=k, **same), [shape])
+          for shape in (batch, (8, 400, 400, 1)) for k in ([1, 3, 3, 1], [1, 2, 5, 1])),
+        *(Case("Conv2D", lambda x, f: R.Conv2D(input=x, filter=f, **same), [image, kernel])
+          for image, kernel in (((4, 200, 200, 8), (3, 3, 2, 16)), (batch, (1, 1, 4, 8)))),
         Case("AvgPoolGrad", lambda g: R.AvgPoolGrad(
             orig_input_shape=list(batch), grad=g, **blocks), [halves]),
         Case("ResizeBicubic", lambda x: R.ResizeBicubic(images=x, size=[50, 50]), [batch]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from tf_exla.frontends.tf.ops.memory import cpu_products, gpu
+from tf_exla.frontends.tf.ops.memory import cpu, cpu_products, gpu
 from tf_exla.frontends.tf.ops.memory.call import copy_of_everything
 from tf_exla.frontends.tf.ops.record import Op, many, product, without_scratch
 from tf_exla.frontends.tf.ops.rules.images import (
@@ -24,7 +24,7 @@ pool = partial(without_scratch, pooling("image", result="pooled"), flops=flops.p
 OPS: Mapping[str, Op] = {
     "AdjustContrastv2": Op("... H W c, _ -> ... H W c"),
     **many(Op("... C, _ -> ... C"), "AdjustHue AdjustSaturation"),
-    "AvgPool": pool(),
+    "AvgPool": pool(cpu=cpu.average_pool),
     "AvgPool3D": Op(pooling("image", result="pooled")),
     "AvgPool3DGrad": Op(pooling("=", "pooled", result="image")),
     "AvgPoolGrad": without_scratch(pooling("=", "pooled", result="image"), gpu=copy_of_everything),

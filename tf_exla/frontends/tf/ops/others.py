@@ -22,7 +22,7 @@ OPS: Mapping[str, Op] = {
     "DenseToSparseSetOperation": Op(bounds=sizes.set_operation(0, 2)),
     "DynamicPartition": Op(reason=DATA_SIZE, bounds=sizes.partitioned),
     "Empty": moved(flops=1, shape_operand=0),
-    "ListDiff": Op(reason=DATA_SIZE, bounds=sizes.rows_of(0)),
+    "ListDiff": Op(reason=DATA_SIZE, bounds=sizes.rows_of(0), cpu=cpu.difference),
     "loop": Op(),
     **many(Op(reason=STATEFUL_RANDOM), "Multinomial RandomGamma RandomPoissonV2 RandomShuffle"),
     "NoOp": moved(),
@@ -45,7 +45,7 @@ OPS: Mapping[str, Op] = {
     "SparseToDense": Op(shape_operand=1),
     "SparseToSparseSetOperation": Op(bounds=sizes.set_operation(1, 4)),
     **many(Op(reason="its iterations depend on each other"), "StatelessWhile While"),
-    **many(Op(reason=DATA_SIZE, bounds=sizes.unique), """
+    **many(Op(reason=DATA_SIZE, bounds=sizes.unique, cpu=cpu.distinct), """
         Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2"""),
     "Where": Op(bounds=sizes.where),
 }  # fmt: skip

@@ -45,7 +45,7 @@ OPS: Mapping[str, Op] = {
     "Min": reducer(xla=xla.no_nan, values=values.of_operand),
     "min_with_position": Op(),
     "NearestNeighbors": Op("a D, C D, _ -> a K, a K"),
-    "NthElement": without_scratch("... A, _ -> ...", chooses=True),
+    "NthElement": Op("... A, _ -> ...", cpu=cpu.nth_element, chooses=True),
     "Prod": reducer(xla=xla.short_sum, values=values.power),
     "SoftmaxCrossEntropyWithLogits": without_scratch("a B, a B -> a, a B", flops=20,
         cpu=copy_of_output, gpu=gpu.cross_entropy),

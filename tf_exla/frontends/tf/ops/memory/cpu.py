@@ -90,7 +90,58 @@ def svd(call: Call) -> int:
     return _side_by_side(call) * (elements + 64 * long) * itemsize(call.inputs[0].dtype)
 
 
+def least_squares(call: Call) -> int:
+    """Count a copy of the matrix, its decomposition, and copies of both sides."""
+    (m, n), columns = call.inputs[0].shape[-2:], call.inputs[1].shape[-1]
+    elements = 2 * m * n
+    if call.attrs.get("fast", True):  # normal equations: the smaller square and its factor
+        elements = max(elements, 3 * min(m, n) ** 2)
+    elements += n * columns + 16 * (m + n)
+    return _side_by_side(call) * elements * itemsize(call.inputs[0].dtype)
+
+
+def tridiagonal_solve(call: Call) -> int:
+    """Count three rows of the factor for each matrix, one without pivots."""
+    rows = 3 if call.attrs.get("partial_pivoting", True) else 1
+    n, size = call.inputs[0].shape[-1], itemsize(call.inputs[0].dtype)
+    return _side_by_side(call) * rows * (n + 32) * size
+
+
+# Hash tables, where absl's (integers) have slots for keys and positions, and std's have nodes.
+
+
+def distinct(call: Call) -> int:
+    """Count the table of Unique, which reserves room for twice the elements."""
+    given = call.inputs[0]
+    count, dtype = prod(given.shape), given.dtype
+    if len(given.shape) != 1:  # of rows, by their position
+        axis = call.inputs[1].value if len(call.inputs) > 1 else None
+        count = count if axis is None or not axis.size else given.shape[int(axis.ravel()[0])]
+        dtype = "int64"
+    if dtype.startswith(("int", "uint", "bool")):
+        slots = 1 << (2 * count + max(2 * count - 1, 0) // 7).bit_length()
+        return slots * (1 + (16 if itemsize(dtype) == 8 else 8))
+    return count * (16 + 16 + max(32, 2 * itemsize(dtype)))
+
+
+def difference(call: Call) -> int:
+    """Count the set of the second operand's elements, with room for 1.2 times as many."""
+    second = call.inputs[1]
+    return prod(second.shape) * (10 + max(32, 16 + 2 * itemsize(second.dtype)))
+
+
 # The rest.
+
+
+def nth_element(call: Call) -> int:
+    """Count a copy of each concurrent row."""
+    *batch, length = call.inputs[0].shape
+    return min(call.threads, prod(batch)) * length * itemsize(call.inputs[0].dtype)
+
+
+def average_pool(call: Call) -> int:
+    """Count how many numbers each pixel of the result is the mean of."""
+    return tensor_bytes(call.outputs[0]) // max(1, call.outputs[0].shape[-1])
 
 
 def softmax(call: Call) -> int:

@@ -68,11 +68,16 @@ def compiled_products(call: Call) -> int:
 
 
 def convolution(call: Call) -> int:
-    """Count a product of image patches and the filter; patches are packed, never stored whole."""
+    """Count a product of image patches and the filter; patches are packed, never stored whole.
+
+    With groups of channels, the operand and the result are copied: group by group.
+    """
     kernel, out = call.inputs[1], call.outputs[0]
     channels = kernel.shape[-1]
+    grouped = call.inputs[0].shape[-1] > kernel.shape[-2]
+    copies = copy_of_everything(call) if grouped else 0
     patches, inner = prod(out.shape) // max(1, channels), prod(kernel.shape[:-1])
-    return packed_bytes(patches, inner, channels, itemsize(out.dtype), call.threads)
+    return copies + packed_bytes(patches, inner, channels, itemsize(out.dtype), call.threads)
 
 
 # Both gradients store patches of as many images as fill this many bytes, at most of all images.
