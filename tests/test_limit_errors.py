@@ -93,3 +93,44 @@ def test_largest_residents_are_named(held: str) -> None:
         assert info.value.residents[0].bytes == 8 * 5 * 200_003
         assert named in info.value.residents[0].what
         assert f"{info.value.residents[0].what} {size}" in str(info.value)
+
+
+def descending(x: tf.Tensor) -> tf.Tensor:
+    k = tf.sin(3 * x[:600, :1] * x[None, :480, 1]) + x[:600, :1]
+    return tf.reduce_sum(tf.sort(k, axis=0, direction="DESCENDING") * x[:600, :1], 0)
+
+
+def any_far(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_any(tf.abs(x[:, None] - x[None]) > 4.0, -1)
+
+
+def ratio(x: tf.Tensor) -> tf.Tensor:
+    wide = tf.tile(x[:300], [1, 14])
+    norms = tf.reduce_sum((wide * wide)[:, None] + 0 * wide[None], -1)
+    return tf.reduce_sum(wide[:, None] * wide[None], -1) / tf.sqrt(norms)
+
+
+def transcription(x: tf.Tensor) -> tf.Tensor:
+    """A loss with contractions inside of loops."""
+    logits = tf.cast(tf.reshape(tf.tile(x[:400], [1, 16]), [16, 40, 30]), tf.float32)
+    labels = 1 + tf.reshape(tf.range(16 * 12), [16, 12]) % 29
+    return tf.nn.ctc_loss(
+        labels, logits, tf.fill([16], 12), tf.fill([16], 40), logits_time_major=False, blank_index=0
+    )
+
+
+FEASIBLE = (*PROGRAMS, descending, any_far, ratio, transcription)
+
+
+@pytest.mark.parametrize("function", FEASIBLE, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("rewrites", [None, False])
+def test_the_smallest_limit_is_feasible(
+    function: Callable[..., Any], rewrites: bool | None
+) -> None:
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.optimize(function, 1, strict=True, rewrites=rewrites)(X)
+    limit = info.value.smallest_limit
+    assert limit is not None
+    for larger in (0, 8, 1000, 5000, 20_000, 50_000):
+        optimized = tf_exla.optimize(function, limit + larger, strict=True, rewrites=rewrites)
+        assert optimized.report(X).projected_peak <= limit + larger

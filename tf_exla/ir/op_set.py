@@ -94,6 +94,9 @@ class OpSet(Protocol):
     def resizable(self, node: Node) -> bool:
         """Return whether `resized` can make the node for other shapes."""
 
+    def parts(self, node: Node) -> int:
+        """Return how many nodes the executor runs for a node that has no sub-graph."""
+
     def joint(self, node: Node) -> bool:
         """Return whether all results together are at most as large as the first operand."""
 

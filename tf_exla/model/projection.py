@@ -18,6 +18,7 @@ from operator import add
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from tf_exla.ir.contraction import OP as CONTRACTION
 from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import ARG_REDUCERS, Graph, Loop, Node, Tensor
 from tf_exla.ir.notes import note, noted
@@ -200,10 +201,10 @@ class Projector:
 
     def overhead(self, graph: Graph) -> int:
         """Return the runtime's own share of a whole program's working set."""
-        nodes, compiled = self._count(graph)
+        nodes, compiled = self.count(graph)
         return (2 if compiled else 1) * RUNTIME_BYTES + NODE_BYTES * nodes
 
-    def _count(self, graph: Graph) -> tuple[int, bool]:
+    def count(self, graph: Graph) -> tuple[int, bool]:
         """Count nodes; return also whether XLA compiles any of them.
 
         A loop counts with a remainder even if its chunk leaves none.
@@ -213,8 +214,10 @@ class Projector:
             nodes, compiled = len(graph.nodes), False
             for node in graph.nodes:
                 compiled |= node.op == "xla_cluster"
+                if node.op == CONTRACTION:
+                    nodes += self.ops.parts(node) - 1
                 for key, sub in node.subgraphs:
-                    count, inside = self._count(sub)
+                    count, inside = self.count(sub)
                     compiled |= inside
                     if isinstance(node, Loop):
                         count = 2 * count if key == "body" else 0

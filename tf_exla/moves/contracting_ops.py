@@ -15,13 +15,9 @@ from tf_exla.ir.lists import ListEffect
 from tf_exla.ir.op_set import Compiles, OpSet, Work
 from tf_exla.ir.rates import Rates
 from tf_exla.ir.refusal import Refusal
-from tf_exla.ir.traverse import walk
-from tf_exla.model.projection import NODE_BYTES, Projector
+from tf_exla.model.projection import Projector
 from tf_exla.moves.blocking import written_out
 from tf_exla.split.while_axes import resized_while
-
-LOOPS = 4
-"""How often the executor's bytes of a node in two loops count: each loop may have a remainder."""
 
 
 class ContractingOps:
@@ -31,7 +27,7 @@ class ContractingOps:
         self.ops = ops
         self._rates = ops.rates()
         self._rules: WeakKeyDictionary[Node, AxisRule] = WeakKeyDictionary()
-        self._scratch: WeakKeyDictionary[Node, int] = WeakKeyDictionary()
+        self._written: WeakKeyDictionary[Node, tuple[int, int]] = WeakKeyDictionary()
 
     def rule(self, node: Node, lists: bool = False) -> AxisRule | Refusal:
         one = contraction_of(node)
@@ -52,15 +48,23 @@ class ContractingOps:
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
         """Bound a node's scratch; that of a contraction is what the loop that replaces it takes."""
-        one = contraction_of(node)
-        if one is None:
+        if node.op != contraction.OP:
             return self.ops.scratch(node, compiled)
-        if node not in self._scratch:
+        return self._written_out(node)[0]
+
+    def parts(self, node: Node) -> int:
+        return self._written_out(node)[1] if node.op == contraction.OP else self.ops.parts(node)
+
+    def _written_out(self, node: Node) -> tuple[int, int]:
+        """Return the scratch memory and the nodes of a contraction that is written out."""
+        if node not in self._written:
+            one = contraction_of(node)
+            assert one is not None
             graph = Graph(node.inputs, tuple(written_out(node, one, self.ops)), node.outputs)
-            working_set = Projector(self.ops).project(graph).working_set
-            executor = LOOPS * NODE_BYTES * sum(1 for _ in walk(graph))
-            self._scratch[node] = working_set - node.output.nbytes + executor
-        return self._scratch[node]
+            projector = Projector(self.ops)
+            scratch = projector.project(graph).working_set - node.output.nbytes
+            self._written[node] = scratch, projector.count(graph)[0]
+        return self._written[node]
 
     def aliases(self, node: Node) -> bool:
         return self.ops.aliases(node)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tf_exla.errors import (
     MemoryLimitError,
+    PeakPart,
     UnboundedMemoryError,
     UnboundedMemoryWarning,
 )
@@ -39,6 +40,9 @@ from tf_exla.rewrite.mirroring import mirror
 from tf_exla.split.chunks import fit_loops
 from tf_exla.split.search import Splitting, split
 from tf_exla.split.trace import Alternative, Step, Trace
+
+_CONSTANTS = 1024
+"""Bytes of scalars and axes that the rewrites for a larger budget may add: 64 pairs of numbers."""
 
 
 @rare_collections()
@@ -159,10 +163,10 @@ def _too_large(run: _Run, function: str, graph: Graph, smallest: Splitting) -> M
         limit=run.limit,
         resident=held,
         projected_peak=held + taken(projector.working_set(graph)),
-        smallest_limit=held + taken(projector.working_set(smallest.graph)),
+        smallest_limit=held + taken(projector.working_set(smallest.graph)) + _CONSTANTS,
         blocker=blocker(projector, smallest.graph, smallest.refusals),
         residents=largest_residents(smallest.graph),
-        parts=peak_parts(projector, smallest.graph),
+        parts=(*peak_parts(projector, smallest.graph), PeakPart("new constants", _CONSTANTS)),
     )
 
 

@@ -158,6 +158,9 @@ class VocabularyOps:
 
     # Sizes that are known only at run time, and lists.
 
+    def parts(self, node: Node) -> int:
+        return 1
+
     def joint(self, node: Node) -> bool:
         """Return whether all results together are at most as large as the first operand."""
         return False
