@@ -108,6 +108,19 @@ def use() -> None:
     assert model.jit_compile is before
     model.predict(x, callbacks=[tf_exla.keras.MemoryLimit("20MB")], verbose=0)
     assert model.jit_compile is before
+
+    class Failing(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            raise RuntimeError("of another callback")
+
+    model = keras.Sequential([keras.Input((4,)), Kernel()])
+    model.compile("adam", "mse", jit_compile=True)
+    for fail in range(3):
+        with pytest.raises(RuntimeError, match="of another"):
+            model.fit(x, y, verbose=0, callbacks=[tf_exla.keras.MemoryLimit("20MB"), Failing()])
+        assert model.jit_compile is before, fail
+        assert "make_train_function" not in vars(model)
+
     model.compile("adam", "mse", run_eagerly=True)
     with pytest.raises(ValueError, match="run_eagerly"):
         model.predict(x, callbacks=[tf_exla.keras.MemoryLimit("20MB")], verbose=0)

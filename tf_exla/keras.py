@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize, ref
 
 import keras
 import tensorflow as tf
@@ -24,8 +24,68 @@ _FUNCTIONS = ("train_function", "test_function", "predict_function")
 _ENDS = (StopIteration, tf.errors.OutOfRangeError)
 """Exceptions by which a step reports that there is no more data."""
 
-_at_work: WeakKeyDictionary[Any, MemoryLimit] = WeakKeyDictionary()
-"""By model: the callback that changed it and has not restored it yet."""
+
+class _Limited:
+    """A model whose functions run within a session, until `restore`.
+
+    It refers to the model weakly, and to no callback: a callback that nobody needs any more is
+    finalized, which restores the model.
+    """
+
+    def __init__(self, model: Any, session: Session) -> None:
+        self._model = ref(model)
+        self._session = session
+        self.functions: list[Any] = []  # of the run, for its reports
+        if model in _limited:  # another run ended by an error outside of a step
+            _limited[model].restore()
+        _limited[model] = self
+        self._jit_compile, model.jit_compile = model.jit_compile, False
+        for name in _FUNCTIONS:
+            setattr(model, name, None)
+            setattr(model, f"make_{name}", self._maker(getattr(model, f"make_{name}"), name))
+
+    def restore(self) -> None:
+        model = self._model()
+        if model is None or _limited.get(model) is not self:
+            return
+        del _limited[model]
+        for name in _FUNCTIONS:
+            setattr(model, name, None)
+            delattr(model, f"make_{name}")
+        model.jit_compile = self._jit_compile
+
+    def _maker(self, make: Callable[..., None], name: str) -> Callable[..., None]:
+        """Return a function that calls the model's `make_...` and wraps its result in the limit."""
+
+        def make_within(force: bool = False) -> None:
+            model = self._model()
+            if getattr(model, name) is None or force:
+                make(force)
+                function = getattr(model, name)
+                self.functions.append(function)
+                setattr(model, name, self._within(function))
+
+        return make_within
+
+    def _within(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        block = Limited(self._session)
+
+        @functools.wraps(function)
+        def step(*args: Any) -> Any:
+            try:
+                with block:
+                    return function(*args)
+            except _ENDS:
+                raise
+            except BaseException:  # Keras does not report errors to callbacks
+                self.restore()
+                raise
+
+        return step
+
+
+_limited: WeakKeyDictionary[Any, _Limited] = WeakKeyDictionary()
+"""By model, until it is restored."""
 
 
 class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
@@ -35,7 +95,8 @@ class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
     Each batch size has its own plan, since the last batch may be smaller. While the callback is
     active, Keras does not compile whole steps with XLA (`jit_compile`), since XLA would plan their
     memory. Parts of loops are still compiled. Afterwards the model is restored. The model may be
-    compiled again in between.
+    compiled again in between. Keras does not report errors of other callbacks: after one, the model
+    is restored by the next run with this callback, or when nothing refers to this callback.
 
     Args:
         limit: As for `tf_exla.optimize`, like the other arguments.
@@ -62,23 +123,17 @@ class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
         self._session = Session(
             Request.of(limit, jit_compile, rewrites=rewrites, unbounded=unbounded, strict=strict)
         )
-        self._jit_compile: Any = None
-        self._kept: list[Any] = []  # the functions of the last run, for its reports
+        self._limited: _Limited | None = None
         self._fitting = False
 
     def set_model(self, model: Any) -> None:
         """Begin a run. Keras calls this before it makes its functions."""
-        if model in _at_work:  # another run ended by an error outside of a step
-            _at_work[model]._restore()
         super().set_model(model)
         if model.run_eagerly:
             raise ValueError("a limit is held by rewriting graphs, and run_eagerly=True makes none")
-        _at_work[model] = self
-        self._kept = []
-        self._jit_compile, model.jit_compile = model.jit_compile, False
-        for name in _FUNCTIONS:
-            setattr(model, name, None)
-            setattr(model, f"make_{name}", self._maker(model, name))
+        self._fitting = False
+        self._limited = _Limited(model, self._session)
+        finalize(self, self._limited.restore)
 
     def reports(self) -> list[MemoryReport]:
         """Return a report for each function and each batch size of the last run."""
@@ -99,41 +154,6 @@ class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
         if not self._fitting:
             self._restore()
 
-    def _maker(self, model: Any, name: str) -> Callable[..., None]:
-        """Return a function that calls the model's `make_...` and wraps its result in the limit."""
-        make = getattr(model, f"make_{name}")
-
-        def make_within(force: bool = False) -> None:
-            if getattr(model, name) is None or force:
-                make(force)
-                function = getattr(model, name)
-                self._kept.append(function)
-                setattr(model, name, self._within(function))
-
-        return make_within
-
-    def _within(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        block = Limited(self._session)
-
-        @functools.wraps(function)
-        def step(*args: Any) -> Any:
-            try:
-                with block:
-                    return function(*args)
-            except _ENDS:
-                raise
-            except BaseException:  # Keras does not report errors to callbacks
-                self._restore()
-                raise
-
-        return step
-
     def _restore(self) -> None:
-        """Restore the model."""
-        if _at_work.pop(self.model, None) is None:
-            return
-        for name in _FUNCTIONS:
-            setattr(self.model, name, None)
-            delattr(self.model, f"make_{name}")
-        self.model.jit_compile = self._jit_compile
-        self._fitting = False
+        if self._limited is not None:
+            self._limited.restore()

@@ -132,7 +132,9 @@ class Program:
     def plan(self) -> Plan:
         """The plan of a call whose gradient is not needed."""
         static = all(tensor.is_static and not is_handle(tensor) for tensor in self.saves)
-        if static and sum(tensor.nbytes for tensor in self.saves) <= _SMALL_SAVES:
+        # A saved value of a variable that the program assigns stays in memory beside the new one.
+        old = any(node.op == "read_variable" and node.stateful for node in self.graph.nodes)
+        if static and not old and sum(tensor.nbytes for tensor in self.saves) <= _SMALL_SAVES:
             return self.recording_plan
         return self._plan(self.graph.outputs)
 
