@@ -31,6 +31,11 @@ def slices() -> dict[str, Made]:
     return made
 
 
+def unknown(c: tf.Tensor) -> tf.Tensor:
+    """An integer of which nothing is known, from -36 to 0."""
+    return tf.cast(-3.0 * tf.cast(c, tf.float32), tf.int32)
+
+
 SIZES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "12 - c": lambda c: 12 - c,
     "12 - (c - 3)": lambda c: 12 - (c - 3),
@@ -50,6 +55,24 @@ SIZES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "clipped": lambda c: tf.clip_by_value(12 - (3 - c), 0, 20),
     "remainder": lambda c: c % 5,
     "gathered": lambda c: tf.gather(tf.constant([12, 3, 1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2]), c),
+    "less a clipped unknown": lambda c: 12 - tf.clip_by_value(unknown(c), -7, 5),
+    "squared clipped unknown": lambda c: tf.math.multiply(
+        tf.clip_by_value(unknown(c), -7, 5), tf.clip_by_value(unknown(c), -6, 1)
+    ),
+    "less a minimum": lambda c: 12 - tf.minimum(unknown(c), 5),
+    "less a least": lambda c: 12 - tf.reduce_min(tf.stack([tf.minimum(unknown(c), 5), 3])),
+    "less a chosen": lambda c: 12 - tf.where(c > 5, tf.minimum(unknown(c), 5), 3),
+    "less a truncated remainder": lambda c: 12 - tf.truncatemod(unknown(c), 5),
+    "less a remainder": lambda c: 12 - unknown(c) % 5,
+    "less a quotient": lambda c: 12 - tf.minimum(unknown(c), 5) // 2,
+    "less a sum": lambda c: 12 - tf.reduce_sum(tf.stack([tf.minimum(unknown(c), 5), c])),
+    "less a product": lambda c: 12 - 2 * tf.minimum(unknown(c), 5),
+    "less a distinct": lambda c: 12 - tf.unique(tf.stack([tf.minimum(unknown(c), 5), 3]))[0][0],
+    "less a position": lambda c: 12 - tf.argmax(tf.stack([unknown(c), -3]), output_type=tf.int32),
+    "less a counter": lambda c: (
+        12 - tf.while_loop(lambda i, n: i < c, lambda i, n: (i + 1, n - 1), (-2, -5))[1]
+    ),
+    "less a masked": lambda c: 12 - tf.bitwise.bitwise_and(unknown(c), 7),
     "counted down": lambda c: tf.while_loop(
         lambda i, n: i < c, lambda i, n: (i + 1, n - 1), (0, 12)
     )[1],
@@ -83,7 +106,11 @@ PROGRAMS: dict[str, Made] = {
     **{name: lambda y, c, size=size: tf.zeros([size(c)]) for name, size in SIZES.items()},
     **OTHERS,
 }
-UNBOUNDED = {"product", "range to 12", "range back", "choice", "quotient", "squared quotient"}
+UNBOUNDED = {
+    *("product", "range to 12", "range back", "choice", "quotient", "squared quotient"),
+    *(f"less a {name}" for name in ("minimum", "least", "chosen", "quotient", "sum", "product")),
+    "less a distinct",
+}
 """Programs that may have no bound: they are refused."""
 
 

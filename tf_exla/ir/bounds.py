@@ -24,18 +24,22 @@ class Most:
     `dims`: bounds of its sizes; None if the rank is unknown. `size`: bound of the number of
     elements. `value`: bounds of its integers, one for each element or one for all of them; None for
     an element that may mean something else, as -1 does in a shape. `below`: how far below zero its
-    integers may be, if they have bounds.
+    integers may be, if they have bounds; None if that is unknown.
     """
 
     dims: Shape | None = None
     size: int | None = None
     value: Shape | None = None
-    below: int = 0
+    below: int | None = 0
 
     @classmethod
     def of(cls, tensor: Tensor) -> Most:
         """Return the bounds that the tensor itself gives."""
-        return cls(tensor.shape, tensor.size if tensor.is_static else None, _integers(tensor.value))
+        size, value = tensor.size if tensor.is_static else None, tensor.value
+        below = 0
+        if value is not None and value.dtype.kind == "i" and value.size:
+            below = max(0, -int(value.min()))
+        return cls(tensor.shape, size, _integers(value), below)
 
     @property
     def top(self) -> int | None:
@@ -78,7 +82,7 @@ class Most:
             top = highest((self.top, other.top))
             value = None if top is None else (top,)
         size = highest((self.size, other.size))
-        return Most(dims, size, value, max(self.below, other.below))
+        return Most(dims, size, value, highest((self.below, other.below)))
 
     def static(self, tensor: Tensor) -> Tensor | None:
         """Return a tensor of the largest sizes; None if a size has no bound."""

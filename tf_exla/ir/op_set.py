@@ -115,8 +115,8 @@ class OpSet(Protocol):
         `bounds`: upper bounds of numbers that the While reads.
         """
 
-    def counted(self, node: Node, times: int) -> Mapping[Tensor, int]:
-        """Return upper bounds of the counters of a While after `times` iterations."""
+    def counted(self, node: Node, times: int) -> Mapping[Tensor, tuple[int, int]]:
+        """Return the least and the largest that a While's counters may be in `times` iterations."""
 
     def make(
         self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str

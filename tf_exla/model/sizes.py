@@ -251,15 +251,18 @@ class Sizes:
         body, cond = body_of(node), cond_of(node)
         passed = [a is b for a, b in zip(body.inputs, body.outputs, strict=False)]
         times = self.iterations(node)
-        last = {} if times is None else self.ops.counted(node, times)
+        counters = {} if times is None else self.ops.counted(node, times)
+        counted = {
+            tensor: Most(tensor.shape, tensor.size, (max(0, most),), max(0, -least))
+            for tensor, (least, most) in counters.items()
+        }
         first = []
         for tensor, same, result in zip(node.inputs, passed, node.outputs, strict=True):
             most, held, cause, is_open = self._operand(tensor)
-            value = most.value if same else None
-            if not same and result in last:
-                value = (max(0, last[result]),)
+            most = replace(most, value=most.value if same else None)
+            most = most if same else counted.get(result, most)
             start = replace(held, growth=0, total=0, added=0, derived=True)
-            first.append((Most(most.dims, most.size, value), start, cause, is_open))
+            first.append((most, start, cause, is_open))
         variables = self._followed(body, first, times)
         kept = dict(self.kept(node))
         for k, tensor in enumerate(node.outputs):
@@ -278,8 +281,7 @@ class Sizes:
         for k, tensor in enumerate(node.outputs):
             if is_of_unknown_size(tensor):
                 self._set(tensor, variables[k][0], [body.outputs[k], node.inputs[k]])
-        for tensor, count in last.items():
-            self._most[tensor] = Most(tensor.shape, tensor.size, (max(0, count),))
+        self._most.update(counted)
 
     def _grows(self, node: Node, given: list[_Known]) -> bool:
         """Forget bounds of lists that an iteration changes; return whether there were any."""

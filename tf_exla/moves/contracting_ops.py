@@ -127,7 +127,7 @@ class ContractingOps:
     def iterations(self, node: Node, bounds: Mapping[Tensor, int]) -> int | None:
         return self.ops.iterations(node, bounds)
 
-    def counted(self, node: Node, times: int) -> Mapping[Tensor, int]:
+    def counted(self, node: Node, times: int) -> Mapping[Tensor, tuple[int, int]]:
         return self.ops.counted(node, times)
 
     def make(

@@ -102,8 +102,8 @@ class VocabularyOps:
         """Return an upper bound of a While's iterations; None if it is not known."""
         return trip_counts.iterations(node, bounds)
 
-    def counted(self, node: Node, times: int) -> Mapping[Tensor, int]:
-        """Return upper bounds of a While's counters after at most `times` iterations."""
+    def counted(self, node: Node, times: int) -> Mapping[Tensor, tuple[int, int]]:
+        """Return the least and the largest that a While's counters may be in `times` iterations."""
         return trip_counts.counted(node, times)
 
     # Kernels and devices.

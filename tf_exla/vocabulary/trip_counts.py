@@ -86,15 +86,15 @@ def _is_false_without_predicate(choice: Node, test: Tensor) -> bool:
     return result.value is not None and not result.value.any()
 
 
-def counted(node: Node, times: int) -> dict[Tensor, int]:
-    """Return upper bounds of a While's counters after at most `times` iterations."""
+def counted(node: Node, times: int) -> dict[Tensor, tuple[int, int]]:
+    """Return the least and the largest that a While's counters may be in `times` iterations."""
     body = body_of(node)
     stepped = producers(body)
     found = {}
     for k, tensor in enumerate(node.outputs):
         first, step = static_integer(node.inputs[k]), step_of(body, stepped, k)
         if first is not None and step is not None:
-            found[tensor] = first + times * max(step, 0)
+            found[tensor] = first + times * min(step, 0), first + times * max(step, 0)
     return found
 
 

@@ -16,7 +16,7 @@ def size_bounds(node: Node, op: Op, operands: Sequence[Most]) -> list[Most]:
     made = _sizes(node, op, operands)
     if op.values is None or not any("int" in tensor.dtype for tensor in node.outputs):
         return made
-    below = below_zero(node, operands)
+    below = below_zero(node, operands, op.values)
     return [
         Most(one.dims, one.size, value or one.value, below)
         for one, value in zip(made, op.values(node, operands), strict=True)

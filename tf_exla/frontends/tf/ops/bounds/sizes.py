@@ -26,18 +26,18 @@ def unique(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     along = Most((x.size,), value=places)
     first = Most((x.size,)) if node.op in ("Unique", "UniqueWithCounts") else x
     count = Most((x.size,), value=None if x.size is None else (x.size,))
-    return [Most(first.dims, x.size, None if x.top is None else (x.top,)), along, count][
-        : len(node.outputs)
-    ]
+    value = None if x.top is None else (x.top,)
+    return [Most(first.dims, x.size, value, x.below), along, count][: len(node.outputs)]
 
 
 def partitioned(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     data, partitions = operands
     value = None if data.top is None else (data.top,)
     if data.dims is None or partitions.dims is None:
-        return [Most(None, data.size, value) for _ in node.outputs]
+        return [Most(None, data.size, value, data.below) for _ in node.outputs]
     rest = data.dims[len(partitions.dims) :]
-    return [Most((partitions.size, *rest), value=value) for _ in node.outputs]
+    most = Most((partitions.size, *rest), value=value, below=data.below)
+    return [most for _ in node.outputs]
 
 
 def stitched(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
@@ -50,7 +50,8 @@ def stitched(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     rows = last + 1
     top = highest([one.top for one in data])
     value = None if top is None else (top,)
-    return [Most((rows, *first.dims[len(where.dims) :]), value=value)]
+    below = highest([one.below for one in data])
+    return [Most((rows, *first.dims[len(where.dims) :]), value=value, below=below)]
 
 
 def segments(ids: int) -> Rule:
@@ -118,7 +119,8 @@ def ranged(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     if start is None or top is None or step <= 0:
         return infer(node, operands)
     count = max(0, math.ceil((top - float(start)) / step))
-    return [Most((count,), value=(max(0, top - 1),))]
+    below = max(0, -math.floor(float(start)))
+    return [Most((count,), value=(max(0, top - 1),), below=below)]
 
 
 def sliced(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
@@ -135,7 +137,7 @@ def sliced(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
             made[axis] = int(size[axis])
         elif size is not None and begin is not None and one is not None:
             made[axis] = max(0, one - int(begin[axis]))
-        elif counts is not None and len(counts) == len(made) and not operands[2].below:
+        elif counts is not None and len(counts) == len(made) and operands[2].below == 0:
             count = counts[axis]  # -1 would mean the rest
             made[axis] = count if one is None else one if count is None else min(one, count)
     return [Most(tuple(made))]

@@ -6,7 +6,7 @@ or None if there is none. Negative integers have bounds too, which are not negat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tf_exla.ir.bounds import Most, highest
 from tf_exla.ir.graph import Array, Node, Shape, Tensor, item_bytes
 
 Bounds = Sequence[Shape | None]
+Rule = Callable[[Node, Sequence[Most]], Bounds]
 
 
 def shape(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -77,7 +78,9 @@ def quotient(node: Node, operands: Sequence[Most]) -> Bounds:
 def difference(node: Node, operands: Sequence[Most]) -> Bounds:
     """Subtract the least subtrahend; without a bound, nothing tells how negative it may be."""
     left, right = operands
-    return [None if right.top is None or left.top is None else (left.top + right.below,)]
+    if right.top is None or left.top is None or right.below is None:
+        return [None]
+    return [(left.top + right.below,)]
 
 
 def total(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -113,7 +116,7 @@ def of_operand(node: Node, operands: Sequence[Most]) -> Bounds:
 
 def power(node: Node, operands: Sequence[Most]) -> Bounds:
     """Multiply all factors at their largest; there is no bound if several may be negative."""
-    none = operands[0].top is None or operands[0].below
+    none = operands[0].top is None or operands[0].below != 0
     return [None if none else _folded(node, operands)]
 
 
@@ -130,7 +133,9 @@ def product(node: Node, operands: Sequence[Most]) -> Bounds:
     left, right = operands
     if left.top is None or right.top is None:
         return [None]
-    if left.below and right.below:
+    if left.below != 0 and right.below != 0:
+        if left.below is None or right.below is None:
+            return [None]
         return [(max(left.top * right.top, left.below * right.below),)]
     known = any(tensor.value is not None for tensor in node.inputs)
     return [_folded(node, operands) or ((left.top * right.top,) if known else None)]
@@ -172,21 +177,51 @@ def either(node: Node, operands: Sequence[Most]) -> Bounds:
     return [_all(highest([one.top for one in operands[1:3]]))]
 
 
-def below_zero(node: Node, operands: Sequence[Most]) -> int:
-    """Return how far below zero the integers in a node's results may be, if they have bounds."""
-    below = [one.below for one in operands]
-    if node.op == "subtract":
-        return below[0] + (operands[1].top or 0)
-    if node.op in ("add", "add_n"):
-        return sum(below)
-    if node.op in ("sum", "cumsum"):
-        return below[0] * (operands[0].size or 0)
-    if node.op in ("floor_divide", "truncate_divide") and any(below):
-        return below[0] + (operands[0].top or 0)
-    if node.op == "multiply":
-        left, right = operands
-        return max(left.below * (right.top or 0), right.below * (left.top or 0))
-    return min(below, default=0) if node.op == "maximum" else max(below, default=0)
+def below_zero(node: Node, operands: Sequence[Most], rule: Rule) -> int | None:
+    """Return how far below zero integers in a node's results may be; None if that is unknown.
+
+    `rule`: the rule above that bounds them.
+    """
+    if rule in (shape, size, position, top_k, mask):
+        return 0
+    below = [_below(tensor, one) for tensor, one in zip(node.inputs, operands, strict=True)]
+    tops = [one.top for one in operands]
+    if rule is difference:
+        return _sum((below[0], tops[1]))
+    if rule is added:
+        return _sum(below)
+    if rule in (total, running):
+        return _times(below[0], operands[0].size)
+    if rule is quotient:
+        return 0 if below[0] == 0 == below[1] else _sum((below[0], tops[0]))
+    if rule is remainder:  # of a static divisor that is not negative
+        truncated = min((one for one in (below[0], tops[1]) if one is not None), default=None)
+        return 0 if node.op == "remainder" else truncated
+    if rule is product:
+        return highest((_times(below[0], tops[1]), _times(below[1], tops[0])))
+    if node.op == "maximum":
+        return min((one for one in below if one is not None), default=None)
+    if rule in (either, clipped):
+        return highest(below[1:3])
+    if rule is stitched:
+        return highest(below[len(below) // 2 :])
+    if rule in (largest, minimum):
+        return highest(below[:-1] if node.op == "concat" else below)
+    return below[0]
+
+
+def _below(tensor: Tensor, most: Most) -> int | None:
+    if tensor.value is not None or tensor.dtype == "bool":
+        return Most.of(tensor).below
+    return None if most.top is None else most.below
+
+
+def _sum(terms: Sequence[int | None]) -> int | None:
+    return None if None in terms else sum(one for one in terms if one is not None)
+
+
+def _times(one: int | None, other: int | None) -> int | None:
+    return 0 if one == 0 else None if one is None or other is None else one * other
 
 
 def _all(top: int | None) -> Shape | None:
