@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tf_exla.frontends.tf.ops.bounds.infer import infer
 from tf_exla.ir.bounds import Most, highest, largest
-from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.graph import Node, Shape, Tensor
 
 Rule = Callable[[Node, Sequence[Most]], Sequence[Most]]
 
@@ -223,7 +223,10 @@ def set_operation(*sizes: int) -> Rule:
 
 
 def padded(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
-    """Pad each row of a ragged tensor to the longest row, which may have all values."""
+    """Pad each row of a ragged tensor to the longest row, which may have all values.
+
+    A size that is computed may also be larger than all rows; -1 stands for the longest.
+    """
     values, partition = operands[1], operands[3:]
     kinds = [str(kind) for kind in node.attrs.get("row_partition_types", ())]  # type: ignore[attr-defined]
     rows = partition[0].top
@@ -231,8 +234,12 @@ def padded(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
         rows = None if partition[0].size is None else max(0, partition[0].size - 1)
     if len(kinds) > 1 + ("FIRST_DIM_SIZE" in kinds[0]) or not values.dims:
         return [Most()]
-    made = Most((rows, *values.dims)).within(node.output.shape)
-    return [made]
+    dims: Shape = (rows, *values.dims)
+    if node.inputs[0].value is None:
+        given = operands[0].value or (None,)
+        given = given * len(dims) if len(given) == 1 else given
+        dims = tuple(highest(pair) for pair in zip(dims, given, strict=False))
+    return [Most(dims).within(node.output.shape)]
 
 
 def axes(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
