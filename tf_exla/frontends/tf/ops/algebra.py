@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_exla.frontends.tf.ops import xla
+from tf_exla.frontends.tf.ops.bounds import sizes
 from tf_exla.frontends.tf.ops.memory import cpu, cpu_fft, cpu_products, gpu
 from tf_exla.frontends.tf.ops.memory.call import Bound, copy_of_everything
 from tf_exla.frontends.tf.ops.record import Op, many, product
@@ -66,6 +67,8 @@ OPS: Mapping[str, Op] = {
     "SparseTensorDenseMatMul": Op(sparse_matmul, unordered=True),
     "Svd": product(outputs_or_empty(["P", "M P", "N P"], "compute_uv"), flops=flops.cubic(20),
         cpu=cpu.svd, gpu=gpu.svd),
-    "TridiagonalMatMul": Op("... 1 M, ... 1 M, ... 1 M, ... M n -> ... M n"),
-    "TridiagonalSolve": Op("... D M, ... M n -> ... M n", cpu=cpu.tridiagonal_solve),
+    "TridiagonalMatMul": Op("... 1 M, ... 1 M, ... 1 M, ... M n -> ... M n",
+        bounds=sizes.like(3)),
+    "TridiagonalSolve": Op("... D M, ... M n -> ... M n", cpu=cpu.tridiagonal_solve,
+        bounds=sizes.like(1)),
 }  # fmt: skip

@@ -81,6 +81,11 @@ def _with_rows(tensor: Tensor, rows: int | None) -> Most:
     return Most((rows, *tensor.shape[1:]) if tensor.shape else None)
 
 
+def like(position: int) -> Rule:
+    """Bound each result by an operand, which has its shape."""
+    return lambda node, operands: [Most(operands[position].dims, operands[position].size)]
+
+
 def rows_of_both(left: int, right: int) -> Rule:
     def rule(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
         first, second = operands[left].dims, operands[right].dims

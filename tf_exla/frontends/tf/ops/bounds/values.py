@@ -109,9 +109,11 @@ def cast(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def of_operand(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Bound results that hold integers of the first operand."""
+    """Bound results that hold integers of the first operand; of none, the least of the dtype."""
     rest = [None] * (len(node.outputs) - 1)
-    return [_folded(node, operands) or _all(operands[0].top), *rest]
+    empty = node.inputs[0].is_static and not node.inputs[0].size
+    folded = None if empty else _folded(node, operands)
+    return [folded or _all(operands[0].top), *rest]
 
 
 def power(node: Node, operands: Sequence[Most]) -> Bounds:
