@@ -67,7 +67,7 @@ class Work:
     stages: int = 1
 
 
-def sgpr(points: float, inducing: float, dimension: int = 11) -> Work:
+def sgpr(points: float, inducing: float) -> Work:
     """Return the work of SGPR's loss and gradients: two passes over rows, M x M matrices too."""
     return Work(
         name=f"SGPR, N = {points:.0e}, M = {inducing:,.0f}",

@@ -81,9 +81,23 @@ def node_key(node: Node) -> Hashable | None:
     if node.op == "constant":
         value = np.asarray(node.attrs["value"])
         return ("constant", node.output.dtype, value.shape, value.tobytes())
-    attrs = tuple(sorted((name, repr(value)) for name, value in node.attrs.items()))
+    attrs = tuple(sorted((name, _shown(value)) for name, value in node.attrs.items()))
     # Empty lists may be filled with tensors of different shapes.
     return (node.op, node.inputs, attrs, tuple(tensor.items for tensor in node.outputs))
+
+
+def exchanged(key: Hashable) -> Hashable:
+    """Return the key of a node with its two operands exchanged."""
+    assert isinstance(key, tuple)
+    op, inputs, *rest = key
+    return (op, inputs[::-1], *rest)
+
+
+def _shown(value: object) -> str:
+    """Return a text that determines an attribute: `repr` leaves out most of a large array."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}{value.tobytes()!r}"
+    return repr(value)
 
 
 def drop_dead(graph: Graph) -> Graph:

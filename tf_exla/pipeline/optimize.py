@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from tf_exla.errors import (
     MemoryLimitError,
-    PeakPart,
     UnboundedMemoryError,
     UnboundedMemoryWarning,
 )
@@ -40,9 +39,6 @@ from tf_exla.rewrite.mirroring import mirror
 from tf_exla.split.chunks import fit_loops
 from tf_exla.split.search import Splitting, split
 from tf_exla.split.trace import Alternative, Step, Trace
-
-_CONSTANTS = 1024
-"""Bytes of scalars and axes that the rewrites for a larger budget may add: 64 pairs of numbers."""
 
 
 @rare_collections()
@@ -86,7 +82,8 @@ def optimize_graph(
         final = run.checked("in-cache", in_cache.graph)
     held, taken = run.held(rewritten.graph), options.allocator.taken
     if held + taken(projector.working_set(final)) > limit:
-        raise _too_large(run, function, rewritten.graph, within.splitting)
+        others = rewrite_graph(cleaned, ops, rules, projector.working_set(within.splitting.graph))
+        raise _too_large(run, function, (rewritten.graph, others.graph), within.splitting)
     return Plan(
         graph=final,
         limit=limit,
@@ -155,18 +152,25 @@ def _by_rows(run: _Run, graph: Graph) -> Graph:
     return run.checked("rows", clean(part_loop_variables(made, ops), ops))
 
 
-def _too_large(run: _Run, function: str, graph: Graph, smallest: Splitting) -> MemoryLimitError:
-    """Return the error that reports the smallest limit; `graph`: rewritten, not split."""
+def _too_large(
+    run: _Run, function: str, rewritten: tuple[Graph, Graph], smallest: Splitting
+) -> MemoryLimitError:
+    """Return the error that reports the smallest limit.
+
+    `rewritten`: not split, for the budget and for that of the smallest plan, where rewrites may
+    add other constants.
+    """
+    graph = max(rewritten, key=run.held)
     projector, held, taken = run.projector, run.held(graph), run.options.allocator.taken
     return MemoryLimitError(
         function,
         limit=run.limit,
         resident=held,
         projected_peak=held + taken(projector.working_set(graph)),
-        smallest_limit=held + taken(projector.working_set(smallest.graph)) + _CONSTANTS,
+        smallest_limit=held + taken(projector.working_set(smallest.graph)),
         blocker=blocker(projector, smallest.graph, smallest.refusals),
         residents=largest_residents(smallest.graph),
-        parts=(*peak_parts(projector, smallest.graph), PeakPart("new constants", _CONSTANTS)),
+        parts=peak_parts(projector, smallest.graph),
     )
 
 

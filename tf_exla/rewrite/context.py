@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tf_exla.ir.builder import make_node
-from tf_exla.ir.clean import node_key
+from tf_exla.ir.clean import exchanged, node_key
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, const
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traits import COMMUTATIVE
@@ -118,8 +118,7 @@ class RewriteContext:
         assert self.root is not None
         keys = [node_key(node)]
         if node.op in COMMUTATIVE:
-            attrs = keys[0][2] if isinstance(keys[0], tuple) else None
-            keys.append((node.op, node.inputs[::-1], attrs))
+            keys.append(exchanged(keys[0]))
         for key in keys:
             twin = self._fresh.get(key) or next(iter(self.known.get(key, ())), None)
             if twin is None:
