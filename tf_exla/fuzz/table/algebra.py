@@ -159,6 +159,19 @@ ROWS: tuple[Row, ...] = (
     row("tf.signal.ifft2d({a})", COMPLEX, lambda s, _: s if count(s) else None, least=2),
     *_spectrum("complex64", "float32"),
     *_spectrum("complex128", "float64"),
+    row("tf.math.real(tf.signal.ifft3d(tf.signal.fft3d(tf.complex({a}, {a}))))", WIDE,
+        lambda s, _: s if count(s) else None, least=3),
+    row("tf.stop_gradient(tf.signal.irfft3d(tf.signal.rfft3d({a}), {shape}[-3:]))", WIDE,
+        lambda s, _: s if count(s) else None, least=3),
+    row("tf.stop_gradient(tf.sort(tf.math.real(tf.linalg.eigvals(gram({a})))))", WIDE,
+        lambda s, axis: (*s[:-2], s[-2]) if _order(s, axis) else None, least=2, most=4000),
+    row("tf.stop_gradient(tf.math.real(tf.linalg.logm(tf.cast(gram({a}), tf.complex128))))",
+        ("float64",), _order, least=2, most=4000),
+    row("tf.stop_gradient(tf.raw_ops.MatrixSolveLs(matrix=gram({a}), rhs={a},"
+        " l2_regularizer=0.0, fast=False))", ("float64",),
+        lambda s, axis: s if _order(s, axis) else None, least=2, most=40_000),
+    row("tf.stop_gradient(tf.linalg.banded_triangular_solve(tf.ones([2, {n}], tf.{dtype}) * [[2],"
+        " [0.5]], {a}))", WIDE, lambda s, _: s if count(s) and s[0] > 2 else None, rank=2),
     row("tf.linalg.band_part({a}, 2, -1)", (*FLOATS, *COMPLEX),
         lambda s, _: s if s[-2] > 2 else None, least=2, exact=True),
     row("tf.linalg.tridiagonal_matmul([tf.ones([{n}], tf.{dtype})] * 3, {a},"

@@ -26,6 +26,8 @@ def _color(shape: tuple[int, ...], axis: int) -> tuple[int, ...] | None:
 
 _FILTERS = "tf.ones([2, 2, {k}, 3], tf.{dtype}) / (4 * {k})"
 _DEPTHWISE = "tf.ones([2, 2, {k}, 2], tf.{dtype}) / 4"
+_GROUPED = "tf.ones([2, 2, {k} // 2, 4], tf.{dtype}) / {k}"
+_MOVES = "tf.tile([[0.9, 0.1, 0.0, -0.1, 0.9, 0.0, 0.0, 0.0]], [{n}, 1])"
 _BOXES = "tf.tile([[0.1, 0.2, 0.8, 0.7]], [{n}, 1]), tf.range({n})"
 
 ROWS: tuple[Row, ...] = (
@@ -69,6 +71,22 @@ ROWS: tuple[Row, ...] = (
     _image("tf.stop_gradient(tf.image.adjust_saturation({i}, 0.5))", _color, ("float32",)),
     _image("tf.stop_gradient(tf.image.rgb_to_hsv(tf.sigmoid({i})))", _color, ("float32",)),
     _image("tf.stop_gradient(tf.image.hsv_to_rgb(tf.sigmoid({i})))", _color, ("float32",)),
+    _image("tf.stop_gradient(tf.nn.conv2d({i}, " + _GROUPED + ", 1, 'SAME'))",
+           lambda s, _: (s[0], 4, 4, 4) if s[1] % 2 == 0 else None, WIDE),
+    *[_image("tf.raw_ops.ImageProjectiveTransformV3(images={i}, transforms=" + _MOVES + ", "
+             f"output_shape=[5, 3], fill_value=0.0, interpolation='{kind}', fill_mode='REFLECT')",
+             _spatial(5, 3), ("float32",)) for kind in ("NEAREST", "BILINEAR")],
+    _image("tf.stop_gradient(tf.extract_volume_patches({i}[..., None], [1, 2, 2, 1, 1],"
+           " [1, 2, 2, 1, 1], 'VALID'))", lambda s, _: (s[0], 2, 2, s[1], 4), WIDE),
+    _image("tf.nn.batch_normalization({i}, *tf.nn.moments({i}, [0, 1, 2]), None, None, 1e-2)",
+           _spatial(4, 4), WIDE),
+    _image("tf.compat.v1.nn.fused_batch_norm({i}, tf.ones([{k}]), tf.zeros([{k}]), tf.zeros([{k}])"
+           ", tf.ones([{k}]), is_training=False)[0]", _spatial(4, 4), ("float32",)),
+    _image("tf.pad({i}, [[0, 0], [1, 2], [2, 1], [0, 0]], 'SYMMETRIC')", _spatial(7, 7), WIDE),
+    _image("tf.raw_ops.SpaceToBatch(input={i}, paddings=[[0, 0], [0, 0]], block_size=2)",
+           lambda s, _: (4 * s[0], 2, 2, s[1]), WIDE),
+    _image("tf.raw_ops.BatchToSpace(input=tf.tile({i}, [4, 1, 1, 1]), crops=[[0, 0], [0, 0]],"
+           " block_size=2)", lambda s, _: (s[0], 8, 8, s[1]), WIDE),
     _image("tf.image.flip_left_right({i})", _spatial(4, 4)),
     _image("tf.image.rot90({i})", _spatial(4, 4)),
 )  # fmt: skip

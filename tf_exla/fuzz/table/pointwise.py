@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tf_exla.fuzz.table.row import Row, row
-from tf_exla.fuzz.values import ALL, COMPLEX, FLOATS, INTEGERS, REAL, SIGNED, WIDE
+from tf_exla.fuzz.values import ALL, COMPLEX, FLOATS, INTEGERS, REAL, SIGNED, WIDE, count
 
 _ROOM = "1 + tf.square({a})"
 
@@ -122,6 +122,25 @@ ROWS: tuple[Row, ...] = (
     row("-{a}", exact=True),
     row("tf.abs({a})", (*FLOATS, *SIGNED), exact=True),
     row("tf.clip_by_value({a}, -1, 5)", (*FLOATS, *SIGNED), exact=True),
+    row("tf.raw_ops.ClipByValue(t={a}, clip_value_min=-tf.ones({shape}, {a}.dtype),"
+        " clip_value_max=tf.ones([], {a}.dtype))", (*FLOATS, *SIGNED), exact=True),
+    row("tf.raw_ops.PreventGradient(input=tf.stop_gradient({a}))", exact=True),
+    row("tf.raw_ops.Snapshot(input=tf.stop_gradient({a}))", exact=True),
+    row("tf.raw_ops.Div(x={a}, y=1 + tf.square({b}))", WIDE),
+    row("tf.raw_ops.Add(x={a}, y={b}) * 0.5", FLOATS),
+    row("tf.raw_ops.Mod(x={a}, y=1 + ({b} & 3))", ("int32", "int64")),
+    row("tf.raw_ops.Inv(x=1 + tf.square({a}))", WIDE),
+    row("tf.quantization.fake_quant_with_min_max_args({a}, -2.0, 2.0)", ("float32",),
+        ordered=True),
+    row("tf.quantization.fake_quant_with_min_max_vars({a}, -2.0, 2.0)", ("float32",),
+        ordered=True),
+    row("tf.quantization.fake_quant_with_min_max_vars_per_channel({a}, -2 * tf.ones([{k}]),"
+        " tf.ones([{k}]))", ("float32",), lambda s, _: s if s[-1] else None, least=1,
+        ordered=True),
+    row("tf.quantization.quantize_and_dequantize_v2({a}, -2.0, 2.0, range_given=True)",
+        ("float32",), ordered=True),
+    row("tf.quantization.quantize_and_dequantize_v2({a}, 0.0, 0.0)", ("float32",),
+        lambda s, _: s if count(s) else None, ordered=True),
     row("tf.maximum({a}, {b})", REAL, exact=True),
     row("tf.minimum({a}, {b})", REAL, exact=True),
     row("tf.nn.relu({a})", exact=True),

@@ -20,6 +20,11 @@ ROWS: tuple[Row, ...] = (
     _noise("tf.minimum(tf.random.stateless_gamma({shape}, " + _SEED + ", 2.0), 2)"),
     _noise("tf.minimum(tf.random.stateless_poisson({shape}, " + _SEED + ", 2.0), 3)"),
     _noise("tf.random.stateless_binomial({shape}, " + _SEED + ", 3.0, 0.5, 'int32')"),
+    _noise("tf.raw_ops.StatelessRandomNormal(shape={shape}, seed=" + _SEED + ", dtype=tf.float32)"),
+    _noise("tf.raw_ops.StatelessRandomUniform(shape={shape}, seed=" + _SEED
+           + ", dtype=tf.float32)"),
+    _noise("tf.random.stateless_parameterized_truncated_normal({shape}, " + _SEED
+           + ", 0.0, 1.0, -1.0, 2.0)"),
     row("tf.random.stateless_uniform({shape}, " + _SEED + ", 0, 9, tf.int32)", FLOATS,
         dtype="int32", exact=True, ordered=True),
     row("tf.random.stateless_uniform({shape}, " + _SEED + ", None, None, tf.int64)", FLOATS,
