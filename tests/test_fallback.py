@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import tf_exla
 from tf_exla.errors import Blocker
-from tf_exla.frontends.tf import capture, gradient, program, restore
+from tf_exla.frontends.tf import capture, program, restore, saved_values
 from tf_exla.pipeline import optimize as pipeline
 
 # The functions that a call goes through, from the traced function to the restored graph.
@@ -40,7 +40,11 @@ RESTORE = (
     (restore, "define"),
     (restore, "Emitter"),
 )
-GRADIENT = ((program, "substitute"), (gradient, "without_dead"), (gradient, "_check_defined"))
+GRADIENT = (
+    (program, "substitute"),
+    (saved_values, "without_dead"),
+    (saved_values, "_check_defined"),
+)
 ROWS = 701
 
 

@@ -16,8 +16,9 @@ from tf_exla.ir.graph import Node, Tensor, item_bytes
 
 UNKNOWN_ITERATIONS = 1000
 """Iterations counted for a loop whose number is unknown; `unbounded` finds large ones."""
-ITEM_BYTES = 192
-"""Bytes that a list keeps for each tensor in addition to its elements."""
+ITEM_BYTES = 320
+"""Bytes that a list keeps for each tensor in addition to its elements: its buffer, its entry, and
+what malloc adds. Measured: up to 290 for 50,000 to 200,000 tensors of 16 to 1,200 bytes."""
 
 
 @dataclass(frozen=True, slots=True)

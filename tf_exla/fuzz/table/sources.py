@@ -23,8 +23,6 @@ ROWS: tuple[Row, ...] = (
     _noise("tf.raw_ops.StatelessRandomNormal(shape={shape}, seed=" + _SEED + ", dtype=tf.float32)"),
     _noise("tf.raw_ops.StatelessRandomUniform(shape={shape}, seed=" + _SEED
            + ", dtype=tf.float32)"),
-    _noise("tf.random.stateless_parameterized_truncated_normal({shape}, " + _SEED
-           + ", 0.0, 1.0, -1.0, 2.0)"),
     row("tf.random.stateless_uniform({shape}, " + _SEED + ", 0, 9, tf.int32)", FLOATS,
         dtype="int32", exact=True, ordered=True),
     row("tf.random.stateless_uniform({shape}, " + _SEED + ", None, None, tf.int64)", FLOATS,
