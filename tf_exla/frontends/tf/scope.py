@@ -257,8 +257,13 @@ class Scope:
             made = emit(self.walk.scratch, kind, symbols, known).outputs
         except (ValueError, TypeError, tf.errors.OpError) as error:
             raise CaptureError(f"{name} does not fit the shapes of the call: {error}") from error
+        # Of unknown sizes, TensorFlow infers a wrong rank for ExtractVolumePatches.
         return [
-            shape_of(new.shape.merge_with(old.shape))
+            shape_of(
+                new.shape.merge_with(old.shape)
+                if new.shape.is_compatible_with(old.shape)
+                else new.shape
+            )
             for new, old in zip(made, op.outputs, strict=True)
         ]
 
