@@ -353,7 +353,8 @@ row without vector instructions, and a chunk's row ends elsewhere; XLA fuses a p
 *Reordered*: sums, means, products of matrices, convolutions and contractions over an axis that is split; rewritten parts, with
 the errors of the table below; softmax and log-sum-exp along a split axis, which are rescaled as the maximum grows.
 A quotient by a sum of the same numbers, such as `exp(x) / sum(exp(x))`, stays one: it keeps the numbers in range.
-Other chains of products in another order may overflow in another place. It then gives an infinity where `inf - inf` was NaN, or the reverse;
+Other chains of products in another order may overflow in another place. They then give an infinity where `inf - inf` was NaN, or the reverse,
+or NaN (zero times infinity) where a mask of zeros was multiplied first;
 `rewrites={{"chains": False}}` keeps the order.
 
 *Short floats.* Partial sums and products of bfloat16 and float16 are kept in float32 and rounded once. So are sums and
