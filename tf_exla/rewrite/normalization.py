@@ -26,9 +26,31 @@ def normalizes(site: RewriteContext, scale: Tensor, scaled: Tensor, divides: boo
     key = scale, scaled, divides
     if key not in site.normalizes:
         divisors = {scale} if divides else _divisors(site, scale, scaled.size)
-        large = _ancestors(site, {scaled}, at_least=scaled.size) if divisors else set()
-        site.normalizes[key] = bool(divisors) and not large.isdisjoint(_ancestors(site, divisors))
+        site.normalizes[key] = bool(divisors) and _is_from(site, divisors, scaled)
     return site.normalizes[key]
+
+
+def _is_from(site: RewriteContext, tensors: set[Tensor], scaled: Tensor) -> bool:
+    """Return whether tensors are computed from what is as large as `scaled` on the way to it."""
+    large = _ancestors(site, {scaled}, at_least=scaled.size)
+    makers = [site.producer.get(one) for one in large]
+    first = None  # nothing before it is computed from them
+    if None not in makers:
+        first = min(site.position[maker] for maker in makers if maker is not None)
+    found: set[Tensor] = set()
+    work = list(tensors)
+    while work:
+        tensor = work.pop()
+        if tensor in large:
+            return True
+        node = site.made_by(tensor)
+        if tensor in found or node is None:
+            continue
+        found.add(tensor)
+        place = site.position.get(node)
+        if first is None or place is None or place > first:
+            work += node.inputs
+    return False
 
 
 def _divisors(site: RewriteContext, scale: Tensor, below: int) -> set[Tensor]:
@@ -45,14 +67,11 @@ def _ancestors(
     site: RewriteContext, tensors: set[Tensor], at_least: int = 0, below: float = math.inf
 ) -> set[Tensor]:
     """Return tensors and those that they are computed from, through those of such sizes only."""
-    every = at_least == 0 and below == math.inf  # of unknown size, too
     found: set[Tensor] = set()
     work = list(tensors)
     while work:
         tensor = work.pop()
-        if tensor in found:
-            continue
-        if every or (tensor.is_static and at_least <= tensor.size < below):
+        if tensor not in found and tensor.is_static and at_least <= tensor.size < below:
             found.add(tensor)
             node = site.made_by(tensor)
             if node is not None:
