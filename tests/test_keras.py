@@ -57,6 +57,9 @@ def test_the_example() -> None:
 def use() -> None:
     """Fit, compile again, fit, evaluate and predict; with the callback and without it."""
     import keras
+    import gc
+    import weakref
+
     import numpy as np
     import pytest
 
@@ -121,6 +124,42 @@ def use() -> None:
         assert model.jit_compile is before, fail
         assert "make_train_function" not in vars(model)
 
+    class Evaluating(keras.callbacks.Callback):  # type: ignore[misc]
+        """Evaluates the model, and fits another, within the same callback's limit or another's."""
+
+        def __init__(self, *callbacks: Any) -> None:
+            super().__init__()
+            self.callbacks = list(callbacks)
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.model.evaluate(x, y, verbose=0, callbacks=self.callbacks)
+            other = keras.Sequential([keras.Input((4,)), Kernel()])
+            other.compile("adam", "mse")
+            other.fit(x, y, verbose=0, callbacks=self.callbacks)
+            assert "make_train_function" not in vars(other)
+
+    shared = tf_exla.keras.MemoryLimit("20MB")
+    for outer, inner in (
+        ([], [tf_exla.keras.MemoryLimit("20MB")]),
+        ([tf_exla.keras.MemoryLimit("20MB")], [tf_exla.keras.MemoryLimit("20MB")]),
+        ([shared], [shared]),
+    ):
+        model.fit(x, y, epochs=2, verbose=0, callbacks=[*outer, Evaluating(*inner)])
+        assert model.jit_compile is before
+        assert "make_train_function" not in vars(model)
+
+    models = []
+    for _ in range(4):
+        model = keras.Sequential([keras.Input((4,)), Kernel()])
+        model.compile("adam", "mse")
+        model.fit(x, y, verbose=0, callbacks=[shared])
+        models.append(weakref.ref(model))
+    del model
+    keras.backend.clear_session()
+    gc.collect()
+    assert sum(one() is not None for one in models) <= 1  # that of the callback's reports
+
+    model = keras.Sequential([keras.Input((4,)), Kernel()])
     model.compile("adam", "mse", run_eagerly=True)
     with pytest.raises(ValueError, match="run_eagerly"):
         model.predict(x, callbacks=[tf_exla.keras.MemoryLimit("20MB")], verbose=0)

@@ -88,21 +88,41 @@ def test_steps_of_an_optimizer(losses: Sequence[Loss], table: tf.Variable) -> No
     np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
 
 
-def test_more_rows_than_the_table_are_summed() -> None:
-    """The slices would take more memory than the whole gradient."""
-    table = tf.Variable(TABLE[:100])
-    ids = tf.constant(RNG.integers(0, 100, 40_000))
+@pytest.mark.parametrize("signature", [None, [tf.TensorSpec([None], tf.int64)]])
+def test_more_rows_than_the_table(signature: Any) -> None:
+    """Sizes that a signature leaves open are those of the call, and a vocabulary may be small."""
+    table = tf.Variable(TABLE[:7])
+    ids = tf.constant(RNG.integers(0, 7, 400))
 
-    @tf.function
     def loss(ids: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.exp(tf.gather(table, ids)))
 
-    optimized = tf_exla.optimize(loss, "3MB", strict=True)
-    with tf.GradientTape() as tape:
-        value = optimized(ids)
-    got = tape.gradient(value, table)
-    assert isinstance(got, tf.Tensor)
-    with tf.GradientTape() as tape:
-        value = loss(ids)
-    want = tf.convert_to_tensor(tape.gradient(value, table))
-    np.testing.assert_allclose(got, want, rtol=1e-4)
+    stock = tf.function(loss, input_signature=signature)
+    for called in (stock, tf_exla.optimize(stock, "10MB", strict=True)):
+        with tf.GradientTape() as tape:
+            value = called(ids)
+        found = tape.gradient(value, table)
+        assert isinstance(found, tf.IndexedSlices)
+        assert found.values.shape == (400, 16)
+
+
+def test_in_a_branch_and_forward() -> None:
+    x, ids = tf.constant(TABLE), IDS
+
+    def loss(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.gather(x, ids) ** 2)
+
+    found = []
+    for called in (tf.function(loss), tf_exla.optimize(loss, "10MB", strict=True)):
+
+        @tf.function
+        def step(x: tf.Tensor, called: Any = called) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                value = tf.cond(x[0, 0] < 9, lambda: called(x), lambda: tf.reduce_sum(x))
+            return tape.gradient(value, x)
+
+        with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as forward:
+            value = called(x)
+        found.append([tf.convert_to_tensor(step(x)), forward.jvp(value)])
+    tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), *found)

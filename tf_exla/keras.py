@@ -29,29 +29,45 @@ class _Limited:
     """A model whose functions run within a session, until `restore`.
 
     It refers to the model weakly, and to no callback: a callback that nobody needs any more is
-    finalized, which restores the model.
+    finalized, which restores the model. `functions`: takes those that run, for reports. `run`: the
+    kind of run that it is for, once that is known. Runs may be nested, as an evaluation by a
+    callback of `fit`; then the model goes back to how the outer run had it.
     """
 
-    def __init__(self, model: Any, session: Session) -> None:
+    def __init__(self, model: Any, session: Session, functions: list[Any]) -> None:
+        self.run = ""
         self._model = ref(model)
         self._session = session
-        self.functions: list[Any] = []  # of the run, for its reports
-        if model in _limited:  # another run ended by an error outside of a step
-            _limited[model].restore()
+        self._functions = functions
+        self.done = False
+        self._outer = _limited.get(model)
         _limited[model] = self
+        names = (*_FUNCTIONS, *(f"make_{name}" for name in _FUNCTIONS))
+        self._before = {name: vars(model)[name] for name in names if name in vars(model)}
         self._jit_compile, model.jit_compile = model.jit_compile, False
         for name in _FUNCTIONS:
             setattr(model, name, None)
             setattr(model, f"make_{name}", self._maker(getattr(model, f"make_{name}"), name))
 
+    def is_of(self, model: Any) -> bool:
+        return self._model() is model
+
     def restore(self) -> None:
+        """Restore the model, unless an inner run is not over."""
         model = self._model()
-        if model is None or _limited.get(model) is not self:
-            return
+        self.done = True
+        while model is not None and (last := _limited.get(model)) is not None and last.done:
+            last._put_back(model)
+
+    def _put_back(self, model: Any) -> None:
         del _limited[model]
+        if self._outer is not None:
+            _limited[model] = self._outer
         for name in _FUNCTIONS:
-            setattr(model, name, None)
+            setattr(model, name, self._before.get(name))
             delattr(model, f"make_{name}")
+            if f"make_{name}" in self._before:
+                setattr(model, f"make_{name}", self._before[f"make_{name}"])
         model.jit_compile = self._jit_compile
 
     def _maker(self, make: Callable[..., None], name: str) -> Callable[..., None]:
@@ -62,7 +78,7 @@ class _Limited:
             if getattr(model, name) is None or force:
                 make(force)
                 function = getattr(model, name)
-                self.functions.append(function)
+                self._functions.append(function)
                 setattr(model, name, self._within(function))
 
         return make_within
@@ -85,7 +101,12 @@ class _Limited:
 
 
 _limited: WeakKeyDictionary[Any, _Limited] = WeakKeyDictionary()
-"""By model, until it is restored."""
+"""By model: the innermost run, until the model is restored."""
+
+
+def _restore_all(runs: list[_Limited]) -> None:
+    while runs:
+        runs.pop().restore()
 
 
 class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
@@ -123,37 +144,56 @@ class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
         self._session = Session(
             Request.of(limit, jit_compile, rewrites=rewrites, unbounded=unbounded, strict=strict)
         )
-        self._limited: _Limited | None = None
-        self._fitting = False
+        self._runs: list[_Limited] = []  # the innermost is the last
+        self._functions: list[Any] = []
+        finalize(self, _restore_all, self._runs)
 
     def set_model(self, model: Any) -> None:
         """Begin a run. Keras calls this before it makes its functions."""
         super().set_model(model)
         if model.run_eagerly:
             raise ValueError("a limit is held by rewriting graphs, and run_eagerly=True makes none")
-        self._fitting = False
-        self._limited = _Limited(model, self._session)
-        finalize(self, self._limited.restore)
+        self._forget_ended()
+        if not self._runs:
+            self._functions.clear()
+        self._runs.append(_Limited(model, self._session, self._functions))
 
     def reports(self) -> list[MemoryReport]:
         """Return a report for each function and each batch size of the last run."""
         return self._session.reports()
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self._fitting = True
+        self._begin("train")
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self._begin("test")
+
+    def on_predict_begin(self, logs: Any = None) -> None:
+        self._begin("predict")
 
     def on_train_end(self, logs: Any = None) -> None:
-        self._fitting = False
-        self._restore()
+        self._end("train")
 
     def on_test_end(self, logs: Any = None) -> None:
-        if not self._fitting:  # else it is the validation of `fit`
-            self._restore()
+        self._end("test")
 
     def on_predict_end(self, logs: Any = None) -> None:
-        if not self._fitting:
-            self._restore()
+        self._end("predict")
 
-    def _restore(self) -> None:
-        if self._limited is not None:
-            self._limited.restore()
+    def _begin(self, run: str) -> None:
+        if self._runs and not self._runs[-1].run:  # else it is the validation of `fit`
+            self._runs[-1].run = run
+
+    def _forget_ended(self) -> None:
+        """Forget inner runs that ended by an error of a step."""
+        while self._runs and self._runs[-1].done:
+            self._runs.pop()
+
+    def _end(self, run: str) -> None:
+        self._forget_ended()
+        if not self._runs or self._runs[-1].run != run:
+            return
+        self._runs.pop().restore()
+        # A model is not fitted within its own `fit`: other runs ended by errors of other callbacks.
+        while run == "train" and self._runs and self._runs[-1].is_of(self.model):
+            self._runs.pop().restore()

@@ -15,13 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import backprop_util, record
+from tensorflow.python.eager import backprop_util, forwardprop_util, record
 from tensorflow.python.eager.polymorphic_function import concrete_function, function_type_utils
 from tensorflow.python.framework import func_graph, indexed_slices
 from tensorflow.python.ops import gradients_util, script_ops
 
 from tf_exla.frontends.tf.emit import new_graph, placeholder
-from tf_exla.frontends.tf.func_graphs import variable_type
 from tf_exla.frontends.tf.plain_gradient import PlainGradient
 from tf_exla.frontends.tf.scope import CALLS
 from tf_exla.frontends.tf.settings import Program, Settings
@@ -75,12 +74,9 @@ class Gradient:
             except Exception as error:
                 self._fall_back(self.program.settings, error)
         results = iter(self.program.run(arguments, saved))
-        for position, sparse_shape in self.gradients.items():
-            gradient = next(results)
-            if sparse_shape is not None:
-                shape = tf.constant(sparse_shape, tf.int64)
-                gradient = tf.IndexedSlices(gradient, next(results), shape)
-            made[position] = gradient
+        for position, sparse in self.gradients.items():
+            parts = [next(results) for _ in range(3 if sparse else 1)]
+            made[position] = tf.IndexedSlices(*parts) if sparse else parts[0]
         return made
 
     def _fall_back(self, settings: Settings, error: Exception) -> None:
@@ -128,14 +124,32 @@ def backward_function(
     return backward
 
 
+def recorded_backward(
+    gradient: Callable[[], Gradient], inputs: Sequence[tf.Tensor], saved: Sequence[tf.Tensor]
+) -> Callable[..., list[tf.Tensor | tf.IndexedSlices | None]]:
+    """Return what a tape records as the gradient of a call with `inputs`.
+
+    A forward accumulator differentiates the gradient, for which it takes no slices.
+    """
+    forward = bool(forwardprop_util.pack_tangents(inputs).tangents)
+
+    def backward(*upstream: Any) -> list[tf.Tensor | tf.IndexedSlices | None]:
+        made = gradient()(inputs, upstream, saved)
+        if forward:
+            made = [None if one is None else tf.convert_to_tensor(one) for one in made]
+        return made
+
+    return backward
+
+
 def _trace(
     program: Program, mask: tuple[bool, ...], trainable: Sequence[int]
-) -> tuple[Any, str, dict[int, tuple[int, ...] | None]]:
+) -> tuple[Any, str, dict[int, bool]]:
     """Trace the gradient as a function of the inputs and of the upstream gradients.
 
     Returns the function, the prefix of the forward pass's names in it, and the positions of the
-    inputs that it returns a gradient of, in order. Where the gradient is `tf.IndexedSlices`, the
-    function returns values and indices, and the position has the shape of the whole.
+    inputs that it returns a gradient of, in order, with whether that is `tf.IndexedSlices`, of
+    which it returns values, indices and the shape of the whole.
     """
     concrete = program.concrete
     source = concrete.graph
@@ -166,9 +180,12 @@ def _trace(
         gradients, results = {}, []
         for k, made in zip(wanted, found, strict=True):
             if made is not None:
-                gradients[k] = _sparse_shape(inputs[k], made)
-                dense = gradients[k] is None
-                results += [tf.convert_to_tensor(made)] if dense else [made.values, made.indices]
+                gradients[k] = _is_sparse(made)
+                results += (
+                    [made.values, made.indices, made.dense_shape]
+                    if gradients[k]
+                    else [tf.convert_to_tensor(made)]
+                )
     _finish(graph, [*inputs, *upstream], results)
     made = concrete_function.ConcreteFunction.from_func_graph(
         graph, function_type_utils.derive_from_graph(graph), {}
@@ -187,15 +204,5 @@ def _finish(graph: func_graph.FuncGraph, inputs: list[tf.Tensor], outputs: list[
     ]
 
 
-def _sparse_shape(of: tf.Tensor, gradient: Any) -> tuple[int, ...] | None:
-    """Return the shape of the input of which `tf.IndexedSlices` are the gradient; None if dense.
-
-    They stay sparse, as in TensorFlow, unless that takes more memory than the whole.
-    """
-    if not isinstance(gradient, indexed_slices.IndexedSlices):
-        return None
-    known = variable_type(of)  # None if it is no handle of a variable
-    whole, values = tf.TensorShape(known[1]) if known else of.shape, gradient.values.shape
-    if not (whole.is_fully_defined() and values.is_fully_defined()):
-        return None
-    return tuple(whole) if values.num_elements() <= whole.num_elements() else None
+def _is_sparse(gradient: Any) -> bool:
+    return isinstance(gradient, indexed_slices.IndexedSlices) and gradient.dense_shape is not None

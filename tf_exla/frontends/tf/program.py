@@ -22,7 +22,12 @@ from tf_exla.frontends.tf.capture import Captured, capture
 from tf_exla.frontends.tf.devices.data import ShardedTensor
 from tf_exla.frontends.tf.devices.function import ShardedFunction
 from tf_exla.frontends.tf.fallback import unplanned
-from tf_exla.frontends.tf.gradient import Gradient, backward_function, keep_python_tapes
+from tf_exla.frontends.tf.gradient import (
+    Gradient,
+    backward_function,
+    keep_python_tapes,
+    recorded_backward,
+)
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.replay import is_handle
 from tf_exla.frontends.tf.restore import Restored, restore
@@ -232,10 +237,8 @@ class Program:
         below = saved if self.inner is not None else ()
         outputs, everything = made[: self.count], [*below, *made[self.count :]]
 
-        def backward(*upstream: Any) -> list[tf.Tensor | tf.IndexedSlices | None]:
-            return self.gradient(mask)(inputs, upstream, everything)
-
         if outputs:
+            backward = recorded_backward(lambda: self.gradient(mask), inputs, everything)
             record.record_operation(self.settings.name, outputs, inputs, backward)
         return outputs
 
