@@ -56,10 +56,10 @@ def test_the_example() -> None:
 
 def use() -> None:
     """Fit, compile again, fit, evaluate and predict; with the callback and without it."""
-    import keras
     import gc
     import weakref
 
+    import keras
     import numpy as np
     import pytest
 

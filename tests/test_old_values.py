@@ -54,7 +54,34 @@ def returned() -> tuple[tf.Tensor, tf.Tensor]:
     return old, tf.reduce_sum(tf.cumsum(V, 0))
 
 
-@pytest.mark.parametrize("program", [added, assigned, one_row, in_a_loop, returned])
+def scattered() -> tf.Tensor:
+    """TensorFlow copies a variable at each read after a sparse update, for good."""
+    V.scatter_nd_add([[0, 1], [2, 3]], tf.ones([2], V.dtype))
+    return tf.reduce_sum(V)
+
+
+def assigned_in_part() -> tf.Tensor:
+    V[3:5].assign(tf.zeros([2, 64], V.dtype))
+    return tf.reduce_max(tf.sin(V), 0)
+
+
+def scattered_while_read() -> tf.Tensor:
+    old = V.read_value()
+    V.scatter_sub(tf.IndexedSlices(tf.ones([2, 64], V.dtype), tf.constant([1, 2])))
+    return used_later(old)
+
+
+def read_after_sparse_updates() -> tf.Tensor:
+    return tf.reduce_sum(V) + tf.norm(V)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *(added, assigned, one_row, in_a_loop, returned),
+        *(scattered, assigned_in_part, scattered_while_read, read_after_sparse_updates),
+    ],
+)
 def test_peak(program: Callable[[], Any]) -> None:
     for limit, projected, measured in run_fresh(measure, program.__name__):
         assert measured <= projected <= limit
@@ -64,6 +91,7 @@ def measure(name: str) -> list[tuple[int, int, int]]:
     function = tf.function(globals()[name])
     with pytest.raises(tf_exla.MemoryLimitError) as error:
         tf_exla.explain(function, limit=1)
+    V.scatter_nd_add([[0, 0]], [1.0])  # of which each read would be a copy
     found = []
     for limit in (10**9, error.value.smallest_limit):
         optimized = tf_exla.optimize(function, limit, strict=True)

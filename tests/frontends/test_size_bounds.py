@@ -82,6 +82,15 @@ SIZES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "less a counter": lambda c: (
         12 - tf.while_loop(lambda i, n: i < c, lambda i, n: (i + 1, n - 1), (-2, -5))[1]
     ),
+    "negative": lambda c: -(c - 12),
+    "distance": lambda c: tf.abs(c - 7),
+    "squared distance": lambda c: tf.square(c - 7),
+    "times a negative": lambda c: (c - 12) * -3,
+    "less a negative": lambda c: 12 - c * -2,
+    "quotient of negatives": lambda c: (c - 30) // (c - 14),
+    "least of some": lambda c: tf.minimum(tf.reduce_min(tf.range(c)), 30),
+    "less the largest of some": lambda c: 5 - tf.maximum(tf.reduce_max(tf.range(c)), -30),
+    "unsigned": lambda c: tf.cast(tf.minimum(tf.cast(3 - c, tf.uint8), 100), tf.int32),
     "less a masked": lambda c: 12 - tf.bitwise.bitwise_and(unknown(c), 7),
     "counted down": lambda c: tf.while_loop(
         lambda i, n: i < c, lambda i, n: (i + 1, n - 1), (0, 12)

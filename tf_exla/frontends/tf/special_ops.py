@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from tf_exla.frontends.tf.compiled import emit_compiled
+from tf_exla.frontends.tf.emit import is_large
 from tf_exla.frontends.tf.emitter import Emitter, Special
 from tf_exla.frontends.tf.loops import emit_loop
 from tf_exla.frontends.tf.positions import emit_best
@@ -28,12 +29,24 @@ def _top_k(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
     return emit_chunk_top_k(emitter, node)
 
 
+def _read_variable(emitter: Emitter, node: Node) -> None:
+    """Before a read, end the mode in which each read of a variable copies it.
+
+    TensorFlow begins that mode with the first sparse update, for good. The next sparse update
+    begins it again, and copies the variable if something still reads it.
+    """
+    if is_large(node.output) and not emitter.compiled:
+        handle = emitter.values(node.inputs)
+        emitter.op("DisableCopyOnRead", handle, {}, large=True, stateful=node.stateful)
+
+
 SPECIAL: Mapping[str, Special] = {
     "xla_cluster": emit_compiled,
     "loop": _loop,
     "max_with_position": emit_best,
     "min_with_position": emit_best,
     "random_rows": emit_random_rows,
+    "read_variable": _read_variable,
     "running_top_k": emit_running_top_k,
     "scatter_rows": emit_scatter_rows,
     "top_k": _top_k,

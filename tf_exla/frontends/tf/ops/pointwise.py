@@ -26,7 +26,10 @@ from tf_exla.vocabulary import rebuild
 from tf_exla.vocabulary.table import EXP_FLOPS
 
 OPS: Mapping[str, Op] = {
-    **many(unary(xla="well"), "Abs Ceil Floor LeakyRelu LogicalNot Neg Relu Sign Softsign Square"),
+    **many(unary(xla="well"), "Ceil Floor LeakyRelu LogicalNot Relu Sign Softsign"),
+    "Abs": unary(xla="well", values=values.absolute),
+    "Neg": unary(xla="well", values=values.negated),
+    "Square": unary(xla="well", values=values.squared),
     **many(unary(xla="poorly"), "Acos Acosh Asin Asinh Atan Atanh Tan"),
     "Add": binary(xla="well", values=values.added),
     "AddN": unforwarded(reuses=tuple(range(64)), xla="well", list_effect=ListEffect(anew=True)),

@@ -86,6 +86,15 @@ def like(position: int) -> Rule:
     return lambda node, operands: [Most(operands[position].dims, operands[position].size)]
 
 
+def gathered(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    """Bound the rows of a variable by those of the indices."""
+    dims, shape = operands[1].dims, node.output.shape
+    if dims is None or shape is None:
+        return [Most()]
+    own = len(dims) - (node.op == "ResourceGatherNd")
+    return [Most((*dims[:own], *shape[own:])).within(shape)]
+
+
 def rows_of_both(left: int, right: int) -> Rule:
     def rule(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
         first, second = operands[left].dims, operands[right].dims

@@ -67,20 +67,23 @@ def remainder(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def quotient(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Divide by the least static positive integer, or by a size, which is at least one."""
-    divisor, top = node.inputs[1].value, operands[0].top
-    if top is None or (operands[1].top is None if divisor is None else not np.all(divisor >= 1)):  # type: ignore[operator]
+    """Divide by the least divisor: of a static one that, else one, or minus one."""
+    left, right = operands
+    divisor = node.inputs[1].value
+    if divisor is not None and divisor.size and int(divisor.min()) >= 1:
+        return [None if left.top is None else (left.top // int(divisor.min()),)]
+    if left.top is None or right.top is None:
         return [None]
-    least = 1 if divisor is None or not divisor.size else int(divisor.min())
-    return [(top // least,)]
+    if right.below == 0 or left.below == 0:  # numbers of different signs have no positive quotient
+        return [(left.top,)]
+    known = left.below is not None and right.below is not None
+    return [(max(left.top, left.below or 0),) if known else None]
 
 
 def difference(node: Node, operands: Sequence[Most]) -> Bounds:
     """Subtract the least subtrahend; without a bound, nothing tells how negative it may be."""
-    left, right = operands
-    if right.top is None or left.top is None or right.below is None:
-        return [None]
-    return [(left.top + right.below,)]
+    right = _below(node.inputs[1], operands[1])
+    return [_all(_sum((_top(node.inputs[0], operands[0]), right)))]
 
 
 def total(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -104,6 +107,8 @@ def cast(node: Node, operands: Sequence[Most]) -> Bounds:
     known, dtype = operands[0].value, node.output.dtype
     if known is None or "int" not in dtype:
         return [known]
+    if dtype.startswith("uint") and _below(node.inputs[0], operands[0]) != 0:
+        return [None]  # integers below zero become large ones
     most = int(np.iinfo(dtype).max)
     return [tuple(None if value is None else min(value, most) for value in known)]
 
@@ -112,6 +117,8 @@ def of_operand(node: Node, operands: Sequence[Most]) -> Bounds:
     """Bound results that hold integers of the first operand; of none, the least of the dtype."""
     rest = [None] * (len(node.outputs) - 1)
     empty = node.inputs[0].is_static and not node.inputs[0].size
+    if node.op == "min" and (empty or not node.inputs[0].is_static):
+        return [None]  # the least of no integers is the largest of the dtype
     folded = None if empty else _folded(node, operands)
     return [folded or _all(operands[0].top), *rest]
 
@@ -132,15 +139,30 @@ def added(node: Node, operands: Sequence[Most]) -> Bounds:
 
 def product(node: Node, operands: Sequence[Most]) -> Bounds:
     """Multiply both factors at their largest, or at their smallest if both may be negative."""
-    left, right = operands
-    if left.top is None or right.top is None:
+    tops, below = _ends(node, operands)
+    if None in tops:
         return [None]
-    if left.below != 0 and right.below != 0:
-        if left.below is None or right.below is None:
-            return [None]
-        return [(max(left.top * right.top, left.below * right.below),)]
+    if below[0] != 0 and below[1] != 0:
+        return [_all(highest((_times(*tops), _times(*below))))]
     known = any(tensor.value is not None for tensor in node.inputs)
-    return [_folded(node, operands) or ((left.top * right.top,) if known else None)]
+    folded = _folded(node, operands) if below == [0, 0] else None
+    return [folded or (_all(_times(*tops)) if known else None)]
+
+
+def squared(node: Node, operands: Sequence[Most]) -> Bounds:
+    """Square the number that is furthest from zero."""
+    (furthest,) = absolute(node, operands)
+    return [None if furthest is None else _all(_times(furthest[0], furthest[0]))]
+
+
+def absolute(node: Node, operands: Sequence[Most]) -> Bounds:
+    """Return the largest distance from zero."""
+    tops, below = _ends(node, operands)
+    return [_all(highest((tops[0], below[0])))]
+
+
+def negated(node: Node, operands: Sequence[Most]) -> Bounds:
+    return [_all(_below(node.inputs[0], operands[0]))]
 
 
 def parts(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -184,10 +206,11 @@ def below_zero(node: Node, operands: Sequence[Most], rule: Rule) -> int | None:
 
     `rule`: the rule above that bounds them.
     """
-    if rule in (shape, size, position, top_k, mask):
+    if rule in (shape, size, position, top_k, mask, squared, absolute):
         return 0
-    below = [_below(tensor, one) for tensor, one in zip(node.inputs, operands, strict=True)]
-    tops = [one.top for one in operands]
+    tops, below = _ends(node, operands)
+    if rule is negated:
+        return tops[0]
     if rule is difference:
         return _sum((below[0], tops[1]))
     if rule is added:
@@ -201,6 +224,11 @@ def below_zero(node: Node, operands: Sequence[Most], rule: Rule) -> int | None:
         return 0 if node.op == "remainder" else truncated
     if rule is product:
         return highest((_times(below[0], tops[1]), _times(below[1], tops[0])))
+    if node.op == "max" and not (node.inputs[0].is_static and node.inputs[0].size):
+        return None  # the largest of no integers is the least of the dtype
+    if rule is cast and node.inputs[0].dtype != "bool":
+        most = int(np.iinfo(node.output.dtype).max)
+        return None if tops[0] is None or tops[0] > most else below[0]
     if node.op == "maximum":
         return min((one for one in below if one is not None), default=None)
     if rule in (either, clipped):
@@ -210,6 +238,19 @@ def below_zero(node: Node, operands: Sequence[Most], rule: Rule) -> int | None:
     if rule in (largest, minimum):
         return highest(below[:-1] if node.op == "concat" else below)
     return below[0]
+
+
+def _ends(node: Node, operands: Sequence[Most]) -> tuple[list[int | None], list[int | None]]:
+    """Return how far above and how far below zero the operands' integers may be."""
+    pairs = list(zip(node.inputs, operands, strict=True))
+    return [_top(*pair) for pair in pairs], [_below(*pair) for pair in pairs]
+
+
+def _top(tensor: Tensor, most: Most) -> int | None:
+    value = tensor.value  # bounds do not tell integers below zero from those that are unknown
+    if value is not None and value.dtype.kind in "iu":
+        return max(0, int(value.max())) if value.size else 0
+    return most.top
 
 
 def _below(tensor: Tensor, most: Most) -> int | None:
