@@ -134,3 +134,15 @@ def test_the_smallest_limit_is_feasible(
     for larger in (0, 8, 1000, 5000, 20_000, 50_000):
         optimized = tf_exla.optimize(function, limit + larger, strict=True, rewrites=rewrites)
         assert optimized.report(X).projected_peak <= limit + larger
+
+
+def test_errors_pass_through_functions_that_autograph_converts() -> None:
+    optimized = tf_exla.optimize(lambda x: 2 * tf.sort(x), 1000, strict=True)
+
+    @tf.function
+    def step(x: tf.Tensor) -> tf.Tensor:
+        return 1 + optimized(x)
+
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        step(tf.ones(100_000))
+    assert info.value.smallest_limit is not None

@@ -79,7 +79,16 @@ def test_quotients_stay_in_range(program: Callable[..., tf.Tensor], rewrites: bo
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-6 * np.abs(want).max())
 
 
-@pytest.mark.parametrize("rounded", [tf.floor, tf.round, lambda x: tf.cast(x, tf.int32)])
+@pytest.mark.parametrize(
+    "rounded",
+    [
+        tf.floor,
+        tf.round,
+        lambda x: tf.cast(x, tf.int32),
+        lambda x: tf.cast(tf.clip_by_value(tf.transpose(x) + 1, 0, 40), tf.uint8),
+        lambda x: tf.reshape(x, [-1]) >= 29.0,
+    ],
+)
 def test_scales_before_rounding_are_not_joined(rounded: Callable[..., tf.Tensor]) -> None:
     """On a grid, the last bit decides: 0.29 / 0.1 / 0.1 is not 0.29 / (0.1 * 0.1)."""
 

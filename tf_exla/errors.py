@@ -38,6 +38,9 @@ class PeakPart:
 class _Reported(RuntimeError):
     """An error that keeps its attributes when copied or pickled, as a pool's worker does."""
 
+    # AutoGraph replaces errors that pass through a function that it converts, but not these.
+    ag_pass_through = True
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (type(self), self.args, self.__dict__)
 

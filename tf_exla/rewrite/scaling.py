@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from tf_exla.ir.graph import Node, Tensor
-from tf_exla.ir.traits import MATRIX_PRODUCTS
+from tf_exla.ir.traits import MATRIX_PRODUCTS, RESHAPES
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.algebra import (
     Factor,
@@ -34,7 +34,17 @@ from tf_exla.rewrite.rewrite import Proposals, Rewrite
 
 FAMILY = "scalings"
 
-_ROUNDING = frozenset({"ceil", "floor", "floor_divide", "remainder", "round"})
+_ROUNDING = frozenset(
+    {
+        *("ceil", "floor", "floor_divide", "remainder", "round", "sign"),
+        *("equal", "not_equal", "greater", "greater_equal", "less", "less_equal"),
+    }
+)
+"""Ops for which the last bit decides where a number is on a grid."""
+_PASSING = frozenset(
+    {"abs", "add", "maximum", "minimum", "negative", "permute_dims", "subtract", *RESHAPES}
+)
+_PASSED = 4  # ops between a scale and what rounds it, as in image pipelines
 
 
 def absorbed(site: RewriteContext, tensor: Tensor) -> bool:
@@ -213,7 +223,7 @@ def two_scalings(site: RewriteContext, node: Node) -> Proposals:
     out = node.output
     if not is_float(out) or len(out.dims) < 2 or min(out.dims[-2:]) < 2:
         return
-    if any(_rounds(reader) for reader, _ in site.readers.get(out, ())):
+    if _is_rounded(site, out):
         return
     passed: list[Node] = []
     scale, vectors = Scale(), []
@@ -262,11 +272,14 @@ def two_scalings(site: RewriteContext, node: Node) -> Proposals:
         yield site.emit("multiply", tensor, scaled(site, total, scale))
 
 
-def _rounds(node: Node) -> bool:
-    """Return whether a node makes integers of floats: the last bit decides about a whole one."""
-    if node.op == "astype":
-        return not node.output.dtype.startswith(("float", "bfloat", "complex"))
-    return node.op in _ROUNDING
+def _is_rounded(site: RewriteContext, tensor: Tensor, left: int = _PASSED) -> bool:
+    """Return whether integers, or comparisons, are made of a tensor's numbers."""
+    for reader, _ in site.readers.get(tensor, ()):
+        if reader.op in _ROUNDING or (reader.op == "astype" and "int" in reader.output.dtype):
+            return True
+        if left and reader.op in _PASSING and _is_rounded(site, reader.output, left - 1):
+            return True
+    return False
 
 
 REWRITES = (
