@@ -304,14 +304,14 @@ class Program:
         return [*inputs, *self.captured.constants, *saved]
 
     def _plan(self, outputs: Sequence[Tensor], graph: Graph | None = None) -> Plan:
-        options = self.settings.options
+        name, guard, options = self.settings.name, self.settings.guard, self.settings.options
+        function = name if graph is None else f"{name} up to the sizes of its data"
         if graph is not None and self.cut is not None:
             options = dataclasses.replace(options, awaited=self.cut.nodes)
         graph = (graph or self.graph).replace(outputs=tuple(outputs))
         limit = self.settings.limit()
-        name, guard = self.settings.name, self.settings.guard
         try:
-            plan = self._planned(graph, limit, options)
+            plan = self._planned(graph, limit, options, function)
         except Exception as error:
             if self.apart:  # the original function cannot run on sharded tensors
                 raise
@@ -320,8 +320,8 @@ class Program:
         guard.listener.planned(name, plan)
         return plan
 
-    def _planned(self, graph: Graph, limit: int, options: Options) -> Plan:
-        name, devices = self.settings.name, self.settings.devices
+    def _planned(self, graph: Graph, limit: int, options: Options, name: str) -> Plan:
+        devices = self.settings.devices
         if devices is None:
             if self.apart:
                 raise TypeError(f"{name}: sharded tensors need optimize(..., devices=...)")
