@@ -124,8 +124,8 @@ ROWS: tuple[Row, ...] = (
     row("tf.clip_by_value({a}, -1, 5)", (*FLOATS, *SIGNED), exact=True),
     row("tf.raw_ops.ClipByValue(t={a}, clip_value_min=-tf.ones({shape}, {a}.dtype),"
         " clip_value_max=tf.ones([], {a}.dtype))", (*FLOATS, *SIGNED), exact=True),
-    row("tf.raw_ops.PreventGradient(input=tf.stop_gradient({a}))", exact=True),
-    row("tf.raw_ops.Snapshot(input=tf.stop_gradient({a}))", exact=True),
+    row("tf.stop_gradient(tf.raw_ops.PreventGradient(input={a}))", exact=True),
+    row("tf.stop_gradient(tf.raw_ops.Snapshot(input={a}))", exact=True),
     row("tf.raw_ops.Div(x={a}, y=1 + tf.square({b}))", WIDE),
     row("tf.raw_ops.Add(x={a}, y={b}) * 0.5", FLOATS),
     row("tf.raw_ops.Mod(x={a}, y=1 + ({b} & 3))", ("int32", "int64")),
