@@ -27,6 +27,9 @@ from tf_exla.frontends.tf.settings import Program, Settings
 from tf_exla.ir.graph import Graph
 from tf_exla.ir.traverse import walk
 
+Gradients = list[tf.Tensor | tf.IndexedSlices | None]
+"""The gradient of each input, None if it is not connected or not requested."""
+
 
 class Gradient:
     """The gradient of a program with respect to the inputs that `mask` selects.
@@ -58,12 +61,12 @@ class Gradient:
 
     def __call__(
         self, inputs: Sequence[tf.Tensor], upstream: Sequence[Any], saved: Sequence[tf.Tensor]
-    ) -> list[tf.Tensor | tf.IndexedSlices | None]:
+    ) -> Gradients:
         """Return the gradient of each input, None if it is not connected or not requested.
 
         `upstream`: a gradient for each output, or None.
         """
-        made: list[tf.Tensor | tf.IndexedSlices | None] = [None] * len(inputs)
+        made: Gradients = [None] * len(inputs)
         if self.program is None:
             return made
         given = [self._upstream(k, upstream[k]) for k in self.trainable]
@@ -104,9 +107,7 @@ def keep_python_tapes(graph: Graph) -> None:
                 function.set_support_graph_mode_gradient()
 
 
-def backward_function(
-    program: Program,
-) -> Callable[..., list[tf.Tensor | tf.IndexedSlices | None]]:
+def backward_function(program: Program) -> Callable[..., Gradients]:
     """Return the gradient function of an op that calls `program`.
 
     It reads all values from the op, since the gradient may be built in another graph, which then
@@ -115,7 +116,7 @@ def backward_function(
     count = program.captured.inputs
     first = count + len(program.captured.constants)
 
-    def backward(op: tf.Operation, *upstream: Any) -> list[tf.Tensor | tf.IndexedSlices | None]:
+    def backward(op: tf.Operation, *upstream: Any) -> Gradients:
         saved = [*op.inputs[first : first + program.first_save], *op.outputs[program.count :]]
         gradient = program.gradient((True,) * count)
         made = gradient(op.inputs[:count], upstream[: program.count], saved)
@@ -126,14 +127,14 @@ def backward_function(
 
 def recorded_backward(
     gradient: Callable[[], Gradient], inputs: Sequence[tf.Tensor], saved: Sequence[tf.Tensor]
-) -> Callable[..., list[tf.Tensor | tf.IndexedSlices | None]]:
+) -> Callable[..., Gradients]:
     """Return what a tape records as the gradient of a call with `inputs`.
 
     A forward accumulator differentiates the gradient, for which it takes no slices.
     """
     forward = bool(forwardprop_util.pack_tangents(inputs).tangents)
 
-    def backward(*upstream: Any) -> list[tf.Tensor | tf.IndexedSlices | None]:
+    def backward(*upstream: Any) -> Gradients:
         made = gradient()(inputs, upstream, saved)
         if forward:
             made = [None if one is None else tf.convert_to_tensor(one) for one in made]

@@ -116,10 +116,10 @@ def cast(node: Node, operands: Sequence[Most]) -> Bounds:
 def of_operand(node: Node, operands: Sequence[Most]) -> Bounds:
     """Bound results that hold integers of the first operand; of none, the least of the dtype."""
     rest = [None] * (len(node.outputs) - 1)
-    empty = node.inputs[0].is_static and not node.inputs[0].size
-    if node.op == "min" and (empty or not node.inputs[0].is_static):
+    may_be_empty = _may_be_empty(node.inputs[0])
+    if node.op == "min" and may_be_empty:
         return [None]  # the least of no integers is the largest of the dtype
-    folded = None if empty else _folded(node, operands)
+    folded = None if may_be_empty else _folded(node, operands)
     return [folded or _all(operands[0].top), *rest]
 
 
@@ -224,7 +224,7 @@ def below_zero(node: Node, operands: Sequence[Most], rule: Rule) -> int | None:
         return 0 if node.op == "remainder" else truncated
     if rule is product:
         return highest((_times(below[0], tops[1]), _times(below[1], tops[0])))
-    if node.op == "max" and not (node.inputs[0].is_static and node.inputs[0].size):
+    if node.op == "max" and _may_be_empty(node.inputs[0]):
         return None  # the largest of no integers is the least of the dtype
     if rule is cast and node.inputs[0].dtype != "bool":
         most = int(np.iinfo(node.output.dtype).max)
@@ -265,6 +265,10 @@ def _sum(terms: Sequence[int | None]) -> int | None:
 
 def _times(one: int | None, other: int | None) -> int | None:
     return 0 if one == 0 else None if one is None or other is None else one * other
+
+
+def _may_be_empty(tensor: Tensor) -> bool:
+    return not (tensor.is_static and tensor.size)
 
 
 def _all(top: int | None) -> Shape | None:
