@@ -29,7 +29,7 @@ from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.check import check_graph
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
 from tf_exla.split.def_use import DefUse
-from tf_exla.split.region import grow
+from tf_exla.split.growth import grow
 from tf_exla.split.stages import arrange, rewrite
 
 OPS = TensorFlowOps()

@@ -20,7 +20,7 @@ from tf_exla.ir.traverse import walk
 from tf_exla.late.compiling import compile_loops
 from tf_exla.moves.lowering import lower
 from tf_exla.split.def_use import DefUse
-from tf_exla.split.region import grow
+from tf_exla.split.growth import grow
 from tf_exla.split.stages import arrange, rewrite
 
 OPS = TensorFlowOps()

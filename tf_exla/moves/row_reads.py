@@ -25,8 +25,8 @@ from tf_exla.model.settings import SETTINGS
 from tf_exla.moves.row_blocks import Blocks, kept_block, made_block, place_of, row_of, start_of
 from tf_exla.moves.row_index import Read, Rows, read_of, rows_of
 from tf_exla.split.def_use import DefUse
+from tf_exla.split.growth import grow
 from tf_exla.split.origins import tests_order
-from tf_exla.split.region import grow
 from tf_exla.split.resize import cut
 from tf_exla.split.stages import Stage, build_loop
 

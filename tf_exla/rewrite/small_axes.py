@@ -14,6 +14,7 @@ up to 64 indices are unrolled.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.contraction import BLOCK, Contraction, contraction_node
@@ -24,7 +25,8 @@ from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.rewrite import Application, GraphRewrite, RefusedRewrite, Rewritten
 from tf_exla.split.def_use import DefUse
-from tf_exla.split.region import Region, grow
+from tf_exla.split.growth import grow
+from tf_exla.split.region import Region
 from tf_exla.split.repeating import compared_again
 from tf_exla.split.stages import Stages, arrange, build_loop, replaced, rewrite
 from tf_exla.split.unrolling import Unroller
@@ -66,7 +68,12 @@ def _next(
     for seed, axis in _seeds(index, tried, made):
         tried.add(seed)
         node = index.producer[seed]
-        region = grow(index, seed, axis, _as_large_as(seed))
+        try:
+            check = partial(_check_simple, ops)
+            region = grow(index, seed, axis, _as_large_as(seed), check=check)
+        except Refusal as error:
+            refusals.append(RefusedRewrite(FAMILY, "unroll", node.name, str(error)))
+            continue
         if region is None or not any(region.combiner(member) for member in region.members):
             continue
         verdict = _judged(index, region)
@@ -126,8 +133,6 @@ def _judged(index: DefUse, region: Region) -> Stages | str:
     if extent != seed.dims[region.axis]:
         return "the axis is merged with another one"
     for node in region.members:
-        if not _is_simple(index.ops, node, region.members[node].rule):
-            return f"{node.op} is done for all indices at once"
         combine = region.combiner(node)
         if combine is not None and combine not in COMBINING:
             return f"{node.op} needs the positions along the axis"
@@ -205,14 +210,13 @@ def _contracted(index: DefUse, stages: Stages) -> tuple[Graph, list[Node]]:
     return replaced(index, region, [node]), [node]
 
 
-def _is_simple(ops: OpSet, node: Node, rule: AxisRule) -> bool:
-    """Return whether cost is proportional to indices: aliases, pointwise ops, reductions."""
+def _check_simple(ops: OpSet, node: Node, rule: AxisRule) -> None:
+    """Raise `Refusal` unless a node's cost is proportional to the indices it handles."""
     if ops.aliases(node):
-        return True
+        return
     data = sum(axes is not None for axes in rule.operands)
-    if not all(label[0].islower() for label in rule.sizes):
-        return False
-    return not rule.combine or data == 1
+    if not all(label[0].islower() for label in rule.sizes) or (rule.combine and data > 1):
+        raise Refusal(f"{node.op} is done for all indices at once")
 
 
 def _unrolled(index: DefUse, stages: Stages) -> tuple[Graph, list[Node]]:

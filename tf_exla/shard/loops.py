@@ -19,7 +19,8 @@ from tf_exla.model.settings import SETTINGS
 from tf_exla.shard.link import Link
 from tf_exla.split.candidates import Large
 from tf_exla.split.def_use import DefUse
-from tf_exla.split.region import RefusedSplit, grow
+from tf_exla.split.growth import grow
+from tf_exla.split.region import RefusedSplit
 from tf_exla.split.repeating import compared_again
 from tf_exla.split.resize import resize_loop
 from tf_exla.split.stages import arrange, rewrite

@@ -18,6 +18,7 @@ from tf_exla.model.settings import SETTINGS
 from tf_exla.split.chunks import has_loops
 from tf_exla.split.context import SearchContext
 from tf_exla.split.def_use import DefUse
+from tf_exla.split.growth import grow
 from tf_exla.split.progress import (
     Peak,
     own_bytes,
@@ -26,7 +27,7 @@ from tf_exla.split.progress import (
     peak_of,
     rest_bytes,
 )
-from tf_exla.split.region import RefusedSplit, grow
+from tf_exla.split.region import RefusedSplit
 from tf_exla.split.repeating import compared_again, unrepeatable
 from tf_exla.split.stages import Stages, arrange, rewrite
 from tf_exla.split.symmetric_tiles import pair_graphs

@@ -40,6 +40,18 @@ class DefUse:
     def position(self) -> dict[Node, int]:
         return {node: i for i, node in enumerate(self.graph.nodes)}
 
+    @cached_property
+    def descendants(self) -> dict[Node, int]:
+        """By node, the nodes that need its results: a bit for each, at its position."""
+        found: dict[Node, int] = {}
+        for node in reversed(self.graph.nodes):
+            mask = 0
+            for tensor in node.outputs:
+                for reader, _ in self.readers.get(tensor, ()):
+                    mask |= found[reader] | (1 << self.position[reader])
+            found[node] = mask
+        return found
+
     def rule(self, node: Node, lists: bool = False) -> AxisRule | Refusal:
         """Return the rule by which a node may be split, or why it may not.
 

@@ -19,7 +19,7 @@ values that they have in the program: exp(0 - s) is NaN, infinite or zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_exla.ir.builder import Builder
@@ -52,7 +52,7 @@ def stream(index: DefUse, loops: Sequence[Loop], short: Sequence[Node] = ()) -> 
         stages = (loop for loop in loops if loop.stage >= left[first].stage)
         outputs = {tensor for loop in stages for tensor in loop.outputs}
         ends = [node.output for node in short if node.inputs[0] in outputs]
-        completed = _downstream(index, [*outputs, *ends])
+        completed = Completed(index, [*outputs, *ends])
         inside = Shared()
         second = first + 1
         while second < len(left):
@@ -105,17 +105,26 @@ def _merged(
     return loop, hosts, nodes
 
 
-def _downstream(index: DefUse, sources: Sequence[Tensor]) -> frozenset[Tensor]:
-    """Return `sources` and all tensors that other nodes compute from them."""
-    found = set(sources)
-    loops = {index.producer[tensor] for tensor in found if tensor in index.producer}
-    work = list(found)
-    while work:
-        for node, _ in index.readers.get(work.pop(), ()):
-            if node not in loops:
-                work += (tensor for tensor in node.outputs if tensor not in found)
-                found.update(node.outputs)
-    return frozenset(found)
+class Completed:
+    """The tensors that are known only after loops: their results, and all that depends on these.
+
+    The loops are not in the graph of `index` yet: their results have producers there, or are
+    results of nodes of the loops, as wide sums are.
+    """
+
+    def __init__(self, index: DefUse, results: Iterable[Tensor]) -> None:
+        self.index = index
+        self.results = frozenset(results)
+        self.after = 0
+        for tensor in self.results:
+            for reader, _ in index.readers.get(tensor, ()):
+                self.after |= index.descendants[reader] | (1 << index.position[reader])
+
+    def __contains__(self, tensor: object) -> bool:
+        if tensor in self.results:
+            return True
+        node = self.index.producer.get(tensor) if isinstance(tensor, Tensor) else None
+        return node is not None and bool(self.after >> self.index.position[node] & 1)
 
 
 def _with_sums(

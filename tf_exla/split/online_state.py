@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,7 +58,7 @@ class OnlineReduction:
         ops: OpSet,
         loop: Loop,
         later: Loop,
-        completed: frozenset[Tensor],
+        completed: Container[Tensor],
         shared: Shared,
     ) -> None:
         self.ops = ops
@@ -98,13 +98,30 @@ class OnlineReduction:
         return found
 
     def _may_stream(self) -> bool:
-        """Return whether some sum depends only on operands with a value; nodes have none yet."""
-        known = {tensor for tensor, value in self.values.items() if value is not None}
+        """Return whether some sum can stream, before any node is rebuilt.
+
+        It depends only on operands with a value. If completed tensors are among these, a maximum
+        that the loop completes must be subtracted on the way: `_postpone` and `_linear` need it.
+        """
+        complete = {tensor for tensor, value in self.values.items() if isinstance(value, Scaled)}
+        whole = {tensor for tensor, value in self.values.items() if isinstance(value, Whole)}
+        shifted: set[Tensor] = set()
         for node in self.later.template.nodes:
-            if known.issuperset(node.inputs):
-                known.update(node.outputs)
+            if complete.issuperset(node.inputs):
+                complete.update(node.outputs)
+            elif not self.largest:
+                continue
+            elif node.op == "subtract" and node.inputs[0] in complete and node.inputs[1] in whole:
+                shifted.add(node.output)
+            elif not shifted.isdisjoint(node.inputs) and all(
+                one in shifted or one in complete or one in whole for one in node.inputs
+            ):
+                shifted.update(node.outputs)
         pairs = zip(self.later.template.outputs, self.later.results, strict=True)
-        return any(result.combine == "add" and tensor in known for tensor, result in pairs)
+        return any(
+            result.combine == "add" and (tensor in complete or tensor in shifted)
+            for tensor, result in pairs
+        )
 
     # The values of the later loop's nodes.
 

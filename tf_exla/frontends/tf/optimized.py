@@ -22,7 +22,8 @@ from tf_exla.frontends.tf import signature
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.devices.data import ShardedTensor, with_stand_ins
 from tf_exla.frontends.tf.fallback import Guard
-from tf_exla.frontends.tf.program import OPS, Program
+from tf_exla.frontends.tf.planner import OPS
+from tf_exla.frontends.tf.program import Program
 from tf_exla.frontends.tf.request import Limit, Request
 from tf_exla.frontends.tf.saving import Saveable, SaveableConcrete
 from tf_exla.frontends.tf.settings import Settings

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,31 +18,30 @@ from tensorflow.python.eager import context, record
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import gradients_util
 
+from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
 from tf_exla.frontends.tf.capture import Captured, capture
 from tf_exla.frontends.tf.devices.data import ShardedTensor
-from tf_exla.frontends.tf.devices.function import ShardedFunction
-from tf_exla.frontends.tf.fallback import unplanned
 from tf_exla.frontends.tf.gradient import (
     Gradient,
     backward_function,
     keep_python_tapes,
     recorded_backward,
 )
-from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.planner import OPS, Planner, Runnable
 from tf_exla.frontends.tf.replay import is_handle
-from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.saved_values import own_saves, substitute
 from tf_exla.frontends.tf.settings import Settings
-from tf_exla.frontends.tf.sources import NOTHING, Given, cut_away, find_cut
+from tf_exla.frontends.tf.sources import (
+    NOTHING,
+    Cut,
+    Given,
+    cut_away,
+    find_computed_cut,
+    find_cut,
+)
 from tf_exla.ir.graph import Graph, Shape, Tensor
-from tf_exla.model.options import Options
 from tf_exla.model.sizes import Sizes
-from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan
-from tf_exla.shard.choose import shard_graph
-from tf_exla.shard.plan import ShardedPlan
-
-Runnable = Restored | ShardedFunction
 
 # Every call returns saved values of up to this many bytes, so that one plan serves all calls.
 _SMALL_SAVES = 1 << 20
@@ -97,7 +96,9 @@ class Program:
         self.saves: list[Tensor] = own_saves(self)
         if given.nodes:
             self.graph = cut_away(self.graph, self.saves, given)
-        self.cut = find_cut(self.graph, self.saves, given) if inner is None else None
+        self.cut: Cut | None = find_cut(self.graph, self.saves, given) if inner is None else None
+        sharded = tuple(self.graph.inputs[k] for k in apart)
+        self._planner = Planner(settings, concrete, self.captured.functions, sharded)
         self._specialised: OrderedDict[Any, Program] = OrderedDict()
         self._gradients: dict[tuple[bool, ...], Gradient] = {}
         self._lock = threading.RLock()
@@ -145,24 +146,24 @@ class Program:
 
     @cached_property
     def _recording(self) -> Runnable:
-        return self._restore(self.recording_plan)
+        return self._planner.restore(self.recording_plan)
 
     @cached_property
     def _plain(self) -> Runnable:
         # Do not create the recording plan for this test: it may need more than the limit.
         if self.plan is self.__dict__.get("recording_plan"):
             return self._recording
-        return self._restore(self.plan)
+        return self._planner.restore(self.plan)
 
     @cached_property
     def head(self) -> Runnable:
         """The part that runs before the sizes of the rest are known."""
-        return self._restore(self._head_plan)
+        return self._planner.restore(self._head_plan)
 
     @cached_property
     def _head_plan(self) -> Plan:
         assert self.cut is not None
-        return self._plan(self.cut.head.outputs, self.cut.head)
+        return self._planner.plan(self.cut.head, self.cut.nodes)
 
     @property
     def largest_plan(self) -> Plan:
@@ -192,7 +193,7 @@ class Program:
         if self.cut is not None and context.executing_eagerly():
             with self._lock:
                 return self.head
-        return self.whole()
+        return self._or_head(self.whole)
 
     def whole(self) -> Runnable:
         """Plan and restore the program without a cut, as it is called from a graph."""
@@ -208,7 +209,30 @@ class Program:
         if (self.cut is not None and context.executing_eagerly()) or not self._records(inputs):
             return self.prepare()
         with self._lock:
-            return self._recording
+            return self._or_head(lambda: self._recording)
+
+    def _or_head(self, plan: Callable[[], Runnable]) -> Runnable:
+        """Return what `plan` returns, or in an eager call the head if the limit is exceeded.
+
+        A program that cannot be planned with bounds of computed sizes is cut where they are known.
+        """
+        try:
+            return plan()
+        except (MemoryLimitError, UnboundedMemoryError):
+            with self._lock:
+                if not context.executing_eagerly() or not (self.cut or self._cut_late()):
+                    raise
+                return self.head
+
+    def _cut_late(self) -> bool:
+        """Cut the program where sizes are computed; return whether its head can be planned."""
+        if self.inner is None:
+            self.cut = find_computed_cut(self.graph, self.saves, self.given)
+        try:
+            return self.cut is not None and self.head is not None
+        except (MemoryLimitError, UnboundedMemoryError):
+            self.cut = None
+            return False
 
     def run(self, inputs: list[tf.Tensor], saved: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
         """Call the program, eagerly or from the graph that is being built.
@@ -222,6 +246,8 @@ class Program:
         if eager and self.cut is not None:
             return self._run_cut(inputs, saved)
         function = self.ready(inputs)
+        if eager and self.cut is not None:  # it could not be planned as a whole
+            return self._run_cut(inputs, saved)
         if not self._records(inputs):
             return function(self._arguments(inputs, saved))[: self.count]
         mask = self._needed(inputs)
@@ -303,48 +329,5 @@ class Program:
     ) -> list[tf.Tensor]:
         return [*inputs, *self.captured.constants, *saved]
 
-    def _plan(self, outputs: Sequence[Tensor], graph: Graph | None = None) -> Plan:
-        name, guard, options = self.settings.name, self.settings.guard, self.settings.options
-        function = name if graph is None else f"{name} up to the sizes of its data"
-        if graph is not None and self.cut is not None:
-            options = dataclasses.replace(options, awaited=self.cut.nodes)
-        graph = (graph or self.graph).replace(outputs=tuple(outputs))
-        limit = self.settings.limit()
-        try:
-            plan = self._planned(graph, limit, options, function)
-        except Exception as error:
-            if self.apart:  # the original function cannot run on sharded tensors
-                raise
-            guard.take(name, error)
-            return unplanned(graph, limit, error)
-        guard.listener.planned(name, plan)
-        return plan
-
-    def _planned(self, graph: Graph, limit: int, options: Options, name: str) -> Plan:
-        devices = self.settings.devices
-        if devices is None:
-            if self.apart:
-                raise TypeError(f"{name}: sharded tensors need optimize(..., devices=...)")
-            return optimize_graph(graph, OPS, limit=limit, options=options, function=name)
-        apart = frozenset(graph.inputs[k] for k in self.apart)
-        fleet = dataclasses.replace(devices.fleet, apart=apart)
-        return shard_graph(graph, OPS, fleet, limit=limit, options=options, function=name)
-
-    def _restore(self, plan: Plan) -> Runnable:
-        try:
-            if isinstance(plan, ShardedPlan):
-                assert self.settings.devices is not None
-                inputs = self.concrete.graph.inputs
-                return ShardedFunction(plan, self.settings.devices, self._emit, inputs)
-            return self._emit(plan.graph)
-        except Exception as error:
-            self.settings.guard.take(self.settings.name, error)
-            # The graph before the passes has the same outputs in the same order.
-            return self._emit(plan.original)
-
-    def _emit(self, graph: Graph, like: Sequence[Any] | None = None) -> Restored:
-        like = self.concrete.graph.inputs if like is None else like
-        return restore(graph, name="optimized", like=like, keep=self.captured.functions)
-
-
-OPS = TensorFlowOps()
+    def _plan(self, outputs: Sequence[Tensor]) -> Plan:
+        return self._planner.plan(self.graph.replace(outputs=tuple(outputs)))

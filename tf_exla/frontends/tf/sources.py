@@ -4,6 +4,9 @@ A program is cut behind such *sources*. Its *head* runs all effects up to there,
 and returns the results of these nodes. The rest is captured again for the sizes of these results,
 which are its inputs. The rest of a program with several sources is cut again.
 
+Sizes that are computed, as the number of rows that a mask selects, have upper bounds, by which a
+program is planned as a whole. Only if this fails it is cut behind the nodes that determine them.
+
 A graph cannot look at sizes. In a call from a graph, and inside loops and branches, they stay open.
 """
 
@@ -12,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from tf_exla.frontends.tf.effects import READS
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.traverse import producers, reads, without_dead
 
@@ -24,8 +29,13 @@ _HANDLES = ("resource", "variant")
 # The head computes outputs of up to this many bytes if it can, so that the rest does not.
 _SMALL_OUTPUTS = 1 << 20
 
-Key = tuple[str, int]
-"""A result of a node: the node's name, and the position."""
+
+class Key(NamedTuple):
+    """A result of a node: the node's name, the position, and the dtype."""
+
+    name: str
+    position: int
+    dtype: str
 
 
 @dataclass(frozen=True)
@@ -50,24 +60,29 @@ NOTHING = Given()
 
 @dataclass(frozen=True)
 class Cut:
-    """A cut; `head.outputs`: new `keys`, then new `outputs`; `nodes`: those only the head runs."""
+    """A cut; `head.outputs`: new `keys`, then new `outputs`; `nodes`: those only the head runs.
+
+    `sources`: their names, with the number of their results.
+    """
 
     head: Graph
     nodes: frozenset[str]
     keys: tuple[Key, ...]
     outputs: tuple[int, ...]
-    sources: tuple[Key, ...]
+    sources: Mapping[str, int]
 
     def then(
         self, given: Given, before: Sequence[tf.Tensor], values: Sequence[tf.Tensor]
     ) -> tuple[Given, list[tf.Tensor]]:
         """Return the `Given` of the rest and its values: those of `before` and of the head."""
         count, new = len(given.keys), len(self.keys)
-        came = dict(zip(self.keys, values, strict=False))
+        came = {
+            (key.name, key.position): _shape(value)
+            for key, value in zip(self.keys, values, strict=False)
+        }
         shapes = dict(given.shapes)
-        for name, _ in self.sources:
-            known = (came.get((name, k)) for k in range(self._results(name)))
-            shapes[name] = tuple(None if value is None else _shape(value) for value in known)
+        for name, results in self.sources.items():
+            shapes[name] = tuple(came.get((name, k)) for k in range(results))
         made = Given(
             given.nodes | self.nodes,
             given.keys + self.keys,
@@ -75,9 +90,6 @@ class Cut:
             MappingProxyType(shapes),
         )
         return made, [*before[:count], *values[:new], *before[count:], *values[new:]]
-
-    def _results(self, name: str) -> int:
-        return 1 + max(position for source, position in self.sources if source == name)
 
 
 def _shape(value: tf.Tensor) -> Shape | None:
@@ -108,6 +120,51 @@ def find_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
         elif node.stateful and node not in ran:
             break
     return _cut(graph, ran, sources, saves, given)
+
+
+def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
+    """Return the cut of a program behind nodes whose results have sizes that data determine.
+
+    None if there are none that can run before all effects on variables and other resources: if the
+    rest is refused, nothing must have changed. None also if a random op with a seed must be in the
+    rest: its kernel has the state, and there would be one for each of the sizes.
+    """
+    effects: list[Node] = []
+    sources: list[Node] = []
+    late: set[Tensor] = set()  # what depends on sources, or on effects that the head cannot run
+    blocked = False
+    for node in graph.nodes:
+        waits = any(tensor in late for tensor in node.inputs)
+        if node.stateful:
+            blocked |= waits or not _changes_nothing(node)
+        if waits or (node.stateful and blocked):
+            late.update(node.outputs)
+            if _is_seeded(node):
+                return None
+            continue
+        if node.stateful:
+            effects.append(node)
+        if _has_open_sizes(node, given):
+            sources.append(node)
+            late.update(node.outputs)
+    if not sources:
+        return None
+    needed = _ancestors(sources, producers(graph))
+    early = (k for k, node in enumerate(effects) if node in needed or _is_seeded(node))
+    ran = dict.fromkeys((*effects[: max(early, default=-1) + 1], *sources))
+    return _cut(graph, list(ran), sources, saves, given)
+
+
+def _is_seeded(node: Node) -> bool:
+    """Return whether a node draws random numbers from a seed and its own state."""
+    return node.stateful and bool(node.attrs.get("seed") or node.attrs.get("seed2"))
+
+
+def _changes_nothing(node: Node) -> bool:
+    """Return whether a stateful node changes no variable and no other resource."""
+    if node.subgraphs:
+        return False
+    return node.op in READS or all(tensor.dtype not in _HANDLES for tensor in node.inputs)
 
 
 def _cut(
@@ -155,9 +212,9 @@ def _cut(
     return Cut(
         head,
         frozenset(node.name for node in ran),
-        tuple((name, k) for name, k, _ in kept),
+        tuple(Key(name, k, tensor.dtype) for name, k, tensor in kept),
         tuple(early),
-        tuple((node.name, k) for node in sources for k in range(len(node.outputs))),
+        {node.name: len(node.outputs) for node in sources},
     )
 
 
@@ -167,7 +224,12 @@ def cut_away(graph: Graph, saves: Sequence[Tensor], given: Given) -> Graph:
     `saves`: tensors that it computes in addition to its outputs.
     """
     nodes = {node.name: node for node in graph.nodes if node.name in given.nodes}
-    inputs = [nodes[name].outputs[position] for name, position in given.keys]
+    inputs = [
+        nodes[key.name].outputs[key.position]
+        if key.name in nodes
+        else Tensor(given.shapes[key.name][key.position], key.dtype)  # not read at these sizes
+        for key in given.keys
+    ]
     outputs = list(graph.outputs)
     for position in given.outputs:
         outputs[position] = outputs[position].fresh_copy()
@@ -181,15 +243,20 @@ def cut_away(graph: Graph, saves: Sequence[Tensor], given: Given) -> Graph:
 
 
 def _is_source(node: Node, made_by: Mapping[Tensor, Node], given: Given) -> bool:
-    if node.name in given.shapes or node.subgraphs or not node.outputs:
-        return False
-    if all(tensor.is_static or tensor.dtype in _HANDLES for tensor in node.outputs):
+    if not _has_open_sizes(node, given):
         return False
     if node.op in _ITERATORS:
         return True
     if not node.stateful and node.op != "read_variable":
         return False
     return all(tensor not in made_by or made_by[tensor].op == "constant" for tensor in node.inputs)
+
+
+def _has_open_sizes(node: Node, given: Given) -> bool:
+    """Return whether sizes of a node's results are not known yet."""
+    if node.name in given.shapes or node.subgraphs:
+        return False
+    return not all(tensor.is_static or tensor.dtype in _HANDLES for tensor in node.outputs)
 
 
 def _ancestors(nodes: Iterable[Node], made_by: Mapping[Tensor, Node]) -> set[Node]:

@@ -1,0 +1,223 @@
+"""Sizes that data determine: masks, distinct values, partitions, repetitions.
+
+If bounds of these sizes exceed the limit, an eager call computes them first, and plans the rest for
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from fresh_process import run_fresh
+
+import tf_exla
+
+POINTS = np.random.default_rng(0).standard_normal((2003, 3))
+OTHERS = tf.constant(np.random.default_rng(1).standard_normal((1501, 3)))
+TARGETS = np.where(np.abs(POINTS[:, 0]) > 1.2, np.nan, np.sin(POINTS[:, 1]))
+LIMIT = 5_000_000
+"""A fifth of what one of the matrices takes, which have no axis of known size, or one."""
+
+
+def kernel(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    gaps = tf.reduce_sum(x * x, -1)[:, None] + tf.reduce_sum(y * y, -1)
+    return tf.exp(-0.5 * (gaps - 2.0 * tf.matmul(x, y, transpose_b=True)))
+
+
+def observed(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    kept = tf.logical_not(tf.math.is_nan(y))
+    return tf.boolean_mask(x, kept), tf.boolean_mask(y, kept)
+
+
+def masked(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    seen, values = observed(x, y)
+    return tf.linalg.matvec(kernel(seen, OTHERS), values, transpose_a=True)
+
+
+def masked_twice(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The second size is known only after the first."""
+    seen, values = observed(x, y)
+    near = tf.boolean_mask(seen, values > 0.1)
+    return tf.reduce_sum(kernel(seen, near), 0), tf.shape(near)
+
+
+def with_gradients(x: tf.Tensor, y: tf.Tensor) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        seen, values = observed(x, y)
+        loss = tf.reduce_sum(tf.linalg.matvec(kernel(seen, seen), values) ** 2)
+    return loss, tape.gradient(loss, x)
+
+
+def distinct(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    cells, place = tf.unique(tf.cast(tf.floor(x[:, 0] * 900), tf.int32))
+    near = kernel(x, tf.cast(cells, x.dtype)[:, None] / 900 + tf.zeros([1, 3], x.dtype))
+    return tf.reduce_sum(near, 1) + tf.cast(place, x.dtype)
+
+
+def partitioned(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    kinds = tf.cast(x[:, 0] > 0.3, tf.int32) + tf.cast(x[:, 1] > 0.0, tf.int32)
+    parts = tf.dynamic_partition(x, kinds, 3)
+    places = tf.dynamic_partition(tf.range(tf.shape(x)[0]), kinds, 3)
+    return tf.dynamic_stitch(places, [tf.reduce_sum(kernel(part, OTHERS), 1) for part in parts])
+
+
+def repeated(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    times = tf.cast(tf.abs(x[:, 2]) * 2, tf.int32)
+    return tf.reduce_max(kernel(tf.repeat(x, times, 0), OTHERS), 0)
+
+
+def from_numpy(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Nothing bounds the size of what Python returns."""
+    seen = tf.numpy_function(lambda a: a[a[:, 0] > 0], [tf.sin(x)], x.dtype)
+    return tf.reduce_sum(kernel(tf.ensure_shape(seen, [None, 3]), OTHERS), 0)
+
+
+def ragged(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    lengths = tf.cast(tf.abs(x[:, 2]) * 3, tf.int64)
+    rows = tf.RaggedTensor.from_row_lengths(tf.repeat(x, lengths, 0), lengths)
+    return tf.reduce_sum(rows * 2.0, 1) + tf.reduce_sum(kernel(rows.values, OTHERS))
+
+
+PROGRAMS = (
+    masked,
+    masked_twice,
+    with_gradients,
+    distinct,
+    partitioned,
+    repeated,
+    from_numpy,
+    ragged,
+)
+
+
+def check_equal(found: Any, expected: Any) -> None:
+    for new, old in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_rest_is_planned_for_the_sizes_of_each_call(program: Callable[..., Any]) -> None:
+    optimized = tf_exla.optimize(program, LIMIT, strict=True)
+    for rows in (POINTS, POINTS[:1777], POINTS):
+        x, y = tf.constant(rows), tf.constant(TARGETS[: len(rows)])
+        check_equal(optimized(x, y), program(x, y))
+    for report in optimized.reports():
+        assert report.projected_peak <= LIMIT
+        assert report.loops
+
+
+@pytest.mark.parametrize("targets", [TARGETS * np.nan, np.nan_to_num(TARGETS)], ids=["none", "all"])
+@pytest.mark.parametrize("program", [masked, masked_twice, with_gradients])
+def test_nothing_or_everything_is_selected(program: Callable[..., Any], targets: Any) -> None:
+    arguments = tf.constant(POINTS), tf.constant(targets)
+    check_equal(tf_exla.optimize(program, LIMIT)(*arguments), program(*arguments))
+
+
+def sampled(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    kept = tf.random.uniform([tf.shape(x)[0]], seed=3) < 0.8
+    return tf.reduce_sum(kernel(tf.boolean_mask(x, kept), OTHERS), 0)
+
+
+@pytest.mark.parametrize("program", [masked, partitioned, repeated, sampled])
+def test_a_tape_around_the_call(program: Callable[..., Any]) -> None:
+    def gradient(function: Callable[..., Any]) -> Any:
+        tf.random.set_seed(2)
+        x, y = tf.constant(POINTS), tf.constant(TARGETS)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = tf.reduce_sum(function(x, y) ** 2)
+        return value, tape.gradient(value, x)
+
+    check_equal(gradient(tf_exla.optimize(program, LIMIT)), gradient(tf.function(program)))
+
+
+def test_random_masks_are_drawn_once() -> None:
+    def drawn(x: tf.Tensor) -> Any:
+        kept = tf.random.uniform([tf.shape(x)[0]], seed=3) < 0.8
+        after = tf.random.uniform([2], seed=4)
+        chosen = tf.boolean_mask(x, kept)
+        return tf.reduce_sum(kernel(chosen, OTHERS), 0), tf.shape(chosen), after
+
+    x, found, expected = tf.constant(POINTS), [], []
+    for function, made in (
+        (tf_exla.optimize(drawn, LIMIT), found),
+        (tf.function(drawn), expected),
+    ):
+        tf.random.set_seed(1)
+        made.extend(function(x) for _ in range(3))
+    check_equal(found, expected)
+
+
+def test_no_numbers_are_drawn_again_at_another_size() -> None:
+    """Each plan of the rest would have an own kernel, which starts at the seed."""
+
+    def dropped(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        seen, _ = observed(x, y)
+        return tf.reduce_sum(kernel(tf.nn.dropout(seen, 0.3, seed=3), OTHERS), 0)
+
+    tf.random.set_seed(0)
+    with pytest.raises(tf_exla.MemoryLimitError):
+        tf_exla.optimize(dropped, LIMIT)(tf.constant(POINTS), tf.constant(TARGETS))
+
+
+def test_effects_after_the_mask_happen_once_and_in_order() -> None:
+    def step(x: tf.Tensor, y: tf.Tensor, scale: tf.Variable, count: tf.Variable) -> Any:
+        with tf.GradientTape() as tape:
+            seen, values = observed(x, y)
+            loss = tf.reduce_sum(tf.linalg.matvec(kernel(scale * seen, OTHERS), values, True) ** 2)
+        count.assign_add(1)
+        scale.assign_sub(1e-9 * tape.gradient(loss, scale))
+        return loss, scale.read_value(), count + 0
+
+    x, y = tf.constant(POINTS), tf.constant(TARGETS)
+    results = []
+    for function in (tf_exla.optimize(step, LIMIT), tf.function(step)):
+        scale, count = tf.Variable(1.0, dtype=tf.float64), tf.Variable(0)
+        results.append([function(x, y, scale, count) for _ in range(3)])
+    check_equal(*results)
+
+
+def test_a_refused_call_has_changed_nothing() -> None:
+    level = tf.Variable(0.5, dtype=tf.float64)
+
+    def after_an_assignment(x: tf.Tensor) -> tf.Tensor:
+        """The mask needs the new value, so its size is known only after the assignment."""
+        level.assign(0.1)
+        chosen = tf.boolean_mask(x, x[:, 0] > level)
+        return tf.reduce_sum(kernel(chosen, OTHERS), 0)
+
+    def too_much(x: tf.Tensor) -> tf.Tensor:
+        chosen = tf.boolean_mask(x, x[:, 0] > level)
+        level.assign(0.1)
+        return tf.linalg.cholesky(kernel(chosen, chosen))
+
+    for function in (after_an_assignment, too_much):
+        with pytest.raises(tf_exla.MemoryLimitError):
+            tf_exla.optimize(function, LIMIT)(tf.constant(POINTS))
+        assert float(level) == 0.5
+
+
+def test_inside_of_another_function_sizes_stay_open() -> None:
+    optimized = tf_exla.optimize(masked, LIMIT)
+    with pytest.raises(tf_exla.MemoryLimitError):
+        tf.function(lambda *arguments: optimized(*arguments) + 1.0)(POINTS, TARGETS)
+
+
+def measure(name: str) -> tuple[int, int]:
+    """Return the projected and the measured peak of a program."""
+    optimized, arguments = tf_exla.optimize(globals()[name], LIMIT), (POINTS, TARGETS)
+    x, y = map(tf.constant, arguments)
+    optimized(x, y)
+    measured = int(tf_exla.measured_peak(optimized, x, y, fresh=False))
+    return max(one.projected_peak for one in optimized.reports()), measured
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_measured_peaks(program: Callable[..., Any]) -> None:
+    projected, measured = run_fresh(measure, program.__name__)
+    assert measured <= projected <= LIMIT

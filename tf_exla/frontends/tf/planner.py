@@ -1,0 +1,84 @@
+"""Plans of the graphs of one concrete function, and their restored functions.
+
+If planning or restoring fails, the graph runs as it was captured (`fallback.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tf_exla.frontends.tf.devices.function import ShardedFunction
+from tf_exla.frontends.tf.fallback import unplanned
+from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.restore import Restored, restore
+from tf_exla.frontends.tf.settings import Settings
+from tf_exla.ir.graph import Graph, Tensor
+from tf_exla.model.options import Options
+from tf_exla.pipeline.optimize import optimize_graph
+from tf_exla.pipeline.plan import Plan
+from tf_exla.shard.choose import shard_graph
+from tf_exla.shard.plan import ShardedPlan
+
+Runnable = Restored | ShardedFunction
+OPS = TensorFlowOps()
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Plans and restores graphs of one concrete function.
+
+    `functions`: those that attributes of nodes name. `sharded`: inputs that no device holds whole.
+    """
+
+    settings: Settings
+    concrete: Any
+    functions: tuple[Any, ...]
+    sharded: tuple[Tensor, ...]
+
+    def plan(self, graph: Graph, head: frozenset[str] = frozenset()) -> Plan:
+        """Plan a graph; `head`: names of the nodes whose results a later plan takes as inputs.
+
+        Raises `MemoryLimitError`.
+        """
+        name, guard, options = self.settings.name, self.settings.guard, self.settings.options
+        function = f"{name} up to the sizes of its data" if head else name
+        options = dataclasses.replace(options, awaited=head)
+        limit = self.settings.limit()
+        try:
+            plan = self._planned(graph, limit, options, function)
+        except Exception as error:
+            if self.sharded:  # the original function cannot run on sharded tensors
+                raise
+            guard.take(name, error)
+            return unplanned(graph, limit, error)
+        guard.listener.planned(name, plan)
+        return plan
+
+    def _planned(self, graph: Graph, limit: int, options: Options, name: str) -> Plan:
+        devices = self.settings.devices
+        if devices is None:
+            if self.sharded:
+                raise TypeError(f"{name}: sharded tensors need optimize(..., devices=...)")
+            return optimize_graph(graph, OPS, limit=limit, options=options, function=name)
+        fleet = dataclasses.replace(devices.fleet, apart=frozenset(self.sharded))
+        return shard_graph(graph, OPS, fleet, limit=limit, options=options, function=name)
+
+    def restore(self, plan: Plan) -> Runnable:
+        """Return the function of a plan."""
+        try:
+            if isinstance(plan, ShardedPlan):
+                assert self.settings.devices is not None
+                inputs = self.concrete.graph.inputs
+                return ShardedFunction(plan, self.settings.devices, self._emit, inputs)
+            return self._emit(plan.graph)
+        except Exception as error:
+            self.settings.guard.take(self.settings.name, error)
+            # The graph before the passes has the same outputs in the same order.
+            return self._emit(plan.original)
+
+    def _emit(self, graph: Graph, like: Sequence[Any] | None = None) -> Restored:
+        like = self.concrete.graph.inputs if like is None else like
+        return restore(graph, name="optimized", like=like, keep=self.functions)
