@@ -12,6 +12,7 @@ from tf_exla.frontends.tf.control_flow import STRUCTURED
 from tf_exla.frontends.tf.effects import settle
 from tf_exla.frontends.tf.func_graphs import CaptureError
 from tf_exla.frontends.tf.normalization import normalize
+from tf_exla.frontends.tf.random_state import RandomStates, counted
 from tf_exla.frontends.tf.scope import Scope, Walk
 from tf_exla.ir.graph import Graph, Shape
 
@@ -23,8 +24,9 @@ class Captured:
     """A captured program.
 
     `graph.inputs`: the concrete function's flat inputs (arguments, then captures), then one input
-    for each of `constants`, the program's large constants as eager tensors. `inputs`: the number of
-    flat inputs. `functions`: functions named by attributes of nodes, kept alive by this object.
+    for each of `constants`: the program's large constants as eager tensors, then handles of the
+    states of random ops. `inputs`: the number of flat inputs. `functions`: functions named by
+    attributes of nodes, kept alive by this object.
     """
 
     graph: Graph
@@ -37,11 +39,13 @@ def capture(
     concrete: Any,
     input_shapes: Sequence[tf.TensorShape | None] | None = None,
     came: Mapping[str, Sequence[Shape | None]] | None = None,
+    states: RandomStates | None = None,
 ) -> Captured:
     """Capture `concrete` for inputs of `input_shapes` (arguments, then captures).
 
     `came`: the shapes of results in this call, by node name. Unknown sizes of the shapes stay
-    unknown. Raises `CaptureError`.
+    unknown. `states`: of random ops, which are then stateless (`random_state.py`). Raises
+    `CaptureError`.
     """
     source = concrete.graph
     walk = Walk(STRUCTURED, came=came or {})
@@ -55,8 +59,11 @@ def capture(
     outputs = source.outputs[: len(concrete.function_type.flat_outputs)]
     results = scope.inline(source, inputs, outputs, "")
     extra, constants = zip(*walk.constants, strict=True) if walk.constants else ((), ())
-    graph = Graph((*inputs, *extra), tuple(scope.nodes), tuple(results))
-    return Captured(normalize(settle(graph)), len(inputs), tuple(constants), tuple(walk.functions))
+    graph = normalize(settle(Graph((*inputs, *extra), tuple(scope.nodes), tuple(results))))
+    handles: list[tf.Tensor] = []
+    if states is not None:
+        graph, handles = counted(graph, states.handle)
+    return Captured(graph, len(inputs), (*constants, *handles), tuple(walk.functions))
 
 
 def _variables(source: Any) -> dict[int, str]:

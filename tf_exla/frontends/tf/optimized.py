@@ -12,7 +12,7 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 import tensorflow as tf
-from tensorflow.python.eager import record
+from tensorflow.python.eager import context, record
 from tensorflow.python.eager.polymorphic_function import eager_function_run, polymorphic_function
 from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util, resource_variable_ops
@@ -24,6 +24,7 @@ from tf_exla.frontends.tf.devices.data import ShardedTensor, with_stand_ins
 from tf_exla.frontends.tf.fallback import Guard
 from tf_exla.frontends.tf.planner import OPS
 from tf_exla.frontends.tf.program import Program
+from tf_exla.frontends.tf.random_state import RandomStates
 from tf_exla.frontends.tf.request import Limit, Request
 from tf_exla.frontends.tf.saving import Saveable, SaveableConcrete
 from tf_exla.frontends.tf.settings import Settings
@@ -75,6 +76,7 @@ class OptimizedFunction(Saveable):
         self._guard = guard or Guard(request.strict)
         self._programs: OrderedDict[Any, Program] = OrderedDict()
         self._open: WeakKeyDictionary[Any, tuple[int, ...]] = WeakKeyDictionary()
+        self._states: WeakKeyDictionary[Any, RandomStates] = WeakKeyDictionary()
         self._bound: WeakKeyDictionary[Any, OptimizedFunction] = WeakKeyDictionary()
         self._as_it_was: WeakSet[Any] = WeakSet()  # concrete functions that cannot be rewritten
         self._lock = threading.RLock()
@@ -221,12 +223,16 @@ class OptimizedFunction(Saveable):
                 positions = self._open[concrete] = signature.unknown_inputs(concrete)
             shapes = signature.shapes_of(flat, positions) if positions else ()
             apart = tuple(k for k, one in enumerate(flat) if isinstance(one, ShardedTensor))
-            key = (id(concrete), shapes, apart)
+            # In a graph, random ops keep their own state: each call there has its own kernels.
+            states = None
+            if context.executing_eagerly():
+                states = self._states.setdefault(concrete, RandomStates())
+            key = (id(concrete), shapes, apart, states is None)
             program = self._programs.get(key)
             if program is None:
                 known = signature.all_shapes(concrete, positions, shapes)
                 program = self._programs[key] = Program(
-                    concrete, self._settings(), known, apart=apart
+                    concrete, self._settings(), known, apart=apart, states=states
                 )
                 self._shrink()
             self._programs.move_to_end(key)
@@ -298,6 +304,6 @@ class OptimizedConcreteFunction(SaveableConcrete):
 def _forget(function: Any, concrete: Any) -> None:
     """Drop a concrete function from the cache of a `tf.function`, which is unbounded."""
     cache = function._function_cache
-    for (context, function_type), made in list(cache._primary.items()):
+    for (place, function_type), made in list(cache._primary.items()):
         if made is concrete:
-            cache.delete(function_type, context)
+            cache.delete(function_type, place)

@@ -28,6 +28,7 @@ from tf_exla.frontends.tf.gradient import (
     recorded_backward,
 )
 from tf_exla.frontends.tf.planner import OPS, Planner, Runnable
+from tf_exla.frontends.tf.random_state import RandomStates
 from tf_exla.frontends.tf.replay import is_handle
 from tf_exla.frontends.tf.saved_values import own_saves, substitute
 from tf_exla.frontends.tf.settings import Settings
@@ -60,6 +61,8 @@ class Program:
 
     `apart`: positions of inputs that are sharded tensors, which no device holds whole.
 
+    `states`: of the random ops of the concrete function, shared by its programs that run eagerly.
+
     If sizes appear during a call (`sources.py`), an eager call first runs the program's `head`. The
     rest is a program specialised to these sizes, which is `given` the results of the head.
     """
@@ -75,6 +78,7 @@ class Program:
         given: Given = NOTHING,
         heads: tuple[Plan, ...] = (),
         apart: tuple[int, ...] = (),
+        states: RandomStates | None = None,
     ) -> None:
         self.apart = apart
         self.given = given
@@ -84,7 +88,10 @@ class Program:
         self.settings = settings
         self.inner = inner
         self.shapes = shapes
-        self.captured: Captured = capture(concrete, shapes, self.came)
+        self.states = states
+        if inner is not None and inner.states is not None:
+            self.states = RandomStates()
+        self.captured: Captured = capture(concrete, shapes, self.came, self.states)
         self.count = len(concrete.function_type.flat_outputs)
         self.graph: Graph = self.captured.graph
         # Saved values by the name of the stateful node that made them, and by the position of
@@ -240,6 +247,8 @@ class Program:
         `saved`: the inputs after its constants: saved values of the lower levels, or of heads.
         """
         eager = context.executing_eagerly()
+        if self.states is not None:
+            self.states.renew()
         devices = self.settings.devices
         if self.apart or (devices is not None and devices.keep_rows):
             return self._run_apart(inputs)
@@ -306,11 +315,15 @@ class Program:
     def _rest(self, given: Given, heads: tuple[Plan, ...]) -> Program:
         """Return the rest of the program for the known sizes, or if that fails for unknown ones."""
         try:
-            return Program(self.concrete, self.settings, self.shapes, given=given, heads=heads)
+            return self._after(given, heads)
         except Exception as error:
             self.settings.guard.take(self.settings.name, error)
             given = dataclasses.replace(given, shapes={})
-            return Program(self.concrete, self.settings, self.shapes, given=given, heads=heads)
+            return self._after(given, heads)
+
+    def _after(self, given: Given, heads: tuple[Plan, ...]) -> Program:
+        more: Any = {"given": given, "heads": heads, "states": self.states}
+        return Program(self.concrete, self.settings, self.shapes, **more)
 
     def gradient(self, mask: tuple[bool, ...]) -> Gradient:
         """Return the gradient with respect to the inputs that `mask` selects."""

@@ -20,8 +20,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tf_exla.frontends.tf.effects import READS
+from tf_exla.frontends.tf.random_state import COUNTED
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
-from tf_exla.ir.traverse import producers, reads, without_dead
+from tf_exla.ir.traverse import producers, reads, walk_node, without_dead
 
 # Elements of iterators. Results of effects that read only inputs and constants are sources too.
 _ITERATORS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"})
@@ -126,8 +127,8 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
     """Return the cut of a program behind nodes whose results have sizes that data determine.
 
     None if there are none that can run before all effects on variables and other resources: if the
-    rest is refused, nothing must have changed. None also if a random op with a seed must be in the
-    rest: its kernel has the state, and there would be one for each of the sizes.
+    rest is refused, nothing must have changed. None also if the kernel of a random op with a seed,
+    which has its state, would be in the rest: there would be one for each of the sizes.
     """
     effects: list[Node] = []
     sources: list[Node] = []
@@ -139,7 +140,7 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
             blocked |= waits or not _changes_nothing(node)
         if waits or (node.stateful and blocked):
             late.update(node.outputs)
-            if _is_seeded(node):
+            if node.op not in COUNTED and _keeps_state(node):
                 return None
             continue
         if node.stateful:
@@ -150,21 +151,26 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
     if not sources:
         return None
     needed = _ancestors(sources, producers(graph))
-    early = (k for k, node in enumerate(effects) if node in needed or _is_seeded(node))
+    early = (k for k, node in enumerate(effects) if node in needed or _keeps_state(node))
     ran = dict.fromkeys((*effects[: max(early, default=-1) + 1], *sources))
     return _cut(graph, list(ran), sources, saves, given)
 
 
-def _is_seeded(node: Node) -> bool:
-    """Return whether a node draws random numbers from a seed and its own state."""
-    return node.stateful and bool(node.attrs.get("seed") or node.attrs.get("seed2"))
+def _keeps_state(node: Node) -> bool:
+    """Return whether a kernel has the state of random numbers from a seed, in sub-graphs too."""
+    drawn = (one.attrs for one in walk_node(node) if one.stateful)
+    return any(attrs.get("seed") or attrs.get("seed2") for attrs in drawn)
 
 
 def _changes_nothing(node: Node) -> bool:
-    """Return whether a stateful node changes no variable and no other resource."""
+    """Return whether a stateful node changes at most the state of random numbers."""
     if node.subgraphs:
         return False
-    return node.op in READS or all(tensor.dtype not in _HANDLES for tensor in node.inputs)
+    return (
+        node.op in READS
+        or node.op == "RngReadAndSkip"
+        or all(tensor.dtype not in _HANDLES for tensor in node.inputs)
+    )
 
 
 def _cut(
