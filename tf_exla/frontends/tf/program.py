@@ -28,7 +28,7 @@ from tf_exla.frontends.tf.gradient import (
     recorded_backward,
 )
 from tf_exla.frontends.tf.planner import OPS, Planner, Runnable
-from tf_exla.frontends.tf.random_state import RandomStates
+from tf_exla.frontends.tf.random_state import RandomStates, keeps_state
 from tf_exla.frontends.tf.replay import is_handle
 from tf_exla.frontends.tf.saved_values import own_saves, substitute
 from tf_exla.frontends.tf.settings import Settings
@@ -257,7 +257,11 @@ class Program:
         function = self.ready(inputs)
         if eager and self.cut is not None:  # it could not be planned as a whole
             return self._run_cut(inputs, saved)
-        if not self._records(inputs):
+        records = self._records(inputs)
+        if not eager and any(map(keeps_state, self.graph.nodes)):
+            # TensorFlow inlines a call there, so that each call has its own kernels.
+            function = self._planner.restore(self.recording_plan if records else self.plan)
+        if not records:
             return function(self._arguments(inputs, saved))[: self.count]
         mask = self._needed(inputs)
         if eager:

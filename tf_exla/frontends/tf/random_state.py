@@ -23,6 +23,7 @@ from tensorflow.python.eager import context
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.traverse import walk_node
 
 COUNTED = {
     "RandomStandardNormal": "stateless_normal",
@@ -73,6 +74,12 @@ def _start(seeds: tuple[int, int]) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 def _entropy() -> int:
     return random.SystemRandom().getrandbits(63)
+
+
+def keeps_state(node: Node) -> bool:
+    """Return whether a kernel has the state of random numbers from a seed, in sub-graphs too."""
+    drawn = (one.attrs for one in walk_node(node) if one.stateful)
+    return any(attrs.get("seed") or attrs.get("seed2") for attrs in drawn)
 
 
 def counted(graph: Graph, handle: Callable[[Node], tf.Tensor]) -> tuple[Graph, list[tf.Tensor]]:

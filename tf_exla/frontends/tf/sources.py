@@ -20,9 +20,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tf_exla.frontends.tf.effects import READS
-from tf_exla.frontends.tf.random_state import COUNTED
+from tf_exla.frontends.tf.random_state import COUNTED, keeps_state
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
-from tf_exla.ir.traverse import producers, reads, walk_node, without_dead
+from tf_exla.ir.traverse import producers, reads, without_dead
 
 # Elements of iterators. Results of effects that read only inputs and constants are sources too.
 _ITERATORS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"})
@@ -140,7 +140,7 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
             blocked |= waits or not _changes_nothing(node)
         if waits or (node.stateful and blocked):
             late.update(node.outputs)
-            if node.op not in COUNTED and _keeps_state(node):
+            if node.op not in COUNTED and keeps_state(node):
                 return None
             continue
         if node.stateful:
@@ -151,15 +151,9 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
     if not sources:
         return None
     needed = _ancestors(sources, producers(graph))
-    early = (k for k, node in enumerate(effects) if node in needed or _keeps_state(node))
+    early = (k for k, node in enumerate(effects) if node in needed or keeps_state(node))
     ran = dict.fromkeys((*effects[: max(early, default=-1) + 1], *sources))
     return _cut(graph, list(ran), sources, saves, given)
-
-
-def _keeps_state(node: Node) -> bool:
-    """Return whether a kernel has the state of random numbers from a seed, in sub-graphs too."""
-    drawn = (one.attrs for one in walk_node(node) if one.stateful)
-    return any(attrs.get("seed") or attrs.get("seed2") for attrs in drawn)
 
 
 def _changes_nothing(node: Node) -> bool:
