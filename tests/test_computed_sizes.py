@@ -71,10 +71,12 @@ def repeated(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.reduce_max(kernel(tf.repeat(x, times, 0), OTHERS), 0)
 
 
-def from_numpy(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """Nothing bounds the size of what Python returns."""
-    seen = tf.numpy_function(lambda a: a[a[:, 0] > 0], [tf.sin(x)], x.dtype)
-    return tf.reduce_sum(kernel(tf.ensure_shape(seen, [None, 3]), OTHERS), 0)
+def counted(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """A size follows from a number that is computed."""
+    count = tf.reduce_sum(tf.cast(x[:, 0] > 0.2, tf.int32))
+    places = tf.cast(tf.range(count), x.dtype)[:, None]
+    near = tf.concat([places / 999.0, tf.ones([count, 2], x.dtype)], 1)
+    return tf.reduce_sum(kernel(near, OTHERS), 0)
 
 
 def ragged(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
@@ -83,14 +85,24 @@ def ragged(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(rows * 2.0, 1) + tf.reduce_sum(kernel(rows.values, OTHERS))
 
 
+LABELS = tf.constant(np.arange(2003) * 31 % 1200)
+
+
+def from_captured_labels(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """The number of segments follows from a tensor that the function captured."""
+    sums = tf.math.unsorted_segment_sum(x, LABELS[: len(x)], tf.reduce_max(LABELS) + 1)
+    return tf.reduce_sum(kernel(sums, sums), 1)
+
+
 PROGRAMS = (
+    from_captured_labels,
     masked,
     masked_twice,
     with_gradients,
     distinct,
     partitioned,
     repeated,
-    from_numpy,
+    counted,
     ragged,
 )
 
@@ -211,6 +223,92 @@ def test_a_refused_call_has_changed_nothing() -> None:
         with pytest.raises(tf_exla.MemoryLimitError):
             tf_exla.optimize(function, LIMIT)(tf.constant(POINTS))
         assert float(level) == 0.5
+
+
+def test_a_report_before_the_first_call_is_that_of_the_call() -> None:
+    x, y = tf.constant(POINTS), tf.constant(TARGETS)
+    rows = tf.Variable(POINTS, shape=[None, 3])
+    for function in (masked, lambda x, y: masked(x, y) + tf.reduce_sum(kernel(rows, x))):
+        optimized = tf_exla.optimize(function, LIMIT)
+        before = optimized.report(x, y)
+        optimized(x, y)
+        after = optimized.report(x, y)
+        assert before.projected_peak == after.projected_peak <= LIMIT < after.projected_peak_before
+
+
+@pytest.mark.filterwarnings("error::tf_exla.UnboundedMemoryWarning")
+@pytest.mark.parametrize("unbounded", ["raise", "warn"])
+def test_sizes_without_a_bound_are_computed_before_anything_is_refused(unbounded: Any) -> None:
+    """Nothing is refused, nor is there a warning that it was not counted."""
+    dense = np.where(np.abs(POINTS) > 1.5, POINTS, 0.0)
+    sparse = tf.sparse.from_dense(dense)
+
+    def product(sparse: tf.SparseTensor, other: tf.Tensor) -> tf.Tensor:
+        rows = tf.sparse.sparse_dense_matmul(sparse, other)
+        return tf.reduce_sum(tf.tanh(tf.matmul(rows, rows, transpose_b=True)))
+
+    optimized = tf_exla.optimize(product, LIMIT, unbounded=unbounded)
+    weights = tf.eye(3, 5, dtype=tf.float64)
+    check_equal(optimized(sparse, weights), product(sparse, weights))
+    assert optimized.report(sparse, weights).loops
+
+
+@pytest.mark.parametrize("taped", [False, True])
+def test_sizes_that_arguments_hold(taped: bool) -> None:
+    """A number that is a tensor is an argument like others; each value has its own plan."""
+
+    def first(x: tf.Tensor, count: tf.Tensor, shape: tf.Tensor) -> tf.Tensor:
+        near = kernel(x[:count], tf.ones(shape, x.dtype))
+        return tf.reduce_sum(near, 1) * tf.cast(tf.range(count), x.dtype)
+
+    def call(function: Callable[..., Any], count: int) -> Any:
+        x, sizes = tf.constant(POINTS), (tf.constant(count), tf.constant([1777, 3]))
+        with tf.GradientTape() as tape:
+            if taped:
+                tape.watch(x)
+            value = tf.reduce_sum(function(x, *sizes))
+        return value, tape.gradient(value, x) if taped else 0
+
+    optimized = tf_exla.optimize(first, 2 * LIMIT, strict=True)
+    for count in (2003, 1000, 2003, 0):
+        check_equal(call(optimized, count), call(tf.function(first), count))
+
+
+def test_what_python_returns_has_no_bound() -> None:
+    def from_numpy(x: tf.Tensor) -> tf.Tensor:
+        seen = tf.numpy_function(lambda a: a[a[:, 0] > 0], [tf.sin(x)], x.dtype)
+        return tf.reduce_sum(kernel(tf.ensure_shape(seen, [None, 3]), OTHERS), 0)
+
+    x = tf.constant(POINTS)
+    with pytest.raises(tf_exla.UnboundedMemoryError):
+        tf_exla.optimize(from_numpy, LIMIT)(x)
+    optimized = tf_exla.optimize(from_numpy, LIMIT, unbounded="warn")
+    with pytest.warns(tf_exla.UnboundedMemoryWarning, match="PyFunc"):
+        value = optimized(x)
+    check_equal(value, from_numpy(x))
+    (report,) = optimized.reports()  # what comes after is planned for the size that came
+    assert report.projected_peak <= LIMIT < report.projected_peak_before
+
+
+def over_a_dataset() -> tf.Tensor:
+    total = tf.zeros([], tf.float64)
+    for rows in tf.data.Dataset.from_tensor_slices(POINTS).batch(800):
+        total += tf.reduce_mean(kernel(rows, rows))
+    return total
+
+
+def over_an_iterator() -> tf.Tensor:
+    total = tf.zeros([], tf.float64)
+    for rows in iter(tf.data.Dataset.from_tensor_slices(POINTS).batch(800)):
+        total += tf.reduce_mean(kernel(rows, rows))
+    return total
+
+
+@pytest.mark.parametrize("function", [over_a_dataset, over_an_iterator])
+def test_what_a_loop_over_data_takes_is_not_left_out_in_silence(function: Any) -> None:
+    with pytest.warns(tf_exla.UnboundedMemoryWarning):
+        value = tf_exla.optimize(function, LIMIT)()
+    check_equal(value, tf.function(function)())
 
 
 def test_inside_of_another_function_sizes_stay_open() -> None:

@@ -53,14 +53,6 @@ def from_python(x: tf.Tensor) -> tf.Tensor:
     return tf.numpy_function(lambda one: one, [2.0 * x], x.dtype)
 
 
-def repeated_by_data(x: tf.Tensor) -> tf.Tensor:
-    return tf.repeat(x, tf.cast(tf.abs(x[:, 0]), tf.int32), axis=0)
-
-
-def histogram(x: tf.Tensor) -> tf.Tensor:
-    return tf.math.bincount(tf.cast(tf.abs(x[:, 0]), tf.int32))
-
-
 def segments(x: tf.Tensor) -> tf.Tensor:
     return tf.math.segment_sum(x, tf.sort(tf.cast(tf.abs(x[:, 0]), tf.int32)))
 
@@ -85,8 +77,6 @@ def doubling(x: tf.Tensor) -> tf.Tensor:
 
 UNBOUNDED: list[tuple[Callable[..., Any], str]] = [
     (from_python, "PyFunc"),
-    (repeated_by_data, "arange"),
-    (histogram, "DenseBincount"),
     (segments, "SegmentSum"),
     (squares, "SegmentSum"),
     (in_a_branch, "PyFunc"),
@@ -106,6 +96,28 @@ def test_unbounded_is_refused_or_said(function: Callable[..., Any], op: str) -> 
     with pytest.warns(tf_exla.UnboundedMemoryWarning, match="not counted"):
         found = tf_exla.optimize(function, 10**9, unbounded="warn")(SMALL)
     np.testing.assert_allclose(found, tf.function(function)(SMALL))
+
+
+def repeated_by_data(x: tf.Tensor) -> tf.Tensor:
+    return tf.repeat(x, tf.cast(tf.abs(x[:, 0]), tf.int32), axis=0)
+
+
+def histogram(x: tf.Tensor) -> tf.Tensor:
+    return tf.math.bincount(tf.cast(tf.abs(x[:, 0]), tf.int32))
+
+
+@pytest.mark.parametrize(
+    ("function", "op"), [(repeated_by_data, "arange"), (histogram, "DenseBincount")]
+)
+def test_in_a_graph_sizes_that_follow_from_a_number_have_no_bound(
+    function: Callable[..., Any], op: str
+) -> None:
+    """An eager call computes the number first."""
+    optimized = tf_exla.optimize(function, 10**9)
+    with pytest.raises(tf_exla.UnboundedMemoryError) as info:
+        tf.function(lambda x: optimized(x) + 0)(SMALL)
+    assert info.value.op == op
+    np.testing.assert_allclose(optimized(SMALL), tf.function(function)(SMALL))
 
 
 BOUNDED: dict[str, Callable[[tf.Tensor], Any]] = {
@@ -132,6 +144,9 @@ BOUNDED: dict[str, Callable[[tf.Tensor], Any]] = {
     "best of rows": lambda x: _gradient(lambda y: tf.math.top_k(_positive(y), 3)[0], x),
     "largest of columns": lambda x: _gradient(lambda y: tf.reduce_max(_positive(y), 0), x),
     "each size": lambda x: tf.zeros(tf.unstack(tf.shape(_positive(x)))),
+    "batches": lambda x: tf.einsum(
+        "...lji,ljk->...lik", tf.reshape(_positive(x), [-1, 2, 5, 5]), tf.ones([2, 5, 3], x.dtype)
+    ),
     "squares": lambda x: tf.reduce_sum(tf.reshape(_gram(x), [tf.shape(_gram(x))[0], -1]), 0),
     "static segments": lambda x: _gradient(
         lambda y: tf.sort(tf.math.segment_max(y, tf.range(30) // 4 * 3), 1), x

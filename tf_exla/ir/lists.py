@@ -43,6 +43,8 @@ class Held:
 
 
 EMPTY = Held()
+UNKNOWN = Held(reserved=True)
+"""Behind a handle that is no list, such as an optional: nothing bounds what is read from it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from tf_exla.model.allocator import EXACT, Allocator
 from tf_exla.model.machine import cache_bytes
 
 Unbounded = Literal["raise", "warn"]
+"""What users choose; `Options` also has "refuse"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,8 @@ class Options:
     that one iteration holds. On a CPU they should stay in cache, on a GPU fill the device.
     `cached`: whether chunks stay in a cache that is faster than memory.
     `allocator`: how many bytes of the device are taken for those that a call requests.
-    `unbounded`: "raise" where nothing bounds a result's size, or "warn" and do not count it.
+    `unbounded`: "raise" where nothing bounds a result's size, or "warn" and do not count it; sizes
+    from outside of the program only warn, unless it is "refuse".
     `awaited`: names of nodes whose results are not refused here: a later plan has them as inputs.
     `trace`: keep the candidates of each step of the search.
     `cores`: cores that run ops; with more than one, iterations of a loop run concurrently.
@@ -41,7 +43,7 @@ class Options:
     cached: bool = True
     cores: int = os.cpu_count() or 1
     allocator: Allocator = EXACT
-    unbounded: Unbounded = "raise"
+    unbounded: Unbounded | Literal["refuse"] = "raise"
     awaited: frozenset[str] = frozenset()
     trace: bool = False
 

@@ -1,4 +1,4 @@
-"""Bytes of tensors that shapes do not determine: unknown sizes, and the contents of lists.
+"""Bytes of tensors that shapes do not determine: unknown sizes, and contents of lists.
 
 One walk follows a graph in its order, and its sub-graphs with the bounds of their operands. A
 size that is known only at run time has an upper bound, which follows from those of the operands. A
@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from tf_exla.ir.bounds import HANDLES, Most
 from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
-from tf_exla.ir.lists import EMPTY, Held, after_loop, either, is_list, made, read
+from tf_exla.ir.lists import EMPTY, UNKNOWN, Held, after_loop, either, is_list, made, read
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.open_sizes import flat, is_of_unknown_size, may_be_a_size
 from tf_exla.model.known_loops import KnownLoops
@@ -56,8 +56,8 @@ class Sizes:
             return {}
         if graph not in self._lists:
             for tensor in graph.inputs:  # of a sub-graph whose operands are not known yet
-                if is_list(tensor) and tensor not in self._held:
-                    self._held[tensor] = Held(total=tensor.held)
+                if is_list(tensor):
+                    self._held.setdefault(tensor, Held(total=tensor.held))
             self._walk(graph)
         return self._lists[graph]
 
@@ -168,8 +168,7 @@ class Sizes:
                 self._causes[tensor] = self._causes[one]
                 return
             if is_of_unknown_size(one) and self.most(one).size is None:
-                if one in self._causes:
-                    self._causes[tensor] = self._causes[one]
+                self._because(tensor, self._causes.get(one))
                 return  # an input of the program has no cause
         self._causes[tensor] = node
 
@@ -202,14 +201,15 @@ class Sizes:
         for tensor, (most, held, cause, is_open) in zip(graph.inputs, known, strict=False):
             if is_open or is_of_unknown_size(tensor) or most.value is not None:
                 self._most[tensor] = most.within(tensor.shape)
-            self._because(tensor, cause if most.size is None else None)
+            self._because(tensor, cause if most.size is None or held is UNKNOWN else None)
             if is_list(tensor):
                 self._held[tensor] = held
         self._walk(graph)
 
     def _operand(self, tensor: Tensor) -> _Known:
-        held = self._held.get(tensor, EMPTY) if is_list(tensor) else EMPTY
-        return self.most(tensor), held, self._causes.get(tensor), is_of_unknown_size(tensor)
+        cause = self._causes.get(tensor)
+        held = self._held.get(tensor, UNKNOWN if is_list(tensor) and cause else EMPTY)
+        return self.most(tensor), held, cause, is_of_unknown_size(tensor)
 
     def _split(self, loop: Loop) -> None:
         for _, body in loop.subgraphs:

@@ -186,7 +186,8 @@ def _check_bounded(projector: Projector, graph: Graph, function: str, options: O
             source=found.node.source,
             bytes=found.bytes,
         )
-        if options.unbounded == "raise" and not found.outside:
+        outside = "refuse" if found.outside else "raise"
+        if options.unbounded in (outside, "refuse"):
             raise error
         warnings.warn(f"{error} It is not counted.", UnboundedMemoryWarning, stacklevel=2)
 

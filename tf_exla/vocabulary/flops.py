@@ -36,7 +36,9 @@ def einsum(node: Node) -> int:
     sizes: dict[str, int] = {}
     rest = 1
     for term, tensor in zip(left.split(","), node.inputs, strict=False):
-        shape = _shape(tensor)
+        if not tensor.is_static:
+            continue
+        shape = tensor.dims
         before, dots, after = term.partition("...")
         named = [*zip(before, shape, strict=False)]
         named += zip(after, shape[len(shape) - len(after) :], strict=True)

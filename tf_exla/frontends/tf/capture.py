@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,11 @@ import tensorflow as tf
 from tf_exla.frontends.tf.control_flow import STRUCTURED
 from tf_exla.frontends.tf.effects import settle
 from tf_exla.frontends.tf.func_graphs import CaptureError
+from tf_exla.frontends.tf.given import NOTHING, Given
 from tf_exla.frontends.tf.normalization import normalize
 from tf_exla.frontends.tf.random_state import RandomStates, counted
 from tf_exla.frontends.tf.scope import Scope, Walk
-from tf_exla.ir.graph import Graph, Shape
+from tf_exla.ir.graph import Graph
 
 __all__ = ["CaptureError", "Captured", "capture"]
 
@@ -38,17 +39,17 @@ class Captured:
 def capture(
     concrete: Any,
     input_shapes: Sequence[tf.TensorShape | None] | None = None,
-    came: Mapping[str, Sequence[Shape | None]] | None = None,
+    given: Given = NOTHING,
     states: RandomStates | None = None,
 ) -> Captured:
     """Capture `concrete` for inputs of `input_shapes` (arguments, then captures).
 
-    `came`: the shapes of results in this call, by node name. Unknown sizes of the shapes stay
-    unknown. `states`: of random ops, which are then stateless (`random_state.py`). Raises
+    `given`: the sizes that are known in this call. Unknown sizes of the shapes stay unknown.
+    `states`: of random ops, which are then stateless (`random_state.py`). Raises
     `CaptureError`.
     """
     source = concrete.graph
-    walk = Walk(STRUCTURED, came=came or {})
+    walk = Walk(STRUCTURED, given=given)
     shapes = input_shapes or [None] * len(source.inputs)
     variables = _variables(source)
     inputs = []
@@ -57,7 +58,7 @@ def capture(
         inputs.append(walk.input(tensor, shape, _plain(tensor.name), holds))
     scope = Scope(walk, hoist=True)
     outputs = source.outputs[: len(concrete.function_type.flat_outputs)]
-    results = scope.inline(source, inputs, outputs, "")
+    results = scope.inline(source, list(map(scope.sized, inputs, range(len(inputs)))), outputs, "")
     extra, constants = zip(*walk.constants, strict=True) if walk.constants else ((), ())
     graph = normalize(settle(Graph((*inputs, *extra), tuple(scope.nodes), tuple(results))))
     handles: list[tf.Tensor] = []

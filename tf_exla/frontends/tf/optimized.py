@@ -108,8 +108,11 @@ class OptimizedFunction(Saveable):
         self._planned(args, kwargs).prepare()
 
     def report(self, *args: Any, **kwargs: Any) -> MemoryReport:
-        """Return the report for these arguments (tensors or specs), without running anything."""
-        return self._report(self._planned(args, kwargs).latest)
+        """Return the report for these arguments (tensors or specs).
+
+        Runs at most what determines sizes of these tensors, if that has no effect.
+        """
+        return self._report(self._settled(args, kwargs))
 
     def reports(self) -> list[MemoryReport]:
         """Return a report for each kept specialisation."""
@@ -119,7 +122,7 @@ class OptimizedFunction(Saveable):
 
     def resident_bytes(self, *args: Any, **kwargs: Any) -> int:
         """Return the bytes that exist before a call: arguments, captures, variables, constants."""
-        return self._planned(args, kwargs).latest.largest_plan.resident
+        return self._settled(args, kwargs).largest_plan.resident
 
     def with_limit(self, limit: Limit) -> OptimizedFunction:
         """Return the same function with another limit."""
@@ -208,13 +211,27 @@ class OptimizedFunction(Saveable):
         return program
 
     def _planned(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Program:
+        return self._program(*self._inputs(args, kwargs))
+
+    def _settled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Program:
+        """Return the program that a call with these arguments ends in."""
+        concrete, inputs = self._inputs(args, kwargs)
+        program = self._program(concrete, inputs)
+        if not context.executing_eagerly() or inputs is concrete.graph.inputs:
+            return program.latest
+        return program.settled(inputs)
+
+    def _inputs(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, Sequence[tf.Tensor]]:
+        """Return the concrete function for tensors or specs, and its inputs, for specs symbolic."""
         args, kwargs = signature.with_defaults(self._function, args, kwargs)
         leaves = tf.nest.flatten((args, dict(kwargs)))
         if any(isinstance(leaf, tf.TypeSpec) for leaf in leaves):
             concrete = self._trace(args, kwargs)
-            return self._program(concrete, concrete.graph.inputs)
+            return concrete, concrete.graph.inputs
         concrete, flat = self._flattened(args, kwargs)
-        return self._program(concrete, [*flat, *concrete.captured_inputs])
+        return concrete, [*flat, *concrete.captured_inputs]
 
     def _program(self, concrete: Any, flat: Sequence[tf.Tensor]) -> Program:
         with self._lock:

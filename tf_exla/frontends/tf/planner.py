@@ -6,16 +6,19 @@ If planning or restoring fails, the graph runs as it was captured (`fallback.py`
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tf_exla.errors import UnboundedMemoryWarning
 from tf_exla.frontends.tf.devices.function import ShardedFunction
 from tf_exla.frontends.tf.fallback import unplanned
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.settings import Settings
 from tf_exla.ir.graph import Graph, Tensor
+from tf_exla.ir.traverse import walk
 from tf_exla.model.options import Options
 from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan
@@ -24,6 +27,8 @@ from tf_exla.shard.plan import ShardedPlan
 
 Runnable = Restored | ShardedFunction
 OPS = TensorFlowOps()
+# A `for` over a dataset inside of a `tf.function` becomes such a node, with its body as a function.
+_DATASET_LOOPS = frozenset({"ReduceDataset", "ScanDataset"})
 
 
 @dataclass(frozen=True)
@@ -38,15 +43,25 @@ class Planner:
     functions: tuple[Any, ...]
     sharded: tuple[Tensor, ...]
 
-    def plan(self, graph: Graph, head: frozenset[str] = frozenset()) -> Plan:
-        """Plan a graph; `head`: names of the nodes whose results a later plan takes as inputs.
+    def plan(
+        self,
+        graph: Graph,
+        head: bool = False,
+        awaited: frozenset[str] = frozenset(),
+        firm: bool = False,
+    ) -> Plan:
+        """Plan a graph; `head`: whether it ends where sizes of the rest are known.
 
-        Raises `MemoryLimitError`.
+        `awaited`: names of nodes whose results need no bound, since the rest has them as inputs.
+        `firm`: every size without a bound raises. Raises `MemoryLimitError`.
         """
         name, guard, options = self.settings.name, self.settings.guard, self.settings.options
         function = f"{name} up to the sizes of its data" if head else name
-        options = dataclasses.replace(options, awaited=head)
+        options = dataclasses.replace(options, awaited=awaited)
+        if firm:
+            options = dataclasses.replace(options, unbounded="refuse")
         limit = self.settings.limit()
+        _warn_of_datasets(graph, function)
         try:
             plan = self._planned(graph, limit, options, function)
         except Exception as error:
@@ -82,3 +97,15 @@ class Planner:
     def _emit(self, graph: Graph, like: Sequence[Any] | None = None) -> Restored:
         like = self.concrete.graph.inputs if like is None else like
         return restore(graph, name="optimized", like=like, keep=self.functions)
+
+
+def _warn_of_datasets(graph: Graph, function: str) -> None:
+    loop = next((node for node in walk(graph) if node.op in _DATASET_LOOPS), None)
+    if loop is not None:
+        warnings.warn(
+            f"{function}: {loop.name} ({loop.op}) runs the body of a loop over a dataset, which is "
+            "neither split nor counted. Loop outside of the function, over an iterator, or call "
+            "next(iterator) inside.",
+            UnboundedMemoryWarning,
+            stacklevel=2,
+        )

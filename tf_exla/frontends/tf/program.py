@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +20,7 @@ from tensorflow.python.ops import gradients_util
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
 from tf_exla.frontends.tf.capture import Captured, capture
 from tf_exla.frontends.tf.devices.data import ShardedTensor
+from tf_exla.frontends.tf.given import NOTHING, Given
 from tf_exla.frontends.tf.gradient import (
     Gradient,
     backward_function,
@@ -32,22 +32,14 @@ from tf_exla.frontends.tf.random_state import RandomStates, keeps_state
 from tf_exla.frontends.tf.replay import is_handle
 from tf_exla.frontends.tf.saved_values import own_saves, substitute
 from tf_exla.frontends.tf.settings import Settings
-from tf_exla.frontends.tf.sources import (
-    NOTHING,
-    Cut,
-    Given,
-    cut_away,
-    find_computed_cut,
-    find_cut,
-)
-from tf_exla.ir.graph import Graph, Shape, Tensor
+from tf_exla.frontends.tf.sources import Cut, cut_away, find_computed_cut, find_cut
+from tf_exla.frontends.tf.specialised import Specialised
+from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.model.sizes import Sizes
 from tf_exla.pipeline.plan import Plan
 
 # Every call returns saved values of up to this many bytes, so that one plan serves all calls.
 _SMALL_SAVES = 1 << 20
-# The number of specialisations that a program keeps; the least recently used is dropped first.
-_SPECIALISED = 16
 
 
 class Program:
@@ -83,7 +75,7 @@ class Program:
         self.apart = apart
         self.given = given
         self.heads = heads
-        self.came = given.shapes if inner is None else inner.within(prefix)
+        self.known: Given = given if inner is None else inner.known.within(prefix)
         self.concrete = concrete
         self.settings = settings
         self.inner = inner
@@ -91,7 +83,7 @@ class Program:
         self.states = states
         if inner is not None and inner.states is not None:
             self.states = RandomStates()
-        self.captured: Captured = capture(concrete, shapes, self.came, self.states)
+        self.captured: Captured = capture(concrete, shapes, self.known, self.states)
         self.count = len(concrete.function_type.flat_outputs)
         self.graph: Graph = self.captured.graph
         # Saved values by the name of the stateful node that made them, and by the position of
@@ -106,7 +98,8 @@ class Program:
         self.cut: Cut | None = find_cut(self.graph, self.saves, given) if inner is None else None
         sharded = tuple(self.graph.inputs[k] for k in apart)
         self._planner = Planner(settings, concrete, self.captured.functions, sharded)
-        self._specialised: OrderedDict[Any, Program] = OrderedDict()
+        self._specialised: Specialised[Program] = Specialised()
+        self._firm = False  # whether sizes without a bound raise, whatever the user asked
         self._gradients: dict[tuple[bool, ...], Gradient] = {}
         self._lock = threading.RLock()
 
@@ -114,13 +107,6 @@ class Program:
     def first_save(self) -> int:
         """Number of values that the lower levels have saved."""
         return 0 if self.inner is None else self.inner.first_save + len(self.inner.saves)
-
-    def save_at(self, index: int) -> Tensor:
-        """Return the tensor of a saved value."""
-        if index < self.first_save:
-            assert self.inner is not None
-            return self.inner.save_at(index)
-        return self.saves[index - self.first_save]
 
     def given_at(self, index: int) -> Tensor:
         """Return a gradient's input for a saved value, with the bytes that a list holds."""
@@ -131,10 +117,6 @@ class Program:
         lists = Sizes(OPS).lists(self.graph)
         held = lists[saved].total if saved in lists else 0
         return Tensor(saved.shape, saved.dtype, f"saved_{index}", held=held)
-
-    def within(self, prefix: str) -> Mapping[str, tuple[Shape | None, ...]]:
-        """Return the shapes known from heads, by the names in a program that calls this one."""
-        return {f"{prefix}{name}": shapes for name, shapes in self.came.items()}
 
     @cached_property
     def recording_plan(self) -> Plan:
@@ -170,7 +152,7 @@ class Program:
     @cached_property
     def _head_plan(self) -> Plan:
         assert self.cut is not None
-        return self._planner.plan(self.cut.head, self.cut.nodes)
+        return self._planner.plan(self.cut.head, head=True, awaited=self.cut.awaited)
 
     @property
     def largest_plan(self) -> Plan:
@@ -182,14 +164,14 @@ class Program:
     def latest(self) -> Program:
         """The specialisation that ran last; the program itself if none did."""
         with self._lock:
-            last = next(reversed(self._specialised.values()), None)
-        return self if last is None else last.latest
+            kept = list(self._specialised)
+        return kept[-1].latest if kept else self
 
     @property
     def specialised(self) -> list[Program]:
         """The specialisations that are kept; the program itself if there are none."""
         with self._lock:
-            kept = list(self._specialised.values())
+            kept = list(self._specialised)
         return [one for program in kept for one in program.specialised] or [self]
 
     def prepare(self) -> Runnable:
@@ -197,9 +179,6 @@ class Program:
 
         For an eager call with a cut, only the head: the sizes of the rest are not known yet.
         """
-        if self.cut is not None and context.executing_eagerly():
-            with self._lock:
-                return self.head
         return self._or_head(self.whole)
 
     def whole(self) -> Runnable:
@@ -213,28 +192,35 @@ class Program:
         """Plan and restore what a call with `inputs` runs, without running it."""
         if self.apart:
             return self.whole()
-        if (self.cut is not None and context.executing_eagerly()) or not self._records(inputs):
+        if not self._records(inputs):
             return self.prepare()
-        with self._lock:
-            return self._or_head(lambda: self._recording)
+        return self._or_head(lambda: self._recording)
 
-    def _or_head(self, plan: Callable[[], Runnable]) -> Runnable:
-        """Return what `plan` returns, or in an eager call the head if the limit is exceeded.
+    def _or_head(self, whole: Callable[[], Runnable]) -> Runnable:
+        """Return what an eager call with a cut runs first, else the `whole` program.
 
-        A program that cannot be planned with bounds of computed sizes is cut where they are known.
+        If that exceeds the limit, or a size has no bound, it is cut where its sizes are computed.
         """
-        try:
-            return plan()
-        except (MemoryLimitError, UnboundedMemoryError):
-            with self._lock:
-                if not context.executing_eagerly() or not (self.cut or self._cut_late()):
-                    raise
+        if not context.executing_eagerly():
+            return whole()
+        with self._lock:
+            if self.cut is not None:
                 return self.head
+            self._firm = self.inner is None
+            try:
+                return whole()
+            except (MemoryLimitError, UnboundedMemoryError) as error:
+                if self.inner is None and self._cut_late():
+                    return self.head
+                if isinstance(error, MemoryLimitError):
+                    raise
+            finally:
+                self._firm = False
+            return whole()  # warns of sizes without a bound, or raises
 
     def _cut_late(self) -> bool:
         """Cut the program where sizes are computed; return whether its head can be planned."""
-        if self.inner is None:
-            self.cut = find_computed_cut(self.graph, self.saves, self.given)
+        self.cut = find_computed_cut(self.graph, self.saves, self.given)
         try:
             return self.cut is not None and self.head is not None
         except (MemoryLimitError, UnboundedMemoryError):
@@ -252,11 +238,10 @@ class Program:
         devices = self.settings.devices
         if self.apart or (devices is not None and devices.keep_rows):
             return self._run_apart(inputs)
-        if eager and self.cut is not None:
-            return self._run_cut(inputs, saved)
         function = self.ready(inputs)
-        if eager and self.cut is not None:  # it could not be planned as a whole
-            return self._run_cut(inputs, saved)
+        if eager and self.cut is not None:
+            rest, values = self._behind(inputs, saved)
+            return rest.run(inputs, values)
         records = self._records(inputs)
         if not eager and any(map(keeps_state, self.graph.nodes)):
             # TensorFlow inlines a call there, so that each call has its own kernels.
@@ -300,34 +285,36 @@ class Program:
         none = kind == gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
         return not (none and context.executing_eagerly())
 
-    def _run_cut(self, inputs: list[tf.Tensor], before: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Run the head, then the rest specialised to the sizes that the head returned."""
+    def _behind(
+        self, inputs: Sequence[tf.Tensor], before: Sequence[tf.Tensor]
+    ) -> tuple[Program, list[tf.Tensor]]:
+        """Run the head; return the rest specialised to the sizes that it returned, and its values.
+
+        `before`: the values that heads before this one have returned.
+        """
         assert self.cut is not None
         values = self.prepare()(self._arguments(inputs, before))
         given, values = self.cut.then(self.given, before, values)
-        key = tuple(sorted(given.shapes.items()))
         with self._lock:
-            rest = self._specialised.get(key)
-            if rest is None:
-                heads = (*self.heads, self._head_plan)
-                rest = self._specialised[key] = self._rest(given, heads)
-                if len(self._specialised) > _SPECIALISED:
-                    self._specialised.popitem(last=False)
-            self._specialised.move_to_end(key)
-        return rest.run(inputs, values)
+            return self._specialised.get(given.sizes, lambda: self._rest(given)), values
 
-    def _rest(self, given: Given, heads: tuple[Plan, ...]) -> Program:
+    def _rest(self, given: Given) -> Program:
         """Return the rest of the program for the known sizes, or if that fails for unknown ones."""
+        more: Any = {"heads": (*self.heads, self._head_plan), "states": self.states}
         try:
-            return self._after(given, heads)
+            return Program(self.concrete, self.settings, self.shapes, given=given, **more)
         except Exception as error:
             self.settings.guard.take(self.settings.name, error)
             given = dataclasses.replace(given, shapes={})
-            return self._after(given, heads)
+            return Program(self.concrete, self.settings, self.shapes, given=given, **more)
 
-    def _after(self, given: Given, heads: tuple[Plan, ...]) -> Program:
-        more: Any = {"given": given, "heads": heads, "states": self.states}
-        return Program(self.concrete, self.settings, self.shapes, **more)
+    def settled(self, inputs: Sequence[tf.Tensor], before: Sequence[tf.Tensor] = ()) -> Program:
+        """Return the program that a call with `inputs` ends in, as far as its heads only read."""
+        self.prepare()
+        if self.cut is None or not self.cut.only_reads:
+            return self.latest
+        rest, values = self._behind(inputs, before)
+        return rest.settled(inputs, values)
 
     def gradient(self, mask: tuple[bool, ...]) -> Gradient:
         """Return the gradient with respect to the inputs that `mask` selects."""
@@ -347,4 +334,5 @@ class Program:
         return [*inputs, *self.captured.constants, *saved]
 
     def _plan(self, outputs: Sequence[Tensor]) -> Plan:
-        return self._planner.plan(self.graph.replace(outputs=tuple(outputs)))
+        graph = self.graph.replace(outputs=tuple(outputs))
+        return self._planner.plan(graph, firm=self._firm)

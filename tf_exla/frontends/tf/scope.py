@@ -27,6 +27,7 @@ from tf_exla.frontends.tf.func_graphs import (
     held_bytes,
     ordered_ops,
 )
+from tf_exla.frontends.tf.given import NOTHING, Given
 from tf_exla.frontends.tf.list_shapes import ListShape, asked, made_list, read_shapes, repeated
 from tf_exla.frontends.tf.names import graph_name
 from tf_exla.frontends.tf.source_line import source_line
@@ -49,8 +50,8 @@ class Walk:
 
     `structured`: functions that capture control flow, by op. `symbols`: a tensor's counterpart in
     the scratch graph, created at its first use. `origins`: the tensor of the captured function that
-    a tensor represents. `partly`: values of which some elements are static. `came`: known shapes of
-    results, by node name. `lists`: known shapes of lists. `optionals`: the operands of each
+    a tensor represents. `partly`: values of which some elements are static. `given`: sizes that
+    are known in this call. `lists`: known shapes of lists. `optionals`: the operands of each
     optional.
     """
 
@@ -61,7 +62,7 @@ class Walk:
     partly: dict[Tensor, Array] = field(default_factory=dict)
     constants: list[tuple[Tensor, tf.Tensor]] = field(default_factory=list)
     functions: list[Any] = field(default_factory=list)
-    came: Mapping[str, Sequence[Shape | None]] = field(default_factory=dict)
+    given: Given = NOTHING
     lists: dict[Tensor, ListShape] = field(default_factory=dict)
     optionals: dict[Tensor, list[Tensor]] = field(default_factory=dict)
 
@@ -171,8 +172,8 @@ class Scope:
         lists = self.walk.lists
         shapes = read_shapes(kind, inputs, self._shapes(kind, inputs, attrs, op, name), lists)
         shapes = static_sizes(kind, inputs, shapes, self.walk.value)
-        if self.hoist and name in self.walk.came:
-            came = self.walk.came[name]
+        if self.hoist and name in self.walk.given.shapes:
+            came = self.walk.given.shapes[name]
             shapes = [old if new is None else new for old, new in zip(shapes, came, strict=True)]
         partly = None
         if not stateful and _may_be_small(op, shapes):
@@ -202,7 +203,18 @@ class Scope:
         same = repeated(kind, inputs, lists)
         if same is not None:
             outputs[1] = self.constant(same, outputs[1].dtype, f"{name}/same")
-        return outputs
+        return list(map(self.sized, outputs))
+
+    def sized(self, tensor: Tensor, position: int | None = None) -> Tensor:
+        """Return a constant instead of integers whose value is known in this call.
+
+        `position`: of an input of the program.
+        """
+        key = tensor.name if position is None else position
+        known = self.walk.given.values.get(key) if self.hoist else None
+        return (
+            tensor if known is None else self.constant(known, tensor.dtype, f"{tensor.name}/size")
+        )
 
     def outputs(
         self,

@@ -4,66 +4,49 @@ A program is cut behind such *sources*. Its *head* runs all effects up to there,
 and returns the results of these nodes. The rest is captured again for the sizes of these results,
 which are its inputs. The rest of a program with several sources is cut again.
 
-Sizes that are computed, as the number of rows that a mask selects, have upper bounds, by which a
-program is planned as a whole. Only if this fails it is cut behind the nodes that determine them.
+Sizes that are computed, as the number of rows that a mask selects, may have upper bounds, by which
+a program is planned as a whole. Only if this fails it is cut: behind small integers from which a
+size follows (`tf.range(n)`), which are constants of the rest, or behind nodes whose results have
+such a size (the mask's positions).
 
 A graph cannot look at sizes. In a call from a graph, and inside loops and branches, they stay open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tf_exla.frontends.tf.effects import READS
+from tf_exla.frontends.tf.given import Given, Key
+from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.random_state import COUNTED, keeps_state
-from tf_exla.ir.graph import Graph, Node, Shape, Tensor
+from tf_exla.ir.graph import Graph, Node, Shape, Tensor, const
 from tf_exla.ir.traverse import producers, reads, without_dead
+from tf_exla.model.sizes import Sizes
 
 # Elements of iterators. Results of effects that read only inputs and constants are sources too.
 _ITERATORS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"})
 _HANDLES = ("resource", "variant")
+_INTEGERS = ("int32", "int64")
 # The head computes outputs of up to this many bytes if it can, so that the rest does not.
 _SMALL_OUTPUTS = 1 << 20
-
-
-class Key(NamedTuple):
-    """A result of a node: the node's name, the position, and the dtype."""
-
-    name: str
-    position: int
-    dtype: str
-
-
-@dataclass(frozen=True)
-class Given:
-    """The results of the heads before a program.
-
-    `nodes`: the names of nodes that ran. After its constants, the program takes their results
-    `keys`, and then its own `outputs` that are computed already, by position. `shapes`: the shapes
-    of results of sources, by node name.
-    """
-
-    nodes: frozenset[str] = frozenset()
-    keys: tuple[Key, ...] = ()
-    outputs: tuple[int, ...] = ()
-    shapes: Mapping[str, tuple[Shape | None, ...]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
-
-
-NOTHING = Given()
+OPS = TensorFlowOps()
+# Integers from which sizes follow: a number, or a shape.
+_FEW = 8
 
 
 @dataclass(frozen=True)
 class Cut:
     """A cut; `head.outputs`: new `keys`, then new `outputs`; `nodes`: those only the head runs.
 
-    `sources`: their names, with the number of their results.
+    `sources`: their names, with the number of their results. `sizes`: integers that determine
+    sizes, the last outputs of the head, by name or, if they are inputs, by position. `awaited`:
+    nodes whose results need no bound, since the rest has them as inputs.
     """
 
     head: Graph
@@ -71,11 +54,20 @@ class Cut:
     keys: tuple[Key, ...]
     outputs: tuple[int, ...]
     sources: Mapping[str, int]
+    sizes: tuple[str | int, ...] = ()
+    awaited: frozenset[str] = frozenset()
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether the head has no effect."""
+        return all(node.op in READS for node in self.head.nodes if node.stateful)
 
     def then(
         self, given: Given, before: Sequence[tf.Tensor], values: Sequence[tf.Tensor]
     ) -> tuple[Given, list[tf.Tensor]]:
         """Return the `Given` of the rest and its values: those of `before` and of the head."""
+        split = len(values) - len(self.sizes)
+        values, sizes = values[:split], values[split:]
         count, new = len(given.keys), len(self.keys)
         came = {
             (key.name, key.position): _shape(value)
@@ -89,6 +81,7 @@ class Cut:
             given.keys + self.keys,
             given.outputs + self.outputs,
             MappingProxyType(shapes),
+            {**given.values, **{n: v.numpy() for n, v in zip(self.sizes, sizes, strict=True)}},
         )
         return made, [*before[:count], *values[:new], *before[count:], *values[new:]]
 
@@ -120,7 +113,8 @@ def find_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
             sources.append(node)
         elif node.stateful and node not in ran:
             break
-    return _cut(graph, ran, sources, saves, given)
+    cut = _cut(graph, ran, sources, saves, given)
+    return replace(cut, awaited=cut.nodes)
 
 
 def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
@@ -130,8 +124,10 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
     rest is refused, nothing must have changed. None also if the kernel of a random op with a seed,
     which has its state, would be in the rest: there would be one for each of the sizes.
     """
+    made_by = producers(graph)
     effects: list[Node] = []
     sources: list[Node] = []
+    sizes: dict[Tensor, None] = {}
     late: set[Tensor] = set()  # what depends on sources, or on effects that the head cannot run
     blocked = False
     for node in graph.nodes:
@@ -146,14 +142,24 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
         if node.stateful:
             effects.append(node)
         if _has_open_sizes(node, given):
-            sources.append(node)
             late.update(node.outputs)
-    if not sources:
+            found = [tensor for tensor in node.inputs if _may_be_sizes(tensor)]
+            sizes.update(dict.fromkeys(found))
+            if not found:
+                sources.append(node)
+    if not sources and not sizes:
         return None
-    needed = _ancestors(sources, producers(graph))
+    makers = [made_by[tensor] for tensor in sizes if tensor in made_by]
+    needed = _ancestors([*sources, *makers], made_by)
     early = (k for k, node in enumerate(effects) if node in needed or keeps_state(node))
     ran = dict.fromkeys((*effects[: max(early, default=-1) + 1], *sources))
-    return _cut(graph, list(ran), sources, saves, given)
+    return _cut(graph, list(ran), sources, saves, given, tuple(sizes))
+
+
+def _may_be_sizes(tensor: Tensor) -> bool:
+    """Return whether a tensor is a few integers that are not known yet."""
+    few = tensor.is_static and tensor.size <= _FEW and len(tensor.dims) <= 1
+    return few and tensor.value is None and tensor.dtype in _INTEGERS
 
 
 def _changes_nothing(node: Node) -> bool:
@@ -168,25 +174,17 @@ def _changes_nothing(node: Node) -> bool:
 
 
 def _cut(
-    graph: Graph, ran: list[Node], sources: list[Node], saves: Iterable[Tensor], given: Given
+    graph: Graph,
+    ran: list[Node],
+    sources: list[Node],
+    saves: Iterable[Tensor],
+    given: Given,
+    sizes: tuple[Tensor, ...] = (),
 ) -> Cut:
-    made_by = producers(graph)
     apart = set(ran)
     later = {node for node in graph.nodes if node.stateful and node not in apart}
-    tainted: set[Tensor] = set()  # tensors that depend on the sizes or on later effects
-    for node in graph.nodes:
-        if node in later or node in sources or any(tensor in tainted for tensor in node.inputs):
-            tainted.update(node.outputs)
-    early = [
-        k
-        for k, tensor in enumerate(graph.outputs)
-        if k not in given.outputs
-        and tensor not in tainted
-        and tensor not in graph.inputs
-        and made_by[tensor] not in apart
-        and tensor.is_static
-        and tensor.nbytes <= _SMALL_OUTPUTS
-    ]
+    outputs = _early_outputs(graph, apart, later.union(sources), sizes)
+    early = [k for k in outputs if k not in given.outputs]
     rest = without_dead(
         graph.replace(
             nodes=tuple(node for node in graph.nodes if node not in apart),
@@ -206,16 +204,40 @@ def _cut(
     head = without_dead(
         graph.replace(
             nodes=tuple(node for node in graph.nodes if node not in later),
-            outputs=(*(tensor for _, _, tensor in kept), *(graph.outputs[k] for k in early)),
+            outputs=(
+                *(tensor for _, _, tensor in kept),
+                *(graph.outputs[k] for k in early),
+                *sizes,
+            ),
         )
     )
+    places = {tensor: k for k, tensor in enumerate(graph.inputs)}
+    bounds = Sizes(OPS)
+    bounds.lists(graph)
     return Cut(
         head,
         frozenset(node.name for node in ran),
-        tuple(Key(name, k, tensor.dtype) for name, k, tensor in kept),
+        tuple(Key(name, k, tensor.dtype, *_range(bounds, tensor)) for name, k, tensor in kept),
         tuple(early),
         {node.name: len(node.outputs) for node in sources},
+        tuple(places.get(tensor, tensor.name) for tensor in sizes),
     )
+
+
+def _early_outputs(
+    graph: Graph, ran: set[Node], late: set[Node], sizes: tuple[Tensor, ...]
+) -> Iterator[int]:
+    """Yield the positions of small outputs that depend neither on the sizes nor on later effects."""
+    tainted = set(sizes)
+    for node in graph.nodes:
+        if node in late or any(tensor in tainted for tensor in node.inputs):
+            tainted.update(node.outputs)
+    made_by = producers(graph)
+    for position, tensor in enumerate(graph.outputs):
+        if tensor in tainted or tensor not in made_by or made_by[tensor] in ran:
+            continue
+        if tensor.is_static and tensor.nbytes <= _SMALL_OUTPUTS:
+            yield position
 
 
 def cut_away(graph: Graph, saves: Sequence[Tensor], given: Given) -> Graph:
@@ -223,23 +245,48 @@ def cut_away(graph: Graph, saves: Sequence[Tensor], given: Given) -> Graph:
 
     `saves`: tensors that it computes in addition to its outputs.
     """
-    nodes = {node.name: node for node in graph.nodes if node.name in given.nodes}
-    inputs = [
-        nodes[key.name].outputs[key.position]
-        if key.name in nodes
-        else Tensor(given.shapes[key.name][key.position], key.dtype)  # not read at these sizes
-        for key in given.keys
-    ]
+    ran = {node.name: node for node in graph.nodes if node.name in given.nodes}
+    nodes: list[Node] = []
+    inputs = []
+    for key in given.keys:
+        if key.name in ran:
+            made = ran[key.name].outputs[key.position]
+        else:  # it is not read at these sizes
+            made = Tensor(given.shapes[key.name][key.position], key.dtype)
+        given_as, clips = _clipped(made, key)
+        nodes += clips
+        inputs.append(given_as)
     outputs = list(graph.outputs)
     for position in given.outputs:
         outputs[position] = outputs[position].fresh_copy()
         inputs.append(outputs[position])
     rest = Graph(
         (*graph.inputs, *inputs),
-        tuple(node for node in graph.nodes if node.name not in given.nodes),
+        (*nodes, *(node for node in graph.nodes if node.name not in given.nodes)),
         (*outputs, *saves),
     )
     return without_dead(rest).replace(outputs=tuple(outputs))
+
+
+def _range(bounds: Sizes, tensor: Tensor) -> tuple[int | None, int | None]:
+    """Return bounds of a tensor's integers, which the rest cannot know from the node."""
+    most = bounds.most(tensor)
+    if tensor.dtype not in _INTEGERS or most.top is None or most.below is None:
+        return None, None
+    return -most.below, most.top
+
+
+def _clipped(tensor: Tensor, key: Key) -> tuple[Tensor, list[Node]]:
+    """Return an input for a tensor, and the nodes that say the bounds of its integers."""
+    if key.least is None or key.most is None:
+        return tensor, []
+    low, high = (const(np.array(one, key.dtype), tensor.name) for one in (key.least, key.most))
+    given, clipped = tensor.fresh_copy(), tensor.fresh_copy()
+    nodes = [
+        Node("maximum", (given, low.output), (clipped,), name=f"{tensor.name}/least"),
+        Node("minimum", (clipped, high.output), (tensor,), name=f"{tensor.name}/most"),
+    ]
+    return given, [low, high, *nodes]
 
 
 def _is_source(node: Node, made_by: Mapping[Tensor, Node], given: Given) -> bool:

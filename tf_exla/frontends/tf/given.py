@@ -1,0 +1,57 @@
+"""What is known of a call before its program is captured: results of heads, and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from tf_exla.ir.graph import Array, Shape
+
+
+class Key(NamedTuple):
+    """A result of a node: the node's name, the position, the dtype, and bounds of integers."""
+
+    name: str
+    position: int
+    dtype: str
+    least: int | None = None
+    most: int | None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """The results of the heads before a program.
+
+    `nodes`: the names of nodes that ran. After its constants, the program takes their results
+    `keys`, and then its own `outputs` that are computed already, by position. `shapes`: the shapes
+    of results of sources, by node name. `values`: integers that determine sizes, by tensor name,
+    or by position if they are inputs.
+    """
+
+    nodes: frozenset[str] = frozenset()
+    keys: tuple[Key, ...] = ()
+    outputs: tuple[int, ...] = ()
+    shapes: Mapping[str, tuple[Shape | None, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    values: Mapping[str | int, Array] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def sizes(self) -> Hashable:
+        """All that the rest is specialised to."""
+        values = ((name, value.shape, value.tobytes()) for name, value in self.values.items())
+        return tuple(sorted(self.shapes.items())), tuple(sorted(values, key=str))
+
+    def within(self, prefix: str) -> Given:
+        """Return what is known in a program that calls this one."""
+        shapes = {f"{prefix}{name}": shapes for name, shapes in self.shapes.items()}
+        values = {
+            key if isinstance(key, int) else f"{prefix}{key}": value
+            for key, value in self.values.items()
+        }
+        return Given(shapes=shapes, values=values)
+
+
+NOTHING = Given()
