@@ -17,7 +17,10 @@ from tf_exla.model.cost import graph_flops
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.pipeline.optimize import optimize_graph
+from tf_exla.split.def_use import DefUse
+from tf_exla.split.growth import grow
 from tf_exla.split.resize import cut
+from tf_exla.split.stages import arrange, rewrite
 
 OPTIONS = Options(cores=2)
 
@@ -181,3 +184,31 @@ def test_iterations_run_side_by_side(cores: int, limit: int, chunks: int, tiles:
         loop.triangular: loop.parallel for loop in loops_of(pairs.graph) if loop.iterations > 1
     }
     assert found == dict.fromkeys((False, True), tiles)
+
+
+def test_results_of_remade_nodes_are_not_saved_between_stages() -> None:
+    """`full` is in the loops, and outside of them for the second product: no loop makes it."""
+
+    def fn(xp: Any, x: Any, v: Any) -> Any:
+        ones = xp.full((900, 700), 1.0)
+        a = xp.exp(x @ x.T[:, :700]) * ones
+        b = a / xp.expand_dims(xp.sum(a, axis=0), 0)
+        return xp.sum(b * ones, axis=1), ones @ v
+
+    graph = trace(fn, (900, 4), (700, 2))
+    ops = InPlaceOps()
+    index = DefUse(graph, ops)
+    seed = next(node.output for node in graph.nodes if node.op == "exp")
+
+    def large(tensor: Tensor) -> bool:
+        return tensor.size >= 600_000
+
+    region = grow(index, seed, 0, large, remake=True)
+    assert region is not None
+    assert {node.op for node in region.remade} == {"full"}
+    again = arrange(index, region, large).recomputed_large(large)
+    assert again
+    for kept in again:
+        made = next(rewrite(index, arrange(index, region, large, frozenset({kept}))))
+        results = [tensor for node in made.nodes for tensor in node.outputs]
+        assert len(results) == len(set(results))

@@ -51,11 +51,14 @@ class Stages:
     exact: bool = False
 
     def recomputed_large(self, is_large: Callable[[Tensor], bool]) -> list[Tensor]:
-        """Return the large tensors that later stages recompute, the earliest first."""
+        """Return the large tensors that later stages recompute, the earliest first.
+
+        Not those of remade nodes: such a node may also stay outside of the loops.
+        """
         found: dict[Tensor, None] = {}
         for stage in self.stages:
             for node in stage.recomputed:
-                for tensor in node.outputs:
+                for tensor in () if node in self.region.remade else node.outputs:
                     if tensor in self.region.slots and is_large(tensor) and not is_list(tensor):
                         found[tensor] = None
         return list(found)

@@ -227,7 +227,7 @@ def _cut(
 def _early_outputs(
     graph: Graph, ran: set[Node], late: set[Node], sizes: tuple[Tensor, ...]
 ) -> Iterator[int]:
-    """Yield the positions of small outputs that depend neither on the sizes nor on later effects."""
+    """Yield the positions of small outputs that depend on neither `sizes` nor later effects."""
     tainted = set(sizes)
     for node in graph.nodes:
         if node in late or any(tensor in tainted for tensor in node.inputs):
