@@ -23,6 +23,12 @@ ROWS: tuple[Row, ...] = (
     _noise("tf.raw_ops.StatelessRandomNormal(shape={shape}, seed=" + _SEED + ", dtype=tf.float32)"),
     _noise("tf.raw_ops.StatelessRandomUniform(shape={shape}, seed=" + _SEED
            + ", dtype=tf.float32)"),
+    *(_noise(f"tf.raw_ops.{op}(shape=tf.constant({{shape}}, 'int32'), seed=1, seed2={{seed}}, "
+             "dtype='{dtype}')")
+      for op in ("RandomStandardNormal", "RandomUniform", "TruncatedNormal")),
+    row("tf.raw_ops.RandomUniformInt(shape=tf.constant({shape}, 'int32'), minval=0, maxval=9, "
+        "seed={seed}, seed2=1)",
+        FLOATS, dtype="int32", exact=True, ordered=True),
     row("tf.random.stateless_uniform({shape}, " + _SEED + ", 0, 9, tf.int32)", FLOATS,
         dtype="int32", exact=True, ordered=True),
     row("tf.random.stateless_uniform({shape}, " + _SEED + ", None, None, tf.int64)", FLOATS,
