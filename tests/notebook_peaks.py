@@ -16,7 +16,7 @@ from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 from tensorflow.python.ops import gen_dataset_ops
 
 from tf_exla.frontends.tf.measure import measured_peak
-from tf_exla.frontends.tf.program import Program
+from tf_exla.frontends.tf.planner import Planner
 from tf_exla.frontends.tf.restore import Restored
 from tf_exla.fuzz.heap import heap_peak
 from tf_exla.pipeline.plan import Plan
@@ -27,25 +27,25 @@ class Plans:
     """The plans that run: those of functions, of their gradients, and of heads."""
 
     def __init__(self) -> None:
-        self._made: dict[Restored, tuple[Program, Plan]] = {}
+        self._made: dict[Restored, tuple[Planner, Plan]] = {}
         self._ran: list[tuple[str, Plan, Callable[[], object], object]] = []
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
         """Record each plan that runs in this context, with the arguments of its first run."""
-        restored, run, create = Program._restore, Restored._run, OwnedIterator._create_iterator
+        restored, run, create = Planner.restore, Restored._run, OwnedIterator._create_iterator
 
-        def restore(program: Program, plan: Plan) -> Restored:
-            made = restored(program, plan)
-            self._made[made] = program, plan
+        def restore(planner: Planner, plan: Plan) -> Restored:
+            made = restored(planner, plan)
+            self._made[made] = planner, plan
             return made
 
         def noting(one: Restored, arguments: list[Any]) -> list[Any]:
             if one in self._made:
-                program, plan = self._made.pop(one)
-                alive = program, program.concrete.graph.variables
+                planner, plan = self._made.pop(one)
+                alive = planner, planner.concrete.graph.variables
                 again = partial(_renewing, partial(run, one, arguments), _iterators(arguments))
-                self._ran.append((program.settings.name, plan, again, alive))
+                self._ran.append((planner.settings.name, plan, again, alive))
             return run(one, arguments)
 
         def created(iterator: Any, dataset: Any) -> None:
@@ -54,7 +54,7 @@ class Plans:
 
         with (
             mock.patch.object(OwnedIterator, "_create_iterator", created),
-            mock.patch.object(Program, "_restore", restore),
+            mock.patch.object(Planner, "restore", restore),
             mock.patch.object(Restored, "_run", noting),
         ):
             yield

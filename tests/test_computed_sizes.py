@@ -274,6 +274,19 @@ def test_sizes_that_arguments_hold(taped: bool) -> None:
         check_equal(call(optimized, count), call(tf.function(first), count))
 
 
+@pytest.mark.filterwarnings("default::tf_exla.NotOptimizedWarning")
+def test_sizes_that_do_not_fit_raise_the_error_of_the_original_function() -> None:
+    def scaled(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        return x[:10] * tf.cast(tf.range(count), x.dtype)[:, None]
+
+    x = tf.constant(POINTS)
+    optimized = tf_exla.optimize(scaled, LIMIT)
+    check_equal(optimized(x, tf.constant(10)), scaled(x, tf.constant(10)))
+    for function in (optimized, tf.function(scaled)):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            function(x, tf.constant(11))
+
+
 def test_what_python_returns_has_no_bound() -> None:
     def from_numpy(x: tf.Tensor) -> tf.Tensor:
         seen = tf.numpy_function(lambda a: a[a[:, 0] > 0], [tf.sin(x)], x.dtype)

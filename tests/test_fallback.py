@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import tf_exla
 from tf_exla.errors import Blocker
-from tf_exla.frontends.tf import capture, program, restore, saved_values
+from tf_exla.frontends.tf import capture, planner, program, restore, saved_values
 from tf_exla.pipeline import optimize as pipeline
 
 # The functions that a call goes through, from the traced function to the restored graph.
@@ -35,8 +35,8 @@ PASSES = tuple(
     )
 )
 RESTORE = (
-    (program, "optimize_graph"),
-    (program, "restore"),
+    (planner, "optimize_graph"),
+    (planner, "restore"),
     (restore, "define"),
     (restore, "Emitter"),
 )

@@ -163,6 +163,14 @@ def test_loops_and_branches_draw_as_before() -> None:
     check_equal(drawn(ours, *calls), drawn(tf.function(function), *calls))
 
 
+def test_in_the_scope_of_a_strategy() -> None:
+    """It would make its own kind of variable."""
+    calls = [(NARROW,)] * 3
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        found = drawn(tf_exla.optimize(attention, 2_500_000, strict=True), *calls)
+    check_equal(found, drawn(tf.function(attention), *calls))
+
+
 def test_without_a_seed_numbers_differ() -> None:
     def function() -> tf.Tensor:
         return tf.raw_ops.RandomUniform(shape=[4], dtype=tf.float32, seed=0, seed2=0)

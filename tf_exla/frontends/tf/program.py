@@ -296,17 +296,20 @@ class Program:
         values = self.prepare()(self._arguments(inputs, before))
         given, values = self.cut.then(self.given, before, values)
         with self._lock:
-            return self._specialised.get(given.sizes, lambda: self._rest(given)), values
+            return self._specialised.get(given.sizes, lambda: self._rest(given, inputs)), values
 
-    def _rest(self, given: Given) -> Program:
-        """Return the rest of the program for the known sizes, or if that fails for unknown ones."""
+    def _rest(self, given: Given, inputs: Sequence[tf.Tensor]) -> Program:
+        """Return the rest of the program for the known sizes; if that fails, without a limit."""
         more: Any = {"heads": (*self.heads, self._head_plan), "states": self.states}
         try:
-            return Program(self.concrete, self.settings, self.shapes, given=given, **more)
+            rest = Program(self.concrete, self.settings, self.shapes, given=given, **more)
+            rest.ready(inputs)
+            return rest
         except Exception as error:
             self.settings.guard.take(self.settings.name, error)
-            given = dataclasses.replace(given, shapes={})
-            return Program(self.concrete, self.settings, self.shapes, given=given, **more)
+            given = dataclasses.replace(given, shapes={}, values={})
+            settings = self.settings.without_limit()
+            return Program(self.concrete, settings, self.shapes, given=given, **more)
 
     def settled(self, inputs: Sequence[tf.Tensor], before: Sequence[tf.Tensor] = ()) -> Program:
         """Return the program that a call with `inputs` ends in, as far as its heads only read."""

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.ir.builder import Builder
@@ -40,7 +41,7 @@ class RandomStates:
     """The states of the random ops of one concrete function, by the names of their nodes."""
 
     def __init__(self) -> None:
-        self._variables: dict[str, tuple[tf.Variable, tuple[int, int]]] = {}
+        self._variables: dict[str, tuple[ResourceVariable, tuple[int, int]]] = {}
         self._seeded = _seeding()
 
     def handle(self, node: Node) -> tf.Tensor:
@@ -48,8 +49,9 @@ class RandomStates:
         if node.name not in self._variables:
             attrs: Mapping[str, Any] = node.attrs
             seeds = attrs["seed"], attrs["seed2"]
+            # Not tf.Variable: a distribution strategy would make one for each of its replicas.
             with tf.init_scope():
-                self._variables[node.name] = tf.Variable(_start(seeds), trainable=False), seeds
+                self._variables[node.name] = ResourceVariable(_start(seeds), trainable=False), seeds
         return self._variables[node.name][0].handle
 
     def renew(self) -> None:

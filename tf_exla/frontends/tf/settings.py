@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -27,6 +28,11 @@ class Settings:
     options: Options = field(default_factory=Options)
     guard: Guard = field(default_factory=Guard)
     devices: DeviceSet | None = None
+
+    def without_limit(self) -> Settings:
+        """Return settings for a function that cannot be planned, which runs as it was."""
+        options = replace(self.options, unbounded="warn")
+        return replace(self, limit=lambda: sys.maxsize, options=options)
 
 
 class Program(Protocol):
