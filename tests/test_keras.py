@@ -169,3 +169,45 @@ def use() -> None:
 
 def test_the_callback() -> None:
     run_fresh(use)
+
+
+def several_steps_at_once() -> None:
+    """Batches that one call reads in a loop have sizes, too: 64, and 58 for the last."""
+    import warnings
+
+    import keras
+    import numpy as np
+
+    import tf_exla
+    import tf_exla.keras
+
+    warnings.simplefilter("error", tf_exla.UnboundedMemoryWarning)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(250, 128)).astype("float32"), rng.integers(0, 10, 250)
+
+    def run(*callbacks: Any) -> tuple[list[float], Any, Any]:
+        keras.utils.set_random_seed(0)
+        given = keras.Input((128,))
+        rows = keras.layers.Dense(16, "gelu")(keras.layers.Reshape((128, 1))(given))
+        seen = keras.layers.MultiHeadAttention(2, 8)(rows, rows)
+        made = keras.layers.Dense(10)(keras.layers.GlobalAveragePooling1D()(rows + seen))
+        model = keras.Model(given, made)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("sgd", loss, metrics=["accuracy"], steps_per_execution=3)
+        some = {"verbose": 0, "callbacks": list(callbacks), "batch_size": 64}
+        history = model.fit(x, y, epochs=2, shuffle=False, validation_data=(x, y), **some).history
+        again = model.evaluate(x, y, **some)
+        return history["loss"] + history["val_loss"], again, model.predict(x, **some)
+
+    limit = tf_exla.keras.MemoryLimit("12MB")
+    for found, expected in zip(run(limit), run(), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    limit = tf_exla.keras.MemoryLimit("12MB")
+    run(limit)
+    reports = limit.reports()
+    assert all(report.projected_peak <= 12_000_000 for report in reports)
+    assert any(report.projected_peak_before > 12_000_000 for report in reports)
+
+
+def test_several_steps_at_once() -> None:
+    run_fresh(several_steps_at_once)

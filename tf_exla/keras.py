@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary, finalize, ref
 
@@ -79,6 +80,8 @@ class _Limited:
                 make(force)
                 function = getattr(model, name)
                 self._functions.append(function)
+                if model.steps_per_execution > 1:
+                    function = _step_by_step(function)
                 setattr(model, name, self._within(function))
 
         return make_within
@@ -98,6 +101,25 @@ class _Limited:
                 raise
 
         return step
+
+
+def _step_by_step(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls a step for each batch, if Keras's function can do so.
+
+    Otherwise a loop of the graph reads the batches, and their sizes are unknown in it.
+    """
+    code = getattr(function, "__code__", None)
+    if code is None or "multi_step_on_iterator" not in code.co_freevars:
+        return function
+
+    @functools.wraps(function)
+    def steps(batches: Any) -> Any:
+        if not isinstance(batches, tf.data.Iterator):
+            return function(batches)
+        # Keras loops over what is no iterator of TensorFlow itself; it expects one batch at least.
+        return function(chain([next(batches)], batches))
+
+    return steps
 
 
 _limited: WeakKeyDictionary[Any, _Limited] = WeakKeyDictionary()
