@@ -80,7 +80,7 @@ class _Limited:
                 make(force)
                 function = getattr(model, name)
                 self._functions.append(function)
-                if model.steps_per_execution > 1:
+                if getattr(model, "steps_per_execution", 1) > 1:
                     function = _step_by_step(function)
                 setattr(model, name, self._within(function))
 

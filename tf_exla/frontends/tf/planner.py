@@ -27,7 +27,8 @@ from tf_exla.shard.plan import ShardedPlan
 
 Runnable = Restored | ShardedFunction
 OPS = TensorFlowOps()
-# A `for` over a dataset inside of a `tf.function` becomes such a node, with its body as a function.
+# AutoGraph makes such a node of a loop over a dataset, with its body as a function (see
+# `dataset_loops.py` for those that are traced otherwise).
 _DATASET_LOOPS = frozenset({"ReduceDataset", "ScanDataset"})
 
 
@@ -104,8 +105,8 @@ def _warn_of_datasets(graph: Graph, function: str) -> None:
     if loop is not None:
         warnings.warn(
             f"{function}: {loop.name} ({loop.op}) runs the body of a loop over a dataset, which is "
-            "neither split nor counted. Loop outside of the function, over an iterator, or call "
-            "next(iterator) inside.",
+            "neither split nor counted. Use batch(size, drop_remainder=True), or loop outside of "
+            "the function.",
             UnboundedMemoryWarning,
             stacklevel=2,
         )
