@@ -10,6 +10,8 @@ from tf_exla.frontends.tf.ops.record import Op, many, moved
 
 DATA_SIZE = "its size depends on the values of its operands"
 STATEFUL_RANDOM = "it draws other numbers each time, and is never split nor computed twice"
+# Eager calls replace these ops, except in loops and branches (`random_state.py`).
+KERNEL_STATE = "in graphs and loops its kernel has the state: it is not split nor computed twice"
 
 OPS: Mapping[str, Op] = {
     **many(Op(size="not smaller"), "BatchMatrixBandPart BatchMatrixDiag"),
@@ -29,9 +31,9 @@ OPS: Mapping[str, Op] = {
     **many(Op(bounds=sizes.picked), "NonMaxSuppression NonMaxSuppressionV2"),
     **many(Op(reason=DATA_SIZE, bounds=sizes.picked), """
         NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5"""),
-    **many(Op(reason=STATEFUL_RANDOM, shape_operand=0), """
-        ParameterizedTruncatedNormal RandomStandardNormal RandomUniform RandomUniformInt
-        TruncatedNormal"""),
+    "ParameterizedTruncatedNormal": Op(reason=STATEFUL_RANDOM, shape_operand=0),
+    **many(Op(reason=KERNEL_STATE, shape_operand=0), """
+        RandomStandardNormal RandomUniform RandomUniformInt TruncatedNormal"""),
     **many(Op(reason="it is a call that is not inlined"), """
         PartitionedCall StatefulPartitionedCall"""),
     **many(Op(flops=0), "Placeholder VarHandleOp"),
