@@ -11,7 +11,7 @@ from tf_exla.frontends.tf.ops.record import Op, many, moved
 DATA_SIZE = "its size depends on the values of its operands"
 STATEFUL_RANDOM = "it draws other numbers each time, and is never split nor computed twice"
 # Eager calls replace these ops, except in loops and branches (`random_state.py`).
-KERNEL_STATE = "in graphs and loops its kernel has the state: it is not split nor computed twice"
+KERNEL_STATE = "in graphs and loops its kernel has the state, never split nor computed twice"
 
 OPS: Mapping[str, Op] = {
     **many(Op(size="not smaller"), "BatchMatrixBandPart BatchMatrixDiag"),
