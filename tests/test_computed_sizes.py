@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -285,6 +286,60 @@ def test_sizes_that_do_not_fit_raise_the_error_of_the_original_function() -> Non
     for function in (optimized, tf.function(scaled)):
         with pytest.raises(tf.errors.InvalidArgumentError):
             function(x, tf.constant(11))
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    "function",
+    [lambda n: tf.zeros([n, 3]) + 1, lambda n: tf.tile(tf.range(3.0), [n]), lambda n: tf.eye(n)],
+)
+def test_a_negative_size_raises_what_it_raised(
+    function: Callable[[tf.Tensor], tf.Tensor], strict: bool
+) -> None:
+    optimized = tf_exla.optimize(function, LIMIT, strict=strict)
+    check_equal(optimized(tf.constant(4)), function(tf.constant(4)))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        optimized(tf.constant(-1))
+
+
+def test_paddings_and_seeded_numbers_of_a_computed_size() -> None:
+    def function(n: tf.Tensor) -> Any:
+        return tf.pad(tf.range(3.0), [[n, 1]]), tf.random.normal([n, 2], seed=2)
+
+    results: list[list[Any]] = []
+    for call in (tf_exla.optimize(function, LIMIT, strict=True), tf.function(function)):
+        tf.random.set_seed(4)
+        results.append([call(tf.constant(n)) for n in (3, 5, 3, 0)])
+    check_equal(*results)
+
+
+def test_threads_that_differentiate_one_function() -> None:
+    """Gradients behind heads are traced from one function, of which one thread at a time may."""
+    wrong: list[Any] = []
+
+    def function(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.ones([n])[:, None] * tf.boolean_mask(x, x > 0) ** 2)
+
+    optimized = tf_exla.optimize(function, LIMIT, strict=True)
+
+    def work(k: int) -> None:
+        try:
+            for n in (1, k % 3 + 1, 4):
+                x = tf.range(10.0) - k
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    value = optimized(x, tf.constant(n))
+                check_equal(tape.gradient(value, x), 2.0 * n * tf.nn.relu(x))
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
 
 
 def test_what_python_returns_has_no_bound() -> None:

@@ -44,6 +44,10 @@ class Given:
         values = ((name, value.shape, value.tobytes()) for name, value in self.values.items())
         return tuple(sorted(self.shapes.items())), tuple(sorted(values, key=str))
 
+    @property
+    def has_negative_values(self) -> bool:
+        return any(int(value.min(initial=0)) < 0 for value in self.values.values())
+
     def within(self, prefix: str) -> Given:
         """Return what is known in a program that calls this one."""
         shapes = {f"{prefix}{name}": shapes for name, shapes in self.shapes.items()}

@@ -19,7 +19,6 @@ from tensorflow.python.ops import control_flow_util, resource_variable_ops
 
 from tf_exla.arguments import check_function
 from tf_exla.frontends.tf import signature
-from tf_exla.frontends.tf.dataset_loops import trace_as_iterators
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.devices.data import ShardedTensor, with_stand_ins
 from tf_exla.frontends.tf.fallback import Guard
@@ -49,9 +48,6 @@ _tracing = _Tracing()
 def is_tracing() -> bool:
     """Return whether this thread traces an optimized function."""
     return _tracing.depth > 0
-
-
-trace_as_iterators(is_tracing)
 
 
 def _compiled_whole() -> bool:

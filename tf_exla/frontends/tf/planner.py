@@ -27,8 +27,7 @@ from tf_exla.shard.plan import ShardedPlan
 
 Runnable = Restored | ShardedFunction
 OPS = TensorFlowOps()
-# AutoGraph makes such a node of a loop over a dataset, with its body as a function (see
-# `dataset_loops.py` for those that are traced otherwise).
+# A `for` over a dataset inside of a `tf.function` becomes such a node, with its body as a function.
 _DATASET_LOOPS = frozenset({"ReduceDataset", "ScanDataset"})
 
 
@@ -62,6 +61,8 @@ class Planner:
         if firm:
             options = dataclasses.replace(options, unbounded="refuse")
         limit = self.settings.limit()
+        if self.settings.unlimited:
+            return unplanned(graph, limit, RuntimeError("its sizes do not fit"))
         _warn_of_datasets(graph, function)
         try:
             plan = self._planned(graph, limit, options, function)
@@ -105,8 +106,8 @@ def _warn_of_datasets(graph: Graph, function: str) -> None:
     if loop is not None:
         warnings.warn(
             f"{function}: {loop.name} ({loop.op}) runs the body of a loop over a dataset, which is "
-            "neither split nor counted. Use batch(size, drop_remainder=True), or loop outside of "
-            "the function.",
+            "neither split nor counted. Loop outside of the function, or over iter(dataset) with "
+            "batches of one size.",
             UnboundedMemoryWarning,
             stacklevel=2,
         )

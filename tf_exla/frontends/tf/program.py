@@ -71,6 +71,7 @@ class Program:
         heads: tuple[Plan, ...] = (),
         apart: tuple[int, ...] = (),
         states: RandomStates | None = None,
+        lock: threading.RLock | None = None,
     ) -> None:
         self.apart = apart
         self.given = given
@@ -101,7 +102,8 @@ class Program:
         self._specialised: Specialised[Program] = Specialised()
         self._firm = False  # whether sizes without a bound raise, whatever the user asked
         self._gradients: dict[tuple[bool, ...], Gradient] = {}
-        self._lock = threading.RLock()
+        # Programs behind heads share it: they trace gradients of one function.
+        self._lock = threading.RLock() if lock is None else lock
 
     @property
     def first_save(self) -> int:
@@ -201,7 +203,7 @@ class Program:
 
         If that exceeds the limit, or a size has no bound, it is cut where its sizes are computed.
         """
-        if not context.executing_eagerly():
+        if self.settings.unlimited or not context.executing_eagerly():
             return whole()
         with self._lock:
             if self.cut is not None:
@@ -300,13 +302,19 @@ class Program:
 
     def _rest(self, given: Given, inputs: Sequence[tf.Tensor]) -> Program:
         """Return the rest of the program for the known sizes; if that fails, without a limit."""
-        more: Any = {"heads": (*self.heads, self._head_plan), "states": self.states}
+        more: Any = {
+            "heads": (*self.heads, self._head_plan),
+            "states": self.states,
+            "lock": self._lock,
+        }
         try:
             rest = Program(self.concrete, self.settings, self.shapes, given=given, **more)
             rest.ready(inputs)
             return rest
         except Exception as error:
-            self.settings.guard.take(self.settings.name, error)
+            # Of a negative size, the run raises what the original raises.
+            if not given.has_negative_values:
+                self.settings.guard.take(self.settings.name, error)
             given = dataclasses.replace(given, shapes={}, values={})
             settings = self.settings.without_limit()
             return Program(self.concrete, settings, self.shapes, given=given, **more)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -20,7 +19,8 @@ from tf_exla.model.options import Options
 class Settings:
     """The settings of one optimized function; `limit` returns bytes when a plan is made.
 
-    `devices`: those that loops are sharded over; None for one device.
+    `devices`: those that loops are sharded over; None for one device. `unlimited`: the function
+    runs as it was.
     """
 
     name: str
@@ -28,11 +28,11 @@ class Settings:
     options: Options = field(default_factory=Options)
     guard: Guard = field(default_factory=Guard)
     devices: DeviceSet | None = None
+    unlimited: bool = False
 
     def without_limit(self) -> Settings:
         """Return settings for a function that cannot be planned, which runs as it was."""
-        options = replace(self.options, unbounded="warn")
-        return replace(self, limit=lambda: sys.maxsize, options=options)
+        return replace(self, unlimited=True)
 
 
 class Program(Protocol):

@@ -147,6 +147,8 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
             sizes.update(dict.fromkeys(found))
             if not found:
                 sources.append(node)
+            elif node.stateful and node.op in COUNTED:
+                effects.remove(node)  # it becomes stateless in the rest
     if not sources and not sizes:
         return None
     makers = [made_by[tensor] for tensor in sizes if tensor in made_by]
@@ -158,7 +160,7 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
 
 def _may_be_sizes(tensor: Tensor) -> bool:
     """Return whether a tensor is a few integers that are not known yet."""
-    few = tensor.is_static and tensor.size <= _FEW and len(tensor.dims) <= 1
+    few = tensor.is_static and tensor.size <= _FEW
     return few and tensor.value is None and tensor.dtype in _INTEGERS
 
 
