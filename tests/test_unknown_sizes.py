@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_exla
 from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.tf.capture import capture
-from tf_exla.frontends.tf.planner import OPS
+from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.pipeline.optimize import optimize_graph
 
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tf_exla.frontends.tf.capture import capture
-from tf_exla.frontends.tf.planner import OPS
+from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.model.sizes import Sizes
 from tf_exla.model.unbounded import unbounded
 

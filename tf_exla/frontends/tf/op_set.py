@@ -170,3 +170,7 @@ _IN_PARTS = frozenset(
     string uint16 uint32 uint64 uint8 variant
 """)
 )
+
+
+OPS = TensorFlowOps()
+"""The op set that the functions of this process share."""

@@ -22,7 +22,7 @@ from tf_exla.frontends.tf import signature
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.devices.data import ShardedTensor, with_stand_ins
 from tf_exla.frontends.tf.fallback import Guard
-from tf_exla.frontends.tf.planner import OPS
+from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.program import Program
 from tf_exla.frontends.tf.random_state import RandomStates
 from tf_exla.frontends.tf.request import Limit, Request

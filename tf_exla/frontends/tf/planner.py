@@ -14,7 +14,7 @@ from typing import Any
 from tf_exla.errors import UnboundedMemoryWarning
 from tf_exla.frontends.tf.devices.function import ShardedFunction
 from tf_exla.frontends.tf.fallback import unplanned
-from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.settings import Settings
 from tf_exla.ir.graph import Graph, Tensor
@@ -26,7 +26,6 @@ from tf_exla.shard.choose import shard_graph
 from tf_exla.shard.plan import ShardedPlan
 
 Runnable = Restored | ShardedFunction
-OPS = TensorFlowOps()
 # A `for` over a dataset inside of a `tf.function` becomes such a node, with its body as a function.
 _DATASET_LOOPS = frozenset({"ReduceDataset", "ScanDataset"})
 

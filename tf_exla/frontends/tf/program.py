@@ -27,7 +27,8 @@ from tf_exla.frontends.tf.gradient import (
     keep_python_tapes,
     recorded_backward,
 )
-from tf_exla.frontends.tf.planner import OPS, Planner, Runnable
+from tf_exla.frontends.tf.op_set import OPS
+from tf_exla.frontends.tf.planner import Planner, Runnable
 from tf_exla.frontends.tf.random_state import RandomStates, keeps_state
 from tf_exla.frontends.tf.replay import is_handle
 from tf_exla.frontends.tf.saved_values import own_saves, substitute

@@ -21,7 +21,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.traverse import walk_node
@@ -34,7 +34,6 @@ COUNTED = {
 }
 """Random ops whose kernels draw from a counter, and the ops that draw at a given counter."""
 _PHILOX = 1
-_OPS = TensorFlowOps()
 
 
 class RandomStates:
@@ -106,7 +105,7 @@ def counted(graph: Graph, handle: Callable[[Node], tf.Tensor]) -> tuple[Graph, l
 
 
 def _at_counter(node: Node, handle: Tensor) -> list[Node]:
-    w = Builder(node, _OPS)
+    w = Builder(node, OPS)
     operands = (handle, w.const(_PHILOX), w.const(node.output.size, "uint64"))
     state = Tensor((3,), "int64", f"{node.name}/counter")
     # The state changes as that of the kernel did: once in a call, in order.

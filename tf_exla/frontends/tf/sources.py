@@ -23,19 +23,18 @@ import tensorflow as tf
 
 from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.given import Given, Key
-from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.random_state import COUNTED, keeps_state
+from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor, const
 from tf_exla.ir.traverse import producers, reads, without_dead
 from tf_exla.model.sizes import Sizes
 
 # Elements of iterators. Results of effects that read only inputs and constants are sources too.
 _ITERATORS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"})
-_HANDLES = ("resource", "variant")
 _INTEGERS = ("int32", "int64")
 # The head computes outputs of up to this many bytes if it can, so that the rest does not.
 _SMALL_OUTPUTS = 1 << 20
-OPS = TensorFlowOps()
 # Integers from which sizes follow: a number, or a shape.
 _FEW = 8
 
@@ -171,7 +170,7 @@ def _changes_nothing(node: Node) -> bool:
     return (
         node.op in READS
         or node.op == "RngReadAndSkip"
-        or all(tensor.dtype not in _HANDLES for tensor in node.inputs)
+        or all(tensor.dtype not in HANDLES for tensor in node.inputs)
     )
 
 
@@ -305,7 +304,7 @@ def _has_open_sizes(node: Node, given: Given) -> bool:
     """Return whether sizes of a node's results are not known yet."""
     if node.name in given.shapes or node.subgraphs:
         return False
-    return not all(tensor.is_static or tensor.dtype in _HANDLES for tensor in node.outputs)
+    return not all(tensor.is_static or tensor.dtype in HANDLES for tensor in node.outputs)
 
 
 def _ancestors(nodes: Iterable[Node], made_by: Mapping[Tensor, Node]) -> set[Node]:
