@@ -25,5 +25,6 @@ def test_each_rate_is_measured() -> None:
         "top_k_kept", "top_k_tested", "top_k_padded",
     }  # fmt: skip
     assert set(found) == known - kept
-    assert all(found[name] > 0 for name in ("launch", "byte", "product_8", "serial", "compiling"))
+    # The others are differences of two times, and may be negative on a busy machine.
+    assert all(found[name] > 0 for name in ("product_8", "product_4", "serial", "compiling"))
     assert isinstance(plausible(found, gpu_kind("GPU")), Rates)
