@@ -40,3 +40,4 @@ def pytest_collection_finish() -> None:
     """Exclude the objects that imports made, a million, from garbage collections of the tests."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 20)  # a sixth of the time, since graphs have many objects

@@ -16,6 +16,7 @@ from tf_exla.frontends.tf.normalization import normalize
 from tf_exla.frontends.tf.random_state import RandomStates, counted
 from tf_exla.frontends.tf.scope import Scope, Walk
 from tf_exla.ir.graph import Graph
+from tf_exla.pipeline.collecting import rare_collections
 
 __all__ = ["CaptureError", "Captured", "capture"]
 
@@ -36,6 +37,7 @@ class Captured:
     functions: tuple[Any, ...]
 
 
+@rare_collections()
 def capture(
     concrete: Any,
     input_shapes: Sequence[tf.TensorShape | None] | None = None,

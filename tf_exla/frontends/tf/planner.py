@@ -20,13 +20,15 @@ from tf_exla.frontends.tf.settings import Settings
 from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.ir.traverse import walk
 from tf_exla.model.options import Options
+from tf_exla.model.projection import resident_bytes
 from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan
 from tf_exla.shard.choose import shard_graph
 from tf_exla.shard.plan import ShardedPlan
 
 Runnable = Restored | ShardedFunction
-# A `for` over a dataset inside of a `tf.function` becomes such a node, with its body as a function.
+# AutoGraph makes such a node of a loop over a dataset, with its body as a function. An eager call
+# runs those of the function itself (`dataset_loops.py`); these are inside of loops and branches.
 _DATASET_LOOPS = frozenset({"ReduceDataset", "ScanDataset"})
 
 
@@ -74,11 +76,15 @@ class Planner:
         return plan
 
     def _planned(self, graph: Graph, limit: int, options: Options, name: str) -> Plan:
-        devices = self.settings.devices
+        devices, outside = self.settings.devices, self.settings.outside
         if devices is None:
             if self.sharded:
                 raise TypeError(f"{name}: sharded tensors need optimize(..., devices=...)")
-            return optimize_graph(graph, OPS, limit=limit, options=options, function=name)
+            held = resident_bytes(graph) + outside if outside else None
+            return optimize_graph(
+                graph, OPS, limit=limit, resident=held, options=options, function=name
+            )
+        limit -= outside
         fleet = dataclasses.replace(devices.fleet, apart=frozenset(self.sharded))
         return shard_graph(graph, OPS, fleet, limit=limit, options=options, function=name)
 
@@ -105,8 +111,8 @@ def _warn_of_datasets(graph: Graph, function: str) -> None:
     if loop is not None:
         warnings.warn(
             f"{function}: {loop.name} ({loop.op}) runs the body of a loop over a dataset, which is "
-            "neither split nor counted. Loop outside of the function, or over iter(dataset) with "
-            "batches of one size.",
+            "neither split nor counted. Call the function eagerly, with no loop or branch around "
+            "that loop; or loop outside of the function.",
             UnboundedMemoryWarning,
             stacklevel=2,
         )

@@ -6,7 +6,6 @@ and for `tf.gradients`, with the gradient of `gradient.py`.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -19,6 +18,8 @@ from tensorflow.python.ops import gradients_util
 
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
 from tf_exla.frontends.tf.capture import Captured, capture
+from tf_exla.frontends.tf.cuts import Cut, cut_away
+from tf_exla.frontends.tf.dataset_loops import LoopRunner
 from tf_exla.frontends.tf.devices.data import ShardedTensor
 from tf_exla.frontends.tf.given import NOTHING, Given
 from tf_exla.frontends.tf.gradient import (
@@ -27,14 +28,14 @@ from tf_exla.frontends.tf.gradient import (
     keep_python_tapes,
     recorded_backward,
 )
+from tf_exla.frontends.tf.heads import Head
 from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.planner import Planner, Runnable
 from tf_exla.frontends.tf.random_state import RandomStates, keeps_state
 from tf_exla.frontends.tf.replay import is_handle
 from tf_exla.frontends.tf.saved_values import own_saves, substitute
 from tf_exla.frontends.tf.settings import Settings
-from tf_exla.frontends.tf.sources import Cut, cut_away, find_computed_cut, find_cut
-from tf_exla.frontends.tf.specialised import Specialised
+from tf_exla.frontends.tf.sources import find_computed_cut, find_cut
 from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.model.sizes import Sizes
 from tf_exla.pipeline.plan import Plan
@@ -69,14 +70,14 @@ class Program:
         inner: Program | None = None,
         prefix: str = "",
         given: Given = NOTHING,
-        heads: tuple[Plan, ...] = (),
+        previous: Program | None = None,
         apart: tuple[int, ...] = (),
         states: RandomStates | None = None,
         lock: threading.RLock | None = None,
     ) -> None:
         self.apart = apart
         self.given = given
-        self.heads = heads
+        self.previous = previous
         self.known: Given = given if inner is None else inner.known.within(prefix)
         self.concrete = concrete
         self.settings = settings
@@ -97,14 +98,14 @@ class Program:
         self.saves: list[Tensor] = own_saves(self)
         if given.nodes:
             self.graph = cut_away(self.graph, self.saves, given)
-        self.cut: Cut | None = find_cut(self.graph, self.saves, given) if inner is None else None
         sharded = tuple(self.graph.inputs[k] for k in apart)
         self._planner = Planner(settings, concrete, self.captured.functions, sharded)
-        self._specialised: Specialised[Program] = Specialised()
         self._firm = False  # whether sizes without a bound raise, whatever the user asked
         self._gradients: dict[tuple[bool, ...], Gradient] = {}
         # Programs behind heads share it: they trace gradients of one function.
         self._lock = threading.RLock() if lock is None else lock
+        cut = find_cut(self.graph, self.saves, given) if inner is None else None
+        self.head: Head[Program] | None = None if cut is None else self._head_at(cut)
 
     @property
     def first_save(self) -> int:
@@ -147,34 +148,34 @@ class Program:
             return self._recording
         return self._planner.restore(self.plan)
 
-    @cached_property
-    def head(self) -> Runnable:
-        """The part that runs before the sizes of the rest are known."""
-        return self._planner.restore(self._head_plan)
+    @property
+    def plans(self) -> list[Plan]:
+        """The plans of a call: of the heads and loops before this program, and its own."""
+        loop = [] if self.head is None else self.head.planned_loop
+        return [*self._plans_before, *loop] if loop else [*self._plans_before, self.plan]
 
-    @cached_property
-    def _head_plan(self) -> Plan:
-        assert self.cut is not None
-        return self._planner.plan(self.cut.head, head=True, awaited=self.cut.awaited)
+    @property
+    def _plans_before(self) -> list[Plan]:
+        previous = self.previous
+        if previous is None or previous.head is None:
+            return []
+        return [*previous._plans_before, *previous.head.plans]
 
     @property
     def largest_plan(self) -> Plan:
-        """The plan, or that of a previous head whose original has a larger peak."""
-        plans = (self.plan, *self.heads)
-        return max(plans, key=lambda plan: plan.resident + plan.working_set_before)
+        """The plan of a call, in all its parts, whose original has the largest peak."""
+        return max(self.plans, key=lambda plan: plan.resident + plan.working_set_before)
 
     @property
     def latest(self) -> Program:
         """The specialisation that ran last; the program itself if none did."""
-        with self._lock:
-            kept = list(self._specialised)
+        kept = [] if self.head is None else self.head.rests
         return kept[-1].latest if kept else self
 
     @property
     def specialised(self) -> list[Program]:
         """The specialisations that are kept; the program itself if there are none."""
-        with self._lock:
-            kept = list(self._specialised)
+        kept = [] if self.head is None else self.head.rests
         return [one for program in kept for one in program.specialised] or [self]
 
     def prepare(self) -> Runnable:
@@ -207,28 +208,44 @@ class Program:
         if self.settings.unlimited or not context.executing_eagerly():
             return whole()
         with self._lock:
-            if self.cut is not None:
-                return self.head
+            if self.head is not None:
+                return self.head.function
             self._firm = self.inner is None
             try:
                 return whole()
             except (MemoryLimitError, UnboundedMemoryError) as error:
-                if self.inner is None and self._cut_late():
-                    return self.head
+                if self.inner is None and (head := self._late_head()) is not None:
+                    self.head = head
+                    return head.function
                 if isinstance(error, MemoryLimitError):
                     raise
             finally:
                 self._firm = False
             return whole()  # warns of sizes without a bound, or raises
 
-    def _cut_late(self) -> bool:
-        """Cut the program where sizes are computed; return whether its head can be planned."""
-        self.cut = find_computed_cut(self.graph, self.saves, self.given)
+    def _late_head(self) -> Head[Program] | None:
+        """Return the head up to where sizes are computed, if there is one that can be planned."""
+        cut = find_computed_cut(self.graph, self.saves, self.given)
+        if cut is None:
+            return None
+        head = self._head_at(cut)
         try:
-            return self.cut is not None and self.head is not None
+            _ = head.function
         except (MemoryLimitError, UnboundedMemoryError):
-            self.cut = None
-            return False
+            return None
+        return head
+
+    def _head_at(self, cut: Cut) -> Head[Program]:
+        def behind(given: Given, settings: Settings) -> Program:
+            return Program(
+                self.concrete, settings, self.shapes,
+                given=given, previous=self, states=self.states, lock=self._lock,
+            )  # fmt: skip
+
+        loop = None
+        if cut.loop is not None:
+            loop = LoopRunner(cut.loop, self.captured.functions, self.settings, Program)
+        return Head(cut, self._planner, loop, self._lock, behind)
 
     def run(self, inputs: list[tf.Tensor], saved: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
         """Call the program, eagerly or from the graph that is being built.
@@ -242,7 +259,7 @@ class Program:
         if self.apart or (devices is not None and devices.keep_rows):
             return self._run_apart(inputs)
         function = self.ready(inputs)
-        if eager and self.cut is not None:
+        if eager and self.head is not None:
             rest, values = self._behind(inputs, saved)
             return rest.run(inputs, values)
         records = self._records(inputs)
@@ -295,35 +312,14 @@ class Program:
 
         `before`: the values that heads before this one have returned.
         """
-        assert self.cut is not None
-        values = self.prepare()(self._arguments(inputs, before))
-        given, values = self.cut.then(self.given, before, values)
-        with self._lock:
-            return self._specialised.get(given.sizes, lambda: self._rest(given, inputs)), values
-
-    def _rest(self, given: Given, inputs: Sequence[tf.Tensor]) -> Program:
-        """Return the rest of the program for the known sizes; if that fails, without a limit."""
-        more: Any = {
-            "heads": (*self.heads, self._head_plan),
-            "states": self.states,
-            "lock": self._lock,
-        }
-        try:
-            rest = Program(self.concrete, self.settings, self.shapes, given=given, **more)
-            rest.ready(inputs)
-            return rest
-        except Exception as error:
-            # Of a negative size, the run raises what the original raises.
-            if not given.has_negative_values:
-                self.settings.guard.take(self.settings.name, error)
-            given = dataclasses.replace(given, shapes={}, values={})
-            settings = self.settings.without_limit()
-            return Program(self.concrete, settings, self.shapes, given=given, **more)
+        assert self.head is not None
+        given, values = self.head.run(self._arguments(inputs, before), self.given, before)
+        return self.head.rest(given, inputs), values
 
     def settled(self, inputs: Sequence[tf.Tensor], before: Sequence[tf.Tensor] = ()) -> Program:
         """Return the program that a call with `inputs` ends in, as far as its heads only read."""
         self.prepare()
-        if self.cut is None or not self.cut.only_reads:
+        if self.head is None or not self.head.only_reads:
             return self.latest
         rest, values = self._behind(inputs, before)
         return rest.settled(inputs, values)

@@ -57,8 +57,12 @@ class RandomStates:
         """Start again if `tf.random.set_seed` was called, as TensorFlow's kernels do."""
         if self._seeded is not _seeding():
             self._seeded = _seeding()
-            for variable, seeds in self._variables.values():
-                variable.assign(_start(seeds))
+            self.restart()
+
+    def restart(self) -> None:
+        """Start again, as new kernels do."""
+        for variable, seeds in self._variables.values():
+            variable.assign(_start(seeds))
 
 
 def _seeding() -> Any:

@@ -22,10 +22,12 @@ from tf_exla.frontends.tf.emit import define, new_graph, placeholder
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.frontends.tf.special_ops import SPECIAL
 from tf_exla.ir.graph import Graph
+from tf_exla.pipeline.collecting import rare_collections
 
 NO_INLINE = {"_noinline": True}
 
 
+@rare_collections()
 def restore(
     graph: Graph,
     *,

@@ -20,7 +20,7 @@ class Settings:
     """The settings of one optimized function; `limit` returns bytes when a plan is made.
 
     `devices`: those that loops are sharded over; None for one device. `unlimited`: the function
-    runs as it was.
+    runs as it was. `outside`: bytes that exist beside the function's inputs while it runs.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Settings:
     guard: Guard = field(default_factory=Guard)
     devices: DeviceSet | None = None
     unlimited: bool = False
+    outside: int = 0
 
     def without_limit(self) -> Settings:
         """Return settings for a function that cannot be planned, which runs as it was."""

@@ -1,0 +1,232 @@
+"""Cuts of programs: the head that runs first, and the rest, which takes the head's results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+import tensorflow as tf
+
+from tf_exla.frontends.tf.dataset_loops import DatasetLoop, find_loop
+from tf_exla.frontends.tf.effects import READS
+from tf_exla.frontends.tf.given import Given, Key
+from tf_exla.frontends.tf.op_set import OPS
+from tf_exla.ir.graph import Graph, Node, Shape, Tensor, const
+from tf_exla.ir.traverse import producers, reads, without_dead
+from tf_exla.model.sizes import Sizes
+
+INTEGERS = ("int32", "int64")
+# The head computes outputs of up to this many bytes if it can, so that the rest does not.
+_SMALL_OUTPUTS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A cut; `head.outputs`: new `keys`, then new `outputs`; `nodes`: those only the head runs.
+
+    `sources`: their names, with the number of their results. `sizes`: integers that determine
+    sizes, the last outputs of the head, by name or, if they are inputs, by position. `awaited`:
+    nodes whose results need no bound, since the rest has them as inputs.
+
+    `loop`: what runs between the head and the rest. Its operands are the last outputs of the head,
+    and its results the last `keys`.
+    """
+
+    head: Graph
+    nodes: frozenset[str]
+    keys: tuple[Key, ...]
+    outputs: tuple[int, ...]
+    sources: Mapping[str, int]
+    sizes: tuple[str | int, ...] = ()
+    awaited: frozenset[str] = frozenset()
+    loop: DatasetLoop | None = None
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether the head has no effect."""
+        return all(node.op in READS for node in self.head.nodes if node.stateful)
+
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes of the program's inputs that are operands of the loop."""
+        passed = set(() if self.loop is None else self.loop.operands)
+        return sum(t.nbytes + t.held for t in passed.intersection(self.head.inputs))
+
+    def operands(self, values: Sequence[tf.Tensor]) -> tuple[Sequence[tf.Tensor], int]:
+        """Return the operands of the loop, and the bytes of the head's other values."""
+        assert self.loop is not None
+        passed = set(self.loop.operands)
+        made = zip(self.head.outputs, values, strict=True)
+        apart = sum(_bytes(value) for tensor, value in made if tensor not in passed)
+        return values[len(values) - len(self.loop.operands) :], apart
+
+    def looped(self, values: list[tf.Tensor], made: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Return the head's values with the loop's results instead of its operands."""
+        assert self.loop is not None
+        rest = len(values) - len(self.loop.operands)
+        keys = rest - len(self.outputs)
+        return [*values[:keys], *made, *values[keys:rest]]
+
+    def then(
+        self, given: Given, before: Sequence[tf.Tensor], values: Sequence[tf.Tensor]
+    ) -> tuple[Given, list[tf.Tensor]]:
+        """Return the `Given` of the rest and its values: those of `before` and of the head."""
+        split = len(values) - len(self.sizes)
+        values, sizes = values[:split], values[split:]
+        count, new = len(given.keys), len(self.keys)
+        came = {
+            (key.name, key.position): _shape(value)
+            for key, value in zip(self.keys, values, strict=False)
+        }
+        shapes = dict(given.shapes)
+        for name, results in self.sources.items():
+            shapes[name] = tuple(came.get((name, k)) for k in range(results))
+        made = Given(
+            given.nodes | self.nodes,
+            given.keys + self.keys,
+            given.outputs + self.outputs,
+            MappingProxyType(shapes),
+            {**given.values, **{n: v.numpy() for n, v in zip(self.sizes, sizes, strict=True)}},
+        )
+        return made, [*before[:count], *values[:new], *before[count:], *values[new:]]
+
+
+def _bytes(value: tf.Tensor) -> int:
+    if value.dtype in (tf.resource, tf.variant):
+        return 0
+    return int(value.shape.num_elements() * value.dtype.size)
+
+
+def _shape(value: tf.Tensor) -> Shape | None:
+    if value.dtype in (tf.resource, tf.variant):
+        return None
+    return tuple(value.shape.as_list())
+
+
+def make_cut(
+    graph: Graph,
+    ran: list[Node],
+    sources: list[Node],
+    saves: Iterable[Tensor],
+    given: Given,
+    sizes: tuple[Tensor, ...] = (),
+) -> Cut:
+    """Return the cut behind the nodes `ran`, among them `sources`, or one loop over a dataset.
+
+    `saves`: tensors that the rest computes in addition to its outputs.
+    """
+    apart = set(ran)
+    later = {node for node in graph.nodes if node.stateful and node not in apart}
+    loop = next(map(partial(find_loop, made_by=producers(graph)), sources), None)
+    if loop is not None:
+        later.add(loop.stages[-1])
+    outputs = _early_outputs(graph, apart, later.union(sources), sizes)
+    early = [k for k in outputs if k not in given.outputs]
+    rest = without_dead(
+        graph.replace(
+            nodes=tuple(node for node in graph.nodes if node not in apart),
+            outputs=(
+                *(tensor for k, tensor in enumerate(graph.outputs) if k not in early),
+                *saves,
+            ),
+        )
+    )
+    read = reads(rest)
+    kept = [
+        (node.name, k, tensor)
+        for node in ran
+        for k, tensor in enumerate(node.outputs)
+        if tensor in read or node in sources
+    ]
+    looped = {loop.stages[-1].name} if loop else set()
+    head = without_dead(
+        graph.replace(
+            nodes=tuple(node for node in graph.nodes if node not in later),
+            outputs=(
+                *(tensor for name, _, tensor in kept if name not in looped),
+                *(graph.outputs[k] for k in early),
+                *sizes,
+                *(loop.operands if loop else ()),
+            ),
+        )
+    )
+    places = {tensor: k for k, tensor in enumerate(graph.inputs)}
+    bounds = Sizes(OPS)
+    bounds.lists(graph)
+    return Cut(
+        head,
+        frozenset(node.name for node in ran),
+        tuple(Key(name, k, tensor.dtype, *_range(bounds, tensor)) for name, k, tensor in kept),
+        tuple(early),
+        {node.name: len(node.outputs) for node in sources},
+        tuple(places.get(tensor, tensor.name) for tensor in sizes),
+        loop=loop,
+    )
+
+
+def _early_outputs(
+    graph: Graph, ran: set[Node], late: set[Node], sizes: tuple[Tensor, ...]
+) -> Iterator[int]:
+    """Yield the positions of small outputs that depend on neither `sizes` nor later effects."""
+    tainted = set(sizes)
+    for node in graph.nodes:
+        if node in late or any(tensor in tainted for tensor in node.inputs):
+            tainted.update(node.outputs)
+    made_by = producers(graph)
+    for position, tensor in enumerate(graph.outputs):
+        if tensor in tainted or tensor not in made_by or made_by[tensor] in ran:
+            continue
+        if tensor.is_static and tensor.nbytes <= _SMALL_OUTPUTS:
+            yield position
+
+
+def cut_away(graph: Graph, saves: Sequence[Tensor], given: Given) -> Graph:
+    """Return the rest of a program, with the results and outputs of its heads as inputs.
+
+    `saves`: tensors that it computes in addition to its outputs.
+    """
+    ran = {node.name: node for node in graph.nodes if node.name in given.nodes}
+    nodes: list[Node] = []
+    inputs = []
+    for key in given.keys:
+        if key.name in ran:
+            made = ran[key.name].outputs[key.position]
+        else:  # it is not read at these sizes
+            made = Tensor(given.shapes[key.name][key.position], key.dtype)
+        given_as, clips = _clipped(made, key)
+        nodes += clips
+        inputs.append(given_as)
+    outputs = list(graph.outputs)
+    for position in given.outputs:
+        outputs[position] = outputs[position].fresh_copy()
+        inputs.append(outputs[position])
+    rest = Graph(
+        (*graph.inputs, *inputs),
+        (*nodes, *(node for node in graph.nodes if node.name not in given.nodes)),
+        (*outputs, *saves),
+    )
+    return without_dead(rest).replace(outputs=tuple(outputs))
+
+
+def _range(bounds: Sizes, tensor: Tensor) -> tuple[int | None, int | None]:
+    """Return bounds of a tensor's integers, which the rest cannot know from the node."""
+    most = bounds.most(tensor)
+    if tensor.dtype not in INTEGERS or most.top is None or most.below is None:
+        return None, None
+    return -most.below, most.top
+
+
+def _clipped(tensor: Tensor, key: Key) -> tuple[Tensor, list[Node]]:
+    """Return an input for a tensor, and the nodes that say the bounds of its integers."""
+    if key.least is None or key.most is None:
+        return tensor, []
+    low, high = (const(np.array(one, key.dtype), tensor.name) for one in (key.least, key.most))
+    given, clipped = tensor.fresh_copy(), tensor.fresh_copy()
+    nodes = [
+        Node("maximum", (given, low.output), (clipped,), name=f"{tensor.name}/least"),
+        Node("minimum", (clipped, high.output), (tensor,), name=f"{tensor.name}/most"),
+    ]
+    return given, [low, high, *nodes]

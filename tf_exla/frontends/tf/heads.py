@@ -1,0 +1,117 @@
+"""The head of a program that is cut, and the programs of the rest by the sizes that it returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Generic, Protocol, TypeVar
+
+import tensorflow as tf
+
+from tf_exla.frontends.tf.cuts import Cut
+from tf_exla.frontends.tf.dataset_loops import LoopRunner
+from tf_exla.frontends.tf.given import Given
+from tf_exla.frontends.tf.planner import Planner, Runnable
+from tf_exla.frontends.tf.settings import Settings
+from tf_exla.frontends.tf.specialised import Specialised
+from tf_exla.pipeline.plan import Plan
+
+
+class _Program(Protocol):
+    def ready(self, inputs: Sequence[tf.Tensor]) -> object: ...
+
+
+Rest = TypeVar("Rest", bound=_Program)
+
+
+class Head(Generic[Rest]):
+    """The head at a cut, and the loop behind it if the cut has one.
+
+    `make`: creates the program of the rest, of what is known and of settings.
+    """
+
+    def __init__(
+        self,
+        cut: Cut,
+        planner: Planner,
+        loop: LoopRunner | None,
+        lock: threading.RLock,
+        make: Callable[[Given, Settings], Rest],
+    ) -> None:
+        self._cut = cut
+        self._planner = planner
+        self._loop = loop
+        self._lock = lock
+        self._make = make
+        self._rests: Specialised[Rest] = Specialised()
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of the head."""
+        return self._planner.plan(self._cut.head, head=True, awaited=self._cut.awaited)
+
+    @cached_property
+    def function(self) -> Runnable:
+        """The head, restored."""
+        return self._planner.restore(self.plan)
+
+    @property
+    def plans(self) -> list[Plan]:
+        """The plans of the head and of the bodies of its loop that have run."""
+        return [self.plan, *([] if self._loop is None else self._loop.plans)]
+
+    @property
+    def planned_loop(self) -> list[Plan]:
+        """The plans of the loop, also before it runs if its elements have static sizes."""
+        return [] if self._loop is None else self._loop.prepared(self._outside)
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether neither the head nor its loop has an effect."""
+        return self._loop is None and self._cut.only_reads
+
+    @property
+    def rests(self) -> list[Rest]:
+        """The programs of the rest that are kept, the least recently used first."""
+        with self._lock:
+            return list(self._rests)
+
+    @property
+    def _outside(self) -> int:
+        """Bytes of the inputs that exist beside the operands of the loop."""
+        return self.plan.resident - self._cut.operand_bytes
+
+    def run(
+        self, arguments: Sequence[tf.Tensor], given: Given, before: Sequence[tf.Tensor]
+    ) -> tuple[Given, list[tf.Tensor]]:
+        """Run the head and its loop; return what the rest is given, and its values.
+
+        `before`: the values that heads before this one have returned, as `given` says.
+        """
+        values = self.function(arguments)
+        if self._loop is not None:
+            operands, apart = self._cut.operands(values)
+            made = self._loop.run(operands, self._outside + apart)
+            del operands
+            values = self._cut.looped(values, made)
+        return self._cut.then(given, before, values)
+
+    def rest(self, given: Given, inputs: Sequence[tf.Tensor]) -> Rest:
+        """Return the rest of the program for known sizes; if that fails, without a limit."""
+        with self._lock:
+            return self._rests.get(given.sizes, lambda: self._made(given, inputs))
+
+    def _made(self, given: Given, inputs: Sequence[tf.Tensor]) -> Rest:
+        settings = self._planner.settings
+        try:
+            rest = self._make(given, settings)
+            rest.ready(inputs)
+            return rest
+        except Exception as error:
+            # Of a negative size, the run raises what the original raises.
+            if not given.has_negative_values:
+                settings.guard.take(settings.name, error)
+            given = dataclasses.replace(given, shapes={}, values={})
+            return self._make(given, settings.without_limit())
