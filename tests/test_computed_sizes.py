@@ -358,19 +358,6 @@ def test_what_python_returns_has_no_bound() -> None:
     assert report.projected_peak <= LIMIT < report.projected_peak_before
 
 
-def over_an_iterator() -> tf.Tensor:
-    total = tf.zeros([], tf.float64)
-    for rows in iter(tf.data.Dataset.from_tensor_slices(POINTS).batch(800)):
-        total += tf.reduce_mean(kernel(rows, rows))
-    return total
-
-
-def test_what_a_loop_over_data_takes_is_not_left_out_in_silence() -> None:
-    with pytest.warns(tf_exla.UnboundedMemoryWarning):
-        value = tf_exla.optimize(over_an_iterator, LIMIT)()
-    check_equal(value, tf.function(over_an_iterator)())
-
-
 def test_inside_of_another_function_sizes_stay_open() -> None:
     optimized = tf_exla.optimize(masked, LIMIT)
     with pytest.raises(tf_exla.MemoryLimitError):

@@ -79,8 +79,6 @@ UNBOUNDED: list[tuple[Callable[..., Any], str]] = [
     (from_python, "PyFunc"),
     (segments, "SegmentSum"),
     (squares, "SegmentSum"),
-    (in_a_branch, "PyFunc"),
-    (doubling, "concat"),
 ]
 
 
@@ -95,6 +93,21 @@ def test_unbounded_is_refused_or_said(function: Callable[..., Any], op: str) -> 
     assert info.value.source in str(info.value)
     with pytest.warns(tf_exla.UnboundedMemoryWarning, match="not counted"):
         found = tf_exla.optimize(function, 10**9, unbounded="warn")(SMALL)
+    np.testing.assert_allclose(found, tf.function(function)(SMALL))
+
+
+@pytest.mark.parametrize(("function", "op"), [(in_a_branch, "PyFunc"), (doubling, "concat")])
+def test_in_a_graph_sizes_inside_of_control_flow_have_no_bound(
+    function: Callable[..., Any], op: str
+) -> None:
+    """An eager call runs it step by step: the branch that is taken, the sizes that come."""
+    optimized = tf_exla.optimize(function, 10**9)
+    with pytest.raises(tf_exla.UnboundedMemoryError) as info:
+        tf.function(lambda x: optimized(x) + 0)(SMALL)
+    assert info.value.op == op
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", tf_exla.UnboundedMemoryWarning)
+        found = optimized(SMALL)
     np.testing.assert_allclose(found, tf.function(function)(SMALL))
 
 

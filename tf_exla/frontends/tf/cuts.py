@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 import tensorflow as tf
 
-from tf_exla.frontends.tf.dataset_loops import DatasetLoop, find_loop
+from tf_exla.frontends.tf.bodies import Stepped
 from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.given import Given, Key
 from tf_exla.frontends.tf.op_set import OPS
+from tf_exla.frontends.tf.stepped_control import stepped_at
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor, const
 from tf_exla.ir.traverse import producers, reads, without_dead
 from tf_exla.model.sizes import Sizes
@@ -42,7 +42,7 @@ class Cut:
     sources: Mapping[str, int]
     sizes: tuple[str | int, ...] = ()
     awaited: frozenset[str] = frozenset()
-    loop: DatasetLoop | None = None
+    loop: Stepped | None = None
 
     @property
     def only_reads(self) -> bool:
@@ -114,15 +114,15 @@ def make_cut(
     given: Given,
     sizes: tuple[Tensor, ...] = (),
 ) -> Cut:
-    """Return the cut behind the nodes `ran`, among them `sources`, or one loop over a dataset.
+    """Return the cut behind the nodes `ran`, among them `sources`, or one loop or branch.
 
     `saves`: tensors that the rest computes in addition to its outputs.
     """
     apart = set(ran)
     later = {node for node in graph.nodes if node.stateful and node not in apart}
-    loop = next(map(partial(find_loop, made_by=producers(graph)), sources), None)
+    loop = stepped_at(sources[0], producers(graph)) if sources else None
     if loop is not None:
-        later.add(loop.stages[-1])
+        later.add(loop.node)
     outputs = _early_outputs(graph, apart, later.union(sources), sizes)
     early = [k for k in outputs if k not in given.outputs]
     rest = without_dead(
@@ -141,7 +141,7 @@ def make_cut(
         for k, tensor in enumerate(node.outputs)
         if tensor in read or node in sources
     ]
-    looped = {loop.stages[-1].name} if loop else set()
+    looped = {loop.node.name} if loop else set()
     head = without_dead(
         graph.replace(
             nodes=tuple(node for node in graph.nodes if node not in later),

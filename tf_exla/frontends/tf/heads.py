@@ -10,8 +10,9 @@ from typing import Generic, Protocol, TypeVar
 
 import tensorflow as tf
 
+from tf_exla.frontends.tf.bodies import Runner
 from tf_exla.frontends.tf.cuts import Cut
-from tf_exla.frontends.tf.dataset_loops import LoopRunner
+from tf_exla.frontends.tf.dataset_loops import REDUCTION
 from tf_exla.frontends.tf.given import Given
 from tf_exla.frontends.tf.planner import Planner, Runnable
 from tf_exla.frontends.tf.settings import Settings
@@ -36,7 +37,7 @@ class Head(Generic[Rest]):
         self,
         cut: Cut,
         planner: Planner,
-        loop: LoopRunner | None,
+        loop: Runner | None,
         lock: threading.RLock,
         make: Callable[[Given, Settings], Rest],
     ) -> None:
@@ -64,8 +65,14 @@ class Head(Generic[Rest]):
 
     @property
     def planned_loop(self) -> list[Plan]:
-        """The plans of the loop, also before it runs if its elements have static sizes."""
-        return [] if self._loop is None else self._loop.prepared(self._outside)
+        """`plans` with the loop, also before it runs if its elements have static sizes."""
+        made = [] if self._loop is None else self._loop.prepared(self._outside)
+        return [self.plan, *made] if made else []
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether the gradient of the rest is that of the program: a dataset's loop has none."""
+        return self._cut.loop is None or self._cut.loop.node.op == REDUCTION
 
     @property
     def only_reads(self) -> bool:

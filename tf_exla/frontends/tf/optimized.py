@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import threading
 import types
@@ -122,7 +123,7 @@ class OptimizedFunction(Saveable):
 
     def resident_bytes(self, *args: Any, **kwargs: Any) -> int:
         """Return the bytes that exist before a call: arguments, captures, variables, constants."""
-        return self._settled(args, kwargs).largest_plan.resident
+        return self._settled(args, kwargs).plans[0].resident
 
     def with_limit(self, limit: Limit) -> OptimizedFunction:
         """Return the same function with another limit."""
@@ -279,15 +280,24 @@ class OptimizedFunction(Saveable):
             for node in walk(program.graph)
         ):
             notes.append(_TF32)
-        return make_report(
-            program.largest_plan, OPS, function=self.__name__, device=device(), notes=notes
-        )
+        plans = program.plans
+        largest = max(plans, key=lambda plan: plan.projected_peak_before)
+        peak = max(plan.projected_peak for plan in plans)
+        if peak > largest.projected_peak:
+            notes.append(_PARTS)
+        report = make_report(largest, OPS, function=self.__name__, device=device(), notes=notes)
+        return dataclasses.replace(report, projected_peak=peak)
 
 
 _TF32 = (
     "products of float32 are rounded to TF32 where cuBLAS has such a kernel for their shapes: those"
     " of a chunk may be where the whole one is not, and the other way round; "
     "tf.config.experimental.enable_tensor_float_32_execution(False) keeps all digits"
+)
+
+_PARTS = (
+    "a call runs several plans, since sizes appear in it: the report is of the one whose original "
+    "needs most, and the projected peak that of another"
 )
 
 

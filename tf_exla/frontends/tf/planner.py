@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tf_exla.errors import UnboundedMemoryWarning
+from tf_exla.errors import UnboundedMemoryError, UnboundedMemoryWarning
+from tf_exla.frontends.tf.dataset_loops import DATASET_LOOPS
 from tf_exla.frontends.tf.devices.function import ShardedFunction
 from tf_exla.frontends.tf.fallback import unplanned
 from tf_exla.frontends.tf.op_set import OPS
@@ -27,9 +28,6 @@ from tf_exla.shard.choose import shard_graph
 from tf_exla.shard.plan import ShardedPlan
 
 Runnable = Restored | ShardedFunction
-# AutoGraph makes such a node of a loop over a dataset, with its body as a function. An eager call
-# runs those of the function itself (`dataset_loops.py`); these are inside of loops and branches.
-_DATASET_LOOPS = frozenset({"ReduceDataset", "ScanDataset"})
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Planner:
         limit = self.settings.limit()
         if self.settings.unlimited:
             return unplanned(graph, limit, RuntimeError("its sizes do not fit"))
-        _warn_of_datasets(graph, function)
+        _check_datasets(graph, function, firm)
         try:
             plan = self._planned(graph, limit, options, function)
         except Exception as error:
@@ -106,13 +104,19 @@ class Planner:
         return restore(graph, name="optimized", like=like, keep=self.functions)
 
 
-def _warn_of_datasets(graph: Graph, function: str) -> None:
-    loop = next((node for node in walk(graph) if node.op in _DATASET_LOOPS), None)
-    if loop is not None:
-        warnings.warn(
-            f"{function}: {loop.name} ({loop.op}) runs the body of a loop over a dataset, which is "
-            "neither split nor counted. Call the function eagerly, with no loop or branch around "
-            "that loop; or loop outside of the function.",
-            UnboundedMemoryWarning,
-            stacklevel=2,
+def _check_datasets(graph: Graph, function: str, firm: bool) -> None:
+    """Warn of loops over datasets, whose bodies no graph contains; raise if `firm`."""
+    loop = next((node for node in walk(graph) if node.op in DATASET_LOOPS), None)
+    if loop is None:
+        return
+    if firm:
+        raise UnboundedMemoryError(
+            function, node=loop.name, op=loop.op, source=loop.source, bytes=None
         )
+    warnings.warn(
+        f"{function}: {loop.name} ({loop.op}) runs the body of a loop over a dataset, which is "
+        "neither split nor counted. Call the function eagerly and outside of tapes, or loop "
+        "outside of the function.",
+        UnboundedMemoryWarning,
+        stacklevel=2,
+    )

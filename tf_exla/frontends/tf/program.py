@@ -6,6 +6,7 @@ and for `tf.gradients`, with the gradient of `gradient.py`.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -17,9 +18,9 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import gradients_util
 
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
+from tf_exla.frontends.tf.bodies import Runner
 from tf_exla.frontends.tf.capture import Captured, capture
 from tf_exla.frontends.tf.cuts import Cut, cut_away
-from tf_exla.frontends.tf.dataset_loops import LoopRunner
 from tf_exla.frontends.tf.devices.data import ShardedTensor
 from tf_exla.frontends.tf.given import NOTHING, Given
 from tf_exla.frontends.tf.gradient import (
@@ -35,7 +36,7 @@ from tf_exla.frontends.tf.random_state import RandomStates, keeps_state
 from tf_exla.frontends.tf.replay import is_handle
 from tf_exla.frontends.tf.saved_values import own_saves, substitute
 from tf_exla.frontends.tf.settings import Settings
-from tf_exla.frontends.tf.sources import find_computed_cut, find_cut
+from tf_exla.frontends.tf.sources import find_computed_cut, find_cut, find_stepped_cut
 from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.model.sizes import Sizes
 from tf_exla.pipeline.plan import Plan
@@ -70,14 +71,14 @@ class Program:
         inner: Program | None = None,
         prefix: str = "",
         given: Given = NOTHING,
-        previous: Program | None = None,
+        plans_before: Callable[[], list[Plan]] = list,
         apart: tuple[int, ...] = (),
         states: RandomStates | None = None,
         lock: threading.RLock | None = None,
     ) -> None:
         self.apart = apart
         self.given = given
-        self.previous = previous
+        self._plans_before = plans_before  # of a call up to this program
         self.known: Given = given if inner is None else inner.known.within(prefix)
         self.concrete = concrete
         self.settings = settings
@@ -104,7 +105,8 @@ class Program:
         self._gradients: dict[tuple[bool, ...], Gradient] = {}
         # Programs behind heads share it: they trace gradients of one function.
         self._lock = threading.RLock() if lock is None else lock
-        cut = find_cut(self.graph, self.saves, given) if inner is None else None
+        whole = inner is not None or settings.unlimited
+        cut = None if whole else find_cut(self.graph, self.saves, given)
         self.head: Head[Program] | None = None if cut is None else self._head_at(cut)
 
     @property
@@ -150,40 +152,30 @@ class Program:
 
     @property
     def plans(self) -> list[Plan]:
-        """The plans of a call: of the heads and loops before this program, and its own."""
+        """The plans of a call in their order: of the heads and loops before, and its own."""
         loop = [] if self.head is None else self.head.planned_loop
-        return [*self._plans_before, *loop] if loop else [*self._plans_before, self.plan]
-
-    @property
-    def _plans_before(self) -> list[Plan]:
-        previous = self.previous
-        if previous is None or previous.head is None:
-            return []
-        return [*previous._plans_before, *previous.head.plans]
-
-    @property
-    def largest_plan(self) -> Plan:
-        """The plan of a call, in all its parts, whose original has the largest peak."""
-        return max(self.plans, key=lambda plan: plan.resident + plan.working_set_before)
+        return [*self._plans_before(), *(loop or [self.plan])]
 
     @property
     def latest(self) -> Program:
         """The specialisation that ran last; the program itself if none did."""
-        kept = [] if self.head is None else self.head.rests
-        return kept[-1].latest if kept else self
+        return self._rests[-1].latest if self._rests else self
 
     @property
     def specialised(self) -> list[Program]:
         """The specialisations that are kept; the program itself if there are none."""
-        kept = [] if self.head is None else self.head.rests
-        return [one for program in kept for one in program.specialised] or [self]
+        return [one for program in self._rests for one in program.specialised] or [self]
+
+    @property
+    def _rests(self) -> list[Program]:
+        return [] if self.head is None else self.head.rests
 
     def prepare(self) -> Runnable:
         """Plan and restore the program, if that is not done. Raises `MemoryLimitError`.
 
         For an eager call with a cut, only the head: the sizes of the rest are not known yet.
         """
-        return self._or_head(self.whole)
+        return self._or_head(self.whole, records=False)
 
     def whole(self) -> Runnable:
         """Plan and restore the program without a cut, as it is called from a graph."""
@@ -198,9 +190,9 @@ class Program:
             return self.whole()
         if not self._records(inputs):
             return self.prepare()
-        return self._or_head(lambda: self._recording)
+        return self._or_head(lambda: self._recording, records=True)
 
-    def _or_head(self, whole: Callable[[], Runnable]) -> Runnable:
+    def _or_head(self, whole: Callable[[], Runnable], records: bool) -> Runnable:
         """Return what an eager call with a cut runs first, else the `whole` program.
 
         If that exceeds the limit, or a size has no bound, it is cut where its sizes are computed.
@@ -208,13 +200,13 @@ class Program:
         if self.settings.unlimited or not context.executing_eagerly():
             return whole()
         with self._lock:
-            if self.head is not None:
-                return self.head.function
+            if (head := self._head(records)) is not None:
+                return head.function
             self._firm = self.inner is None
             try:
                 return whole()
             except (MemoryLimitError, UnboundedMemoryError) as error:
-                if self.inner is None and (head := self._late_head()) is not None:
+                if self.inner is None and (head := self._late_head(records)) is not None:
                     self.head = head
                     return head.function
                 if isinstance(error, MemoryLimitError):
@@ -223,29 +215,36 @@ class Program:
                 self._firm = False
             return whole()  # warns of sizes without a bound, or raises
 
-    def _late_head(self) -> Head[Program] | None:
-        """Return the head up to where sizes are computed, if there is one that can be planned."""
-        cut = find_computed_cut(self.graph, self.saves, self.given)
-        if cut is None:
+    def _head(self, records: bool) -> Head[Program] | None:
+        """Return the head that a call runs; `records`: whether its gradient may be requested."""
+        if self.head is None or (records and not self.head.is_differentiable):
             return None
-        head = self._head_at(cut)
-        try:
-            _ = head.function
-        except (MemoryLimitError, UnboundedMemoryError):
-            return None
-        return head
+        return self.head
+
+    def _late_head(self, records: bool) -> Head[Program] | None:
+        """Return a head up to sizes that are computed, or up to control flow with open sizes."""
+        for find in (find_computed_cut, *(() if records else (find_stepped_cut,))):
+            cut = find(self.graph, self.saves, self.given)
+            if cut is None:
+                continue
+            head = self._head_at(cut)
+            with contextlib.suppress(MemoryLimitError, UnboundedMemoryError):
+                _ = head.function
+                return head
+        return None
 
     def _head_at(self, cut: Cut) -> Head[Program]:
         def behind(given: Given, settings: Settings) -> Program:
             return Program(
-                self.concrete, settings, self.shapes,
-                given=given, previous=self, states=self.states, lock=self._lock,
+                self.concrete, settings, self.shapes, given=given,
+                plans_before=lambda: [*self._plans_before(), *head.plans],
+                states=self.states, lock=self._lock,
             )  # fmt: skip
 
         loop = None
         if cut.loop is not None:
-            loop = LoopRunner(cut.loop, self.captured.functions, self.settings, Program)
-        return Head(cut, self._planner, loop, self._lock, behind)
+            loop = Runner(cut.loop, self.captured.functions, self.settings, Program)
+        return (head := Head(cut, self._planner, loop, self._lock, behind))
 
     def run(self, inputs: list[tf.Tensor], saved: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
         """Call the program, eagerly or from the graph that is being built.
@@ -259,10 +258,10 @@ class Program:
         if self.apart or (devices is not None and devices.keep_rows):
             return self._run_apart(inputs)
         function = self.ready(inputs)
-        if eager and self.head is not None:
+        records = self._records(inputs)
+        if eager and self._head(records) is not None:
             rest, values = self._behind(inputs, saved)
             return rest.run(inputs, values)
-        records = self._records(inputs)
         if not eager and any(map(keeps_state, self.graph.nodes)):
             # TensorFlow inlines a call there, so that each call has its own kernels.
             function = self._planner.restore(self.recording_plan if records else self.plan)

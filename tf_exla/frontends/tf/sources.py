@@ -9,9 +9,9 @@ a program is planned as a whole. Only if this fails it is cut: behind small inte
 size follows (`tf.range(n)`), which are constants of the rest, or behind nodes whose results have
 such a size (the mask's positions).
 
-A program is cut at a loop over a dataset, too: the call itself runs it (`dataset_loops.py`).
-
-A graph cannot look at sizes. In a call from a graph, and inside loops and branches, they stay open.
+A graph cannot look at sizes. So a program is also cut at a loop over a dataset, and at other loops
+and branches with open sizes if it cannot be planned as a whole: the call itself runs them step by
+step (`bodies.py`). In a call from a graph, or that a tape records, sizes inside of them stay open.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tf_exla.frontends.tf.dataset_loops import REDUCTION
 from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.given import Given
 from tf_exla.frontends.tf.random_state import COUNTED, keeps_state
+from tf_exla.frontends.tf.stepped_control import has_open_sizes
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.traverse import producers
@@ -104,6 +105,16 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
     early = (k for k, node in enumerate(effects) if node in needed or keeps_state(node))
     ran = dict.fromkeys((*effects[: max(early, default=-1) + 1], *sources))
     return make_cut(graph, list(ran), sources, saves, given, tuple(sizes))
+
+
+def find_stepped_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
+    """Return the cut at the first loop or branch with open sizes, or None if there is none."""
+    order = {node: k for k, node in enumerate(graph.nodes)}
+    found = next(filter(has_open_sizes, graph.nodes), None)
+    if found is None or any(keeps_state(node) for node in graph.nodes if node.op not in COUNTED):
+        return None
+    ran = [node for node in graph.nodes[: order[found]] if node.stateful]
+    return make_cut(graph, [*ran, found], [found], saves, given)
 
 
 def _may_be_sizes(tensor: Tensor) -> bool:

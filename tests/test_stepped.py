@@ -1,0 +1,188 @@
+"""Loops and branches with sizes that only the run tells: an eager call runs them step by step."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from fresh_process import run_fresh
+
+import tf_exla
+
+ROWS = np.random.default_rng(0).standard_normal((3500, 4))
+LIMIT = 6_000_000
+
+
+@pytest.fixture(autouse=True)
+def strict() -> Iterator[None]:
+    """Nothing must go uncounted."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", tf_exla.UnboundedMemoryWarning)
+        yield
+
+
+def data() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(ROWS).batch(1300)  # the last is smaller
+
+
+def energy(rows: tf.Tensor) -> tf.Tensor:
+    gaps = tf.reduce_sum(tf.square(rows[:, None] - rows), -1)
+    return tf.reduce_mean(tf.exp(-gaps))
+
+
+def over_an_iterator(batches: Any, scale: tf.Variable) -> Any:
+    total = tf.zeros([], tf.float64)
+    for rows in batches:
+        total += energy(rows)
+    return total
+
+
+def steps(batches: Any, scale: tf.Variable) -> Any:
+    """As Keras and the model garden train."""
+    last = tf.zeros([], tf.float64)
+    for _ in tf.range(3):
+        rows = next(batches)
+        with tf.GradientTape() as tape:
+            last = energy(scale * rows)
+        scale.assign_sub(0.1 * tape.gradient(last, scale))
+    return last, scale.read_value()
+
+
+def stops(batches: Any, scale: tf.Variable) -> Any:
+    count = 0
+    while scale < 10.0:
+        rows = next(batches)
+        scale.assign_add(energy(rows) * 5000)
+        count += 1
+        if count == 3:
+            break
+    return count, scale.read_value()
+
+
+def in_a_branch(batches: Any, scale: tf.Variable) -> Any:
+    scale.assign(scale * 2)
+    total = energy(next(batches)) if scale > 1.0 else -energy(next(batches)[:7])
+    return total * scale
+
+
+def dataset_in_epochs(batches: Any, scale: tf.Variable) -> Any:
+    for _ in tf.range(2):
+        for rows in data().take(2):
+            scale.assign_add(energy(rows))
+    return scale.read_value()
+
+
+def dataset_in_a_branch(batches: Any, scale: tf.Variable) -> Any:
+    total = tf.zeros([], tf.float64)
+    if scale > 0.5:
+        for rows in data().skip(1):
+            total += energy(rows)
+    return total
+
+
+def switched(batches: Any, scale: tf.Variable) -> Any:
+    index = tf.cast(scale, tf.int32)
+    return tf.switch_case(
+        index, [lambda: energy(ROWS[:3]), lambda: energy(next(batches)), lambda: scale + 0.0]
+    )
+
+
+def masks_in_a_loop(batches: Any, scale: tf.Variable) -> Any:
+    total = tf.zeros([], tf.float64)
+    for k in tf.range(3):
+        x = tf.constant(ROWS)
+        rows = tf.boolean_mask(x, x[:, 0] > tf.cast(k, tf.float64) - 0.5)
+        total += energy(rows) * scale
+    return total
+
+
+def stateful(batches: Any, scale: tf.Variable) -> Any:
+    total = tf.zeros([], tf.float64)
+    kept = tf.TensorArray(tf.float64, 3)
+    for k in tf.range(3):
+        rows = next(batches)
+        tf.debugging.assert_all_finite(rows, "finite")
+        noise = tf.random.stateless_normal(tf.shape(rows), (1, k), dtype=tf.float64)
+        total += energy(rows + noise)
+        kept = kept.write(k, total)
+    return kept.stack() * energy(tf.constant(ROWS[:50]))
+
+
+PROGRAMS = (
+    over_an_iterator, steps, stops, in_a_branch, dataset_in_epochs, dataset_in_a_branch, switched,
+    masks_in_a_loop, stateful,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_steps_are_planned(program: Callable[..., Any]) -> None:
+    results = []
+    for call in (tf_exla.optimize(program, LIMIT, strict=True), tf.function(program)):
+        batches, scale = iter(data()), tf.Variable(1.0, dtype=tf.float64)
+        again = iter(data())
+        results.append([call(batches, scale), call(again, scale)])
+    for new, old in zip(*map(tf.nest.flatten, results), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-10)
+
+
+def test_a_gradient_is_not_lost() -> None:
+    """The results of a loop that is run step by step have none, so a taped call runs it whole."""
+    scale = tf.Variable(2.0, dtype=tf.float64)
+
+    def scaled(batches: Any) -> tf.Tensor:
+        total = tf.zeros([], tf.float64)
+        for _ in tf.range(2):
+            total += tf.reduce_mean(scale * next(batches))
+        return total
+
+    optimized = tf_exla.optimize(scaled, LIMIT)
+    plain = optimized(iter(data()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tf_exla.UnboundedMemoryWarning)
+        with tf.GradientTape() as tape:
+            value = optimized(iter(data()))
+    np.testing.assert_allclose([plain, plain / 2], [value, tape.gradient(value, scale)])
+
+
+def test_seeded_kernels_are_not_run_step_by_step() -> None:
+    def noisy(batches: Any) -> tf.Tensor:
+        total = tf.zeros([], tf.float64)
+        for _ in tf.range(2):
+            total += tf.reduce_mean(next(batches)) * tf.random.normal([], seed=2, dtype=tf.float64)
+        return total
+
+    values = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tf_exla.UnboundedMemoryWarning)
+        for call in (tf_exla.optimize(noisy, LIMIT), tf.function(noisy)):
+            tf.random.set_seed(3)
+            values.append([call(iter(data())) for _ in range(2)])
+    np.testing.assert_allclose(*values)
+
+
+def test_a_step_above_the_limit_is_refused_before_it_runs() -> None:
+    scale = tf.Variable(1.0, dtype=tf.float64)
+    with pytest.raises(tf_exla.MemoryLimitError, match="loop of steps"):
+        tf_exla.optimize(steps, 1_150_000)(iter(data()), scale)
+    assert scale.numpy() == 1.0
+
+
+def measure(name: str) -> tuple[int, int]:
+    """Return the projected and the measured peak of a program."""
+    scale = tf.Variable(1.0, dtype=tf.float64)
+    optimized = tf_exla.optimize(globals()[name], LIMIT)
+    batches = iter(data().repeat())
+    for _ in range(3):  # a measured call must not plan
+        optimized(batches, scale)
+    measured = int(tf_exla.measured_peak(optimized, batches, scale, fresh=False))
+    return max(one.projected_peak for one in optimized.reports()), measured
+
+
+@pytest.mark.parametrize("program", [steps, in_a_branch, dataset_in_epochs, masks_in_a_loop])
+def test_measured_peaks(program: Callable[..., Any]) -> None:
+    projected, measured = run_fresh(measure, program.__name__)
+    assert measured <= projected <= LIMIT
