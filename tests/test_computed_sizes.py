@@ -364,6 +364,19 @@ def test_inside_of_another_function_sizes_stay_open() -> None:
         tf.function(lambda *arguments: optimized(*arguments) + 1.0)(POINTS, TARGETS)
 
 
+def test_only_what_exists_before_the_call_is_resident() -> None:
+    """Not what a head gives to the rest: a measurement counts that among what the call allocates."""
+
+    def wide(x: tf.Tensor) -> tf.Tensor:
+        row = tf.tanh(x[:, :1] + x[:, 1] + tf.random.normal([], dtype=x.dtype))
+        return tf.reduce_sum(tf.boolean_mask(row, x[:, 0] > 0.0) ** 2, 0) + tf.reduce_sum(row, 0)
+
+    x = tf.constant(POINTS[:500])
+    optimized = tf_exla.optimize(wide, 2_500_000)
+    optimized(x)
+    assert optimized.resident_bytes(x) <= 500 * 3 * 8 + 1000
+
+
 def measure(name: str) -> tuple[int, int]:
     """Return the projected and the measured peak of a program."""
     optimized, arguments = tf_exla.optimize(globals()[name], LIMIT), (POINTS, TARGETS)
