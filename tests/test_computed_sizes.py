@@ -365,7 +365,7 @@ def test_inside_of_another_function_sizes_stay_open() -> None:
 
 
 def test_only_what_exists_before_the_call_is_resident() -> None:
-    """Not what a head gives to the rest: a measurement counts that among what the call allocates."""
+    """Not what a head gives to the rest: a measurement counts that as allocated by the call."""
 
     def wide(x: tf.Tensor) -> tf.Tensor:
         row = tf.tanh(x[:, :1] + x[:, 1] + tf.random.normal([], dtype=x.dtype))

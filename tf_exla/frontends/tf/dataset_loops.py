@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_exla.frontends.tf.bodies import Call, Function
-from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.graph import Graph, Node, Tensor
 
 REDUCTION = "ReduceDataset"
 # AutoGraph makes these of a loop over a dataset, with its body as a function.
@@ -34,6 +34,10 @@ class DatasetLoop:
     def node(self) -> Node:
         """The reduction."""
         return self.stages[-1]
+
+    @property
+    def graph(self) -> Graph:
+        return Graph(self.operands, self.stages, self.node.outputs)
 
     @property
     def operands(self) -> tuple[Tensor, ...]:

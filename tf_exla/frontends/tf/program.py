@@ -78,20 +78,17 @@ class Program:
     ) -> None:
         self.apart = apart
         self.given = given
-        self._plans_before = plans_before  # of a call up to this program
+        self._plans_before = plans_before
         self.known: Given = given if inner is None else inner.known.within(prefix)
         self.concrete = concrete
         self.settings = settings
         self.inner = inner
         self.shapes = shapes
-        self.states = states
-        if inner is not None and inner.states is not None:
-            self.states = RandomStates()
+        self.states = states if inner is None or inner.states is None else RandomStates()
         self.captured: Captured = capture(concrete, shapes, self.known, self.states)
         self.count = len(concrete.function_type.flat_outputs)
         self.graph: Graph = self.captured.graph
-        # Saved values by the name of the stateful node that made them, and by the position of
-        # the variable's handle among the inputs.
+        # Saved values by the name of their stateful node, and by their handle's position.
         self.by_name: dict[str, list[int | None]] = {}
         self.by_handle: dict[int, int] = {}
         if inner is not None:
@@ -155,6 +152,13 @@ class Program:
         """The plans of a call in their order: of the heads and loops before, and its own."""
         loop = [] if self.head is None else self.head.planned_loop
         return [*self._plans_before(), *(loop or [self.plan])]
+
+    @property
+    def fits_unchanged(self) -> bool:
+        """Whether the program that was captured holds the limit."""
+        if self.head is not None:
+            return False
+        return not self.plan.failure and self.plan.projected_peak_before <= self.plan.limit
 
     @property
     def latest(self) -> Program:
@@ -265,21 +269,21 @@ class Program:
         if not eager and any(map(keeps_state, self.graph.nodes)):
             # TensorFlow inlines a call there, so that each call has its own kernels.
             function = self._planner.restore(self.recording_plan if records else self.plan)
+        arguments = self._arguments(inputs, saved)
         if not records:
-            return function(self._arguments(inputs, saved))[: self.count]
+            return function(arguments)[: self.count]
         mask = self._needed(inputs)
         if eager:
             keep_python_tapes(self.graph)
-            made = function(self._arguments(inputs, saved))
+            made = function(arguments)
         else:
             overridden = backward_function(self)
             graph = ops.get_default_graph()
             calls = {"PartitionedCall": overridden, "StatefulPartitionedCall": overridden}
             with graph._override_gradient_function(calls):
-                made = function(self._arguments(inputs, saved))
+                made = function(arguments)
         below = saved if self.inner is not None else ()
         outputs, everything = made[: self.count], [*below, *made[self.count :]]
-
         if outputs:
             backward = recorded_backward(lambda: self.gradient(mask), inputs, everything)
             record.record_operation(self.settings.name, outputs, inputs, backward)

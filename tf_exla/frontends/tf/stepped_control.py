@@ -27,6 +27,10 @@ class SteppedWhile:
     restarts = False
 
     @property
+    def graph(self) -> Graph:
+        return Graph(self.node.inputs, (self.node,), self.node.outputs)
+
+    @property
     def operands(self) -> tuple[Tensor, ...]:
         return self.node.inputs
 
@@ -52,6 +56,10 @@ class SteppedChoice:
     node: Node
     named = False
     restarts = False
+
+    @property
+    def graph(self) -> Graph:
+        return Graph(self.node.inputs, (self.node,), self.node.outputs)
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
