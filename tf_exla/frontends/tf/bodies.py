@@ -8,72 +8,33 @@ program is cut at them (`sources.py`), and their bodies are specialised to the s
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import tensorflow as tf
 from tensorflow.python.eager import record
 
+from tf_exla.errors import MemoryLimitError
+from tf_exla.frontends.tf.capture import Captured
+from tf_exla.frontends.tf.given import Given
+from tf_exla.frontends.tf.held import HANDLES, element_dtype, held_bytes
 from tf_exla.frontends.tf.random_state import RandomStates, keeps_state
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.settings import Settings
 from tf_exla.frontends.tf.specialised import Specialised
-from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.frontends.tf.steps import Beside, Function, Step, Stepped
+from tf_exla.ir.graph import Graph
 from tf_exla.pipeline.plan import Plan
-
-Call = Callable[[int, list[tf.Tensor]], list[tf.Tensor]]
-"""Calls the function at a position."""
-
-HANDLES = (tf.resource, tf.variant)
-# The number of programs of a body that are kept: sizes of a state that grows come in each call.
-_KEPT = 64
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function of control flow; `captured`: its last inputs."""
-
-    function: Any
-    captured: tuple[tf.Tensor, ...] = ()
-
-
-class Stepped(Protocol):
-    """A node, with those that belong to it, that a call runs step by step.
-
-    `operands`: what its functions read. `graph`: it as a program of these operands. `named`:
-    whether its functions have names, and exist before the operands. `restarts`: whether random ops
-    begin anew in each run.
-    """
-
-    @property
-    def node(self) -> Node: ...
-
-    @property
-    def graph(self) -> Graph: ...
-
-    @property
-    def operands(self) -> tuple[Tensor, ...]: ...
-
-    @property
-    def named(self) -> bool: ...
-
-    @property
-    def restarts(self) -> bool: ...
-
-    def functions(self, named: Mapping[str, Any], operands: Sequence[Any]) -> list[Function]:
-        """Return its functions; `named`: those that attributes of nodes name."""
-
-    def run(
-        self, call: Call, functions: Sequence[Function], operands: Sequence[tf.Tensor]
-    ) -> list[tf.Tensor]:
-        """Return the results of the node."""
 
 
 class Body(Protocol):
     """A program: see `program.py`."""
 
     graph: Graph
+    captured: Captured
 
     @property
     def plans(self) -> list[Plan]: ...
@@ -82,9 +43,11 @@ class Body(Protocol):
     def specialised(self) -> Sequence[Body]: ...
 
     @property
-    def fits_unchanged(self) -> bool: ...
+    def head(self) -> object: ...
 
     def ready(self, inputs: Sequence[tf.Tensor]) -> object: ...
+
+    def without_saves(self) -> object: ...
 
     def run(self, inputs: list[tf.Tensor]) -> list[tf.Tensor]: ...
 
@@ -105,11 +68,13 @@ class Runner:
         self._stepped = stepped
         known = [function for function in functions if function is not None]
         self._named = {function.name.decode(): function for function in known}
+        self._functions = tuple(known)
         self._settings = dataclasses.replace(settings, name=f"loop of {settings.name}")
         self._make = make
         self._bodies: list[_Bodies] = []
-        self._fits: dict[int, bool] = {}
-        self._unchanged: Restored | None = None
+        self._planned: dict[int, list[Function] | None] = {}
+        self._restored: dict[int, Restored] = {}
+        self._lock = threading.RLock()
 
     @property
     def plans(self) -> list[Plan]:
@@ -117,40 +82,57 @@ class Runner:
         kept = (body for bodies in self._bodies for body in bodies.kept)
         return [plan for body in kept for one in body.specialised for plan in one.plans]
 
-    def prepared(self, outside: int) -> list[Plan]:
-        """Return the plans of the bodies, made before a run if all their inputs are static."""
+    def prepare(self, outside: int) -> None:
+        """Plan the bodies before a run, if all their sizes are static."""
         if self._stepped.named:
-            self._fits_unchanged(outside)
-        return self.plans
+            self._static(outside)
 
-    def _fits_unchanged(self, outside: int) -> bool:
-        """Return whether all bodies have static sizes, and hold the limit as they are."""
-        if outside not in self._fits:
-            programs = [bodies.static_program(outside) for bodies in self._created(())]
-            self._fits[outside] = all(one is not None and one.fits_unchanged for one in programs)
-        return self._fits[outside]
+    def _static(self, outside: int) -> list[Function] | None:
+        """Return functions of the plans of the bodies, None if not all sizes are static."""
+        if outside not in self._planned:
+            found = [bodies.static(outside) for bodies in self._created(())]
+            functions = [one for one in found if one is not None]
+            self._planned[outside] = functions if len(functions) == len(found) else None
+        return self._planned[outside]
 
-    def run(self, operands: Sequence[tf.Tensor], outside: int) -> list[tf.Tensor]:
-        """Return the results. Tapes record nothing.
+    def _whole(self, operands: Sequence[tf.Tensor], outside: int) -> list[tf.Tensor] | None:
+        """Run TensorFlow's own loop with planned bodies: a quarter of the time of small steps.
 
-        `outside`: bytes of tensors beside `operands` that exist during the run.
+        None if that is not possible.
         """
-        if self._stepped.named and self._fits_unchanged(outside):
-            # TensorFlow's own loop takes a quarter of the time of small steps.
-            if self._unchanged is None:
-                keep = tuple(self._named.values())
-                self._unchanged = restore(self._stepped.graph, like=operands, keep=keep)
-            return self._unchanged(operands)
+        functions = self._static(outside)
+        if functions is None:
+            return None
+        if outside not in self._restored:
+            graph = self._stepped.whole(functions)
+            assert graph is not None
+            self._restored[outside] = restore(graph, like=operands, keep=self._functions)
+        captured = (tensor for function in functions for tensor in function.captured)
+        return self._restored[outside]([*operands, *captured])
+
+    def run(self, operands: list[tf.Tensor], beside: Beside) -> list[tf.Tensor]:
+        """Return the results. Tapes record nothing. `operands` is empty afterwards."""
+        if not self._stepped.restarts:
+            return self._run(operands, beside)
+        with self._lock:  # random ops begin anew in each run
+            return self._run(operands, beside)
+
+    def _run(self, operands: list[tf.Tensor], beside: Beside) -> list[tf.Tensor]:
         created = self._created(operands)
         if self._stepped.restarts:
             for bodies in created:
                 bodies.restart()
+        if self._stepped.named:
+            made = self._whole(operands, beside.outside(Step(0, [], operands)))
+            if made is not None:
+                return made
+        functions = [bodies.function for bodies in created]
+
+        def call(step: Step) -> list[tf.Tensor]:
+            return created[step.position].call(step, beside)
+
         with record.stop_recording():
-            return self._stepped.run(
-                lambda k, inputs: created[k].call(inputs, outside),
-                [bodies.function for bodies in created],
-                operands,
-            )
+            return self._stepped.run(call, functions, operands)
 
     def _created(self, operands: Sequence[tf.Tensor]) -> list[_Bodies]:
         if not self._bodies:
@@ -159,71 +141,152 @@ class Runner:
         return self._bodies
 
 
+# Copies of a state that a dataset keeps: a scan of 8 MB measured 3.3 more than its body needs.
+_COPIES = 4
+_NONE: Mapping[int, int] = MappingProxyType({})
+# The number of programs of a body that are kept: the sizes of batches come again in each epoch.
+_KEPT = 256
+
+
+@dataclass
+class _Planned:
+    """A program, and what its plan allows for: bytes beside its inputs, bytes of each list.
+
+    `ran`: whether it has run.
+    """
+
+    body: Body
+    outside: int
+    lists: Mapping[int, int]
+    ran: bool = False
+
+    def allows(self, outside: int, lists: Mapping[int, int]) -> bool:
+        """Return whether the plan holds for these bytes."""
+        return outside <= self.outside and all(n <= self.lists.get(k, 0) for k, n in lists.items())
+
+
 class _Bodies:
     """The programs of one function, by the sizes of its inputs."""
 
     def __init__(self, function: Function, settings: Settings, make: Callable[..., Body]) -> None:
         self.function = function
-        self.forwarded = _forwarded(function.function.graph)
-        self.kept: Specialised[Body] = Specialised(_KEPT)
+        self._shared = _shared(function.graph)
+        passive = ("Placeholder", "Identity", "NoOp")
+        self.forwards = all(op.type in passive for op in function.graph.get_operations())
         self._settings = settings
         self._make = make
         self._states = RandomStates()
+        self._planned: Specialised[_Planned] = Specialised(_KEPT)
         # Random ops in branches have their state in kernels, so all sizes share a program.
         self._with_kernels = False
+        self._lists: dict[int, str] | None = None  # inputs that are lists, with their dtypes
+
+    @property
+    def kept(self) -> list[Body]:
+        """The programs that are kept."""
+        return [one.body for one in self._planned]
 
     def restart(self) -> None:
         """Make random ops begin anew, as TensorFlow's new kernels would."""
         self._states.restart()
         if any(keeps_state(node) for body in self.kept for node in body.graph.nodes):
-            self.kept = Specialised(_KEPT)
+            self._planned = Specialised(_KEPT)
 
-    def static_program(self, outside: int) -> Body | None:
-        """Return the program if all inputs have static sizes, else None."""
-        inputs = self.function.function.graph.inputs
-        if not all(t.dtype in HANDLES or t.shape.is_fully_defined() for t in inputs):
+    def static(self, outside: int) -> Function | None:
+        """Return a planned function with the same inputs, if all its sizes are static."""
+        if self.forwards:
+            return self.function
+        graph = self.function.graph
+        tensors = (*graph.inputs, *graph.outputs)
+        if any(one.dtype == tf.variant for one in tensors):
             return None
-        return self.program(inputs, outside)
+        if not all(one.dtype == tf.resource or one.shape.is_fully_defined() for one in tensors):
+            return None
+        more = _COPIES * sum(map(held_bytes, graph.outputs))
+        try:
+            body = self._program(graph.inputs, outside + more).body
+        except MemoryLimitError:
+            return None
+        made = body.without_saves() if body.head is None else None
+        if not isinstance(made, Restored) or self._with_kernels:
+            return None
+        captured = (*body.captured.constants, *made.anchors)
+        return Function(made.graph, captured, made.function.name.decode(), made)
 
-    def call(self, inputs: list[tf.Tensor], outside: int) -> list[tf.Tensor]:
-        """Run the program for the sizes of `inputs`."""
-        if self.forwarded is not None:
-            return [inputs[k] for k in self.forwarded]
-        inputs = [*inputs, *self.function.captured]
-        return self.program(inputs, outside).run(inputs)
+    def call(self, step: Step, beside: Beside) -> list[tf.Tensor]:
+        """Run the program for the sizes of a step's inputs."""
+        if self.forwards:
+            return [step.inputs[k] for _, k in self._shared]
+        inputs = [*step.inputs, *self.function.captured]
+        outside = beside.outside(step)
+        if self._lists is None:
+            graph = self._program(inputs, outside).body.graph
+            found = ((k, element_dtype(graph, graph.inputs[k])) for k in range(len(inputs)))
+            self._lists = {k: dtype for k, dtype in found if dtype}
+        lists = {k: held_bytes(inputs[k], dtype) for k, dtype in self._lists.items()}
+        planned = self._program(inputs, outside, lists)
+        planned.ran = True
+        made = planned.body.run(inputs)
+        # One tensor for one memory, which otherwise would count twice.
+        return [(inputs if given else made)[k] for given, k in self._shared]
 
-    def program(self, inputs: Sequence[tf.Tensor], outside: int) -> Body:
-        """Return the program for the sizes of `inputs`, made if there is none."""
+    def _program(
+        self, inputs: Sequence[tf.Tensor], outside: int, lists: Mapping[int, int] = _NONE
+    ) -> _Planned:
+        """Return the program for the sizes of `inputs`, planned if none allows for these bytes."""
         shapes = None
         if not self._with_kernels:
             shapes = tuple(None if t.dtype in HANDLES else tuple(t.shape) for t in inputs)
-        body = self.kept.get((shapes, outside), lambda: self._made(inputs, shapes, outside))
-        if not self._with_kernels and any(map(keeps_state, body.graph.nodes)):
+        planned = self._planned.get(shapes, lambda: self._made(inputs, shapes, outside, lists))
+        if not self._with_kernels and any(map(keeps_state, planned.body.graph.nodes)):
             self._with_kernels = True
-            return self.program(inputs, outside)
-        return body
+            return self._program(inputs, outside, lists)
+        if not planned.allows(outside, lists) and not self._settings.unlimited:
+            again = self._grown if lists and planned.ran else self._made
+            planned = self._planned.replace(shapes, again(inputs, shapes, outside, lists))
+        return planned
 
-    def _made(self, inputs: Sequence[tf.Tensor], shapes: Any, outside: int) -> Body:
+    def _grown(
+        self, inputs: Sequence[tf.Tensor], shapes: Any, outside: int, lists: Mapping[int, int]
+    ) -> _Planned:
+        """Return a program for lists that grow by half of what is left, or by what is possible.
+
+        So the number of plans is a logarithm of the number of steps.
+        """
+        limit, held = self._settings.limit(), sum(lists.values())
+
+        def made(more: int) -> _Planned:
+            grown = {k: n + more * n // max(held, 1) for k, n in lists.items()}
+            return self._made(inputs, shapes, outside, grown)
+
+        half = max(0, limit - outside - held) // 2
+        try:
+            return made(half)
+        except MemoryLimitError as error:
+            return made(max(0, half - error.smallest_limit + limit))
+
+    def _made(
+        self, inputs: Sequence[tf.Tensor], shapes: Any, outside: int, lists: Mapping[int, int]
+    ) -> _Planned:
         """Return the program for `shapes`; if that fails, the function as it was."""
         settings = dataclasses.replace(self._settings, outside=outside)
+        given = Given(lists={**lists})
         try:
-            body = self._make(self.function.function, settings, shapes, states=self._states)
+            body = self._make(self.function, settings, shapes, given=given, states=self._states)
             body.ready(inputs)
         except Exception as error:
             settings.guard.take(settings.name, error)
             settings = settings.without_limit()
-            return self._make(self.function.function, settings, shapes, states=self._states)
-        return body
+            body = self._make(self.function, settings, shapes, states=self._states)
+        return _Planned(body, outside, lists)
 
 
-def _forwarded(graph: Any) -> list[int] | None:
-    """Return the positions of the inputs that a function returns, None if it does more."""
-    if any(op.type not in ("Placeholder", "Identity", "NoOp") for op in graph.get_operations()):
-        return None
-    places = {id(tensor): k for k, tensor in enumerate(graph.inputs)}
-    found = []
-    for tensor in graph.outputs:
-        while id(tensor) not in places:
+def _shared(graph: Any) -> list[tuple[bool, int]]:
+    """Return where the memory of each output is first found: in an input, or in an output."""
+    found: dict[int, tuple[bool, int]] = {id(t): (True, k) for k, t in enumerate(graph.inputs)}
+    places = []
+    for k, tensor in enumerate(graph.outputs):
+        while id(tensor) not in found and tensor.op.type == "Identity":
             tensor = tensor.op.inputs[0]
-        found.append(places[id(tensor)])
-    return found
+        places.append(found.setdefault(id(tensor), (False, k)))
+    return places

@@ -55,9 +55,9 @@ def capture(
     shapes = input_shapes or [None] * len(source.inputs)
     variables = _variables(source)
     inputs = []
-    for tensor, shape in zip(source.inputs, shapes, strict=True):
-        holds = variables.get(id(tensor), "")
-        inputs.append(walk.input(tensor, shape, _plain(tensor.name), holds))
+    for k, (tensor, shape) in enumerate(zip(source.inputs, shapes, strict=True)):
+        holds, held = variables.get(id(tensor), ""), given.lists.get(k, 0)
+        inputs.append(walk.input(tensor, shape, _plain(tensor.name), holds, held))
     scope = Scope(walk, hoist=True)
     outputs = source.outputs[: len(concrete.function_type.flat_outputs)]
     results = scope.inline(source, list(map(scope.sized, inputs, range(len(inputs)))), outputs, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -9,11 +10,13 @@ from types import MappingProxyType
 import numpy as np
 import tensorflow as tf
 
-from tf_exla.frontends.tf.bodies import Stepped
 from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.given import Given, Key
+from tf_exla.frontends.tf.held import element_dtype, held_bytes
 from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.stepped_control import stepped_at
+from tf_exla.frontends.tf.steps import Beside, Stepped
+from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor, const
 from tf_exla.ir.traverse import producers, reads, without_dead
 from tf_exla.model.sizes import Sizes
@@ -49,26 +52,34 @@ class Cut:
         """Whether the head has no effect."""
         return all(node.op in READS for node in self.head.nodes if node.stateful)
 
-    @property
-    def operand_bytes(self) -> int:
-        """Bytes of the program's inputs that are operands of the loop."""
-        passed = set(() if self.loop is None else self.loop.operands)
-        return sum(t.nbytes + t.held for t in passed.intersection(self.head.inputs))
+    def take_operands(
+        self, values: list[tf.Tensor], resident: int
+    ) -> tuple[list[tf.Tensor], Beside]:
+        """Remove the operands of the loop from the head's values; return them and what stays.
 
-    def operands(self, values: Sequence[tf.Tensor]) -> tuple[Sequence[tf.Tensor], int]:
-        """Return the operands of the loop, and the bytes of the head's other values."""
+        `resident`: bytes of the program's inputs.
+        """
         assert self.loop is not None
-        passed = set(self.loop.operands)
-        made = zip(self.head.outputs, values, strict=True)
-        apart = sum(_bytes(value) for tensor, value in made if tensor not in passed)
-        return values[len(values) - len(self.loop.operands) :], apart
+        first = len(values) - len(self.loop.operands)
+        one: dict[Tensor, tf.Tensor] = {}  # for each memory
+        made = zip(self.loop.operands, values[first:], strict=True)
+        operands = [one.setdefault(tensor, value) for tensor, value in made]
+        del values[first:], one, made
+        sizes = {tensor: tensor.nbytes + tensor.held for tensor in self.head.inputs}
+        kept = zip(self.head.outputs, values, strict=False)
+        elements = {
+            key: one.element for key, one in zip(self.head.outputs, self.keys, strict=False)
+        }
+        stay = {one: held_bytes(value, elements.get(one, "")) for one, value in kept}
+        beside = resident + sum(size for one, size in stay.items() if one not in sizes)
+        stay.update(sizes)
+        lasting = zip(self.loop.operands, operands, strict=True)
+        return operands, Beside(beside, tuple((v, stay[t]) for t, v in lasting if t in stay))
 
     def looped(self, values: list[tf.Tensor], made: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Return the head's values with the loop's results instead of its operands."""
-        assert self.loop is not None
-        rest = len(values) - len(self.loop.operands)
-        keys = rest - len(self.outputs)
-        return [*values[:keys], *made, *values[keys:rest]]
+        """Return the head's values without operands, and the results of the loop in their place."""
+        keys = len(values) - len(self.outputs)
+        return [*values[:keys], *made, *values[keys:]]
 
     def then(
         self, given: Given, before: Sequence[tf.Tensor], values: Sequence[tf.Tensor]
@@ -90,14 +101,15 @@ class Cut:
             given.outputs + self.outputs,
             MappingProxyType(shapes),
             {**given.values, **{n: v.numpy() for n, v in zip(self.sizes, sizes, strict=True)}},
+            {**given.lists, **_lists(self.keys, values)},
         )
         return made, [*before[:count], *values[:new], *before[count:], *values[new:]]
 
 
-def _bytes(value: tf.Tensor) -> int:
-    if value.dtype in (tf.resource, tf.variant):
-        return 0
-    return int(value.shape.num_elements() * value.dtype.size)
+def _lists(keys: Sequence[Key], values: Sequence[tf.Tensor]) -> dict[int | Key, int]:
+    """Return the bytes that lists hold, by their keys."""
+    pairs = zip(keys, values, strict=False)
+    return {key: held_bytes(value, key.element) for key, value in pairs if key.element}
 
 
 def _shape(value: tf.Tensor) -> Shape | None:
@@ -118,29 +130,16 @@ def make_cut(
 
     `saves`: tensors that the rest computes in addition to its outputs.
     """
-    apart = set(ran)
-    later = {node for node in graph.nodes if node.stateful and node not in apart}
-    loop = stepped_at(sources[0], producers(graph)) if sources else None
+    made_by = producers(graph)
+    loop = stepped_at(sources[0], made_by) if sources else None
+    later = {node for node in graph.nodes if node.stateful}.difference(ran)
     if loop is not None:
         later.add(loop.node)
-    outputs = _early_outputs(graph, apart, later.union(sources), sizes)
+    outputs = _early_outputs(graph, set(ran), later.union(sources), sizes)
     early = [k for k in outputs if k not in given.outputs]
-    rest = without_dead(
-        graph.replace(
-            nodes=tuple(node for node in graph.nodes if node not in apart),
-            outputs=(
-                *(tensor for k, tensor in enumerate(graph.outputs) if k not in early),
-                *saves,
-            ),
-        )
-    )
-    read = reads(rest)
-    kept = [
-        (node.name, k, tensor)
-        for node in ran
-        for k, tensor in enumerate(node.outputs)
-        if tensor in read or node in sources
-    ]
+    shared = [] if loop is None else _shared(loop, made_by)
+    ran = [*shared, *ran]
+    kept = _kept(graph, ran, sources, early, saves)
     looped = {loop.node.name} if loop else set()
     head = without_dead(
         graph.replace(
@@ -153,18 +152,51 @@ def make_cut(
             ),
         )
     )
-    places = {tensor: k for k, tensor in enumerate(graph.inputs)}
+    own = len(graph.inputs) - len(given.keys) - len(given.outputs)
+    places = {tensor: k for k, tensor in enumerate(graph.inputs[:own])}
     bounds = Sizes(OPS)
     bounds.lists(graph)
     return Cut(
         head,
         frozenset(node.name for node in ran),
-        tuple(Key(name, k, tensor.dtype, *_range(bounds, tensor)) for name, k, tensor in kept),
+        tuple(
+            Key(name, k, tensor.dtype, *_range(bounds, tensor), element_dtype(graph, tensor))
+            for name, k, tensor in kept
+        ),
         tuple(early),
-        {node.name: len(node.outputs) for node in sources},
+        {node.name: len(node.outputs) for node in (*sources, *shared)},
         tuple(places.get(tensor, tensor.name) for tensor in sizes),
         loop=loop,
     )
+
+
+def _kept(
+    graph: Graph, ran: list[Node], sources: list[Node], early: list[int], saves: Iterable[Tensor]
+) -> list[tuple[str, int, Tensor]]:
+    """Return the results that the rest reads, and all of sources: node, position, tensor."""
+    apart, known = set(ran), set(sources)
+    outputs = (tensor for k, tensor in enumerate(graph.outputs) if k not in early)
+    nodes = tuple(node for node in graph.nodes if node not in apart)
+    read = reads(without_dead(graph.replace(nodes=nodes, outputs=(*outputs, *saves))))
+    return [
+        (node.name, k, tensor)
+        for node in ran
+        for k, tensor in enumerate(node.outputs)
+        if tensor in read or node in known
+    ]
+
+
+def _shared(loop: Stepped, made_by: Mapping[Tensor, Node]) -> list[Node]:
+    """Return what makes the operands of a loop: they exist meanwhile, and so can be given."""
+    makers = dict.fromkeys(made_by[tensor] for tensor in loop.operands if tensor in made_by)
+    return [node for node in makers if _can_be_given(node)]
+
+
+def _can_be_given(node: Node) -> bool:
+    """Return whether the result of a node can be an input of the rest, instead of the node."""
+    if node.stateful or node.op == "constant" or len(node.outputs) != 1:
+        return False
+    return node.output.is_static and node.output.dtype not in HANDLES
 
 
 def _early_outputs(
@@ -191,22 +223,29 @@ def cut_away(graph: Graph, saves: Sequence[Tensor], given: Given) -> Graph:
     ran = {node.name: node for node in graph.nodes if node.name in given.nodes}
     nodes: list[Node] = []
     inputs = []
+    renamed: dict[Tensor, Tensor] = {}
     for key in given.keys:
         if key.name in ran:
             made = ran[key.name].outputs[key.position]
         else:  # it is not read at these sizes
             made = Tensor(given.shapes[key.name][key.position], key.dtype)
+        if key in given.lists:
+            renamed[made] = dataclasses.replace(made, held=given.lists[key])
+            made = renamed[made]
         given_as, clips = _clipped(made, key)
         nodes += clips
         inputs.append(given_as)
-    outputs = list(graph.outputs)
+    outputs = [renamed.get(tensor, tensor) for tensor in graph.outputs]
     for position in given.outputs:
         outputs[position] = outputs[position].fresh_copy()
         inputs.append(outputs[position])
     rest = Graph(
         (*graph.inputs, *inputs),
-        (*nodes, *(node for node in graph.nodes if node.name not in given.nodes)),
-        (*outputs, *saves),
+        (
+            *nodes,
+            *(n.substitute(renamed) for n in graph.nodes if n.name not in given.nodes),
+        ),
+        (*outputs, *(renamed.get(tensor, tensor) for tensor in saves)),
     )
     return without_dead(rest).replace(outputs=tuple(outputs))
 

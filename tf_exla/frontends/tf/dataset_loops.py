@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
 
-from tf_exla.frontends.tf.bodies import Call, Function
+from tf_exla.frontends.tf.steps import Call, Function, Step
 from tf_exla.ir.graph import Graph, Node, Tensor
 
 REDUCTION = "ReduceDataset"
@@ -36,10 +38,6 @@ class DatasetLoop:
         return self.stages[-1]
 
     @property
-    def graph(self) -> Graph:
-        return Graph(self.operands, self.stages, self.node.outputs)
-
-    @property
     def operands(self) -> tuple[Tensor, ...]:
         """The dataset under the loop, then the further operands of each stage."""
         further = (tensor for stage in self.stages for tensor in stage.inputs[1:])
@@ -47,19 +45,41 @@ class DatasetLoop:
 
     def functions(self, named: Mapping[str, Any], operands: Sequence[Any]) -> list[Function]:
         """Return the function of each stage."""
-        return [Function(named[_name(stage)]) for stage in self.stages]
+        return [Function(named[_name(one)].graph, name=_name(one)) for one in self.stages]
+
+    def whole(self, functions: Sequence[Function]) -> Graph:
+        """Return the loop with other functions, as a program of its operands, then `captured`."""
+        nodes: list[Node] = []
+        inputs = list(self.operands)
+        for stage, function in zip(self.stages, functions, strict=True):
+            attrs: dict[str, Any] = dict(stage.attrs)
+            named = attr_value_pb2.NameAttrList()
+            named.CopyFrom(attrs[_FUNCTIONS[stage.op]])
+            named.name = function.name
+            more = [Tensor((), one.dtype.name, "captured") for one in function.captured]
+            attrs[_FUNCTIONS[stage.op]] = named
+            if "Targuments" in attrs:  # TensorFlow infers those of a condition
+                attrs["Targuments"] = [*attrs["Targuments"], *(one.dtype for one in more)]
+            nodes.append(stage.replace(inputs=(*stage.inputs, *more), attrs=attrs))
+            inputs += more
+        return Graph(tuple(inputs), tuple(nodes), self.node.outputs)
 
     def run(
-        self, call: Call, functions: Sequence[Function], operands: Sequence[tf.Tensor]
+        self, call: Call, functions: Sequence[Function], operands: list[tf.Tensor]
     ) -> list[tf.Tensor]:
         """Return the final state of the reduction."""
-        dataset, *further = operands
-        states, more = self._divided(further)
-        graph = functions[0].function.graph
+        dataset = operands[0]
+        states, more = self._divided(operands[1:])
+        operands.clear()
+        graph = functions[0].graph
         element = graph.inputs[len(states[0]) : len(graph.inputs) - len(more[0])]
         for values in _elements(dataset, element):
             for k, stage in enumerate(self.stages):
-                made = call(k, [*states[k], *values, *more[k]])
+                changing = [*states[k], *values]
+                fixed = range(len(changing), len(changing) + len(more[k]))
+                alive = [*chain(*states, *more), *values]
+                made = _called(call, stage, Step(k, [*changing, *more[k]], alive, fixed))
+                del changing, alive
                 if stage.op == "TakeWhileDataset":
                     if not made[0]:
                         return states[-1]
@@ -91,6 +111,16 @@ def find_loop(node: Node, made_by: Mapping[Tensor, Node]) -> DatasetLoop:
     return DatasetLoop(tuple(stages))
 
 
+def _called(call: Call, stage: Node, step: Step) -> list[tf.Tensor]:
+    try:
+        return call(step)
+    except tf.errors.OutOfRangeError as error:  # it is not the end of the dataset
+        if stage.op == REDUCTION:
+            raise
+        message = f"Function invocation produced OutOfRangeError: {error.message}"
+        raise tf.errors.InvalidArgumentError(error.node_def, error.op, message) from error
+
+
 def _elements(dataset: tf.Tensor, like: Sequence[tf.Tensor]) -> Iterator[list[tf.Tensor]]:
     kinds = {
         "output_types": [tensor.dtype for tensor in like],
@@ -100,11 +130,10 @@ def _elements(dataset: tf.Tensor, like: Sequence[tf.Tensor]) -> Iterator[list[tf
     tf.raw_ops.MakeIterator(dataset=dataset, iterator=iterator)
     while True:
         try:
-            element = tf.raw_ops.IteratorGetNext(iterator=iterator, **kinds)
+            element = [list(tf.raw_ops.IteratorGetNext(iterator=iterator, **kinds))]
         except tf.errors.OutOfRangeError:
             return
-        yield list(element)
-        del element
+        yield element.pop()
 
 
 def _held(stage: Node) -> int:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tf_exla.ir.graph import Array, Shape
 
 
 class Key(NamedTuple):
-    """A result of a node: the node's name, the position, the dtype, and bounds of integers."""
+    """A result of a node: the node's name, the position, the dtype, and bounds of integers.
+
+    `element`: the dtype of a list's elements.
+    """
 
     name: str
     position: int
     dtype: str
     least: int | None = None
     most: int | None = None
+    element: str = ""
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,8 @@ class Given:
     `nodes`: the names of nodes that ran. After its constants, the program takes their results
     `keys`, and then its own `outputs` that are computed already, by position. `shapes`: the shapes
     of results of sources, by node name. `values`: integers that determine sizes, by tensor name,
-    or by position if they are inputs.
+    or by position if they are inputs. `lists`: bytes that lists hold among the inputs, by position
+    or key.
     """
 
     nodes: frozenset[str] = frozenset()
@@ -37,12 +42,14 @@ class Given:
         default_factory=lambda: MappingProxyType({})
     )
     values: Mapping[str | int, Array] = field(default_factory=lambda: MappingProxyType({}))
+    lists: Mapping[Any, int] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def sizes(self) -> Hashable:
         """All that the rest is specialised to."""
         values = ((name, value.shape, value.tobytes()) for name, value in self.values.items())
-        return tuple(sorted(self.shapes.items())), tuple(sorted(values, key=str))
+        lists = tuple(self.lists.items())
+        return tuple(sorted(self.shapes.items())), tuple(sorted(values, key=str)), lists
 
     @property
     def has_negative_values(self) -> bool:

@@ -65,9 +65,16 @@ class Head(Generic[Rest]):
 
     @property
     def planned_loop(self) -> list[Plan]:
-        """`plans` with the loop, also before it runs if its elements have static sizes."""
-        made = [] if self._loop is None else self._loop.prepared(self._outside)
-        return [self.plan, *made] if made else []
+        """`plans` if there is a loop, also before it runs if its elements have static sizes."""
+        if self._loop is None:
+            return []
+        self._loop.prepare(self.plan.resident)
+        return self.plans
+
+    @property
+    def waits_for_call(self) -> bool:
+        """Whether there is a loop whose bodies only a call can plan."""
+        return self._loop is not None and len(self.plans) == 1
 
     @property
     def is_differentiable(self) -> bool:
@@ -85,11 +92,6 @@ class Head(Generic[Rest]):
         with self._lock:
             return list(self._rests)
 
-    @property
-    def _outside(self) -> int:
-        """Bytes of the inputs that exist beside the operands of the loop."""
-        return self.plan.resident - self._cut.operand_bytes
-
     def run(
         self, arguments: Sequence[tf.Tensor], given: Given, before: Sequence[tf.Tensor]
     ) -> tuple[Given, list[tf.Tensor]]:
@@ -99,10 +101,8 @@ class Head(Generic[Rest]):
         """
         values = self.function(arguments)
         if self._loop is not None:
-            operands, apart = self._cut.operands(values)
-            made = self._loop.run(operands, self._outside + apart)
-            del operands
-            values = self._cut.looped(values, made)
+            operands, beside = self._cut.take_operands(values, self.plan.resident)
+            values = self._cut.looped(values, self._loop.run(operands, beside))
         return self._cut.then(given, before, values)
 
     def rest(self, given: Given, inputs: Sequence[tf.Tensor]) -> Rest:

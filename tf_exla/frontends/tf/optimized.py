@@ -285,6 +285,8 @@ class OptimizedFunction(Saveable):
         peak = max(plan.projected_peak for plan in plans)
         if peak > largest.projected_peak:
             notes.append(_PARTS)
+        if program.head is not None and program.head.waits_for_call:
+            notes.append(_BEFORE)
         report = make_report(largest, OPS, function=self.__name__, device=device(), notes=notes)
         return dataclasses.replace(report, projected_peak=peak)
 
@@ -295,6 +297,9 @@ _TF32 = (
     "tf.config.experimental.enable_tensor_float_32_execution(False) keeps all digits"
 )
 
+_BEFORE = (
+    "a loop of the function has sizes that only a call tells: after a call, the report includes it"
+)
 _PARTS = (
     "a call runs several plans, since sizes appear in it: the report is of the one whose original "
     "needs most, and the projected peak that of another"

@@ -7,6 +7,7 @@ and for `tf.gradients`, with the gradient of `gradient.py`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -38,6 +39,7 @@ from tf_exla.frontends.tf.saved_values import own_saves, substitute
 from tf_exla.frontends.tf.settings import Settings
 from tf_exla.frontends.tf.sources import find_computed_cut, find_cut, find_stepped_cut
 from tf_exla.ir.graph import Graph, Tensor
+from tf_exla.ir.traverse import without_dead
 from tf_exla.model.sizes import Sizes
 from tf_exla.pipeline.plan import Plan
 
@@ -84,13 +86,13 @@ class Program:
         self.settings = settings
         self.inner = inner
         self.shapes = shapes
-        self.states = states if inner is None or inner.states is None else RandomStates()
+        fresh = inner is not None and inner.states is not None
+        self.states: RandomStates | None = RandomStates() if fresh else states
         self.captured: Captured = capture(concrete, shapes, self.known, self.states)
         self.count = len(concrete.function_type.flat_outputs)
         self.graph: Graph = self.captured.graph
-        # Saved values by the name of their stateful node, and by their handle's position.
-        self.by_name: dict[str, list[int | None]] = {}
-        self.by_handle: dict[int, int] = {}
+        self.by_name: dict[str, list[int | None]] = {}  # saved values by their stateful node
+        self.by_handle: dict[int, int] = {}  # and by the position of their handle
         if inner is not None:
             substitute(self, inner, prefix)
         self.saves: list[Tensor] = own_saves(self)
@@ -149,16 +151,15 @@ class Program:
 
     @property
     def plans(self) -> list[Plan]:
-        """The plans of a call in their order: of the heads and loops before, and its own."""
+        """The plans of a call in their order, as far as they are known without a call."""
         loop = [] if self.head is None else self.head.planned_loop
         return [*self._plans_before(), *(loop or [self.plan])]
 
-    @property
-    def fits_unchanged(self) -> bool:
-        """Whether the program that was captured holds the limit."""
-        if self.head is not None:
-            return False
-        return not self.plan.failure and self.plan.projected_peak_before <= self.plan.limit
+    def without_saves(self) -> Runnable:
+        """Return the planned function without saved values after its outputs."""
+        graph = self.plan.graph
+        graph = without_dead(graph.replace(outputs=graph.outputs[: self.count]))
+        return self._planner.restore(dataclasses.replace(self.plan, graph=graph))
 
     @property
     def latest(self) -> Program:
@@ -204,16 +205,15 @@ class Program:
         if self.settings.unlimited or not context.executing_eagerly():
             return whole()
         with self._lock:
-            if (head := self._head(records)) is not None:
-                return head.function
+            head = self._head(records)
             self._firm = self.inner is None
             try:
-                return whole()
+                return whole() if head is None else head.function
             except (MemoryLimitError, UnboundedMemoryError) as error:
-                if self.inner is None and (head := self._late_head(records)) is not None:
-                    self.head = head
-                    return head.function
-                if isinstance(error, MemoryLimitError):
+                if self.inner is None and (late := self._late_head(records)) is not None:
+                    self.head = late
+                    return late.function
+                if isinstance(error, MemoryLimitError) or head is not None:
                     raise
             finally:
                 self._firm = False
@@ -311,7 +311,7 @@ class Program:
     def _behind(
         self, inputs: Sequence[tf.Tensor], before: Sequence[tf.Tensor]
     ) -> tuple[Program, list[tf.Tensor]]:
-        """Run the head; return the rest specialised to the sizes that it returned, and its values.
+        """Run the head; return the rest for the sizes that it returned, and its values.
 
         `before`: the values that heads before this one have returned.
         """

@@ -72,12 +72,12 @@ class Walk:
         shape: tf.TensorShape | Shape | None,
         name: str,
         holds: str = "",
+        held: int = 0,
     ) -> Tensor:
-        """Create an input of a graph, at least as static as `origin`."""
+        """Create an input of a graph, at least as static as `origin`; `held`: bytes of a list."""
         known = origin.shape if shape is None else origin.shape.merge_with(tf.TensorShape(shape))
-        tensor = Tensor(
-            shape_of(known), origin.dtype.name, name, held=held_bytes(origin), holds=holds
-        )
+        held = held or held_bytes(origin)
+        tensor = Tensor(shape_of(known), origin.dtype.name, name, held=held, holds=holds)
         self.origins[tensor] = origin
         return tensor
 

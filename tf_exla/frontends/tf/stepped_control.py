@@ -8,10 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_exla.frontends.tf.bodies import Call, Function, Stepped
 from tf_exla.frontends.tf.dataset_loops import DATASET_LOOPS, REDUCTION, find_loop
 from tf_exla.frontends.tf.random_state import keeps_state
 from tf_exla.frontends.tf.restore import restore
+from tf_exla.frontends.tf.steps import Call, Function, Step, Stepped
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.control_flow import CHOICES, body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Node, Tensor
@@ -27,10 +27,6 @@ class SteppedWhile:
     restarts = False
 
     @property
-    def graph(self) -> Graph:
-        return Graph(self.node.inputs, (self.node,), self.node.outputs)
-
-    @property
     def operands(self) -> tuple[Tensor, ...]:
         return self.node.inputs
 
@@ -39,13 +35,20 @@ class SteppedWhile:
         graphs = cond_of(self.node), body_of(self.node)
         return [_function(graph, named, operands) for graph in graphs]
 
+    def whole(self, functions: Sequence[Function]) -> None:
+        """Return None: a graph cannot look at the sizes."""
+
     def run(
-        self, call: Call, functions: Sequence[Function], operands: Sequence[tf.Tensor]
+        self, call: Call, functions: Sequence[Function], operands: list[tf.Tensor]
     ) -> list[tf.Tensor]:
         """Return the loop variables after the last iteration."""
+        body = body_of(self.node)
+        pairs = enumerate(zip(body.inputs, body.outputs, strict=True))
+        fixed = [k for k, (inner, after) in pairs if inner is after]
         state = list(operands)
-        while call(0, state)[0]:
-            state = call(1, state)
+        operands.clear()
+        while call(Step(0, state, state, fixed))[0]:
+            state = call(Step(1, state, state, fixed))
         return state
 
 
@@ -58,10 +61,6 @@ class SteppedChoice:
     restarts = False
 
     @property
-    def graph(self) -> Graph:
-        return Graph(self.node.inputs, (self.node,), self.node.outputs)
-
-    @property
     def operands(self) -> tuple[Tensor, ...]:
         return self.node.inputs
 
@@ -69,8 +68,11 @@ class SteppedChoice:
         """Return the branches: of a `cond` the one for True first."""
         return [_function(graph, named, operands[1:]) for _, graph in self.node.subgraphs]
 
+    def whole(self, functions: Sequence[Function]) -> None:
+        """Return None: a graph cannot look at the sizes."""
+
     def run(
-        self, call: Call, functions: Sequence[Function], operands: Sequence[tf.Tensor]
+        self, call: Call, functions: Sequence[Function], operands: list[tf.Tensor]
     ) -> list[tf.Tensor]:
         """Return the results of the branch that operand 0 chooses."""
         chosen = int(operands[0])
@@ -78,7 +80,9 @@ class SteppedChoice:
             chosen = 1 - chosen
         elif not 0 <= chosen < len(functions):
             chosen = len(functions) - 1
-        return call(chosen, list(operands[1:]))
+        inputs = operands[1:]
+        operands.clear()
+        return call(Step(chosen, inputs, inputs, range(len(inputs))))
 
 
 def stepped_at(node: Node, made_by: Mapping[Tensor, Node]) -> Stepped | None:
@@ -112,4 +116,4 @@ def _function(graph: Graph, named: Mapping[str, Any], like: Sequence[Any]) -> Fu
     made = restore(graph, name="step", like=like, keep=tuple(named.values()))
     for function in named.values():
         made.graph._add_function_recursive(function)
-    return Function(made.function, made.anchors)
+    return Function(made.graph, made.anchors)
