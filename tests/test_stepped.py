@@ -182,7 +182,7 @@ def measure(name: str) -> tuple[int, int]:
     return max(one.projected_peak for one in optimized.reports()), measured
 
 
-@pytest.mark.parametrize("program", [steps, in_a_branch, dataset_in_epochs, masks_in_a_loop])
+@pytest.mark.parametrize("program", [steps, in_a_branch, dataset_in_epochs, masks_in_a_loop, stateful])
 def test_measured_peaks(program: Callable[..., Any]) -> None:
     projected, measured = run_fresh(measure, program.__name__)
     assert measured <= projected <= LIMIT

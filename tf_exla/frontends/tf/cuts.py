@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -223,29 +222,25 @@ def cut_away(graph: Graph, saves: Sequence[Tensor], given: Given) -> Graph:
     ran = {node.name: node for node in graph.nodes if node.name in given.nodes}
     nodes: list[Node] = []
     inputs = []
-    renamed: dict[Tensor, Tensor] = {}
     for key in given.keys:
         if key.name in ran:
             made = ran[key.name].outputs[key.position]
         else:  # it is not read at these sizes
             made = Tensor(given.shapes[key.name][key.position], key.dtype)
-        if key in given.lists:
-            renamed[made] = dataclasses.replace(made, held=given.lists[key])
-            made = renamed[made]
         given_as, clips = _clipped(made, key)
+        if key in given.lists:
+            given_as = Tensor((), made.dtype, made.name, held=given.lists[key])
+            clips = [Node("identity", (given_as,), (made,), name=f"{made.name}/list")]
         nodes += clips
         inputs.append(given_as)
-    outputs = [renamed.get(tensor, tensor) for tensor in graph.outputs]
+    outputs = list(graph.outputs)
     for position in given.outputs:
         outputs[position] = outputs[position].fresh_copy()
         inputs.append(outputs[position])
     rest = Graph(
         (*graph.inputs, *inputs),
-        (
-            *nodes,
-            *(n.substitute(renamed) for n in graph.nodes if n.name not in given.nodes),
-        ),
-        (*outputs, *(renamed.get(tensor, tensor) for tensor in saves)),
+        (*nodes, *(node for node in graph.nodes if node.name not in given.nodes)),
+        (*outputs, *saves),
     )
     return without_dead(rest).replace(outputs=tuple(outputs))
 

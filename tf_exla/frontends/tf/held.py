@@ -17,6 +17,8 @@ _LOOKED_AT = 32
 
 def element_dtype(graph: Graph, tensor: Tensor) -> str:
     """Return the dtype of the elements of a list, as its readers know it; "" if nothing does."""
+    if tensor.dtype != "variant":
+        return ""
     for node in graph.nodes:
         if tensor not in node.inputs:
             continue
