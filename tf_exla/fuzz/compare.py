@@ -16,7 +16,7 @@ UNITS = {
     "complex64": 2.0**-24, "complex128": 2.0**-53,
 }  # fmt: skip
 """Units of rounding: half the distance from 1 to the next number of a dtype."""
-_FLOOR_UNITS = 1024  # a product has a rounding for each factor, and the longest axes have 1,009
+_FLOOR_UNITS = 1024  # a product has a rounding for each factor, and the longest axis has 997
 _SHORT_FLOOR_UNITS = 16  # a short float has only 2**8 or 2**11 of them
 _WORSE = 2.0
 _ROUNDED_UNITS = 4  # the result is rounded, and so are its last operands

@@ -13,6 +13,7 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 
+from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.control_flow import (
     CHOICES,
     Variable,
@@ -176,7 +177,7 @@ def _movable(node: Node) -> bool:
     if node.stateful or node.subgraphs:
         return False
     static = all(tensor.is_static for tensor in node.outputs)
-    return static and all(tensor.dtype not in ("resource", "variant") for tensor in node.inputs)
+    return static and all(tensor.dtype not in HANDLES for tensor in node.inputs)
 
 
 def _producers_of(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +20,7 @@ from tensorflow.python.framework import op_def_registry
 
 from tf_exla.api import OptimizedFunction
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
+from tf_exla.frontends.tf.specialised import Specialised
 from tf_exla.run.session import Session
 
 METHODS = {
@@ -75,7 +75,7 @@ class EagerCalls:
 
     def __init__(self, session: Session) -> None:
         self._session = weakref.proxy(session)  # it keeps this object alive
-        self._plans: weakref.WeakKeyDictionary[Any, dict[Any, OrderedDict[Any, Any]]] = (
+        self._plans: weakref.WeakKeyDictionary[Any, dict[Any, Specialised[OptimizedFunction]]] = (
             weakref.WeakKeyDictionary()
         )
         self._as_it_was: set[Any] = set()
@@ -108,15 +108,9 @@ class EagerCalls:
 
     def _known(self, method: Any, model: Any, traced: _Traced, concrete: Any) -> OptimizedFunction:
         """Return the optimized function, reusing that of an equal graph with the same captures."""
-        kept = self._plans.setdefault(model, {}).setdefault(method, OrderedDict())
+        kept = self._plans.setdefault(model, {}).setdefault(method, Specialised(_PLANS))
         key = (_fingerprint(concrete), tuple(map(id, concrete.captured_inputs)))  # kept alive
-        if key not in kept:
-            kept[key] = traced.function, self._session.optimized(traced.function)
-            if len(kept) > _PLANS:
-                kept.popitem(last=False)
-        kept.move_to_end(key)
-        made: OptimizedFunction = kept[key][1]
-        return made
+        return kept.get(key, lambda: self._session.optimized(traced.function))
 
     def _is_small(self, model: Any, args: Any, kwargs: Any) -> bool:
         rows = sum(map(_rows, tf.nest.flatten((args, kwargs))))

@@ -16,6 +16,7 @@ from tensorflow.python.ops import handle_data_util
 
 from tf_exla.frontends.tf.attrs import encode, tensorflow_attrs
 from tf_exla.frontends.tf.names import tensorflow_name
+from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Shape, Tensor
 from tf_exla.model.lifetimes import CHAIN_BYTES
 
@@ -100,8 +101,7 @@ def reference(function: atomic_function.AtomicFunction) -> attr_value_pb2.NameAt
 def is_large(*tensors: Tensor) -> bool:
     """Return whether a node on these tensors is chained: one is large or of unknown size."""
     return any(
-        tensor.nbytes >= CHAIN_BYTES
-        or (not tensor.is_static and tensor.dtype not in ("resource", "variant"))
+        tensor.nbytes >= CHAIN_BYTES or (not tensor.is_static and tensor.dtype not in HANDLES)
         for tensor in tensors
     )
 

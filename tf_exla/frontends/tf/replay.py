@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import tensorflow as tf
 
+from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.control_flow import Variable, body_of, cond_of, is_while, with_variables
 from tf_exla.ir.graph import Graph, Node, Tensor, const
 from tf_exla.ir.traverse import producers, reads
@@ -24,7 +25,7 @@ Key = tuple[str, int]
 
 
 def is_handle(tensor: Tensor) -> bool:
-    return tensor.dtype in ("resource", "variant")
+    return tensor.dtype in HANDLES
 
 
 def results_inside(graph: Graph) -> dict[Key, Tensor]:

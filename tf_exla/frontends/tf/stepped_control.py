@@ -19,8 +19,8 @@ from tf_exla.ir.traverse import walk_node
 
 
 @dataclass(frozen=True)
-class SteppedWhile:
-    """A `while`."""
+class _Stepped:
+    """A node with sub-graphs."""
 
     node: Node
     named = False
@@ -30,13 +30,17 @@ class SteppedWhile:
     def operands(self) -> tuple[Tensor, ...]:
         return self.node.inputs
 
+    def whole(self, functions: Sequence[Function]) -> None:
+        """Return None: a graph cannot look at the sizes."""
+
+
+class SteppedWhile(_Stepped):
+    """A `while`."""
+
     def functions(self, named: Mapping[str, Any], operands: Sequence[Any]) -> list[Function]:
         """Return the condition and the body."""
         graphs = cond_of(self.node), body_of(self.node)
         return [_function(graph, named, operands) for graph in graphs]
-
-    def whole(self, functions: Sequence[Function]) -> None:
-        """Return None: a graph cannot look at the sizes."""
 
     def run(
         self, call: Call, functions: Sequence[Function], operands: list[tf.Tensor]
@@ -52,24 +56,12 @@ class SteppedWhile:
         return state
 
 
-@dataclass(frozen=True)
-class SteppedChoice:
+class SteppedChoice(_Stepped):
     """A `cond` or `switch`."""
-
-    node: Node
-    named = False
-    restarts = False
-
-    @property
-    def operands(self) -> tuple[Tensor, ...]:
-        return self.node.inputs
 
     def functions(self, named: Mapping[str, Any], operands: Sequence[Any]) -> list[Function]:
         """Return the branches: of a `cond` the one for True first."""
         return [_function(graph, named, operands[1:]) for _, graph in self.node.subgraphs]
-
-    def whole(self, functions: Sequence[Function]) -> None:
-        """Return None: a graph cannot look at the sizes."""
 
     def run(
         self, call: Call, functions: Sequence[Function], operands: list[tf.Tensor]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tf_exla.frontends.tf.ops.record import Op
+from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Node
 from tf_exla.ir.op_set import Compiles
 
-_NOT_COMPILED = frozenset({"string", "resource", "variant"})
+_NOT_COMPILED = HANDLES | {"string"}
 # float16 and bfloat16 are computed in float32 and rounded, but fusion leaves out these roundings.
 _ROUNDED = ("float16", "bfloat16", "half", "complex")
 
