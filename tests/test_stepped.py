@@ -129,6 +129,56 @@ def test_steps_are_planned(program: Callable[..., Any]) -> None:
         np.testing.assert_allclose(new, old, rtol=1e-10)
 
 
+def nested_lists(batches: Any, scale: tf.Variable) -> Any:
+    """TensorFlow keeps lists of lists for gradients of the inner loop."""
+    total = tf.zeros([], tf.float64)
+    for i in tf.range(3):
+        for _ in tf.range(tf.minimum(i, 1)):
+            total += energy(next(batches))
+    return total * scale
+
+
+def sizes_and_small_results(batches: Any, scale: tf.Variable) -> Any:
+    """The head computes a small result; the rest is specialised to a size alone."""
+    total = tf.zeros([], tf.float64)
+    for k in tf.range(tf.cast(scale * 3, tf.int32)):
+        total += tf.reduce_sum(tf.ones([k], tf.float64))
+    return total, scale + 1
+
+
+def large_results(batches: Any, scale: tf.Variable) -> Any:
+    rows = next(batches)[:50] if scale < 0 else tf.concat([next(batches), next(batches)], 0)[:1500]
+    return energy(rows)
+
+
+def uneven(batches: Any, scale: tf.Variable) -> Any:
+    """A list with elements of several sizes."""
+    kept = tf.TensorArray(tf.float64, 40, infer_shape=False, element_shape=[None, 4])
+    for k in tf.range(40):
+        kept = kept.write(k, next(batches)[:3] * scale if k % 9 > 0 else next(batches))
+    return tf.reduce_sum(kept.read(9)) + energy(kept.read(18)[:20])
+
+
+@pytest.mark.parametrize("program", [nested_lists, sizes_and_small_results, large_results, uneven])
+def test_what_a_review_found(program: Callable[..., Any]) -> None:
+    results = []
+    for call in (tf_exla.optimize(program, LIMIT, strict=True), tf.function(program)):
+        scale = tf.Variable(1.0, dtype=tf.float64)
+        batches = iter(data().repeat())
+        results.append([call(batches, scale) for _ in range(3)])
+    for new, old in zip(*map(tf.nest.flatten, results), strict=True):
+        np.testing.assert_allclose(new, old, rtol=1e-10)
+
+
+def test_results_of_steps_count_in_the_rest() -> None:
+    """Their sizes are those that came, and so their readers are split."""
+    scale = tf.Variable(1.0, dtype=tf.float64)
+    optimized = tf_exla.optimize(large_results, LIMIT, strict=True)
+    optimized(iter(data()), scale)
+    (report,) = optimized.reports()
+    assert report.projected_peak <= LIMIT < report.projected_peak_before
+
+
 def test_a_gradient_is_not_lost() -> None:
     """The results of a loop that is run step by step have none, so a taped call runs it whole."""
     scale = tf.Variable(2.0, dtype=tf.float64)
@@ -182,7 +232,9 @@ def measure(name: str) -> tuple[int, int]:
     return max(one.projected_peak for one in optimized.reports()), measured
 
 
-@pytest.mark.parametrize("program", [steps, in_a_branch, dataset_in_epochs, masks_in_a_loop, stateful])
+@pytest.mark.parametrize(
+    "program", [steps, in_a_branch, dataset_in_epochs, masks_in_a_loop, stateful]
+)
 def test_measured_peaks(program: Callable[..., Any]) -> None:
     projected, measured = run_fresh(measure, program.__name__)
     assert measured <= projected <= LIMIT

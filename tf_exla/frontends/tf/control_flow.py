@@ -144,7 +144,7 @@ def _sub_graph(
 def _append(scope: Scope, op: tf.Operation, node: Node, made: Sequence[_Known]) -> list[Tensor]:
     """Append a node after adding its results, of which `made` is known; return the results."""
     shapes, places = [one.shape for one in made], [one.places for one in made]
-    outputs = scope.outputs(op, shapes, node.name, places)
+    outputs = scope.outputs(op, scope.came(node.name, shapes), node.name, places)
     for tensor, one in zip(outputs, made, strict=True):
         _know(scope, tensor, one)
     source = source_line(op)

@@ -228,9 +228,12 @@ def cut_away(graph: Graph, saves: Sequence[Tensor], given: Given) -> Graph:
         else:  # it is not read at these sizes
             made = Tensor(given.shapes[key.name][key.position], key.dtype)
         given_as, clips = _clipped(made, key)
-        if key in given.lists:
-            given_as = Tensor((), made.dtype, made.name, held=given.lists[key])
-            clips = [Node("identity", (given_as,), (made,), name=f"{made.name}/list")]
+        shape = given.shapes[key.name][key.position] if key.name in given.shapes else None
+        if key in given.lists or (shape is not None and not made.is_static):
+            # What the node itself does not tell: bytes of a list, the size of a saved value.
+            held = given.lists.get(key, 0)
+            given_as = Tensor(shape or made.shape, made.dtype, made.name, held=held)
+            clips = [Node("identity", (given_as,), (made,), name=f"{made.name}/given")]
         nodes += clips
         inputs.append(given_as)
     outputs = list(graph.outputs)

@@ -96,7 +96,7 @@ class Program:
         if inner is not None:
             substitute(self, inner, prefix)
         self.saves: list[Tensor] = own_saves(self)
-        if given.nodes:
+        if given.nodes or given.outputs:
             self.graph = cut_away(self.graph, self.saves, given)
         sharded = tuple(self.graph.inputs[k] for k in apart)
         self._planner = Planner(settings, concrete, self.captured.functions, sharded)

@@ -172,9 +172,7 @@ class Scope:
         lists = self.walk.lists
         shapes = read_shapes(kind, inputs, self._shapes(kind, inputs, attrs, op, name), lists)
         shapes = static_sizes(kind, inputs, shapes, self.walk.value)
-        if self.hoist and name in self.walk.given.shapes:
-            came = self.walk.given.shapes[name]
-            shapes = [old if new is None else new for old, new in zip(shapes, came, strict=True)]
+        shapes = self.came(name, shapes)
         partly = None
         if not stateful and _may_be_small(op, shapes):
             folded = asked(kind, inputs, lists, op.outputs[0].dtype.name)
@@ -204,6 +202,14 @@ class Scope:
         if same is not None:
             outputs[1] = self.constant(same, outputs[1].dtype, f"{name}/same")
         return list(map(self.sized, outputs))
+
+    def came(self, name: str, shapes: list[Shape | None]) -> list[Shape | None]:
+        """Return the shapes of a node's results, those that are known in this call instead."""
+        came = self.walk.given.shapes.get(name) if self.hoist else None
+        if came is None:
+            return shapes
+        # Control flow may have returned what is saved, too.
+        return [old if new is None else new for old, new in zip(shapes, came, strict=False)]
 
     def sized(self, tensor: Tensor, position: int | None = None) -> Tensor:
         """Return a constant instead of integers whose value is known in this call.
