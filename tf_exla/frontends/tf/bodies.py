@@ -11,6 +11,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -161,6 +162,11 @@ class _Planned:
     lists: Mapping[int, int]
     ran: bool = False
 
+    @cached_property
+    def has_kernels(self) -> bool:
+        """Whether kernels of random ops have a state that all programs must share."""
+        return any(map(keeps_state, self.body.graph.nodes))
+
     def allows(self, outside: int, lists: Mapping[int, int]) -> bool:
         """Return whether the plan holds for these bytes."""
         return outside <= self.outside and all(n <= self.lists.get(k, 0) for k, n in lists.items())
@@ -190,7 +196,7 @@ class _Bodies:
     def restart(self) -> None:
         """Make random ops begin anew, as TensorFlow's new kernels would."""
         self._states.restart()
-        if any(keeps_state(node) for body in self.kept for node in body.graph.nodes):
+        if any(one.has_kernels for one in self._planned):
             self._planned = Specialised(_KEPT)
 
     def static(self, outside: int) -> Function | None:
@@ -239,7 +245,7 @@ class _Bodies:
         if not self._with_kernels:
             shapes = tuple(None if t.dtype in HANDLES else tuple(t.shape) for t in inputs)
         planned = self._planned.get(shapes, lambda: self._made(inputs, shapes, outside, lists))
-        if not self._with_kernels and any(map(keeps_state, planned.body.graph.nodes)):
+        if not self._with_kernels and planned.has_kernels:
             self._with_kernels = True
             return self._program(inputs, outside, lists)
         if not planned.allows(outside, lists) and not self._settings.unlimited:
