@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.saved_model import signature_serialization
+from tensorflow.python.trackable.autotrackable import AutoTrackable
 from tensorflow.python.trackable.base import Trackable
 
 
@@ -80,3 +81,25 @@ def _signature_or_export(function: Any) -> Any:
 
 
 signature_serialization._get_signature = _signature_or_export
+
+_children = AutoTrackable._trackable_children
+
+
+def _children_and_methods(
+    module: Any, save_type: str = "checkpoint", **kwargs: Any
+) -> Mapping[str, Any]:
+    """Return the children of a module, which are saved, with the optimized methods of its class.
+
+    TensorFlow finds methods by `isinstance` with its own classes.
+    """
+    methods: dict[str, Any] = {}
+    if save_type == "savedmodel":
+        cls = type(module)
+        optimized = (n for n in dir(cls) if isinstance(inspect.getattr_static(cls, n), Saveable))
+        methods = {name: getattr(module, name) for name in optimized}
+        for method in methods.values():  # a trace may create variables, which are children
+            method._function._list_all_concrete_functions_for_serialization()
+    return {**_children(module, save_type, **kwargs), **methods}
+
+
+AutoTrackable._trackable_children = _children_and_methods
