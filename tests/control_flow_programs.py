@@ -179,6 +179,66 @@ def with_variable() -> Program:
     return function, (X, V)
 
 
+def graded(loss: Callable[..., tf.Tensor]) -> Program:
+    """The gradient of a loss of x and v."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([x, v])
+            value = loss(x, v)
+        return value, tape.gradient(value, [x, v])
+
+    return function, (X, V)
+
+
+def _product(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(rbf(x, x), v)
+
+
+def _rational(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(1.0 / (2.0 - rbf(x, x)), v)
+
+
+def gradient_of_branches() -> Program:
+    """The gradient of a choice is a choice, which reads what the first one computed."""
+
+    def loss(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+        taken = tf.reduce_sum(v) > -1e9
+        made = tf.cond(taken, lambda: _product(x, v), lambda: _rational(x, v))
+        return tf.reduce_sum(tf.square(made))
+
+    return graded(loss)
+
+
+def gradient_of_switch() -> Program:
+    """Branches that return two results, of which the loss reads one twice."""
+
+    def loss(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+        number = tf.cast(tf.reduce_sum(v) < -1e9, tf.int32) + 1
+        makers = (_rational, _product, lambda x, v: v)
+        made, scale = tf.switch_case(
+            number, [lambda f=f: (f(x, v), tf.reduce_sum(x)) for f in makers]
+        )
+        return tf.reduce_sum(made * scale + tf.square(made))
+
+    return graded(loss)
+
+
+def gradient_of_nested_branches() -> Program:
+    """A choice in a choice, whose gradients are nested as well."""
+
+    def loss(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+        taken = tf.reduce_sum(v) > -1e9
+
+        def inner() -> tf.Tensor:
+            other = tf.reduce_sum(x) > 1e9
+            return tf.sin(tf.cond(other, lambda: _rational(x, v), lambda: _product(x, v)))
+
+        return tf.reduce_sum(tf.cond(taken, inner, lambda: _rational(x, v)))
+
+    return graded(loss)
+
+
 PROGRAMS: dict[str, tuple[Callable[[], Program], float]] = {
     "used after": (used_after, 8),
     "passed out": (passed_out, 8),
@@ -192,4 +252,7 @@ PROGRAMS: dict[str, tuple[Callable[[], Program], float]] = {
     "branch in loop": (branch_in_loop, 8),
     "switch": (switch, 8),
     "with variable": (with_variable, 8),
+    "gradient of branches": (gradient_of_branches, 40),
+    "gradient of switch": (gradient_of_switch, 40),
+    "gradient of nested branches": (gradient_of_nested_branches, 40),
 }

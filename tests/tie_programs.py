@@ -272,6 +272,17 @@ def chosen(reduces: list[Callable[[tf.Tensor], tf.Tensor]], which: int) -> Funct
     return graded(function)
 
 
+def inside(reduces: list[Callable[[tf.Tensor], tf.Tensor]], which: int) -> Function:
+    """A choice whose branches compute the matrix themselves; so does its gradient."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> Any:
+        number = tf.cast(tf.reduce_sum(x) * 0.0, tf.int32) + which
+        made = tf.switch_case(number, [lambda r=r: r(far(x, y)) for r in reduces])
+        return tf.square(made)
+
+    return graded(function)
+
+
 ROWS_OR_COLUMNS: list[Callable[[tf.Tensor], tf.Tensor]] = [
     lambda d: tf.reduce_max(d, 1),
     lambda d: tf.reduce_min(d, 0),
@@ -418,6 +429,8 @@ PROGRAMS: dict[str, Function] = {
     "condition": conditional(relu_rows, column_median),
     "condition, sorted": conditional(median, lambda d: tf.reduce_min(d, 0)),
     "condition, best": conditional(above_third, lambda d: tf.reduce_max(d, 0)),
+    "inside a choice": inside([lambda d: tf.reduce_max(d, 1), lambda d: tf.reduce_min(d, 1)], 0),
+    "median in a choice": inside([median, lambda d: tf.reduce_max(d, 1)], 0),
     "chosen best": chosen([best, median, above_third], 2),
 }
 
@@ -440,4 +453,5 @@ ONCE = {
     "segments of products",
     "mapped relu", "mapped top k", "mapped above third", "repeated best", "condition",
     "condition, sorted", "condition, best", "chosen best", "scanned, best",
+    "inside a choice", "median in a choice",
 }  # fmt: skip

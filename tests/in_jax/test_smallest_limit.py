@@ -85,6 +85,11 @@ PROGRAMS: Mapping[str, Callable[..., X]] = {
         lambda a: jnp.sum(lax.map(lambda b: jnp.exp(-jnp.sum((a - b) ** 2)), x)), x))),
     "map of kernels, differentiated": jax.grad(lambda x: jnp.sum(lax.map(
         lambda scale: jnp.sum(jnp.sin(_k(x * scale) @ x)), x[:3, 0]))),
+    # Choices, whose gradients read what the branch computed.
+    "branches, differentiated": jax.grad(lambda x: jnp.sum(
+        lax.cond(jnp.sum(x) > 0, lambda: jnp.sin(_k(x)) @ x, lambda: jnp.tanh(_k(x)) @ x))),
+    "switch, differentiated": jax.grad(lambda x: jnp.sum(lax.switch(
+        jnp.sum(x).astype(int), [lambda: jnp.sin(_k(x)) @ x, lambda: x, lambda: _k(x) @ x]) ** 2)),
     # Primitives that are no op of the vocabulary.
     "transform": lambda x: jnp.abs(jnp.fft.fft(_k(x), axis=1)).sum(1),
     "special functions": lambda x: jax.scipy.special.gammaln(1 + _k(x)).sum(1),

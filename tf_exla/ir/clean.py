@@ -6,12 +6,13 @@ from collections.abc import Hashable, Set
 
 import numpy as np
 
-from tf_exla.ir.control_flow import is_while
+from tf_exla.ir.control_flow import CHOICES, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traits import IDENTITIES, RESHAPES
 from tf_exla.ir.traverse import with_subgraphs, without_dead
+from tf_exla.ir.unread import without_unread
 
 _SHAPE_IDENTITIES = RESHAPES | {"broadcast_to"}
 
@@ -19,14 +20,15 @@ _SHAPE_IDENTITIES = RESHAPES | {"broadcast_to"}
 def clean(graph: Graph, ops: OpSet) -> Graph:
     """Remove nodes that compute nothing, and merge pure nodes that compute the same.
 
-    - `identity(x) -> x`, `identity_n(x, y) -> x, y`
-    - `reshape(x, shape(x)) -> x`, `broadcast_to(x, shape(x)) -> x`
-    - two pure nodes with the same op, attributes and inputs -> one
-    - pure nodes without uses -> none
-    - variables of a While that only their own next value reads -> none
+        - `identity(x) -> x`, `identity_n(x, y) -> x, y`
+        - `reshape(x, shape(x)) -> x`, `broadcast_to(x, shape(x)) -> x`
+        - two pure nodes with the same op, attributes and inputs -> one
+        - pure nodes without uses -> none
+        - variables of a While that only their own next value reads -> none
+    - results of a choice that nothing reads, and operands that no branch reads -> none
 
-    Sub-graphs are cleaned too, except those of a `Loop`. A value that a While passes on unchanged
-    is then one tensor.
+        Sub-graphs are cleaned too, except those of a `Loop`. A value that a While passes on unchanged
+        is then one tensor.
     """
     return drop_dead(_merge(_clean_subgraphs(graph, ops)))
 
@@ -101,9 +103,11 @@ def _shown(value: object) -> str:
 
 
 def drop_dead(graph: Graph) -> Graph:
-    """Remove the pure nodes without uses, and idle variables of While nodes."""
+    """Remove pure nodes without uses, idle variables of a While, unread results of a choice."""
 
     def trimmed(node: Node, wanted: Set[Tensor]) -> Node:
-        return without_idle_variables(node, wanted) if is_while(node) else node
+        if is_while(node):
+            return without_idle_variables(node, wanted)
+        return without_unread(node, wanted, drop_dead) if node.op in CHOICES else node
 
     return without_dead(graph, trimmed)

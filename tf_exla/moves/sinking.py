@@ -22,6 +22,7 @@ from tf_exla.ir.control_flow import (
     is_while,
     with_variables,
 )
+from tf_exla.ir.copying import copy_nodes
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, reads, with_subgraphs, without_dead
@@ -129,7 +130,8 @@ def _sunk_into_loop(
     renamed: Mapping[Tensor, Tensor],
 ) -> Node:
     body = body_of(node)
-    nodes, inside = _copies(moved, sources)
+    inside = {tensor: tensor.fresh_copy() for tensor in sources}
+    nodes = copy_nodes(moved, inside)
     computed = {body.inputs[k]: inside[node.inputs[k]] for k in sunk}
     nodes.extend(one.substitute(computed) for one in body.nodes)
     outputs = tuple(computed.get(tensor, tensor) for tensor in body.outputs)
@@ -144,33 +146,20 @@ def _sunk_into_branches(
     kept = [k for k in range(1, len(node.inputs)) if k not in sunk]
     branches = {}
     for key, branch in node.subgraphs:
-        copies, inside = _copies(moved, sources)
+        inside = {tensor: tensor.fresh_copy() for tensor in sources}
+        stand_ins = tuple(inside.values())
+        copies = copy_nodes(moved, inside)
         computed = {branch.inputs[k - 1]: inside[node.inputs[k]] for k in sunk}
         nodes = (one.substitute(computed) for one in branch.nodes)
         branches[key] = without_dead(
             Graph(
-                (*(branch.inputs[k - 1] for k in kept), *(inside[tensor] for tensor in sources)),
+                (*(branch.inputs[k - 1] for k in kept), *stand_ins),
                 (*copies, *nodes),
                 tuple(computed.get(tensor, tensor) for tensor in branch.outputs),
             )
         )
     inputs = (node.inputs[0], *(node.inputs[k] for k in kept), *sources)
     return dataclasses.replace(node, inputs=inputs, attrs={**node.attrs, **branches})
-
-
-def _copies(moved: list[Node], sources: list[Tensor]) -> tuple[list[Node], dict[Tensor, Tensor]]:
-    """Copy nodes; return the copies, and a map from tensors that nodes read or make to copies."""
-    inside = {tensor: tensor.fresh_copy() for tensor in sources}
-    nodes: list[Node] = []
-    for one in moved:
-        copy = dataclasses.replace(
-            one,
-            inputs=tuple(inside[tensor] for tensor in one.inputs),
-            outputs=tuple(tensor.copy() for tensor in one.outputs),
-        )
-        inside.update(zip(one.outputs, copy.outputs, strict=True))
-        nodes.append(copy)
-    return nodes, inside
 
 
 def _movable(node: Node) -> bool:

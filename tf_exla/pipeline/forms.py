@@ -10,6 +10,7 @@ from tf_exla.ir.graph import Graph
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
+from tf_exla.moves.choosing import choose_again
 from tf_exla.moves.iterations import write_iterations
 from tf_exla.moves.lowering import lower
 from tf_exla.moves.moving import move
@@ -39,8 +40,9 @@ class Forms:
 
     `rewritten`: `cleaned`, rewritten by `rules`. Some rewrites need memory. A rewrite can tie two
     axes together (G + transposed G). Sinking and lowering cost more work, and enable rewrites: sunk
-    producers meet their readers in the body, and a lowered softmax has a divisor. Tensors that are
-    read transposed are computed twice. A While of few iterations is written out.
+    producers meet their readers in the body, and a lowered softmax has a divisor. Before sinking,
+    the gradient of a choice computes again what it reads of the choice. Tensors that are read
+    transposed are computed twice. A While of few iterations is written out.
     """
 
     projector: Projector
@@ -120,5 +122,6 @@ class Forms:
         projector, least = self.projector, least_bytes(self.projector, self.cleaned)
         room -= projector.overhead(graph)
         chunk = self.options.largest_chunk
+        graph = choose_again(graph, projector.ops, least)
         rows = read_rows(graph, projector, least, room, chunk)
         return read_rows(sink(rows, projector.ops, least), projector, least, room, chunk)

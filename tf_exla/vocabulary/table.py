@@ -176,6 +176,8 @@ VOCABULARY: Mapping[str, Meaning] = {
     "list_reserve": Meaning(list_rule("_, _ -> ...", 0), rebuild=rebuild.element_shape(0)),
     "list_set": Meaning("..., _, ... -> ..."),
     "list_stack": Meaning(list_rule("..., _ -> T ...", 1), rebuild=rebuild.element_shape(1)),
+    # A value that one branch of a choice returns, and others do not.
+    **_many(Meaning(reason="it is an optional, or its value"), "optional optional_value"),
     # Control flow.
     **_many(Meaning(reason="it holds sub-graphs, which are split one by one"), "cond switch"),
     "loop": Meaning(reason="it is split already"),

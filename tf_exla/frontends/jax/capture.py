@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tf_exla.frontends.jax.inlining import inline_open
+from tf_exla.frontends.jax.inlining import constant, inline_open
 from tf_exla.frontends.jax.primitives.table import CONVERTERS
 from tf_exla.frontends.jax.writer import Walk, Writer, dtype_name
 from tf_exla.ir.graph import Graph, Tensor
@@ -80,8 +80,7 @@ def capture_jaxpr(closed: Any, platform: str | None = None) -> tuple[Graph, tupl
     inside: list[Tensor] = []
     for k, (one, value) in enumerate(zip(jaxpr.constvars, closed.consts, strict=True)):
         if _is_small(value):
-            array = np.asarray(value)
-            inside.append(w.const(array, array.dtype.name))
+            inside.append(constant(w, value, one.aval))
         else:
             extra.append(Tensor(tuple(one.aval.shape), dtype_name(one.aval), f"constant {k}"))
             constants.append(value)

@@ -65,16 +65,18 @@ def _extreme(function: Callable[..., Any], worst: Callable[[np.dtype[Any]], Any]
 
 def least(dtype: Any) -> Any:
     """Return the least value of a dtype, -inf for floats."""
-    if np.dtype(dtype).kind in "biu":
-        return False if np.dtype(dtype).kind == "b" else np.iinfo(dtype).min
-    return -math.inf
+    kind = np.dtype(dtype).kind
+    if kind in "iu":  # typed, as the greatest: JAX takes a Python integer for an int32
+        return np.asarray(np.iinfo(dtype).min, dtype)
+    return False if kind == "b" else -math.inf
 
 
 def greatest(dtype: Any) -> Any:
     """Return the greatest value of a dtype, inf for floats."""
-    if np.dtype(dtype).kind in "biu":
-        return True if np.dtype(dtype).kind == "b" else np.iinfo(dtype).max
-    return math.inf
+    kind = np.dtype(dtype).kind
+    if kind in "iu":
+        return np.asarray(np.iinfo(dtype).max, dtype)
+    return True if kind == "b" else math.inf
 
 
 def _vector_norm(x: X, **how: Any) -> X:

@@ -16,15 +16,19 @@ from tf_exla.ir.graph import Node, Tensor
 
 def inline(w: Writer, closed: ClosedJaxpr, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Write a closed jaxpr on `inputs`; return its results."""
-    return inline_open(w, closed.jaxpr, [constant(w, one) for one in closed.consts], inputs)
+    pairs = zip(closed.jaxpr.constvars, closed.consts, strict=True)
+    consts = [constant(w, value, one.aval) for one, value in pairs]
+    return inline_open(w, closed.jaxpr, consts, inputs)
 
 
-def constant(w: Writer, value: Any) -> Tensor:
-    """Return a constant of the graph for a known array."""
+def constant(w: Writer, value: Any, aval: Any) -> Tensor:
+    """Return a constant of the graph for a known array.
+
+    `aval`: it has the dtype as JAX uses it: without x64, that of NumPy's integers is int32.
+    """
     if isinstance(value, (jax.core.Tracer,)):
         raise TypeError(f"{value} is not known before the program runs")
-    array = np.asarray(value)
-    return w.const(array, array.dtype.name)
+    return w.const(np.asarray(value), dtype_name(aval))
 
 
 def inline_open(

@@ -90,6 +90,8 @@ EMITTED: Mapping[str, str] = {
     "nonzero": "Where",
     "not_equal": "NotEqual",
     "ones_like": "OnesLike",
+    "optional": "OptionalFromValue",
+    "optional_value": "OptionalGetValue",
     "pad": "Pad",
     "pad_with": "PadV2",
     "permute_dims": "Transpose",

@@ -30,7 +30,7 @@ from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.traverse import producers
 
 # Elements of iterators. Results of effects that read only inputs and constants are sources too.
-_ITERATORS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"})
+_ITERATORS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "optional_value"})
 # Integers from which sizes follow: a number, or a shape.
 _FEW = 8
 
