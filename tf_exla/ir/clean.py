@@ -20,15 +20,15 @@ _SHAPE_IDENTITIES = RESHAPES | {"broadcast_to"}
 def clean(graph: Graph, ops: OpSet) -> Graph:
     """Remove nodes that compute nothing, and merge pure nodes that compute the same.
 
-        - `identity(x) -> x`, `identity_n(x, y) -> x, y`
-        - `reshape(x, shape(x)) -> x`, `broadcast_to(x, shape(x)) -> x`
-        - two pure nodes with the same op, attributes and inputs -> one
-        - pure nodes without uses -> none
-        - variables of a While that only their own next value reads -> none
+    - `identity(x) -> x`, `identity_n(x, y) -> x, y`
+    - `reshape(x, shape(x)) -> x`, `broadcast_to(x, shape(x)) -> x`
+    - two pure nodes with the same op, attributes and inputs -> one
+    - pure nodes without uses -> none
+    - variables of a While that only their own next value reads -> none
     - results of a choice that nothing reads, and operands that no branch reads -> none
 
-        Sub-graphs are cleaned too, except those of a `Loop`. A value that a While passes on unchanged
-        is then one tensor.
+    Sub-graphs are cleaned too, except those of a `Loop`. A value that a While passes on unchanged
+    is then one tensor.
     """
     return drop_dead(_merge(_clean_subgraphs(graph, ops)))
 
