@@ -13,6 +13,7 @@ from tf_exla.frontends.tf.effects import settle
 from tf_exla.frontends.tf.func_graphs import CaptureError
 from tf_exla.frontends.tf.given import NOTHING, Given
 from tf_exla.frontends.tf.normalization import normalize
+from tf_exla.frontends.tf.ragged import RAGGED
 from tf_exla.frontends.tf.random_state import RandomStates, counted
 from tf_exla.frontends.tf.scope import Scope, Walk
 from tf_exla.ir.graph import Graph
@@ -51,7 +52,7 @@ def capture(
     `CaptureError`.
     """
     source = concrete.graph
-    walk = Walk(STRUCTURED, given=given)
+    walk = Walk({**STRUCTURED, **RAGGED}, given=given)
     shapes = input_shapes or [None] * len(source.inputs)
     variables = _variables(source)
     inputs = []

@@ -170,7 +170,7 @@ class Scope:
         """Append one node, or the constants that it folds to."""
         stateful = op._is_stateful
         lists = self.walk.lists
-        shapes = read_shapes(kind, inputs, self._shapes(kind, inputs, attrs, op, name), lists)
+        shapes = read_shapes(kind, inputs, self.inferred(kind, inputs, attrs, op, name), lists)
         shapes = static_sizes(kind, inputs, shapes, self.walk.value)
         shapes = self.came(name, shapes)
         partly = None
@@ -259,7 +259,7 @@ class Scope:
             self.walk.constants.append((tensor, tf.constant(array, dtype=tf.as_dtype(dtype))))
         return tensor
 
-    def _shapes(
+    def inferred(
         self,
         kind: str,
         inputs: list[Tensor],
@@ -267,6 +267,7 @@ class Scope:
         op: tf.Operation,
         name: str,
     ) -> list[Shape | None]:
+        """Return the shapes of an op's results for these inputs, as TensorFlow infers them."""
         if all(tensor.shape.is_fully_defined() for tensor in op.outputs):
             return [shape_of(tensor.shape) for tensor in op.outputs]
         symbols = [self.walk.symbol(tensor) for tensor in inputs]

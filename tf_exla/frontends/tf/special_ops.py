@@ -11,6 +11,7 @@ from tf_exla.frontends.tf.emit import is_large
 from tf_exla.frontends.tf.emitter import Emitter, Special
 from tf_exla.frontends.tf.loops import emit_loop
 from tf_exla.frontends.tf.positions import emit_best
+from tf_exla.frontends.tf.ragged import TOTALS
 from tf_exla.frontends.tf.random_rows import emit_random_rows
 from tf_exla.frontends.tf.running_top_k import emit_chunk_top_k, emit_running_top_k
 from tf_exla.frontends.tf.scattering import emit_scatter_rows
@@ -40,6 +41,13 @@ def _read_variable(emitter: Emitter, node: Node) -> None:
         emitter.op("DisableCopyOnRead", handle, {}, large=True, stateful=node.stateful)
 
 
+def _with_total(emitter: Emitter, node: Node) -> list[tf.Tensor]:
+    """Emit an op without its last operand, a size that TensorFlow computes itself."""
+    operands, large = emitter.values(node.inputs[:-1]), is_large(*node.inputs, *node.outputs)
+    made = emitter.op(TOTALS[node.op], operands, node.attrs, large=large, name=node.name)
+    return list(made.outputs)
+
+
 SPECIAL: Mapping[str, Special] = {
     "xla_cluster": emit_compiled,
     "loop": _loop,
@@ -47,6 +55,7 @@ SPECIAL: Mapping[str, Special] = {
     "min_with_position": emit_best,
     "random_rows": emit_random_rows,
     "read_variable": _read_variable,
+    **dict.fromkeys(TOTALS, _with_total),
     "running_top_k": emit_running_top_k,
     "scatter_rows": emit_scatter_rows,
     "top_k": _top_k,

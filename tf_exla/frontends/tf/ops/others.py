@@ -37,7 +37,8 @@ OPS: Mapping[str, Op] = {
     **many(Op(reason="it is a call that is not inlined"), """
         PartitionedCall StatefulPartitionedCall"""),
     **many(Op(flops=0), "Placeholder VarHandleOp"),
-    "RaggedTensorToTensor": Op(bounds=sizes.padded),
+    **many(Op(bounds=sizes.of_total, cpu=cpu.row_slices), "ragged_gather ragged_range"),
+    "RaggedTensorToTensor": Op(bounds=sizes.padded, cpu=cpu.padded),
     "running_top_k": Op(cpu=cpu.running_top_k),
     **many(Op(bounds=sizes.rows_of_both(0, 3)), """
         SparseAdd SparseSparseMaximum SparseSparseMinimum"""),

@@ -256,6 +256,13 @@ def padded(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     return [Most(dims).within(node.output.shape)]
 
 
+def of_total(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    """The last operand is the number of rows of the last result."""
+    shape, total = node.outputs[-1].shape, operands[-1].top
+    rows = None if shape is None else (total, *shape[1:])
+    return [*(Most() for _ in node.outputs[1:]), Most(rows).within(shape)]
+
+
 def axes(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     """Bound the result by one number for each axis."""
     rank = largest(operands)

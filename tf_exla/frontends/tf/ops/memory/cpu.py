@@ -133,6 +133,18 @@ def difference(call: Call) -> int:
 # The rest.
 
 
+def row_slices(call: Call) -> int:
+    """Count two positions for each row, in vectors that grow."""
+    return 2 * 2 * 8 * prod(call.outputs[0].shape)
+
+
+def padded(call: Call) -> int:
+    """Count where each value goes, for two ragged axes, in vectors that grow, and the padding."""
+    values, result = call.inputs[1], call.outputs[0]
+    places = 2 * (prod(values.shape[:1]) + prod(result.shape[:1]))
+    return 2 * 8 * places + prod(values.shape[1:]) * itemsize(values.dtype)
+
+
 def nth_element(call: Call) -> int:
     """Count a copy of each concurrent row."""
     *batch, length = call.inputs[0].shape
