@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,3 +182,30 @@ def test_import_of_the_package_does_not_need_gpflow() -> None:
         send("gpflow" in sys.modules)
     """
     assert run_fresh(code) is False
+
+
+def test_the_smallest_limit_of_an_error_is_feasible() -> None:
+    """Rewrites depend on the limit: at the smallest of 1 byte the program had one node more."""
+    rng = np.random.default_rng(0)
+    x = rng.random((6000, 2))
+    classes = (3 * x[:, :1]).astype(int).clip(0, 2)
+    model = gpflow.models.SVGP(
+        gpflow.kernels.SquaredExponential() + gpflow.kernels.White(0.01),
+        gpflow.likelihoods.MultiClass(3),
+        x[:40].copy(),
+        num_latent_gps=3,
+        q_diag=True,
+        num_data=len(x),
+    )
+
+    def step(x: tf.Tensor, y: tf.Tensor) -> Any:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(model.trainable_variables)
+            loss = model.training_loss((x, y))
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    data = tf.constant(x), tf.constant(classes)
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.explain(step, *data, limit=1000)
+    smallest = info.value.smallest_limit
+    assert tf_exla.explain(step, *data, limit=smallest).projected_peak <= smallest

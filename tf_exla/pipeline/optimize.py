@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from tf_exla.errors import (
     MemoryLimitError,
@@ -14,12 +14,13 @@ from tf_exla.errors import (
 )
 from tf_exla.ir.check import GraphError, check_graph
 from tf_exla.ir.clean import clean
-from tf_exla.ir.graph import Graph
+from tf_exla.ir.graph import Graph, Shape
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import walk
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
+from tf_exla.model.settings import SETTINGS
 from tf_exla.model.unbounded import unbounded
 from tf_exla.moves.contracting_ops import ContractingOps
 from tf_exla.moves.loop_variables import part_loop_variables
@@ -82,8 +83,7 @@ def optimize_graph(
         final = run.checked("in-cache", in_cache.graph)
     held, taken = run.held(rewritten.graph), options.allocator.taken
     if held + taken(projector.working_set(final)) > limit:
-        others = rewrite_graph(cleaned, ops, rules, projector.working_set(within.splitting.graph))
-        raise _too_large(run, function, (rewritten.graph, others.graph), within.splitting)
+        raise _too_large(run, function, *_smallest(forms, within))
     return Plan(
         graph=final,
         limit=limit,
@@ -152,14 +152,38 @@ def _by_rows(run: _Run, graph: Graph) -> Graph:
     return run.checked("rows", clean(part_loop_variables(made, ops), ops))
 
 
-def _too_large(
-    run: _Run, function: str, rewritten: tuple[Graph, Graph], smallest: Splitting
-) -> MemoryLimitError:
-    """Return the error that reports the smallest limit.
+def _smallest(forms: Forms, within: _Found) -> tuple[list[Graph], Splitting]:
+    """Return the search with the smallest plan that is also found for its own budget.
 
-    `rewritten`: not split, for the budget and for that of the smallest plan, where rewrites may
-    add other constants.
+    For another budget, other rewrites may be chosen: one node more exceeds the smallest limit. Also
+    return the graphs that were split, which may have other constants.
     """
+    projector, wanted = forms.projector, _ops(forms.rewritten.graph)
+    graphs = [forms.rewritten.graph]
+    for _ in range(SETTINGS.tries):
+        budget = projector.working_set(within.splitting.graph)
+        again = rewrite_graph(forms.cleaned, projector.ops, forms.rules, budget)
+        graphs.append(again.graph)
+        if _ops(again.graph) == wanted:
+            break
+        wanted = _ops(again.graph)
+        forms = replace(forms, rewritten=again, budget=budget)
+        found = _within(projector, forms, budget, forms.options)
+        if projector.working_set(found.graph) <= budget:
+            break
+        within = found
+    return graphs, within.splitting
+
+
+def _ops(graph: Graph) -> list[tuple[str, tuple[Shape | None, ...]]]:
+    """Return the nodes of a graph as far as a budget may change them."""
+    return [(node.op, tuple(t.shape for t in node.outputs)) for node in graph.nodes]
+
+
+def _too_large(
+    run: _Run, function: str, rewritten: Sequence[Graph], smallest: Splitting
+) -> MemoryLimitError:
+    """Return the error that reports the smallest limit; `rewritten`: programs that were split."""
     graph = max(rewritten, key=run.held)
     projector, held, taken = run.projector, run.held(graph), run.options.allocator.taken
     return MemoryLimitError(
