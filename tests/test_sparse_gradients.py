@@ -126,3 +126,32 @@ def test_in_a_branch_and_forward() -> None:
             value = called(x)
         found.append([tf.convert_to_tensor(step(x)), forward.jvp(value)])
     tf.nest.map_structure(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4), *found)
+
+
+def edges(points: tf.Tensor, left: tf.Tensor, right: tf.Tensor, far: tf.Tensor) -> Any:
+    """Attraction along edges and repulsion from sampled points, as in UMAP and word2vec."""
+    with tf.GradientTape() as tape:
+        tape.watch(points)
+        ends = [tf.gather(points, one) for one in (left, right, far)]
+        near = tf.reduce_sum((ends[0] - ends[1]) ** 2, -1)
+        apart = tf.reduce_sum((ends[0][:, None] - ends[2]) ** 2, -1)
+        loss = tf.reduce_mean(tf.math.log1p(near)) - tf.reduce_mean(tf.math.log1p(apart))
+    return loss, tf.convert_to_tensor(tape.gradient(loss, points))
+
+
+def test_rows_that_several_gathers_add_are_split() -> None:
+    """Their gradient joins the rows of all gathers, and sums the segments of the joined rows."""
+    rng = np.random.default_rng(0)
+    points = tf.constant(rng.standard_normal((1000, 2)))
+    shapes = ((20_000,), (20_000,), (20_000, 10))
+    places = [tf.constant(rng.integers(0, 1000, shape), tf.int32) for shape in shapes]
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.explain(edges, points, *places, limit=1000)
+    error = info.value
+    assert error.smallest_limit is not None
+    assert error.smallest_limit - error.resident < (error.projected_peak - error.resident) / 4
+    expected = tf.function(edges)(points, *places)
+    for limit in (error.smallest_limit, error.projected_peak // 2):
+        found = tf_exla.optimize(edges, limit)(points, *places)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)

@@ -1,7 +1,7 @@
 """Block matrices: products and reductions of one are computed from its rows of blocks.
 
 A tensor that is concatenated along two axes can be split along neither. Its product or reduction is
-computed from its parts, each concatenated along one axis only.
+computed from its parts, each concatenated along one axis only. So are sums of segments of its rows.
 """
 
 from __future__ import annotations
@@ -60,6 +60,30 @@ def block_reduction(site: RewriteContext, node: Node) -> Proposals:
         yield _join(site, made, axis if kept else axis - sum(one < axis for one in gone))
 
 
+def block_segments(site: RewriteContext, node: Node) -> Proposals:
+    """segment_sum([A; B], [i; j]) = segment_sum(A, i) + segment_sum(B, j)
+
+    The gradient of several gathers from one tensor joins what it adds to the rows.
+    """
+    rows, places, count = node.inputs
+    if count.value is None or not is_float(rows):
+        return
+    joins = [site.maker(one, "concat") for one in (rows, places)]
+    if any(join is None or _axis(join) != 0 for join in joins):
+        return
+    parts = [join.inputs[:-1] for join in joins if join is not None]
+    if not all(one.is_static and one.size for several in parts for one in several):
+        return
+    pairs = list(zip(*parts, strict=False))
+    alike = all(one.dims[: len(at.dims)] == at.dims for one, at in pairs)
+    if not alike or len(parts[0]) != len(parts[1]):
+        return
+    if rows.nbytes <= len(pairs) * node.output.nbytes:  # the sums would take more than the join
+        return
+    made = [site.emit(node.op, one, at, count) for one, at in pairs]
+    yield reduce(lambda total, one: site.emit("add", total, one), made)
+
+
 def _blocks(site: RewriteContext, tensor: Tensor) -> tuple[Sequence[Tensor], int] | None:
     """Return the parts of a matrix joined along two axes, and the axis of the outer join."""
     outer = site.maker(tensor, "concat")
@@ -104,4 +128,5 @@ def _join(site: RewriteContext, parts: Sequence[Tensor], axis: int) -> Tensor:
 REWRITES = (
     Rewrite(FAMILY, block_product, MATRIX_PRODUCTS, normal=True, copies=True),
     Rewrite(FAMILY, block_reduction, frozenset(_COMBINED), normal=True, copies=True),
+    Rewrite(FAMILY, block_segments, frozenset({"segment_sum"}), normal=True),
 )

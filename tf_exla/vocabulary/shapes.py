@@ -46,6 +46,10 @@ def solved(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     return (*np.broadcast_shapes(tuple(batch), tuple(other)), rows, columns)
 
 
+def segmented(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    return (*_values(inputs[2]), *inputs[0].dims[len(inputs[1].dims) :])
+
+
 def reduced(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     dims = inputs[0].dims
     axes = {axis % len(dims) for axis in _values(inputs[1])}
