@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,7 @@ __all__ = [
     "apply",
     "closed_over",
     "compiler_options",
+    "named_errors",
     "trace_state_clean",
     "user_frames",
     "varying_along",
@@ -68,6 +70,18 @@ def apply(primitive: Any, operands: Iterable[Any], params: Mapping[str, Any]) ->
     found = primitive.get_bind_params(params)
     functions, rest = found if isinstance(found, tuple) else ((), found)
     return primitive.bind(*functions, *operands, **rest)
+
+
+@contextmanager
+def named_errors() -> Iterator[None]:
+    """Raise JAX's internal error of `jax_debug_nans` as the one that `jax.jit` raises."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "InternalFloatingPointError":
+            raise
+        found = error.args[-1] if error.args else "nan"
+        raise FloatingPointError(f"invalid value ({found}) in a compiled program") from error
 
 
 def closed_over(traced: Any) -> Sequence[Any]:

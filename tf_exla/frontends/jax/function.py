@@ -15,7 +15,7 @@ from jax.extend.core import ClosedJaxpr
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.frontends.jax.certify import spec
-from tf_exla.frontends.jax.compat import closed_over, trace_state_clean, varying_along
+from tf_exla.frontends.jax.compat import closed_over, named_errors, trace_state_clean, varying_along
 from tf_exla.frontends.jax.planning import Settings
 from tf_exla.frontends.jax.primitive import bind
 from tf_exla.frontends.jax.program import Program
@@ -99,10 +99,13 @@ class Function:
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
+            return self._made[0](*args, **kwargs)
         operands = self._operands(args, kwargs)
         if trace_state_clean() and not any(isinstance(one, jax.core.Tracer) for one in operands):
             call = self._ticket(*args, **kwargs).call
-            made = call.program.certified(call.donated).run(*operands)
+            with named_errors():
+                made = call.program.certified(call.donated).run(*operands)
         else:
             call = self.call(*args, **kwargs)
             made = bind(call.program, call.operands)
@@ -110,6 +113,9 @@ class Function:
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Function:
+        return self  # as functions are
 
     def __repr__(self) -> str:
         return f"<{self.settings.name} within {format_bytes(self.settings.limit)}>"

@@ -55,13 +55,14 @@ def _transposed(cotangents: Sequence[X], *operands: X, program: Program) -> list
 
 
 def _batched(
-    operands: Sequence[X], axes: Sequence[Any], *, program: Program
+    axis: Any, operands: Sequence[X], axes: Sequence[Any], *, program: Program
 ) -> tuple[list[X], Any]:
-    ((size, *_),) = {
-        (one.shape[axis],) for one, axis in zip(operands, axes, strict=True) if axis is not None
-    }
-    made = bind(program.batched(size, tuple(axes)), operands)
-    return made, [0] * len(made)
+    """Apply a program to a batch; `axis`: its name and size."""
+    name = axis.name if program.uses_axis(axis.name) else None
+    if name is None and all(one is None for one in axes):
+        return bind(program, operands), [None] * len(program.results)
+    batch, placed = program.batched(axis.size, tuple(axes), name)
+    return bind(batch, operands), placed
 
 
 def _lowered(context: Any, *operands: Any, program: Program) -> Any:
@@ -79,5 +80,5 @@ program_p.def_impl(_evaluated)
 program_p.def_effectful_abstract_eval(_abstract)
 ad.primitive_jvps[program_p] = _linearized
 ad.primitive_transposes[program_p] = _transposed
-batching.primitive_batchers[program_p] = _batched
+batching.fancy_primitive_batchers[program_p] = _batched
 mlir.register_lowering(program_p, _lowered)

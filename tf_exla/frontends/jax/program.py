@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import Literal, jaxpr_as_fun
 
 from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.jax.capture import capture_jaxpr
@@ -148,14 +148,39 @@ class Program:
         avals = [*_chosen(self.operands, known), *_chosen(numbers, given)]
         return self._derive(("transposed", unknown, given), pulled, avals)
 
-    def batched(self, size: int, axes: tuple[int | None, ...]) -> Program:
-        """Return the function over a batch: along `axes` of operands, the first axis of results."""
-        function = jax.vmap(self.function, in_axes=axes, out_axes=0, axis_size=size)
+    def batched(
+        self, size: int, axes: tuple[int | None, ...], name: Any = None
+    ) -> tuple[Program, list[int | None]]:
+        """Return the function over a batch, and the axis of the batch in each result.
+
+        `axes`: those of operands. `name`: that of the axis, if the function refers to it. A result
+        that does not depend on the batch has no such axis.
+        """
+        placed = self._depending(axes, name)
+        function = jax.vmap(
+            self.function, in_axes=axes, out_axes=placed, axis_size=size, axis_name=name
+        )
         avals = [
             aval if axis is None else _with_axis(aval, axis, size)
             for aval, axis in zip(self.operands, axes, strict=True)
         ]
-        return self._derive(("batched", size, axes), function, avals)
+        return self._derive(("batched", size, axes, name), function, avals), placed
+
+    def uses_axis(self, name: Any) -> bool:
+        """Return whether the function refers to an axis of an enclosing `vmap` by name."""
+        return any(getattr(one, "name", None) == name for one in self.jaxpr.effects)
+
+    def _depending(self, axes: tuple[int | None, ...], name: Any) -> list[int | None]:
+        """Return 0 for each result that depends on a batch of operands, None for others."""
+        jaxpr = self.jaxpr.jaxpr
+        found = {one for one, axis in zip(jaxpr.invars, axes, strict=True) if axis is not None}
+        for eqn in jaxpr.eqns:
+            read = [one for one in eqn.invars if not isinstance(one, Literal)]
+            if any(one in found for one in read) or (name is not None and eqn.effects):
+                found.update(eqn.outvars)
+        return [
+            None if isinstance(one, Literal) or one not in found else 0 for one in jaxpr.outvars
+        ]
 
     def _derive(
         self, key: Any, function: Callable[..., Any], avals: Sequence[X], **more: Any
