@@ -78,3 +78,13 @@ def peaks(name: str) -> tuple[int, int]:
 def test_peaks(name: str) -> None:
     measured, projected = run_fresh(peaks, name)
     assert measured <= projected <= 120_000_000
+
+
+def test_a_limit_below_what_the_sizes_need_is_a_limit_error() -> None:
+    """Once the sizes are known, they have bounds."""
+    optimized = tf_exla.optimize(PROGRAMS["joined"], "1.2MB", strict=True)
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        optimized(ragged())
+    assert info.value.smallest_limit is not None
+    with pytest.raises(tf_exla.MemoryLimitError):
+        tf_exla.optimize(PROGRAMS["joined"], "3MB", strict=True)(ragged())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
 import tensorflow as tf
 
+from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
 from tf_exla.frontends.tf.bodies import Runner
 from tf_exla.frontends.tf.cuts import Cut
 from tf_exla.frontends.tf.dataset_loops import REDUCTION
@@ -122,3 +123,24 @@ class Head(Generic[Rest]):
                 settings.guard.take(settings.name, error)
             given = dataclasses.replace(given, shapes={}, values={})
             return self._make(given, settings.without_limit())
+
+
+def first_within(heads: Iterable[Head[Rest]], error: Exception, warns: bool) -> Head[Rest] | None:
+    """Return the first head that holds the limit, or None.
+
+    `error`: that of the whole program. If nothing bounds its sizes, and a head that computes them
+    exceeds the limit, raise the head's `MemoryLimitError`, unless the user wants to be warned.
+    """
+    refused: MemoryLimitError | None = None
+    for head in heads:
+        try:
+            _ = head.function
+        except UnboundedMemoryError:
+            continue
+        except MemoryLimitError as found:
+            refused = refused or found
+        else:
+            return head
+    if refused is not None and isinstance(error, UnboundedMemoryError) and not warns:
+        raise refused
+    return None

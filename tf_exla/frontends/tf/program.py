@@ -6,7 +6,6 @@ and for `tf.gradients`, with the gradient of `gradient.py`.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ from tf_exla.frontends.tf.gradient import (
     keep_python_tapes,
     recorded_backward,
 )
-from tf_exla.frontends.tf.heads import Head
+from tf_exla.frontends.tf.heads import Head, first_within
 from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.planner import Planner, Runnable
 from tf_exla.frontends.tf.random_state import RandomStates, keeps_state
@@ -210,7 +209,7 @@ class Program:
             try:
                 return whole() if head is None else head.function
             except (MemoryLimitError, UnboundedMemoryError) as error:
-                if self.inner is None and (late := self._late_head(records)) is not None:
+                if self.inner is None and (late := self._late_head(records, error)) is not None:
                     self.head = late
                     return late.function
                 if isinstance(error, MemoryLimitError) or head is not None:
@@ -225,17 +224,12 @@ class Program:
             return None
         return self.head
 
-    def _late_head(self, records: bool) -> Head[Program] | None:
+    def _late_head(self, records: bool, error: Exception) -> Head[Program] | None:
         """Return a head up to sizes that are computed, or up to control flow with open sizes."""
-        for find in (find_computed_cut, *(() if records else (find_stepped_cut,))):
-            cut = find(self.graph, self.saves, self.given)
-            if cut is None:
-                continue
-            head = self._head_at(cut)
-            with contextlib.suppress(MemoryLimitError, UnboundedMemoryError):
-                _ = head.function
-                return head
-        return None
+        finders = (find_computed_cut, *(() if records else (find_stepped_cut,)))
+        cuts = (find(self.graph, self.saves, self.given) for find in finders)
+        heads = (self._head_at(cut) for cut in cuts if cut is not None)
+        return first_within(heads, error, self.settings.options.unbounded == "warn")
 
     def _head_at(self, cut: Cut) -> Head[Program]:
         def behind(given: Given, settings: Settings) -> Program:
