@@ -317,3 +317,25 @@ def test_gpflow_sgpr_is_static_and_the_same() -> None:
         np.testing.assert_allclose(left, right, rtol=1e-9, atol=1e-12)
     assert all(tensor.is_static for node in captured.graph.nodes for tensor in node.outputs)
     assert not any(node.stateful for node in captured.graph.nodes)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "complex64", "bfloat16"])
+@pytest.mark.parametrize("exponent", [-1, -0.5, 0, 0.5, 1, 2, 3, 4])
+def test_powers_with_known_exponents(dtype: str, exponent: float) -> None:
+    """Grappler replaces most of them; stock's numbers are those of the replacements."""
+    if dtype == "int32" and exponent not in (2, 3, 4):
+        pytest.skip("no power of an integer")
+    x = tf.cast(tf.constant(RNG.uniform(1, 9, (7, 5))), dtype)
+    how = tf.cast(exponent, dtype)
+    stock = tf.function(lambda x: x**how)(x)
+    captured, (found,) = round_trip(lambda x: x**how, x)
+    if exponent not in (0, 4) and (dtype, exponent) != ("complex64", -1):
+        assert "pow" not in ops_of(captured)
+    tolerance = {"bfloat16": 1e-2, "float32": 1e-6, "complex64": 1e-5}.get(dtype, 1e-14)
+    np.testing.assert_allclose(found.astype(complex), stock.numpy().astype(complex), rtol=tolerance)
+
+
+def test_a_power_that_broadcasts_stays() -> None:
+    captured, (found,) = round_trip(lambda x: x ** tf.fill([4, 3], 2.0), tf.constant([1.0, 2, 3]))
+    assert found.tolist() == [[1, 4, 9]] * 4
+    assert "pow" in ops_of(captured)

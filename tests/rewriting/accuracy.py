@@ -200,7 +200,7 @@ CASES = (
         lambda x: tf.reduce_mean(x, 0),
         lambda x: x.mean(0),
     ),
-    _same("cleanup", "3 (0.1 x) ** 2", NEAR, lambda x, y: 3 * (0.1 * x) ** 2),
+    _same("cleanup", "3 (0.1 x)", NEAR, lambda x, y: 3 * (0.1 * x)),
     _same("sums-of-products", "g a + gᵀ a", SKEW, lambda g, a: g @ a + _t(g) @ a),
     _same(
         "sums-of-products",
@@ -356,6 +356,10 @@ A quotient by a sum of the same numbers, such as `exp(x) / sum(exp(x))`, stays o
 Other chains of products in another order may overflow in another place. They then give an infinity where `inf - inf` was NaN, or the reverse,
 or NaN (zero times infinity) where a mask of zeros was multiplied first;
 `rewrites={{"chains": False}}` keeps the order.
+
+*Sums of many chunks.* The partial sums of chunks are added one after the other. At exactly the smallest limit chunks may have one index, and
+then the error in float32 is that of a sequential sum: 2.5e-6 for a mean of 100,000 numbers, where the stock's is 5.6e-8. With 1.2 times
+that limit it was 2.0e-7, with twice 5.6e-8.
 
 *Short floats.* Partial sums and products of bfloat16 and float16 are kept in float32 and rounded once. So are sums and
 means within a chunk where kernels add in the short precision, since the order of addition depends on the chunk's shape. The
