@@ -12,7 +12,7 @@ from tf_exla.ir.traverse import with_subgraphs
 _DIAGONALS = {"MatrixDiag": "matrix_diag", "MatrixDiagPart": "matrix_diag_part",
               "MatrixSetDiag": "matrix_set_diag"}  # fmt: skip
 """Ops of the main diagonal only."""
-_POWERS = {1.0: "identity", 2.0: "square", 0.5: "sqrt", -0.5: "rsqrt"}
+_POWERS = {0.0: "ones_like", 1.0: "identity", 2.0: "square", 0.5: "sqrt", -0.5: "rsqrt"}
 """Ops by the exponent of the power that they compute."""
 _MOMENTS = 5
 """Number of results that both batch normalizations share, and of operands of both gradients."""
