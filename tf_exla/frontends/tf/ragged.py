@@ -53,7 +53,8 @@ def capture_range(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: st
 def capture_gather(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
     """Capture a `RaggedGather`; inputs: row splits for each ragged axis, values, indices."""
     splits, indices = inputs[0], inputs[-1]
-    if len(inputs) != 3 or not splits.is_static or not splits.size or not indices.is_static:
+    known = splits.is_static and splits.size and indices.is_static
+    if len(inputs) != 3 or not known or len(indices.dims) != 1:
         return _as_it_is(scope, op, inputs, name)
     writer = _Writer(scope, name)
     rows = writer.op("take", writer.lengths(splits), indices, writer.const(0))
