@@ -195,23 +195,6 @@ def reduce_of_one(site: RewriteContext, node: Node) -> Proposals:
         yield reshape(site, x, node.output.dims)
 
 
-def square_of_power(site: RewriteContext, node: Node) -> Proposals:
-    """x ** 2 = square(x), x ** 1 = x
-
-    A power rounds like a product, or once more. TensorFlow's own optimizer does the same.
-    """
-    base, exponent = node.inputs
-    if base.shape != node.output.shape or exponent.value is None or exponent.size != 1:
-        return
-    power = float(exponent.value.reshape(()))
-    if power not in (1.0, 2.0):
-        return
-    if not is_float(base):
-        yield Refusal(half_reason(base))
-    else:
-        yield base if power == 1.0 else site.emit("square", base)
-
-
 def _rewrite(propose: Propose, ops: str, normal: bool = True) -> Rewrite:
     return Rewrite(FAMILY, propose, frozenset(ops.split()), normal)
 
@@ -228,5 +211,4 @@ REWRITES = (
     _rewrite(two_scalars, "multiply negative", normal=False),
     _rewrite(transposed_operand, "matmul batch_matmul"),
     _rewrite(reduce_of_reshape, "sum"),
-    _rewrite(square_of_power, "pow"),
 )

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tf_exla.ir.graph import Graph, Node, Tensor, const
+from tf_exla.ir.powers import of_known_powers
 from tf_exla.vocabulary import table
 from tf_exla.vocabulary.table import VOCABULARY
 
@@ -123,7 +124,7 @@ class Tracer:
 
     def graph(self, *outputs: Any) -> Graph:
         made = tuple(self.asarray(x).tensor for x in outputs)
-        return Graph(tuple(self.inputs), tuple(self.nodes), made)
+        return of_known_powers(Graph(tuple(self.inputs), tuple(self.nodes), made))
 
     def asarray(self, value: Any, dtype: str | None = None) -> Array:
         """Return a value as an array: a constant, unless it is an `Array` already."""

@@ -7,13 +7,12 @@ import dataclasses
 import numpy as np
 
 from tf_exla.ir.graph import Graph, Node, Tensor, const
+from tf_exla.ir.powers import of_known_powers
 from tf_exla.ir.traverse import with_subgraphs
 
 _DIAGONALS = {"MatrixDiag": "matrix_diag", "MatrixDiagPart": "matrix_diag_part",
               "MatrixSetDiag": "matrix_set_diag"}  # fmt: skip
 """Ops of the main diagonal only."""
-_POWERS = {0.0: "ones_like", 1.0: "identity", 2.0: "square", 0.5: "sqrt", -0.5: "rsqrt"}
-"""Ops by the exponent of the power that they compute."""
 _MOMENTS = 5
 """Number of results that both batch normalizations share, and of operands of both gradients."""
 
@@ -21,40 +20,6 @@ _MOMENTS = 5
 def normalize(graph: Graph) -> Graph:
     """Return the graph with the versions of ops that can be split."""
     return of_known_powers(of_main_diagonals(without_reserve(graph)))
-
-
-def of_known_powers(graph: Graph) -> Graph:
-    """Replace powers with a known exponent by ops that take a fifth of the time.
-
-    TensorFlow does so itself (`ConvertPow` of Grappler), but the exponent of an emitted op may be
-    hidden from it, so that it does not compute large tensors in advance.
-    """
-    nodes: list[Node] = []
-    for old in graph.nodes:
-        node = with_subgraphs(old, of_known_powers)
-        made = _power(node) if node.op == "pow" else None
-        nodes += [node] if made is None else made
-    same = len(nodes) == len(graph.nodes) and all(map(lambda a, b: a is b, nodes, graph.nodes))
-    return graph if same else graph.replace(nodes=tuple(nodes))
-
-
-def _power(node: Node) -> list[Node] | None:
-    """Return the nodes that compute a power; None if its exponent is none of a few numbers."""
-    x, exponent = node.inputs
-    if exponent.value is None or not exponent.value.size or x.shape != node.output.shape:
-        return None
-    numbers = np.unique(exponent.value)
-    number = float(numbers[0].real) if len(numbers) == 1 and not numbers[0].imag else np.nan
-    if number == 3:
-        made = Tensor(x.shape, x.dtype, f"{node.name}/square")
-        square = Node("square", (x,), (made,), name=made.name)
-        return [square, dataclasses.replace(node, op="multiply", inputs=(x, square.output))]
-    if number == -1 and x.dtype.startswith(("float", "bfloat")):
-        one = const(np.ones((), exponent.value.dtype), f"{node.name}/one", x.dtype)
-        return [one, dataclasses.replace(node, op="divide", inputs=(one.output, x))]
-    if number not in _POWERS:
-        return None
-    return [dataclasses.replace(node, op=_POWERS[number], inputs=(x,))]
 
 
 def of_main_diagonals(graph: Graph) -> Graph:
