@@ -41,6 +41,40 @@ def test_one_product_is_left(fn: Callable[..., Any], dtype: str) -> None:
     assert outcome.ops.count("matmul") == 1
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda xp, s, g, h, a: s * (s * (g @ a)) + s * (h @ a),
+        lambda xp, s, g, h, a: (g @ a) / s / s + (h @ a) / s,
+        lambda xp, s, g, h, a: s * (s * (g @ a)) + s * (s * (h @ a)),
+    ],
+)
+def test_powers_of_a_scalar_differ(fn: Callable[..., Any]) -> None:
+    args = np.float64(3.0), random(M, M), random(M, M, seed=1), random(M, N)
+    outcome = check_numbers(fn, *args, families=SUMS)
+    assert "shared-operand" in outcome.names
+
+
+@pytest.mark.parametrize(
+    ("fn", "products"),
+    [
+        (lambda xp, g, h, a: xp.add_n([g @ a, g @ a]), 1),
+        (lambda xp, g, h, a: g @ a + 3.0 * (g @ a), 1),
+        (lambda xp, g, h, a: xp.add_n([g @ a, h @ a, g @ a]), 1),
+        (lambda xp, g, h, a: xp.add_n([g @ a, h @ a, -(g @ a)]), 1),
+        (lambda xp, g, h, a: xp.sum(h) * (g @ a) + g @ a + h @ a, 1),
+    ],
+)
+def test_equal_products(fn: Callable[..., Any], products: int) -> None:
+    """No matrix is added to itself: [M, M] may be larger than the product."""
+    g, h, a = random(M, M), random(M, M, seed=1), random(M, N)
+    outcome = check_numbers(fn, g, h, a, families=SUMS)
+    assert outcome.ops.count("matmul") == products
+    sums = [node for node in outcome.result.graph.nodes if node.op in ("add", "add_n")]
+    for node in sums:
+        assert node.output.dims != (M, M) or len(set(node.inputs)) == len(node.inputs)
+
+
 def test_batches() -> None:
     g, h, a = random(3, M, M), random(3, M, M, seed=1), random(3, M, N)
     outcome = check_numbers(lambda xp, g, h, a: g @ a + t(h) @ a, g, h, a, families=SUMS)

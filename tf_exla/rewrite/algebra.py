@@ -9,6 +9,7 @@ finite stay so, but an infinity may become NaN. Scales that keep numbers in rang
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,8 +66,15 @@ class Scale:
     def is_one(self) -> bool:
         return self.number == 1.0 and not self.times and not self.over
 
-    def key(self) -> tuple[float, frozenset[Tensor], frozenset[Tensor]]:
-        return self.number, frozenset(self.times), frozenset(self.over)
+    def __add__(self, other: Scale) -> Scale | None:
+        """Return the sum of two scalars that differ in the number alone, else None."""
+        if self.tensors() != other.tensors():
+            return None
+        return Scale(self.number + other.number, self.times, self.over)
+
+    def tensors(self) -> tuple[Counter[Tensor], Counter[Tensor]]:
+        """Return how often each tensor multiplies and divides."""
+        return Counter(self.times), Counter(self.over)
 
 
 def is_usable(number: float, dtype: str) -> bool:

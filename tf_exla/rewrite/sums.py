@@ -110,7 +110,10 @@ def _merged(site: RewriteContext, node: Node, found: list[Term]) -> Proposals:
             if len(shapes) != 1:
                 yield Refusal(f"the summed operands differ in shape: {sorted(shapes)}")
                 continue
-            merged = _sum(site, [(one.scale, other(one)) for one in group])
+            parts = _like([(one.scale, other(one)) for one in group])
+            if len(parts) < 2:  # one product, several times
+                continue
+            merged = _sum(site, parts)
             operand = shared(group[0])
             pair = (operand, merged) if on_left else (merged, operand)
             total = product(site, *pair)
@@ -148,10 +151,26 @@ def _groups(
     yield from (group for group in by_factor.values() if len(group) > 1)
 
 
+def _like(parts: list[tuple[Scale, Factor]]) -> list[tuple[Scale, Factor]]:
+    """Add the scales of equal factors, unless these cancel."""
+    found: list[tuple[Scale, Factor]] = []
+    for scale, factor in parts:
+        for k, (before, other) in enumerate(found):
+            total = before + scale if other == factor else None
+            if total is not None and total.number:
+                found[k] = total, factor
+                break
+        else:
+            found.append((scale, factor))
+    return found
+
+
 def _sum(site: RewriteContext, parts: list[tuple[Scale, Factor]]) -> Factor:
     """Add scaled factors of one shape; multiply a common scalar once, after the sum."""
     flip = all(factor.transposed for _, factor in parts)
-    common = parts[0][0] if len({scale.key() for scale, _ in parts}) == 1 else None
+    first = parts[0][0]
+    same = all((s.number, *s.tensors()) == (first.number, *first.tensors()) for s, _ in parts)
+    common = first if same else None
     total: Tensor | None = None
     for scale, factor in parts:
         tensor = factor.tensor if flip else dense(site, factor)
