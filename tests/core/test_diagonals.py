@@ -60,6 +60,17 @@ def test_a_sum_with_a_diagonal(fn: Callable[..., Any]) -> None:
     assert "matrix_diag" not in outcome.ops
 
 
+@pytest.mark.parametrize("shapes", [((1, 9), (1,)), ((3, 1, 9), (3, 1)), ((9, 1), (1,))])
+def test_a_diagonal_of_one_element_is_broadcast(shapes: list[tuple[int, ...]]) -> None:
+    def fn(xp: Any, a: Any, d: Any) -> Any:
+        return a + xp.diag(d), xp.linalg.diagonal(a)
+
+    args = [random(*shape) for shape in shapes]
+    check_numbers(fn, *args, families=DIAGONALS)
+    outcome = check_numbers(fn, *args)
+    assert "plus-diagonal" not in outcome.names
+
+
 def test_batches() -> None:
     a, b, d = random(2, N, 3), random(2, 3, N), random(2, N)
     for fn in (

@@ -123,7 +123,7 @@ def plus_diagonal(site: RewriteContext, node: Node) -> Proposals:
         d = as_diagonal(site, factor.tensor)
         if d is None:
             continue
-        if rest.shape != out.shape or d.dims != out.dims[:-1]:
+        if not rest.shape == other.shape == out.shape:  # diag of one element is 1 by 1
             yield Refusal(f"one of {rest} and diag({d}) is broadcast to {out}")
             continue
         zero = site.const(0, "int32")
