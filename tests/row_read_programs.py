@@ -147,6 +147,16 @@ def reversed_slice() -> Program:
     return function, (X, Y)
 
 
+def two_axes() -> Program:
+    """Rows of a slice that names both axes."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> Any:
+        d = distances(x, y)[1:-1, :]
+        return tf.foldl(lambda c, row: relaxed(row, c), d, initializer=tf.zeros_like(y[:, 0]))
+
+    return function, (X, Y)
+
+
 def nested() -> Program:
     """A loop over rows in a loop that does not change them."""
 
@@ -166,6 +176,6 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     program.__name__: program
     for program in (
         folded, backward, indexed, gathered, mapped, filtered, decoded, python_loop,
-        nested, reversed_slice,
+        nested, reversed_slice, two_axes,
     )
 }  # fmt: skip

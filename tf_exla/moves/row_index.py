@@ -97,10 +97,12 @@ def _span(node: Node, axis: int) -> tuple[int, int] | None:
     if node.op == "flip" and values[0] is not None:
         turned = [int(one) % len(before) for one in values[0].ravel()]
         return (before[axis] - 1, -1) if turned == [axis] else None
-    if node.op != "strided_slice" or None in values[::2] or values[2] is None:
+    if node.op != "strided_slice":
         return None
     mask, begin, steps = _masks(node), values[0], values[2]
-    if mask["ellipsis"] or mask["new_axis"] or mask["shrink_axis"] or begin is None:
+    if begin is None or steps is None:
+        return None
+    if mask["ellipsis"] or mask["new_axis"] or mask["shrink_axis"]:
         return None
     if any(step != 1 for k, step in enumerate(steps) if k != axis):
         return None

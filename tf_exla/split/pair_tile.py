@@ -64,7 +64,7 @@ class Tile:
         self.members: dict[Node, None] = {}
         self._constants: dict[Hashable, Tensor] = {}
         self._totals: dict[tuple[Hashable, ...], Tensor] = {}
-        self._made: dict[tuple[Form, tuple[int, ...]], _Made] = {}
+        self._made: dict[tuple[Form, tuple[int, ...], frozenset[int | None]], _Made] = {}
         self._moved: dict[tuple[Tensor, tuple[int, ...]], Tensor] = {}
 
     def graph(self, outputs: Sequence[Tensor]) -> Graph:
@@ -158,7 +158,8 @@ class Tile:
 
     def _tile(self, tensor: Tensor, labels: Labels) -> _Made:
         """Return a tensor's tile with the letters `labels`; the tile may be transposed."""
-        key = self.forms.of(tensor, labels), tensor.dims
+        # Equal elements may lie along other axes if these have equal sizes.
+        key = self.forms.of(tensor, labels), tensor.dims, frozenset(labels)
         if key not in self._made:
             node = self.index.producer[tensor]
             self.members[node] = None

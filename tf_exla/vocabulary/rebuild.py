@@ -14,6 +14,7 @@ import numpy as np
 
 from tf_exla.ir.graph import Node, Shape, Tensor, const
 from tf_exla.vocabulary.rules.builders import sizes
+from tf_exla.vocabulary.rules.movement import whole_axis_masks
 
 CHUNK = "/chunk"  # the suffix of names of nodes for a chunk
 
@@ -68,6 +69,7 @@ def element_shape(position: int) -> Rebuild:
 
 
 squeeze = Rebuild(_squeezed_axes)
+strided_slice = Rebuild(lambda node, shapes: whole_axis_masks(node))
 declared_shape = Rebuild(_declared_shape)
 tile = Rebuild(operand=(1, _multiples))
 top_k = Rebuild(operand=(1, lambda inputs, shape: shape[-1]))  # a chunk may hold fewer elements

@@ -146,8 +146,8 @@ VOCABULARY: Mapping[str, Meaning] = {
     "slice": _moved(resized_axes("_", "="), shapes.sliced),
     "split": _moved(split(data_at=1, axis_at=0)),
     "stack": _moved(pack),
-    "strided_slice": _moved(strided_slice),
-    "strided_slice_grad": _moved(strided_slice_grad),
+    "strided_slice": replace(_moved(strided_slice), rebuild=rebuild.strided_slice),
+    "strided_slice_grad": replace(_moved(strided_slice_grad), rebuild=rebuild.strided_slice),
     "tile": replace(_moved(tile), rebuild=rebuild.tile),
     # Reading and writing by index.
     **_many(Meaning(tensor_scatter), "scatter_add scatter_max scatter_min scatter_subtract"),

@@ -168,6 +168,29 @@ def slice_axes(node: Node, full: Sequence[int], part: Sequence[int]) -> tuple[li
 _AXIS_MASKS = ("ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 
+def whole_axis_masks(node: Node) -> dict[str, int]:
+    """Return the masks of a strided slice, its gradient or an update, whole axes without ends.
+
+    An explicit end is the size of the whole tensor. A chunk may have more indices along that axis:
+    those of an axis that is several times as long, such as a `tile` of it.
+    """
+    reads = node.op == "strided_slice"  # its gradient and updates write the part
+    whole, part = (node.inputs[0], node.output) if reads else (node.output, node.inputs[4])
+    names, _ = slice_axes(node, sizes(whole), sizes(part))
+    masks = {key: integer(node, key, 0) for key in ("begin_mask", "end_mask")}
+    axis, count = 0, len(static(node, 3, "strides"))
+    ellipsis, new, shrink = (integer(node, key, 0) for key in _AXIS_MASKS)
+    explicit = sum(not new >> i & 1 for i in range(count)) - (ellipsis != 0)
+    for i in range(count):
+        if ellipsis >> i & 1:
+            axis += len(names) - explicit
+        elif not new >> i & 1:
+            if names[axis].islower() and not shrink >> i & 1:
+                masks = {key: mask | 1 << i for key, mask in masks.items()}
+            axis += 1
+    return masks
+
+
 def strided_slice(node: Node) -> str:
     """Take a part: `x[begin:end:strides]`."""
     full, part = slice_axes(node, sizes(node.inputs[0]), sizes(node.output))

@@ -13,6 +13,7 @@ from tf_exla.frontends.tf.ops.rules.moving import (
     strided_slice_update,
     unpack,
 )
+from tf_exla.vocabulary import rebuild
 from tf_exla.vocabulary.rules.builders import whole
 from tf_exla.vocabulary.rules.movement import (
     concat,
@@ -62,7 +63,8 @@ OPS: Mapping[str, Op] = {
     "StridedSlice": moved(view="part", xla="well", bounds=sizes.strided,
         values=values.of_operand),
     "StridedSliceGrad": moved(shape_operand=0),
-    "TensorStridedSliceUpdate": moved(strided_slice_update, reuses=(0,)),
+    "TensorStridedSliceUpdate": moved(strided_slice_update, reuses=(0,),
+        rebuild=rebuild.strided_slice),
     "Tile": moved(cpu=cpu.broadcast_blocks, view="same", xla="well", values=values.of_operand,
         shape_operand=1),
     "Transpose": moved(view="same", xla="well", size="equal", values=values.of_operand),
