@@ -33,6 +33,16 @@ def reciprocals(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
     return tf.matmul(e * (1 / tf.reduce_sum(e, 1, keepdims=True)), v)
 
 
+def reciprocals_of_any(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    e = tf.exp(tf.matmul(q, k, transpose_b=True) - 2)
+    return tf.matmul(e * tf.math.reciprocal_no_nan(tf.reduce_sum(e, 1, keepdims=True)), v)
+
+
+def logarithms(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    e = tf.exp(tf.matmul(q, k, transpose_b=True) - 2)
+    return tf.matmul(e * tf.exp(-tf.math.log(tf.reduce_sum(e, 1, keepdims=True))), v)
+
+
 def expectation(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
     e = tf.exp(tf.matmul(q, k, transpose_b=True))
     return tf.reduce_sum(e / tf.reduce_sum(e, 1, keepdims=True) * v[:, 0], 1)
@@ -55,7 +65,8 @@ def smoother(x: tf.Tensor, data: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 CASES: Mapping[Callable[..., tf.Tensor], Arrays] = {
     **dict.fromkeys(
-        (softmax, reciprocals, expectation, of_all, unit_rows), (QUERIES, KEYS, VALUES)
+        (softmax, reciprocals, reciprocals_of_any, logarithms, expectation, of_all, unit_rows),
+        (QUERIES, KEYS, VALUES),
     ),
     smoother: (FAR, DATA, SMALL),
 }

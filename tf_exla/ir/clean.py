@@ -10,7 +10,7 @@ from tf_exla.ir.control_flow import CHOICES, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.traits import IDENTITIES, RESHAPES
+from tf_exla.ir.traits import IDENTITIES, REDUCTIONS, RESHAPES
 from tf_exla.ir.traverse import with_subgraphs, without_dead
 from tf_exla.ir.unread import without_unread
 
@@ -84,8 +84,14 @@ def node_key(node: Node) -> Hashable | None:
         value = np.asarray(node.attrs["value"])
         return ("constant", node.output.dtype, value.shape, value.tobytes())
     attrs = tuple(sorted((name, _shown(value)) for name, value in node.attrs.items()))
+    operands: tuple[Hashable, ...] = node.inputs
+    if node.op in REDUCTIONS and len(operands) == 2 and node.inputs[1].value is not None:
+        rank = len(node.inputs[0].axes or ())
+        if rank:  # axis -1 of a matrix is axis 1
+            axes = (int(axis) % rank for axis in node.inputs[1].value.ravel())
+            operands = (node.inputs[0], tuple(sorted(axes)))
     # Empty lists may be filled with tensors of different shapes.
-    return (node.op, node.inputs, attrs, tuple(tensor.items for tensor in node.outputs))
+    return (node.op, operands, attrs, tuple(tensor.items for tensor in node.outputs))
 
 
 def exchanged(key: Hashable) -> Hashable:

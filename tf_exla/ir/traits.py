@@ -9,6 +9,8 @@ IDENTITIES = frozenset({"identity", "identity_n", "prevent_gradient", "snapshot"
 RESHAPES = frozenset({"expand_dims", "reshape", "squeeze"})
 """The result has the operand's elements in their order."""
 MATRIX_PRODUCTS = frozenset({"batch_matmul", "matmul"})
+REDUCTIONS = frozenset({"all", "any", "max", "mean", "min", "prod", "sum"})
+"""Operand 1 holds the axes."""
 
 COMMUTATIVE = frozenset(
     {

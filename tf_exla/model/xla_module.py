@@ -13,6 +13,7 @@ from tf_exla.ir.aliases import is_alias, readers_through, roots
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traits import REDUCTIONS
 from tf_exla.model.settings import SETTINGS
 
 _MOVEMENT = frozenset({
@@ -20,7 +21,6 @@ _MOVEMENT = frozenset({
     "matrix_diag_part", "pad", "pad_with", "permute_dims", "slice", "stack", "strided_slice",
     "take", "tile",
 })  # fmt: skip
-_REDUCTIONS = frozenset({"all", "any", "max", "mean", "min", "prod", "sum"})
 _SEARCHES = frozenset({"argmax", "argmin"})
 TREE = 32
 """Elements that one node in a tree of partial reductions reduces."""
@@ -62,14 +62,14 @@ def _is_pointwise(ops: OpSet, node: Node) -> bool:
 
 def _writes_elements(ops: OpSet, node: Node) -> bool:
     """Return whether XLA can compute a node's result element by element."""
-    if node.op in _REDUCTIONS:
+    if node.op in REDUCTIONS:
         return _is_short(node)
     return node.op in _MOVEMENT or _is_pointwise(ops, node)
 
 
 def _reads(ops: OpSet, node: Node) -> bool:
     """Return whether XLA can fuse the producers of a node's operands into it."""
-    if node.op in _REDUCTIONS:
+    if node.op in REDUCTIONS:
         return _is_short(node)
     return node.op in _MOVEMENT or node.op in _SEARCHES or _is_pointwise(ops, node)
 
@@ -88,6 +88,6 @@ def reduced_sizes(node: Node) -> list[int]:
 
 def _is_cheap(ops: OpSet, node: Node) -> bool:
     """Return whether a node is cheap enough to be recomputed in several loops."""
-    if node.op in _REDUCTIONS:
+    if node.op in REDUCTIONS:
         return False
     return ops.flops(node) <= SETTINGS.register_flops * node.output.size

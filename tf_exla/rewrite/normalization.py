@@ -10,9 +10,10 @@ import math
 
 from tf_exla.ir.graph import Tensor
 from tf_exla.rewrite.context import RewriteContext
+from tf_exla.vocabulary.table import VOCABULARY
 
-DIVISORS = {"divide": 1, "reciprocal": 0, "rsqrt": 0, "pow": 0}
-"""Ops that divide by an operand, or may, and its position."""
+DIVISORS = {"divide": 1, "exp": 0, "pow": 0, "reciprocal": 0, "rsqrt": 0}
+"""Ops that divide by an operand, or may, as `exp(-log(x))` does, and its position."""
 
 
 def normalizes(site: RewriteContext, scale: Tensor, scaled: Tensor, divides: bool) -> bool:
@@ -54,12 +55,16 @@ def _is_from(site: RewriteContext, tensors: set[Tensor], scaled: Tensor) -> bool
 
 
 def _divisors(site: RewriteContext, scale: Tensor, below: int) -> set[Tensor]:
-    """Return what small tensors are divided by on the way to a scale."""
-    found = set()
+    """Return what small tensors are divided by, or may be, on the way to a scale."""
+    found: set[Tensor] = set()
     for tensor in _ancestors(site, {scale}, below=below):
         node = site.made_by(tensor)
-        if node is not None and node.op in DIVISORS:
+        if node is None:
+            continue
+        if node.op in DIVISORS:
             found.add(node.inputs[DIVISORS[node.op]])
+        elif node.op not in VOCABULARY and site.ops.work(node) == "pointwise":
+            found.update(node.inputs)  # of an op that only the front end knows
     return found
 
 

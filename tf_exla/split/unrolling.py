@@ -11,9 +11,8 @@ from tf_exla.ir.builder import make_node
 from tf_exla.ir.clean import is_identity, node_key
 from tf_exla.ir.graph import COMBINING, Loop, Node, SplitAxis, Tensor, const
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traits import REDUCTIONS
 from tf_exla.model.settings import SETTINGS
-
-REDUCTIONS = frozenset({"all", "any", "max", "mean", "min", "prod", "sum"})
 
 
 class Unroller:
@@ -59,9 +58,23 @@ class Unroller:
             if result.slot is not None:
                 pieces = [made[k] for made in parts]
                 totals[k] = self._op("concat", *pieces, self._const(result.slot.axis))
-        return self._renamed(dict(zip(totals, loop.outputs, strict=True)))
+        return self._renamed(totals, loop.outputs)
 
-    def _renamed(self, ends: dict[Tensor | None, Tensor]) -> list[Node]:
+    def _renamed(self, totals: Sequence[Tensor | None], results: Sequence[Tensor]) -> list[Node]:
+        """Let the nodes make `results` where they make `totals`.
+
+        Two of these may be the same, or made by an earlier stage.
+        """
+        ends: dict[Tensor, Tensor] = {}
+        own = {tensor for node in self.nodes for tensor in node.outputs}
+        for total, result in zip(totals, results, strict=True):
+            assert total is not None
+            if total in ends or total not in own:
+                copy = make_node(self.ops, "identity", (total,), {}, f"{self._name}/identity")
+                self.nodes.append(copy)
+                total = copy.output
+            ends[total] = result
+
         def fit(node: Node) -> Node:
             if not any(tensor in ends for tensor in (*node.inputs, *node.outputs)):
                 return node
@@ -69,6 +82,7 @@ class Unroller:
             outputs = tuple(ends.get(tensor, tensor) for tensor in node.outputs)
             return node.replace(inputs=inputs, outputs=outputs)
 
+        self._known = {key: fit(node) for key, node in self._known.items()}
         return [fit(node) for node in self.nodes]
 
     def _iteration(self, loop: Loop, i: int) -> tuple[Tensor, ...]:
