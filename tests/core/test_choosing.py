@@ -79,3 +79,31 @@ def test_unread_results_and_operands_of_choices_go() -> None:
     assert len(made.inputs) == len(graph.inputs)  # those of the program stay
     pair = clean(graph.replace(outputs=graph.outputs[1:]), OPS)
     assert len(pair.nodes) == 2
+
+
+def test_two_earlier_choices() -> None:
+    """The operands of the last choice move when the first of the two is computed again."""
+
+    def choice(xp: Any, p: Any, operands: list[Any], one: Any, other: Any) -> Any:
+        branches = [trace(fn, *[(N, N)] * len(operands)) for fn in (one, other)]
+        names = "then_branch", "else_branch"
+        return xp.one("cond", [p, *operands], (N, N), **dict(zip(names, branches, strict=True)))
+
+    def fn(xp: Any, x: Any, y: Any, w: Any, p: Any) -> Any:
+        a = choice(xp, p, [x], lambda xp, x: xp.tanh(x), lambda xp, x: xp.exp(x))
+        b = choice(xp, p, [y], lambda xp, y: xp.cos(y), lambda xp, y: xp.sin(y))
+        return choice(
+            xp, p, [a, b, w],
+            lambda xp, a, b, w: a * 100.0 + b * 10.0 + w, lambda xp, a, b, w: a + b - w,
+        )  # fmt: skip
+
+    values = [*np.random.default_rng(0).standard_normal((3, N, N)), np.array(True)]
+    graph = trace(fn, *values)
+    made = choose_again(graph, OPS, LARGE)
+    check_graph(made, graph)
+    assert sum(node.op == "cond" for node in made.nodes) == 1
+    for taken in (True, False):
+        values[-1] = np.array(taken)
+        np.testing.assert_allclose(
+            evaluate(made, *values)[0], evaluate(graph, *values)[0], rtol=1e-12
+        )

@@ -38,7 +38,8 @@ def choose_again(graph: Graph, ops: OpSet, least: int) -> Graph:
         return not tested or clash(graph.replace(nodes=(*nodes, made, *rest)), ops) is None
 
     for node in graph.nodes:
-        for first, reads in _reads(node, made_by).items():
+        for first in _reads(node, made_by):
+            reads = _reads(node, made_by).get(first, [])  # other positions after each change
             large = [one for one in reads if _bytes(first, one[1]) > least]
             for chosen in (_with_free(first, large, reads), reads) if large else ():
                 made = _again(node, first, chosen)

@@ -45,7 +45,10 @@ def _read_of(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
     if node.op == "take":
         axis = node.inputs[2].value
         plain = node.inputs[1].shape == () and not node.attrs.get("batch_dims")
-        return Read(node, node.inputs[1], int(axis)) if plain and axis is not None else None
+        rank = len(node.inputs[0].axes or ())
+        if not plain or axis is None or not rank:
+            return None
+        return Read(node, node.inputs[1], int(axis) % rank)
     return _strided(node, made_by) if node.op == "strided_slice" else None
 
 

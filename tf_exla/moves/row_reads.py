@@ -54,7 +54,7 @@ def read_rows(graph: Graph, projector: Projector, least: int, room: int, largest
     for old in graph.nodes:
         node = old.substitute(renamed)
         for k in sorted(passed_on(old), reverse=True):
-            found = _found_inside(index, old, k, least)
+            found = _found_inside(index, node, k, least)  # its body may have changed already
             if found is None:
                 continue
             renamed[old.outputs[k]] = old.inputs[k]

@@ -96,7 +96,7 @@ def counted(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
 
 def taken(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     params, indices = inputs[0].dims, inputs[1].dims
-    axis, batch = _values(inputs[2])[0], attrs["batch_dims"]
+    axis, batch = _values(inputs[2])[0] % len(params), attrs["batch_dims"]
     assert isinstance(batch, int)
     return (*params[:axis], *indices[batch:], *params[axis + 1 :])
 
