@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Graph, Node, Tensor
-from tf_exla.ir.traverse import with_subgraphs
+from tf_exla.ir.traverse import with_subgraphs, without_dead
 
 
 def copy_nodes(nodes: Iterable[Node], copies: dict[Tensor, Tensor]) -> list[Node]:
@@ -28,3 +29,31 @@ def _copied(graph: Graph) -> Graph:
     nodes = copy_nodes(graph.nodes, copies)
     inputs, outputs = ([copies[t] for t in tensors] for tensors in (graph.inputs, graph.outputs))
     return Graph(tuple(inputs), tuple(nodes), tuple(outputs))
+
+
+def put_before(
+    inputs: Sequence[Tensor], before: Sequence[Node], names: dict[Tensor, Tensor], branch: Graph
+) -> Graph:
+    """Return a branch of a choice after other nodes; `inputs` are those of the result.
+
+    `names`: what replaces inputs of the branch. The branch reads the value of an optional directly.
+    """
+    wrapped = {one.output: one.inputs for one in before if one.op == "optional"}
+    nodes = list(before)
+    for old in branch.nodes:
+        node = old.substitute(names)
+        values = wrapped.get(node.inputs[0]) if node.op == "optional_value" else None
+        if values is not None and _alike(values, node.outputs):
+            names.update(zip(node.outputs, values, strict=True))
+        else:
+            nodes.append(node)
+    outputs = tuple(names.get(tensor, tensor) for tensor in branch.outputs)
+    return without_dead(Graph(tuple(inputs), tuple(nodes), outputs))
+
+
+def _alike(values: Sequence[Tensor], results: Sequence[Tensor]) -> bool:
+    """Return whether results of known types are like the values behind them."""
+    return all(
+        value.dtype == result.dtype and (value.dtype in HANDLES or value.shape == result.shape)
+        for value, result in zip(values, results, strict=True)
+    )

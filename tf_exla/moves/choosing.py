@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.clean import drop_dead
 from tf_exla.ir.control_flow import CHOICES
-from tf_exla.ir.copying import copy_nodes
+from tf_exla.ir.copying import copy_nodes, put_before
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.traverse import producers, with_subgraphs, without_dead
+from tf_exla.ir.traverse import producers, with_subgraphs
 from tf_exla.split.origins import clash, tests_order
 
 Read = tuple[int, int]
@@ -128,7 +127,7 @@ def _again(node: Node, first: Node, reads: Sequence[Read]) -> Node:
         stand_ins = list(copies.values())
         nodes = copy_nodes(parts[key], copies)
         names = {branch.inputs[k - 1]: copies[before[key].outputs[at]] for k, at in reads}
-        branches[key] = _joined(
+        branches[key] = put_before(
             [*(branch.inputs[k - 1] for k in kept), *stand_ins], nodes, names, branch
         )
     inputs = (
@@ -137,34 +136,6 @@ def _again(node: Node, first: Node, reads: Sequence[Read]) -> Node:
         *(first.inputs[1 + k] for k in more),
     )
     return node.replace(inputs=inputs, attrs={**node.attrs, **branches})
-
-
-def _joined(
-    inputs: Sequence[Tensor], before: Sequence[Node], names: dict[Tensor, Tensor], branch: Graph
-) -> Graph:
-    """Return a branch after other nodes; `names`: of their results, by inputs of the branch.
-
-    The branch reads the value of an optional directly.
-    """
-    wrapped = {one.output: one.inputs for one in before if one.op == "optional"}
-    nodes = list(before)
-    for old in branch.nodes:
-        node = old.substitute(names)
-        values = wrapped.get(node.inputs[0]) if node.op == "optional_value" else None
-        if values is not None and _alike(values, node.outputs):
-            names.update(zip(node.outputs, values, strict=True))
-        else:
-            nodes.append(node)
-    outputs = tuple(names.get(tensor, tensor) for tensor in branch.outputs)
-    return without_dead(Graph(tuple(inputs), tuple(nodes), outputs))
-
-
-def _alike(values: Sequence[Tensor], results: Sequence[Tensor]) -> bool:
-    """Return whether results of known types are like the values behind them."""
-    return all(
-        value.dtype == result.dtype and (value.dtype in HANDLES or value.shape == result.shape)
-        for value, result in zip(values, results, strict=True)
-    )
 
 
 def _part(graph: Graph, wanted: Sequence[Tensor]) -> list[Node]:

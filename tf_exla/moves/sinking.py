@@ -22,7 +22,7 @@ from tf_exla.ir.control_flow import (
     is_while,
     with_variables,
 )
-from tf_exla.ir.copying import copy_nodes
+from tf_exla.ir.copying import copy_nodes, put_before
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, reads, with_subgraphs, without_dead
@@ -147,19 +147,13 @@ def _sunk_into_branches(
     branches = {}
     for key, branch in node.subgraphs:
         inside = {tensor: tensor.fresh_copy() for tensor in sources}
-        stand_ins = tuple(inside.values())
+        stand_ins = list(inside.values())
         copies = copy_nodes(moved, inside)
         computed = {branch.inputs[k - 1]: inside[node.inputs[k]] for k in sunk}
-        nodes = (one.substitute(computed) for one in branch.nodes)
-        branches[key] = without_dead(
-            Graph(
-                (*(branch.inputs[k - 1] for k in kept), *stand_ins),
-                (*copies, *nodes),
-                tuple(computed.get(tensor, tensor) for tensor in branch.outputs),
-            )
-        )
-    inputs = (node.inputs[0], *(node.inputs[k] for k in kept), *sources)
-    return dataclasses.replace(node, inputs=inputs, attrs={**node.attrs, **branches})
+        inputs = [*(branch.inputs[k - 1] for k in kept), *stand_ins]
+        branches[key] = put_before(inputs, copies, computed, branch)
+    operands = (node.inputs[0], *(node.inputs[k] for k in kept), *sources)
+    return dataclasses.replace(node, inputs=operands, attrs={**node.attrs, **branches})
 
 
 def _movable(node: Node) -> bool:
