@@ -14,13 +14,12 @@ from fresh_process import run_fresh
 import tf_exla
 from tf_exla.frontends.tf.devices.cluster import environment
 
-ENVIRONMENT = {"TF_NUM_INTEROP_THREADS": "4"}  # any: a process of its own, not a forked one
 LOADED = 25_000_000
 """What a worker's process grows by beside tensors once it runs larger shards: arenas of threads."""
 
 
 def test_workers_that_die_or_hang() -> None:
-    found = run_fresh("from devices.on_cluster import faults; send(faults())", env=ENVIRONMENT)
+    found = run_fresh("from devices.on_cluster import faults; send(faults())")
     assert found.pop("error") < 1e-9
     assert found.pop("kept") == 6
     assert found.pop("none left") == [2, True]
@@ -28,7 +27,7 @@ def test_workers_that_die_or_hang() -> None:
 
 
 def test_workers_hold_the_limit() -> None:
-    found = run_fresh("from devices.on_cluster import memory; send(memory())", env=ENVIRONMENT)
+    found = run_fresh("from devices.on_cluster import memory; send(memory())")
     for growth, projected in zip(found["growth"], found["projected"], strict=True):
         assert projected <= found["limit"]
         assert growth <= projected + LOADED, found

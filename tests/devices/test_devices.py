@@ -29,13 +29,11 @@ SOME = [
     "phases",  # complex
 ]
 
-ENVIRONMENT = {"TF_NUM_INTEROP_THREADS": "4"}  # any: a process of its own, not a forked one
-
 
 def fresh(function: str, *arguments: Any) -> Any:
     """Run a function of `on_devices.py`, whose import makes devices, in a process of its own."""
     code = f"from devices import on_devices; send(on_devices.{function}(*{arguments!r}))"
-    return run_fresh(code, env=ENVIRONMENT, timeout=1200)
+    return run_fresh(code, timeout=1200)
 
 
 def check(names: list[str], counts: list[int]) -> None:
