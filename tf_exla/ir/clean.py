@@ -90,8 +90,9 @@ def node_key(node: Node) -> Hashable | None:
         if rank:  # axis -1 of a matrix is axis 1
             axes = (int(axis) % rank for axis in node.inputs[1].value.ravel())
             operands = (node.inputs[0], tuple(sorted(axes)))
-    # Empty lists may be filled with tensors of different shapes.
-    return (node.op, operands, attrs, tuple(tensor.items for tensor in node.outputs))
+    # Casts differ in nothing else; empty lists may be filled with tensors of different shapes.
+    results = tuple((tensor.dtype, tensor.items) for tensor in node.outputs)
+    return (node.op, operands, attrs, results)
 
 
 def exchanged(key: Hashable) -> Hashable:

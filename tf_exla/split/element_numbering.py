@@ -273,9 +273,8 @@ class ElementNumbering:
         if signed and op in ODD:
             made = self._function(op, [Form(1, forms[0].key)])
             return made if forms[0].sign > 0 else made.negative
-        if op in COMMUTATIVE:
-            return self._function((op, _attrs(node)), sorted(forms))
-        return self._function((op, _attrs(node)), forms)
+        name = op, node.output.dtype, _attrs(node)  # casts differ in the dtype alone
+        return self._function(name, sorted(forms) if op in COMMUTATIVE else forms)
 
     def _slice(self, node: Node, labels: Labels) -> Form | None:
         """Return the form of a slice if each axis is whole, of one index, or read at one index."""

@@ -64,19 +64,26 @@ def _extreme(function: Callable[..., Any], worst: Callable[[np.dtype[Any]], Any]
 
 
 def least(dtype: Any) -> Any:
-    """Return the least value of a dtype, -inf for floats."""
-    kind = np.dtype(dtype).kind
-    if kind in "iu":  # typed, as the greatest: JAX takes a Python integer for an int32
-        return np.asarray(np.iinfo(dtype).min, dtype)
-    return False if kind == "b" else -math.inf
+    """Return the least value of a dtype, -inf for floats that have it."""
+    if jnp.issubdtype(dtype, jnp.integer):  # typed: JAX takes a Python integer for an int32
+        return np.asarray(jnp.iinfo(dtype).min, dtype)  # type: ignore[no-untyped-call]
+    if jnp.issubdtype(dtype, jnp.bool_):
+        return False
+    return -math.inf if _has_infinity(dtype) else jnp.finfo(dtype).min  # type: ignore[no-untyped-call]
 
 
 def greatest(dtype: Any) -> Any:
-    """Return the greatest value of a dtype, inf for floats."""
-    kind = np.dtype(dtype).kind
-    if kind in "iu":
-        return np.asarray(np.iinfo(dtype).max, dtype)
-    return True if kind == "b" else math.inf
+    """Return the greatest value of a dtype, inf for floats that have it."""
+    if jnp.issubdtype(dtype, jnp.integer):
+        return np.asarray(jnp.iinfo(dtype).max, dtype)  # type: ignore[no-untyped-call]
+    if jnp.issubdtype(dtype, jnp.bool_):
+        return True
+    return math.inf if _has_infinity(dtype) else jnp.finfo(dtype).max  # type: ignore[no-untyped-call]
+
+
+def _has_infinity(dtype: Any) -> bool:
+    """Return whether a dtype has an infinity: some of eight bits have none."""
+    return bool(np.isinf(np.asarray(np.inf, dtype).astype(np.float64)))
 
 
 def _vector_norm(x: X, **how: Any) -> X:

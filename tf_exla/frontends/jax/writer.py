@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
 from tf_exla.frontends.numpy.kernels import KERNELS, array_dtype
 from tf_exla.ir.graph import Array, Graph, Node, Tensor, const
+from tf_exla.ir.traits import REDUCTIONS
 from tf_exla.vocabulary.table import VOCABULARY, make
 
 KNOWN_ELEMENTS = 1 << 20
@@ -202,8 +204,8 @@ class Writer:
             return None
         if not whole and node.op not in _EXACT:
             return None
-        operands = [self.known(one) for one in node.inputs]
-        if not operands or any(one is None for one in operands):
+        operands = [one for one in map(self.known, node.inputs) if one is not None]
+        if not operands or len(operands) < len(node.inputs) or not _folds(node, operands):
             return None
         with np.errstate(all="ignore"):
             made = KERNELS[node.op](node, *operands)
@@ -259,3 +261,20 @@ class Writer:
 
     def graph(self, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Graph:
         return Graph(tuple(inputs), tuple(self.nodes), tuple(outputs))
+
+
+def _folds(node: Node, operands: Sequence[Array]) -> bool:
+    """Return whether NumPy computes a node as XLA does.
+
+    It does not where no number of the result's dtype is right: a cast out of range, a quotient by
+    zero or of the least integer, the largest of nothing.
+    """
+    x, kind = operands[0], operands[0].dtype.kind
+    if node.op == "astype" and kind == "f" and node.output.dtype.startswith(("int", "uint")):
+        info = jnp.iinfo(array_dtype(node.output))  # type: ignore[no-untyped-call]
+        numbers = x.astype(np.float64)
+        return bool(np.all((numbers >= info.min) & (numbers < float(info.max))))
+    if node.op in ("floor_divide", "remainder", "truncate_divide") and kind in "iu":
+        least = jnp.iinfo(x.dtype).min if kind == "i" else None  # type: ignore[no-untyped-call]
+        return bool(np.all(operands[1] != 0)) and not np.any(x == least)
+    return x.size > 0 or node.op not in REDUCTIONS

@@ -72,6 +72,8 @@ def _scan(w: Writer, call: Call) -> Sequence[Tensor] | None:
     if any(not kind_of(dtype_name(aval)) for aval in avals):
         return None  # no initial value for keys of random numbers
     empty = [w.full(aval.shape, 0, aval.dtype.name) for aval in avals]
+    if not length:
+        return [*state, *empty]
     zero = w.const(0)
     variables = [*given, *rows, zero, *state, *empty]
     passed = consts + xs

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax.lax import GatherScatterMode
 
 from tf_exla.frontends.jax.primitives.masks import diagonal
 from tf_exla.frontends.jax.primitives.movement import cut
+from tf_exla.frontends.jax.primitives.pointwise import kind_of
 from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Array, Tensor
 
@@ -20,6 +22,9 @@ def clamped(w: Writer, index: Tensor, last: int) -> Tensor:
     if known is not None and known.size and known.min() >= 0 and known.max() <= last:
         return index
     low = w.op("maximum", index, w.const(0, index.dtype))
+    most = jnp.iinfo(index.dtype).max  # type: ignore[no-untyped-call]
+    if last >= most:
+        return low
     return w.op("minimum", low, w.const(last, index.dtype))
 
 
@@ -44,7 +49,7 @@ def _dynamic_slice(w: Writer, call: Call) -> Sequence[Tensor] | None:
 def _gather(w: Writer, call: Call) -> Sequence[Tensor] | None:
     x, indices = call.inputs
     how, sizes = call.params["dimension_numbers"], call.params["slice_sizes"]
-    if 0 in x.dims or 0 in call.shape:
+    if 0 in x.dims or 0 in call.shape or not _fills(call):
         return None
     known = w.known(indices)
     if known is not None and known.ndim == 1 and not how.operand_batching_dims:
@@ -93,6 +98,12 @@ def _gather(w: Writer, call: Call) -> Sequence[Tensor] | None:
         next(of_slice) if k in how.offset_dims else next(of_batch) for k in range(len(call.shape))
     ]
     return [w.transpose(moved, [natural.index(one) for one in wanted])]
+
+
+def _fills(call: Call) -> bool:
+    """Return whether the fill value, if there is one, is a number of the result's dtype."""
+    fill = call.params["fill_value"]
+    return fill is None or kind_of(call.dtype) not in "ib" or fill == int(np.nan_to_num(fill))
 
 
 def _one_index_each(call: Call) -> bool:

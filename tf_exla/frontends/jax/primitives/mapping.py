@@ -15,9 +15,9 @@ from tf_exla.frontends.jax.inlining import inline
 from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
-_IN_TURN = frozenset({"cond", "rng_bit_generator", "rng_uniform", "while"})
+_IN_TURN = frozenset({"cond", "custom_vmap_call", "rng_bit_generator", "rng_uniform", "while"})
 """Primitives that differ on a batch: loops run until the last one ends, both branches of a choice
-are computed, random numbers are others."""
+are computed, random numbers are others, and functions may have a rule of their own."""
 
 
 def mapped(w: Writer, call: Call) -> Sequence[Tensor] | None:

@@ -73,32 +73,28 @@ def select_band(w: Writer, mask: Tensor, x: Tensor, other: Tensor) -> Tensor | N
     if band is None or mask.dims[-2:] != shape[-2:]:
         return None
     if band == (0, 0) and shape[-1] == shape[-2]:
-        return diagonal_matrix(w, _on_diagonal(w, x))
+        return diagonal_matrix(w, _on_diagonal(w, x, shape[-1]))
     low = ANY if band.least is None else -band.least
     high = ANY if band.most is None else band.most
-    if x.dims != shape or min(low, high) < ANY or (band.least, band.most) in _EMPTY_SIDE:
+    beside = (band.least or 0) > 0 or (band.most or 0) < 0  # `band_part` has the main diagonal
+    if x.dims != shape or beside:
         return None
-    if _is_lower(w, x) and low == ANY and high >= 0:
+    if _is_lower(w, x) and low == ANY:
         return x
-    if (low == ANY and high < 0) or (high == ANY and low < 0):
-        return None  # not even the main diagonal
     return w.op("band_part", x, w.const(low), w.const(high))
-
-
-_EMPTY_SIDE = ((None, -1), (1, None))
-"""Bands whose bound `band_part` would take for `ANY`."""
 
 
 def _is_lower(w: Writer, x: Tensor) -> bool:
     return w.ancestor(x, "cholesky") is not None
 
 
-def _on_diagonal(w: Writer, x: Tensor) -> Tensor:
-    """Return the diagonal of a tensor that is broadcast to square matrices."""
+def _on_diagonal(w: Writer, x: Tensor, size: int) -> Tensor:
+    """Return the diagonal of a tensor that is broadcast to matrices of `size` rows and columns."""
     rows, columns = x.dims[-2:]
     if rows > 1 and columns > 1:
         return diagonal(w, x)
-    return w.reshape(x, (*x.dims[:-2], max(rows, columns)))
+    line = w.reshape(x, (*x.dims[:-2], max(rows, columns)))
+    return w.broadcast(line, (*x.dims[:-2], size))
 
 
 def diagonal(w: Writer, x: Tensor, k: int = 0) -> Tensor:

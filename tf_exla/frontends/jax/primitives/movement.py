@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tf_exla.frontends.jax.primitives.pointwise import kind_of
 from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
@@ -133,7 +132,7 @@ def _iota(w: Writer, call: Call) -> Sequence[Tensor] | None:
     axis, shape = call.params["dimension"], call.shape
     if len(call.inputs):
         return None
-    dtype = call.dtype if kind_of(call.dtype) == "i" else "int32"
+    dtype = "int64" if call.dtype == "int64" else "int32"  # the size may exceed a shorter one
     bounds = [w.const(one, dtype) for one in (0, shape[axis], 1)]
     line = w.op("arange", *bounds, shape=(shape[axis],), dtype=dtype)
     line = w.cast(line, call.dtype)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.lax import GatherScatterMode
@@ -24,12 +25,18 @@ def _scatter(w: Writer, call: Call) -> Sequence[Tensor] | None:
     """Replace elements of a tensor."""
     x, indices, updates = call.inputs
     known = w.known(indices)
-    if known is None or 0 in updates.dims or 0 in x.dims:
+    if known is None or 0 in updates.dims or 0 in x.dims or not _replaces(call):
         return None
     begin = _window(call, known)
     if begin is not None:
         return [_written(w, call, begin, adds=False)]
     return _on_diagonal(w, call, known, adds=False)
+
+
+def _replaces(call: Call) -> bool:
+    """Return whether a scatter writes its updates: `x.at[i].apply` writes a function of `x`."""
+    update = call.params.get("update_jaxpr")
+    return update is None or (not update.eqns and update.outvars[0] is update.invars[1])
 
 
 def _scatter_add(w: Writer, call: Call) -> Sequence[Tensor] | None:
@@ -164,6 +171,8 @@ def _rows(w: Writer, call: Call) -> Sequence[Tensor] | None:
     known = None if index is None else w.known(index)
     if index is None or known is not None:
         return None
+    if x.dims[-1] > jnp.iinfo(index.dtype).max:  # type: ignore[no-untyped-call]
+        index = w.cast(index, "int32")
     count = w.const(x.dims[-1], index.dtype)
     outside = w.op("less", index, w.const(0, index.dtype))
     index = w.op("where", outside, count, index)
