@@ -100,6 +100,18 @@ OTHERS: dict[str, Made] = {
     "range to 12": lambda y, c: tf.range(c, 12),
     "range back": lambda y, c: tf.range(12, c, -1),
     "range in steps": lambda y, c: tf.range(0, 12, c + 1),
+    "range in steps up or down": lambda y, c: tf.range(30, 3 * c, tf.where(c > 10, 1, -1)),
+    "range back to below zero": lambda y, c: tf.range(5, 3 - c, -2),
+    "X[:c - 5]": lambda y, c: X[: c - 5],
+    "begin without an effect": lambda y, c: tf.strided_slice(y, [9], [11], [1], begin_mask=1),
+    "padded boxes": lambda y, c: tf.raw_ops.NonMaxSuppressionV4(
+        boxes=tf.zeros([5, 4]),
+        scores=tf.zeros([5]),
+        max_output_size=c + 9,
+        iou_threshold=0.5,
+        score_threshold=0.0,
+        pad_to_max_output_size=True,
+    )[0],
     "X[c:]": lambda y, c: X[c:],
     "X[-c:]": lambda y, c: X[-c:],
     "X[:-c]": lambda y, c: X[:-c],
@@ -130,7 +142,7 @@ PROGRAMS: dict[str, Made] = {
     **OTHERS,
 }
 UNBOUNDED = {
-    *("product", "range to 12", "range back", "choice", "quotient", "squared quotient"),
+    *("product", "range to 12", "choice", "quotient", "squared quotient"),
     *(f"less a {name}" for name in ("minimum", "least", "chosen", "quotient", "sum", "product")),
     "less a distinct",
 }

@@ -60,11 +60,15 @@ class Gradient:
             self._fall_back(settings, error)
 
     def __call__(
-        self, inputs: Sequence[tf.Tensor], upstream: Sequence[Any], saved: Sequence[tf.Tensor]
+        self,
+        inputs: Sequence[tf.Tensor],
+        upstream: Sequence[Any],
+        saved: Sequence[tf.Tensor],
+        forward: bool = False,
     ) -> Gradients:
         """Return the gradient of each input, None if it is not connected or not requested.
 
-        `upstream`: a gradient for each output, or None.
+        `upstream`: a gradient for each output, or None. `forward`: see `Program.run`.
         """
         made: Gradients = [None] * len(inputs)
         if self.program is None:
@@ -76,7 +80,7 @@ class Gradient:
                 self.program.ready(arguments)
             except Exception as error:
                 self._fall_back(self.program.settings, error)
-        results = iter(self.program.run(arguments, saved))
+        results = iter(self.program.run(arguments, saved, forward))
         for position, sparse in self.gradients.items():
             parts = [next(results) for _ in range(3 if sparse else 1)]
             made[position] = tf.IndexedSlices(*parts) if sparse else parts[0]
@@ -125,17 +129,24 @@ def backward_function(program: Program) -> Callable[..., Gradients]:
     return backward
 
 
+def has_tangents(inputs: Sequence[tf.Tensor]) -> bool:
+    """Return whether a forward accumulator has a tangent of any of `inputs`."""
+    return bool(forwardprop_util.pack_tangents(inputs).tangents)
+
+
 def recorded_backward(
-    gradient: Callable[[], Gradient], inputs: Sequence[tf.Tensor], saved: Sequence[tf.Tensor]
+    gradient: Callable[[], Gradient],
+    inputs: Sequence[tf.Tensor],
+    saved: Sequence[tf.Tensor],
+    forward: bool,
 ) -> Callable[..., Gradients]:
     """Return what a tape records as the gradient of a call with `inputs`.
 
-    A forward accumulator differentiates the gradient, for which it takes no slices.
+    `forward`: a forward accumulator differentiates the gradient, for which it takes no slices.
     """
-    forward = bool(forwardprop_util.pack_tangents(inputs).tangents)
 
     def backward(*upstream: Any) -> Gradients:
-        made = gradient()(inputs, upstream, saved)
+        made = gradient()(inputs, upstream, saved, forward)
         if forward:
             made = [None if one is None else tf.convert_to_tensor(one) for one in made]
         return made

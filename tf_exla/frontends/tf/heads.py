@@ -117,6 +117,8 @@ class Head(Generic[Rest]):
             rest = self._make(given, settings)
             rest.ready(inputs)
             return rest
+        except (MemoryLimitError, UnboundedMemoryError):
+            raise
         except Exception as error:
             # Of a negative size, the run raises what the original raises.
             if not given.has_negative_values:

@@ -36,7 +36,9 @@ class PlainGradient:
         self.forward = forward
         self.concrete = concrete
 
-    def run(self, inputs: Sequence[tf.Tensor], saved: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    def run(
+        self, inputs: Sequence[tf.Tensor], saved: Sequence[tf.Tensor], forward: bool = False
+    ) -> list[tf.Tensor]:
         """Return the gradients; `inputs` and `saved` are those of the rewritten gradient."""
         captured = self.concrete.captured_inputs
         arguments = list(inputs[: len(inputs) - len(captured)])

@@ -26,6 +26,7 @@ from tf_exla.frontends.tf.given import NOTHING, Given
 from tf_exla.frontends.tf.gradient import (
     Gradient,
     backward_function,
+    has_tangents,
     keep_python_tapes,
     recorded_backward,
 )
@@ -244,10 +245,13 @@ class Program:
             loop = Runner(cut.loop, self.captured.functions, self.settings, Program)
         return (head := Head(cut, self._planner, loop, self._lock, behind))
 
-    def run(self, inputs: list[tf.Tensor], saved: Sequence[tf.Tensor] = ()) -> list[tf.Tensor]:
+    def run(
+        self, inputs: list[tf.Tensor], saved: Sequence[tf.Tensor] = (), forward: bool = False
+    ) -> list[tf.Tensor]:
         """Call the program, eagerly or from the graph that is being built.
 
         `saved`: the inputs after its constants: saved values of the lower levels, or of heads.
+        `forward`: a forward accumulator differentiates the call, with a tape of its own.
         """
         eager = context.executing_eagerly()
         if self.states is not None:
@@ -259,14 +263,15 @@ class Program:
         records = self._records(inputs)
         if eager and self._head(records) is not None:
             rest, values = self._behind(inputs, saved)
-            return rest.run(inputs, values)
+            return rest.run(inputs, values, forward)
         if not eager and any(map(keeps_state, self.graph.nodes)):
             # TensorFlow inlines a call there, so that each call has its own kernels.
             function = self._planner.restore(self.recording_plan if records else self.plan)
         arguments = self._arguments(inputs, saved)
         if not records:
             return function(arguments)[: self.count]
-        mask = self._needed(inputs)
+        forward = forward or has_tangents(inputs)
+        mask = (True,) * len(inputs) if forward else self._needed(inputs)
         if eager:
             keep_python_tapes(self.graph)
             made = function(arguments)
@@ -279,7 +284,7 @@ class Program:
         below = saved if self.inner is not None else ()
         outputs, everything = made[: self.count], [*below, *made[self.count :]]
         if outputs:
-            backward = recorded_backward(lambda: self.gradient(mask), inputs, everything)
+            backward = recorded_backward(lambda: self.gradient(mask), inputs, everything, forward)
             record.record_operation(self.settings.name, outputs, inputs, backward)
         return outputs
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
@@ -17,6 +18,7 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context, execute, record
 from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.framework import func_graph, ops
+from tensorflow.python.ops import cond_v2, while_v2
 
 from tf_exla.frontends.tf.emit import define, new_graph, placeholder
 from tf_exla.frontends.tf.emitter import Emitter
@@ -87,6 +89,7 @@ class Restored:
 
     def _add_call(self, arguments: list[tf.Tensor]) -> list[tf.Tensor]:
         graph = ops.get_default_graph()
+        arguments = [_captured_outside(graph, one) for one in arguments]
         graph._add_function_recursive(self.function)
         types = [out.dtype.as_datatype_enum for out in self.function.function_type.flat_outputs]
         call = atomic_function.partitioned_call_op(
@@ -98,15 +101,30 @@ class Restored:
         return list(call.outputs)
 
 
+def _captured_outside(graph: Any, tensor: tf.Tensor) -> tf.Tensor:
+    """Return an eager tensor as a capture of the graph around the gradient of a While or a choice.
+
+    Such a graph itself captures only tensors of other graphs.
+    """
+    if isinstance(tensor, ops.EagerTensor) and isinstance(graph, _GRADIENTS):
+        outer = graph.outer_graph
+        tensor = _captured_outside(outer, tensor)
+        if isinstance(outer, func_graph.FuncGraph):
+            with outer.as_default():
+                return outer.capture(tensor)
+    return tensor
+
+
+_GRADIENTS = (cond_v2._CondGradFuncGraph, while_v2._WhileBodyGradFuncGraph)
+
+
 def _no_grappler() -> bytes:
     """Return the settings of a call: those of the context, with Grappler off."""
-    settings = context.context().function_call_options.config_proto_serialized
-    if settings not in _SETTINGS:
-        config = config_pb2.ConfigProto.FromString(settings)
-        config.graph_options.rewrite_options.disable_meta_optimizer = True
-        _SETTINGS.clear()
-        _SETTINGS[settings] = config.SerializeToString(deterministic=True)
-    return _SETTINGS[settings]
+    return _without_grappler(context.context().function_call_options.config_proto_serialized)
 
 
-_SETTINGS: dict[bytes, bytes] = {}
+@lru_cache(maxsize=8)
+def _without_grappler(settings: bytes) -> bytes:
+    config = config_pb2.ConfigProto.FromString(settings)
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return bytes(config.SerializeToString(deterministic=True))

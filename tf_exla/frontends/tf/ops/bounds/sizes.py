@@ -128,13 +128,19 @@ def dense(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 
 def ranged(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     start, _, delta = (tensor.value for tensor in node.inputs)
-    top = operands[1].top
-    step = 1.0 if delta is None and operands[2].top is not None else float(delta or 0)  # a size
-    if start is None or top is None or step <= 0:
-        return infer(node, operands)
-    count = max(0, math.ceil((top - float(start)) / step))
-    below = max(0, -math.floor(float(start)))
-    return [Most((count,), value=(max(0, top - 1),), below=below)]
+    by = None if delta is None else float(delta)
+    (_, limit, step), top = operands, operands[1].top
+    if start is None or top is None or limit.below is None:
+        return [Most((None,))] if by is None or by < 0 else infer(node, operands)
+    first, below = math.floor(float(start)), max(0, -math.floor(float(start)), limit.below)
+    up, down = top - float(start), float(start) + limit.below
+    if by is None:  # an integer, above zero or below
+        if not node.output.dtype.startswith(("int", "uint")):
+            return [Most((None,))]
+        count = up if step.top is not None and step.below == 0 else max(up, down)
+    else:
+        count = up / by if by > 0 else down / -by
+    return [Most((max(0, math.ceil(count)),), value=(max(0, top - 1, first),), below=below)]
 
 
 def sliced(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
@@ -166,9 +172,10 @@ def strided(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
         last = dims[0] if end is None or int(str(node.attrs.get("end_mask", 0))) & 1 else None
         if end is not None and not int(str(node.attrs.get("end_mask", 0))) & 1 and end[0] >= 0:
             last = int(end[0])
-        if last is None and operands[2].value:
-            last = operands[2].value[0]
-        start = 0 if begin is None else max(0, int(begin[0]))
+        if last is None and operands[2].value:  # below zero it counts from the end
+            last = operands[2].value[0] if operands[2].below == 0 else dims[0]
+        masked = int(str(node.attrs.get("begin_mask", 0))) & 1
+        start = 0 if begin is None or masked else max(0, int(begin[0]))
         if last is not None and step is not None and step[0] > 0:
             rows = max(0, math.ceil((last - start) / int(step[0])))
             rows = rows if dims[0] is None else min(rows, dims[0])
@@ -211,7 +218,9 @@ def reshaped(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 def picked(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     """Bound the number of boxes by the requested and by the available number."""
     boxes, count = operands[0].dims, operands[2].top
-    rows = [one for one in (boxes[0] if boxes else None, count) if one is not None]
+    padded = bool(node.attrs.get("pad_to_max_output_size"))  # then all rows are there
+    available = boxes[0] if boxes and not padded else None
+    rows = [one for one in (available, count) if one is not None]
     made = _with_rows(node.outputs[0], min(rows) if rows else None)
     return [made if not t.is_static else Most(t.shape, t.size) for t in node.outputs]
 
