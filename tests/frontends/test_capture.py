@@ -341,6 +341,12 @@ def test_a_power_that_broadcasts_stays() -> None:
     assert "pow" in ops_of(captured)
 
 
+def test_a_power_of_unknown_rank_stays() -> None:
+    function = tf.function(lambda x: x ** tf.constant([2.0]), input_signature=[tf.TensorSpec(None)])
+    captured = capture(function.get_concrete_function())
+    assert "pow" in ops_of(captured)
+
+
 @pytest.mark.parametrize("exponent", [-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0])
 def test_powers_of_special_values(exponent: float) -> None:
     """Stock's square root of -0 is -0, where its kernel of powers has 0."""

@@ -33,6 +33,8 @@ def _power(node: Node) -> list[Node] | None:
     x, exponent = node.inputs
     if exponent.value is None or not exponent.value.size or x.shape != node.output.shape:
         return None
+    if x.shape is None and exponent.value.ndim:
+        return None  # which may have more axes than x
     numbers = np.unique(exponent.value)
     number = float(numbers[0].real) if len(numbers) == 1 and not numbers[0].imag else np.nan
     if number == 3:
