@@ -117,10 +117,10 @@ class Head(Generic[Rest]):
             rest = self._make(given, settings)
             rest.ready(inputs)
             return rest
-        except (MemoryLimitError, UnboundedMemoryError):
+        except MemoryLimitError:
             raise
         except Exception as error:
-            # Of a negative size, the run raises what the original raises.
+            # Of a negative size, which has no bound, the run raises what the original raises.
             if not given.has_negative_values:
                 settings.guard.take(settings.name, error)
             given = dataclasses.replace(given, shapes={}, values={})
