@@ -7,11 +7,13 @@ loop do not depend on its chunk.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
+from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.control_flow import body_of, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.lists import is_list
@@ -193,13 +195,18 @@ class _Walk:
 
     def _hold_parent(self, node: Node) -> None:
         """Count a view or copy, and keep alive the operand of which it may be a view."""
-        data = max(node.inputs, key=lambda tensor: tensor.nbytes)  # parts are not larger
-        parent = self.buffers[data]
+        parent = self.buffers[max(node.inputs, key=self._bytes_or_more)]  # parts are not larger
         for tensor in node.outputs:
             buffer = self.buffers[tensor]
             if parent.owned and buffer is not parent and not buffer.parents:
                 buffer.parents += (parent,)
                 parent.pending += 1
+
+    def _bytes_or_more(self, tensor: Tensor) -> float:
+        """Return the bytes of a tensor, the most that there may be if its size is not known."""
+        if tensor.is_static or tensor.dtype in HANDLES:
+            return tensor.nbytes
+        return self.sizes.nbytes(tensor) or math.inf
 
     def _in_a_view(self, node: Node) -> None:
         """A small result may be computed in place in a view: it keeps what the view keeps."""

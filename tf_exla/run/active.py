@@ -28,9 +28,15 @@ def begin(session: Session) -> None:
     """Redirect calls to a session."""
     with _lock:
         _sessions.append(session)
-        if len(_sessions) == 1:
+        if len(_sessions) > 1:
+            return
+        try:
             _patches.enter_context(_redirected())
             _patches.enter_context(integrations(_latest))
+        except BaseException:
+            _sessions.clear()
+            _patches.close()
+            raise
 
 
 def end(session: Session) -> None:
