@@ -104,15 +104,16 @@ class Restored:
 def _captured_outside(graph: Any, tensor: tf.Tensor) -> tf.Tensor:
     """Return an eager tensor as a capture of the graph around the gradient of a While or a choice.
 
-    Such a graph itself captures only tensors of other graphs.
+    Such a graph itself captures only tensors of other graphs; so do those inside of it.
     """
-    if isinstance(tensor, ops.EagerTensor) and isinstance(graph, _GRADIENTS):
-        outer = graph.outer_graph
-        tensor = _captured_outside(outer, tensor)
-        if isinstance(outer, func_graph.FuncGraph):
-            with outer.as_default():
-                return outer.capture(tensor)
-    return tensor
+    if not isinstance(tensor, ops.EagerTensor) or not isinstance(graph, func_graph.FuncGraph):
+        return tensor
+    outer = graph.outer_graph
+    found = _captured_outside(outer, tensor)
+    if isinstance(graph, _GRADIENTS) and isinstance(outer, func_graph.FuncGraph):
+        with outer.as_default():
+            return outer.capture(found)
+    return found
 
 
 _GRADIENTS = (cond_v2._CondGradFuncGraph, while_v2._WhileBodyGradFuncGraph)
