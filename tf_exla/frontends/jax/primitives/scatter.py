@@ -36,6 +36,7 @@ def _scatter(w: Writer, call: Call) -> Sequence[Tensor] | None:
 def _replaces(call: Call) -> bool:
     """Return whether a scatter writes its updates: `x.at[i].apply` writes a function of `x`."""
     update = call.params.get("update_jaxpr")
+    update = getattr(update, "jaxpr", update)  # of a closed one
     return update is None or (not update.eqns and update.outvars[0] is update.invars[1])
 
 
