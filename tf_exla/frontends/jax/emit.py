@@ -65,25 +65,24 @@ def _extreme(function: Callable[..., Any], worst: Callable[[np.dtype[Any]], Any]
 
 def least(dtype: Any) -> Any:
     """Return the least value of a dtype, -inf for floats that have it."""
-    if jnp.issubdtype(dtype, jnp.integer):  # typed: JAX takes a Python integer for an int32
-        return np.asarray(jnp.iinfo(dtype).min, dtype)  # type: ignore[no-untyped-call]
-    if jnp.issubdtype(dtype, jnp.bool_):
-        return False
-    return -math.inf if _has_infinity(dtype) else jnp.finfo(dtype).min  # type: ignore[no-untyped-call]
+    return _end(dtype, "min", -math.inf)
 
 
 def greatest(dtype: Any) -> Any:
     """Return the greatest value of a dtype, inf for floats that have it."""
+    return _end(dtype, "max", math.inf)
+
+
+def _end(dtype: Any, name: str, infinity: float) -> Any:
+    """Return an end of a dtype's range; integers typed, since JAX takes Python's for an int32."""
     if jnp.issubdtype(dtype, jnp.integer):
-        return np.asarray(jnp.iinfo(dtype).max, dtype)  # type: ignore[no-untyped-call]
+        return np.asarray(getattr(jnp.iinfo(dtype), name), dtype)  # type: ignore[no-untyped-call]
     if jnp.issubdtype(dtype, jnp.bool_):
-        return True
-    return math.inf if _has_infinity(dtype) else jnp.finfo(dtype).max  # type: ignore[no-untyped-call]
-
-
-def _has_infinity(dtype: Any) -> bool:
-    """Return whether a dtype has an infinity: some of eight bits have none."""
-    return bool(np.isinf(np.asarray(np.inf, dtype).astype(np.float64)))
+        return infinity > 0
+    # Some floats of eight bits have no infinity.
+    if np.isinf(np.asarray(np.inf, dtype).astype(np.float64)):
+        return infinity
+    return getattr(jnp.finfo(dtype), name)  # type: ignore[no-untyped-call]
 
 
 def _vector_norm(x: X, **how: Any) -> X:
