@@ -130,7 +130,7 @@ def ranged(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     start, _, delta = (tensor.value for tensor in node.inputs)
     by = None if delta is None else float(delta)
     (_, limit, step), top = operands, operands[1].top
-    if start is None or top is None or limit.below is None:
+    if start is None or top is None or limit.below is None or by == 0:
         return [Most((None,))] if by is None or by < 0 else infer(node, operands)
     first, below = math.floor(float(start)), max(0, -math.floor(float(start)), limit.below)
     up, down = top - float(start), float(start) + limit.below
