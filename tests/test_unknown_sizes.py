@@ -103,3 +103,25 @@ def test_gradients_of_a_choice_that_is_known_have_known_sizes(
         strict=True,
     ):
         tf.debugging.assert_near(a, b, rtol=1e-6)  # normal equations square the condition
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("k", [-1, 1, 2])
+def test_diagonals_of_unknown_length_beside_the_main_one(masked: bool, k: int) -> None:
+    # TensorFlow 2.21 infers the shape (|k| - 1, |k| - 1), with which its own graph may fail.
+    def sums(x: tf.Tensor) -> list[tf.Tensor]:
+        d = tf.boolean_mask(x, x > -9.0) if masked else x
+        matrix = tf.exp(tf.linalg.diag(d, k=k))
+        return [tf.reduce_sum(matrix, 0), tf.reduce_max(tf.transpose(matrix), 1)]
+
+    function = tf.function(
+        sums, input_signature=[tf.TensorSpec([None], tf.float32)], autograph=False
+    )
+    x = tf.constant(np.random.default_rng(0).standard_normal(997), tf.float32)
+    whole = 4 * (997 + abs(k)) ** 2
+    optimized = tf_exla.optimize(function, 100 * whole, strict=True)
+    for want, got in zip(sums(x), optimized(x), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert optimized.report(x).projected_peak >= whole
+    with pytest.raises(MemoryLimitError):
+        tf_exla.optimize(function, whole // 2, strict=True)(x)

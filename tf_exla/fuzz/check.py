@@ -65,8 +65,7 @@ def check(program: FuzzProgram, ran: Callable[[], object] = lambda: None) -> Fou
             return {**found, "failure": "refused", "limit": limit, "details": str(error)}
         except Exception:
             lines = traceback.format_exc().strip().splitlines()[-12:]
-            details = "\n".join(lines)
-            return {**found, "failure": "exception", "limit": limit, "details": details}
+            return {**found, "failure": "exception", "limit": limit, "details": "\n".join(lines)}
         wrong = difference(want, got, near, program.exact, wide, _unit(program))
         if wrong:
             found["allowed"] = allowances(want, near, program.exact)

@@ -25,6 +25,7 @@ from tf_exla.frontends.tf.emit import (
 from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.frontends.tf.ops.compiled import has_form
 from tf_exla.frontends.tf.ops.table import record
+from tf_exla.frontends.tf.static_sizes import with_shape
 from tf_exla.frontends.tf.views import STORED, Views
 from tf_exla.ir.control_flow import body_of, cond_of
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
@@ -100,8 +101,7 @@ class Emitter:
                 name=node.name,
             ).outputs
         for tensor, value in zip(node.outputs, made, strict=True):
-            value.set_shape(tensor.shape)
-            self._values[tensor] = value
+            self._values[tensor] = with_shape(value, tensor.shape, self.op)
         self._views.add(node)
 
     def _form(self, node: Node) -> tf.Tensor:

@@ -128,7 +128,8 @@ class _Writer:
         scope, attrs = self.scope, _attrs(op, inputs)
         axes = self.const(list(range(len(rows.dims))))
         total = scope.sized(self.op("sum", rows, axes, name="total", keep_dims=False))
-        shapes = scope.came(self.name, scope.inferred(op.type, list(inputs), attrs, op, self.name))
+        inferred = scope.inferred(op.type, list(inputs), attrs, op, self.name)
+        shapes = scope.came(self.name, inferred)
         if op.type == "RaggedGather" and inputs[1].shape:
             shapes[-1] = (None, *inputs[1].shape[1:])
         shapes[0] = (rows.size + 1,)

@@ -31,7 +31,7 @@ from tf_exla.frontends.tf.given import NOTHING, Given
 from tf_exla.frontends.tf.list_shapes import ListShape, asked, made_list, read_shapes, repeated
 from tf_exla.frontends.tf.names import graph_name
 from tf_exla.frontends.tf.source_line import source_line
-from tf_exla.frontends.tf.static_sizes import static_sizes
+from tf_exla.frontends.tf.static_sizes import diagonal_sizes, misleads, static_sizes
 from tf_exla.ir.dtypes import repeats_one
 from tf_exla.ir.graph import Array, Node, Shape, Tensor, item_bytes
 
@@ -52,7 +52,7 @@ class Walk:
     the scratch graph, created at its first use. `origins`: the tensor of the captured function that
     a tensor represents. `partly`: values of which some elements are static. `given`: sizes that
     are known in this call. `lists`: known shapes of lists. `optionals`: the operands of each
-    optional.
+    optional. `misled`: tensors whose static shape in the captured function may be wrong.
     """
 
     structured: Mapping[str, Structured]
@@ -65,6 +65,7 @@ class Walk:
     given: Given = NOTHING
     lists: dict[Tensor, ListShape] = field(default_factory=dict)
     optionals: dict[Tensor, list[Tensor]] = field(default_factory=dict)
+    misled: set[Tensor] = field(default_factory=set)
 
     def input(
         self,
@@ -170,7 +171,9 @@ class Scope:
         """Append one node, or the constants that it folds to."""
         stateful = op._is_stateful
         lists = self.walk.lists
-        shapes = read_shapes(kind, inputs, self.inferred(kind, inputs, attrs, op, name), lists)
+        misled = misleads(op) or not self.walk.misled.isdisjoint(inputs)
+        shapes = self.inferred(kind, inputs, attrs, op, name, misled)
+        shapes = read_shapes(kind, inputs, diagonal_sizes(kind, inputs, shapes), lists)
         shapes = static_sizes(kind, inputs, shapes, self.walk.value)
         shapes = self.came(name, shapes)
         partly = None
@@ -188,6 +191,8 @@ class Scope:
                 ]
         known = made_list(kind, inputs, attrs, lists)
         outputs = self.outputs(op, shapes, name, [known])
+        if misled:
+            self.walk.misled.update(outputs)
         if partly is not None:
             self.walk.partly[outputs[0]] = partly
         if known is not None:
@@ -259,6 +264,7 @@ class Scope:
             self.walk.constants.append((tensor, tf.constant(array, dtype=tf.as_dtype(dtype))))
         return tensor
 
+    # Many parameters: a node that is not made yet.
     def inferred(
         self,
         kind: str,
@@ -266,9 +272,13 @@ class Scope:
         attrs: Mapping[str, Any],
         op: tf.Operation,
         name: str,
+        misled: bool = False,
     ) -> list[Shape | None]:
-        """Return the shapes of an op's results for these inputs, as TensorFlow infers them."""
-        if all(tensor.shape.is_fully_defined() for tensor in op.outputs):
+        """Return the shapes of an op's results for these inputs, as TensorFlow infers them.
+
+        `misled`: the static shapes in the captured function may be wrong.
+        """
+        if not misled and all(tensor.shape.is_fully_defined() for tensor in op.outputs):
             return [shape_of(tensor.shape) for tensor in op.outputs]
         symbols = [self.walk.symbol(tensor) for tensor in inputs]
         known = {key: value for key, value in attrs.items() if key != DEVICE}
@@ -280,7 +290,7 @@ class Scope:
         return [
             shape_of(
                 new.shape.merge_with(old.shape)
-                if new.shape.is_compatible_with(old.shape)
+                if not misled and new.shape.is_compatible_with(old.shape)
                 else new.shape
             )
             for new, old in zip(made, op.outputs, strict=True)
