@@ -17,6 +17,22 @@ def test_repeated_nodes_become_one() -> None:
     assert clean(graph, VocabularyOps()) is graph
 
 
+def test_large_repeated_nodes_may_stay_apart() -> None:
+    """They are known to be copies; what is small is merged all the same."""
+
+    def fn(xp: Any, x: Any) -> Any:
+        return [xp.sum(xp.exp(x), axis=0) for _ in range(2)]
+
+    ops = VocabularyOps()
+    graph = clean(trace(fn, (3, 3)), ops, apart=72)
+    assert [node.op for node in graph.nodes] == ["exp", "constant", "sum"]
+    graph = clean(trace(fn, (3, 3)), ops, apart=24)
+    assert [node.op for node in graph.nodes] == ["exp", "constant", "sum", "exp", "sum"]
+    first, again = (node.output for node in graph.nodes if node.op == "exp")
+    assert again.origin is first
+    assert clean(graph, ops).nodes == graph.nodes[:3]
+
+
 def test_other_attributes_or_constants_are_no_repetition() -> None:
     graph = trace(lambda xp, x: [xp.sum(x, axis=0) * 1.0, xp.sum(x, axis=1) * 2.0], (3, 3))
     assert clean(graph, VocabularyOps()) is graph

@@ -169,6 +169,29 @@ def test_generous_limit_leaves_the_graph_as_it_is() -> None:
     assert plan.graph is graph
 
 
+def test_the_peak_of_the_original_is_enough_if_results_are_computed_twice() -> None:
+    """A merged result would live in between, beside what needs the most memory."""
+
+    def fn(xp: Any, x: Any) -> list[Any]:
+        first = xp.sum(xp.cumsum(x, 0))
+        between = xp.sum(xp.cumsum(xp.cumsum(x * 2.0, 0), 0))
+        return [first, between, xp.max(xp.cumsum(x, 0))]
+
+    graph, ops = trace(fn, (500_000,)), InPlaceOps()
+    options = Options(cores=2, cached=False)
+    generous = optimize_graph(graph, ops, limit=1 << 40, options=options)
+    enough = generous.projected_peak_before
+    assert generous.projected_peak > enough + 3_000_000
+    plan = optimize_graph(graph, ops, limit=enough, options=options)
+    assert [node.op for node in plan.graph.nodes].count("cumsum") == 4
+    with pytest.raises(MemoryLimitError) as info:
+        optimize_graph(graph, ops, limit=1, options=options)
+    limit = info.value.smallest_limit
+    assert limit is not None
+    assert limit <= enough
+    assert optimize_graph(graph, ops, limit=limit, options=options).projected_peak <= limit
+
+
 def test_a_chunk_of_a_constant_has_no_static_value() -> None:
     whole = Tensor((4, 2), "float64", "x", value=np.arange(8.0).reshape(4, 2))
     same = Tensor((2,), "float64", "y", value=np.arange(2.0))

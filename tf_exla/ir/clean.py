@@ -17,7 +17,7 @@ from tf_exla.ir.unread import without_unread
 _SHAPE_IDENTITIES = RESHAPES | {"broadcast_to"}
 
 
-def clean(graph: Graph, ops: OpSet) -> Graph:
+def clean(graph: Graph, ops: OpSet, apart: int | None = None) -> Graph:
     """Remove nodes that compute nothing, and merge pure nodes that compute the same.
 
     - `identity(x) -> x`, `identity_n(x, y) -> x, y`
@@ -29,23 +29,27 @@ def clean(graph: Graph, ops: OpSet) -> Graph:
 
     Sub-graphs are cleaned too, except those of a `Loop`. A value that a While passes on unchanged
     is then one tensor.
+
+    `apart`: bytes from which on equal results are not merged; the later one has the first as its
+    `origin`. A merged result lives from its first reader to its last, which may need more memory.
     """
-    return drop_dead(_merge(_clean_subgraphs(graph, ops)))
+    return drop_dead(_merge(_clean_subgraphs(graph, ops, apart), apart))
 
 
-def _clean_subgraphs(graph: Graph, ops: OpSet) -> Graph:
+def _clean_subgraphs(graph: Graph, ops: OpSet, apart: int | None) -> Graph:
     nodes = []
     for node in graph.nodes:
         if not isinstance(node, Loop):
-            node = with_subgraphs(node, lambda sub: clean(sub, ops))
+            node = with_subgraphs(node, lambda sub: clean(sub, ops, apart))
         nodes.append(node)
     if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
         return graph
     return graph.replace(nodes=tuple(nodes))
 
 
-def _merge(graph: Graph) -> Graph:
+def _merge(graph: Graph, apart: int | None) -> Graph:
     stands_for: dict[Tensor, Tensor] = {}
+    first: dict[Tensor, Tensor] = {}  # of results that stay apart: the equal one before them
     seen: dict[Hashable, Node] = {}
     nodes: list[Node] = []
     for old in graph.nodes:
@@ -53,16 +57,28 @@ def _merge(graph: Graph) -> Graph:
         if is_identity(node):
             stands_for.update(zip(node.outputs, node.inputs, strict=False))
             continue
-        key = node_key(node)
+        key = node_key(node.substitute(first))
         twin = seen.setdefault(key, node) if key is not None else node
-        if twin is not node:
+        if twin is not node and _stays_apart(node, apart):
+            copies = tuple(tensor.copy() for tensor in twin.outputs)
+            stands_for.update(zip(node.outputs, copies, strict=True))
+            first.update(zip(copies, twin.outputs, strict=True))
+            node = node.replace(outputs=copies)
+        elif twin is not node:
             stands_for.update(zip(node.outputs, twin.outputs, strict=True))
             continue
         nodes.append(node)
-    if len(nodes) == len(graph.nodes):
+    if len(nodes) == len(graph.nodes) and not first:
         return graph
     outputs = tuple(stands_for.get(tensor, tensor) for tensor in graph.outputs)
     return graph.replace(nodes=tuple(nodes), outputs=outputs)
+
+
+def _stays_apart(node: Node, apart: int | None) -> bool:
+    """Return whether a node is not merged: a constant exists before the call in any case."""
+    if apart is None or node.op == "constant":
+        return False
+    return any(not tensor.is_static or tensor.nbytes >= apart for tensor in node.outputs)
 
 
 def is_identity(node: Node) -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph
+from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
@@ -22,11 +24,15 @@ from tf_exla.rewrite import Application, GraphRewrite, Rewrite, Rewritten, rewri
 
 @dataclass(frozen=True)
 class Form:
-    """A form of the program, its name for reports, and the rewrites that made it."""
+    """A form of the program, its name for reports, and the rewrites that made it.
+
+    `spare`: it is of no use if another form can be split into less than this one needs unsplit.
+    """
 
     name: str
     graph: Graph
     applications: tuple[Application, ...] = ()
+    spare: bool = False
 
 
 def least_bytes(projector: Projector, graph: Graph) -> int:
@@ -38,14 +44,17 @@ def least_bytes(projector: Projector, graph: Graph) -> int:
 class Forms:
     """The forms of one program, each once, the cheapest to run first.
 
-    `rewritten`: `cleaned`, rewritten by `rules`. Some rewrites need memory. A rewrite can tie two
-    axes together (G + transposed G). Sinking and lowering cost more work, and enable rewrites: sunk
-    producers meet their readers in the body, and a lowered softmax has a divisor. Before sinking,
-    the gradient of a choice computes again what it reads of the choice. Tensors that are read
-    transposed are computed twice. A While of few iterations is written out.
+    `original`: the program before all passes. `rewritten`: `cleaned`, rewritten by `rules`. Some
+    rewrites need memory. A rewrite can tie two axes together (G + transposed G). Sinking and
+    lowering cost more work, and enable rewrites: sunk producers meet their readers in the body, and
+    a lowered softmax has a divisor. Before sinking, the gradient of a choice computes again what it
+    reads of the choice. Tensors that are read transposed are computed twice. A While of few
+    iterations is written out. Equal results that are merged may need more memory: a program that
+    holds the budget with them apart stays as it is.
     """
 
     projector: Projector
+    original: Graph
     cleaned: Graph
     rewritten: Rewritten
     rules: Sequence[Rewrite | GraphRewrite]
@@ -60,6 +69,10 @@ class Forms:
                 yield form
 
     def _all(self) -> Iterator[Form]:
+        over = self.projector.working_set(self.cleaned) > self.budget
+        apart = self._apart() if over else None
+        if apart is not None and self.projector.working_set(apart.graph) <= self.budget:
+            yield apart
         yield Form("rewritten", self.rewritten.graph, self.rewritten.applications)
         slim = self._slim()
         yield slim
@@ -75,6 +88,16 @@ class Forms:
             yield form
             for moved in self._moved(form, self.budget, None):
                 yield replace(moved, name=f"{moved.name}, {form.name}")
+        if apart is not None:
+            yield apart
+
+    def _apart(self) -> Form | None:
+        """Return the form in which large equal results are not merged; None if there are none."""
+        ops = self.projector.ops
+        graph = clean(self.original, ops, CHAIN_BYTES)
+        if clean(graph, ops) is graph:
+            return None
+        return Form("equal results apart", graph, spare=True)
 
     def _slim(self) -> Form:
         """Return the form without the rewrites that need memory."""

@@ -72,7 +72,7 @@ def optimize_graph(
     rewritten = rewrite_graph(cleaned, ops, rules, run.budget(cleaned))
     run.checked("rewrite", rewritten.graph)
     budget = run.budget(rewritten.graph)
-    forms = Forms(projector, cleaned, rewritten, rules, budget, options)
+    forms = Forms(projector, graph, cleaned, rewritten, rules, budget, options)
     within = _within(projector, forms, budget, options)
     split_graph = run.checked("split", within.graph)
     final = run.checked("finish", finish(projector, split_graph, budget, options))
@@ -237,6 +237,9 @@ def _within(projector: Projector, forms: Iterable[Form], budget: int, options: O
     """
     found: list[_Found] = []
     for form in forms:
+        needed = projector.working_set(form.graph) if form.spare else 0
+        if any(projector.working_set(one.graph) <= needed for one in found):
+            continue
         smallest = split(projector, form.graph, 0, options) if found or budget <= 0 else None
         # A search for a budget that the smallest plan exceeds would be a waste of time.
         if smallest is None or projector.working_set(smallest.graph) <= budget:
