@@ -92,3 +92,21 @@ def test_a_limit_below_what_the_sizes_need_is_a_limit_error() -> None:
     assert info.value.smallest_limit is not None
     with pytest.raises(tf_exla.MemoryLimitError):
         tf_exla.optimize(PROGRAMS["joined"], "3MB", strict=True)(ragged())
+
+
+def test_the_smallest_limit_is_that_of_the_whole_program_if_parts_need_more() -> None:
+    """Between two parts, both ragged tensors exist whole."""
+    lengths = tf.fill([4000], 50)
+    values = tf.range(200_000, dtype=tf.float64)
+
+    def function(values: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
+        r = tf.RaggedTensor.from_row_lengths(values, lengths)
+        largest = tf.reduce_sum(tf.reduce_max(tf.sin(r), 1))
+        padded = tf.reduce_sum(tf.cumsum(r.to_tensor(), 1))
+        return largest + padded + tf.reduce_sum(tf.concat([r, r * 2.0], 1).values)
+
+    enough = tf_exla.optimize(function, "1GB", strict=True).report(values, lengths).projected_peak
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.optimize(function, int(0.8 * enough), strict=True)(values, lengths)
+    assert info.value.smallest_limit <= enough
+    tf_exla.optimize(function, info.value.smallest_limit, strict=True)(values, lengths)

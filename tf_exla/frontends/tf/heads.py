@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -31,8 +32,11 @@ Rest = TypeVar("Rest", bound=_Program)
 class Head(Generic[Rest]):
     """The head at a cut, and the loop behind it if the cut has one.
 
-    `make`: creates the program of the rest, of what is known and of settings.
+    `make`: creates the program of the rest, of what is known and of settings. `refused`: the error
+    of the whole program, if that is why it is cut.
     """
+
+    refused: MemoryLimitError | None = None
 
     def __init__(
         self,
@@ -117,7 +121,10 @@ class Head(Generic[Rest]):
             rest = self._make(given, settings)
             rest.ready(inputs)
             return rest
-        except MemoryLimitError:
+        except MemoryLimitError as found:
+            # Parts may need more than the whole program, which runs uncut from its own limit on.
+            if self.refused is not None and self.refused.smallest_limit < found.smallest_limit:
+                raise copy.copy(self.refused) from None
             raise
         except Exception as error:
             # Of a negative size, which has no bound, the run raises what the original raises.
@@ -142,6 +149,8 @@ def first_within(heads: Iterable[Head[Rest]], error: Exception, warns: bool) -> 
         except MemoryLimitError as found:
             refused = refused or found
         else:
+            if isinstance(error, MemoryLimitError):
+                head.refused = copy.copy(error)  # without the frames of its traceback
             return head
     if refused is not None and isinstance(error, UnboundedMemoryError) and not warns:
         raise refused
