@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from fresh_process import run_fresh
 
 import tf_exla
 from tf_exla.errors import Blocker
@@ -159,6 +160,37 @@ def test_errors_of_the_user_are_the_users() -> None:
             tf_exla.optimize(refuses, "3MB")(arguments()[0])
         with pytest.raises(tf_exla.MemoryLimitError):
             tf_exla.optimize(affinities, 10)(*arguments())
+
+
+def replicas_that_meet() -> dict[str, Any]:
+    """Sum over two replicas on devices of the processor, of which each waits for the other."""
+    (device,) = tf.config.list_physical_devices("CPU")
+    halves = [tf.config.LogicalDeviceConfiguration()] * 2
+    tf.config.set_logical_device_configuration(device, halves)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+    def replica(x: tf.Tensor) -> tf.Tensor:
+        here = tf.distribute.get_replica_context()
+        total = tf.reduce_sum(tf.exp(-tf.square(x[:, None] - x[None, :])), 1)
+        return here.all_reduce(tf.distribute.ReduceOp.SUM, total)
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        return strategy.experimental_local_results(strategy.run(replica, (x,)))[1]
+
+    x, _ = arguments()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", tf_exla.NotOptimizedWarning)
+        got = tf_exla.optimize(function, "50MB")(x)
+    told = [str(one.message) for one in told if one.category is tf_exla.NotOptimizedWarning]
+    return {"told": told, "got": got.numpy().tolist()}
+
+
+def test_replicas_that_wait_for_each_other() -> None:
+    x, _ = arguments()
+    found = run_fresh(replicas_that_meet, timeout=60)
+    assert "waits for one on another device" in found["told"][0]
+    want = 2 * affinities(x, tf.constant(1, tf.float64))
+    np.testing.assert_allclose(found["got"], want, rtol=1e-12)
 
 
 BLOCKER = Blocker("K", (3, None), "float64", 24, 0, "cholesky", "it needs it whole", "a.py:3 in f")

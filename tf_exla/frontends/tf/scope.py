@@ -40,6 +40,8 @@ _TF1_CONTROL_FLOW = frozenset(
     {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "RefSwitch", "RefMerge"}
 )
 _NOT_CAPTURED = frozenset({"SymbolicGradient", "RemoteCall"})
+# They wait for others only for a time.
+_BATCHES = frozenset({"Batch", "BatchFunction"})
 # A report can name results from this size on, so the line of the user's program is looked up.
 _SOURCE_BYTES = 4096
 
@@ -136,6 +138,8 @@ class Scope:
             raise CaptureError(f"{name} is control flow of TensorFlow 1 ({op.type})")
         if op.type in _NOT_CAPTURED or op.type == "Placeholder":
             raise CaptureError(f"{name}: a {op.type} cannot be captured")
+        if _meets_others(op):
+            raise CaptureError(f"{name}: a {op.type} waits for one on another device")
         if op_def_registry.get(op.type) is None:
             return self.call(op, op.type, inputs, name)
         if op.type == "Const":
@@ -300,6 +304,11 @@ class Scope:
         for key, type_ in attr_types(op.type).items():
             if type_ == "func":
                 self.walk.functions.append(called_function(op, op.get_attr(key).name))
+
+
+def _meets_others(op: tf.Operation) -> bool:
+    """Return whether an op ends only when others of its group run: in an order, all would wait."""
+    return op.op_def.is_distributed_communication and op.type not in _BATCHES
 
 
 Structured = Callable[[Scope, tf.Operation, list[Tensor], str], list[Tensor]]
