@@ -33,9 +33,22 @@ INDEXING: Mapping[str, tuple[Callable[[X], X], set[str]]] = {
     "outside": (lambda x: (jnp.take(x, _at(x) * 3 - 4, 0), jnp.take(
         x, _at(x) * 3 - 4, 1, mode="clip"),
         x.at[_at(x) * 3 - 4].get(mode="fill", fill_value=7.0),
+        x[jnp.arange(len(x)), jnp.argmin(x, 1) * 9 - 9],
         lax.dynamic_slice(x, (5, jnp.argmax(x[0])), (1, x.shape[1]))), set()),
     "points": (lambda x: (x[_at(x), _at(x)], x[jnp.array([1, 2]), jnp.array([0, 2])]),
         {"lax.gather"}),
+    "points of own rows": (lambda x: (x[_all(x), _to(x)], x[_all(x), -1 - _to(x)],
+        x[_all(x)[:, None], _to(x)[:, None] * np.arange(2)],
+        (x[:, None] * x[:, :2, None])[_all(x)[:, None], np.arange(2), _to(x)[:, None]],
+        (x[:, None] * x[:, :2, None])[_all(x), :, _to(x)],
+        x[_all(x), np.arange(len(x))[::-1] % 3]), set()),
+    "points of own columns": (lambda x: (x.T[_to(x), _all(x)], x[None, :][:, _all(x), _to(x)],
+        x[_all(x)[None], _to(x) * np.arange(2)[:, None]]), {"lax.gather"}),
+    "set in own rows": (lambda x: (x.at[_all(x), _to(x)].set(7.0), x.at[_all(x), _to(x)].max(0.5),
+        x.at[_all(x), _to(x)].multiply(x[:, 0], unique_indices=True)),
+        {"lax.scatter", "lax.scatter-max", "lax.scatter-mul"}),
+    "add in own rows": (lambda x: jnp.zeros_like(x).at[
+        _all(x)[:, None], _to(x)[:, None] * np.arange(2)].add(x[:, :2]), set()),
     "along": (lambda x: (jnp.take_along_axis(x, jnp.argsort(x, 1), 1), jnp.take_along_axis(
         x, jnp.argmax(x, 1, keepdims=True), 1), jnp.take_along_axis(x, jnp.argsort(x, 0), 0)),
         {"lax.sort", "lax.gather"}),
@@ -64,6 +77,14 @@ INDEXING: Mapping[str, tuple[Callable[[X], X], set[str]]] = {
 
 def _at(x: X) -> X:
     return jnp.argmin(x[:3], 1)
+
+
+def _all(x: X) -> X:
+    return jnp.arange(len(x))
+
+
+def _to(x: X) -> X:
+    return jnp.argmin(x, 1)
 
 
 @pytest.mark.parametrize("name", INDEXING)

@@ -72,6 +72,9 @@ PROGRAMS: Mapping[str, Callable[..., X]] = {
     "elements added": lambda x: _k(x).at[3:9, 4:7].add(1.0).sum(0),
     "rows added": lambda x: jnp.zeros((N, N)).at[jnp.arange(N) // 2].add(_k(x)).sum(1),
     "elements": lambda x: jnp.take_along_axis(_k(x), jnp.argsort(x, 1), 1),
+    "elements of own rows, differentiated": jax.grad(lambda x: jnp.sum(
+        _k(x)[jnp.arange(N), jnp.argsort(x[:, 0])] - jax.nn.logsumexp(_k(x), 1))),
+    "elements of own rows set": lambda x: _k(x).at[jnp.arange(N), jnp.argsort(x[:, 0])].set(1) @ x,
     "rows": lambda x: _k(x)[jnp.argsort(x[:, 0])[:50]].sum(1),
     "segments": lambda x: jax.ops.segment_sum(_k(x), jnp.argsort(x[:, 0]) // 300, 7),
     "blocks": lambda x: jnp.block([[_k(x), _k(2 * x)], [_k(3 * x), _k(x)]]) @ jnp.tile(x, (2, 1)),

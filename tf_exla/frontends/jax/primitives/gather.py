@@ -11,6 +11,7 @@ from jax.lax import GatherScatterMode
 
 from tf_exla.frontends.jax.primitives.masks import diagonal
 from tf_exla.frontends.jax.primitives.movement import cut
+from tf_exla.frontends.jax.primitives.own_rows import or_own_rows
 from tf_exla.frontends.jax.primitives.pointwise import kind_of
 from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Array, Tensor
@@ -216,4 +217,7 @@ def _taken(w: Writer, call: Call, axis: int, batch: int, index: Tensor) -> Tenso
     return w.op("where", valid, made, fill)
 
 
-CONVERTERS: Mapping[str, Any] = {"dynamic_slice": _dynamic_slice, "gather": _gather}
+CONVERTERS: Mapping[str, Any] = {
+    "dynamic_slice": _dynamic_slice,
+    "gather": or_own_rows(_gather),
+}

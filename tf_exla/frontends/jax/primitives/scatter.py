@@ -16,6 +16,7 @@ from jax.lax import GatherScatterMode
 from tf_exla.frontends.jax.inlining import apply
 from tf_exla.frontends.jax.primitives.gather import clamped, diagonal_at
 from tf_exla.frontends.jax.primitives.masks import diagonal
+from tf_exla.frontends.jax.primitives.own_rows import or_own_rows
 from tf_exla.frontends.jax.primitives.pointwise import kind_of
 from tf_exla.frontends.jax.writer import Call, Like, Writer
 from tf_exla.ir.graph import Array, Tensor
@@ -181,4 +182,14 @@ def _rows(w: Writer, call: Call) -> Sequence[Tensor] | None:
         dtype=x.dtype)]  # fmt: skip
 
 
-CONVERTERS: Mapping[str, Any] = {"scatter": _scatter, "scatter-add": _scatter_add}
+def _opaque(w: Writer, call: Call) -> None:
+    """Write other updates as the primitives that they are."""
+
+
+CONVERTERS: Mapping[str, Any] = {
+    "scatter": or_own_rows(_scatter),
+    "scatter-add": or_own_rows(_scatter_add),
+    **dict.fromkeys(
+        ("scatter-max", "scatter-min", "scatter-mul", "scatter-sub"), or_own_rows(_opaque)
+    ),
+}
