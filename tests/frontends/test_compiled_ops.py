@@ -91,6 +91,21 @@ def test_special_numbers_reduced(op: str) -> None:
     compare_special(op, [rows], {"T": "float64", "Tidx": "int32", "keep_dims": False}, [1])
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "uint32"])
+@pytest.mark.parametrize("op", ["Max", "Mean", "Min", "Prod", "Sum"])
+def test_extreme_integers_reduced(op: str, dtype: str) -> None:
+    """Sums of integers overflow where they did; those of a mean do not."""
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    rows = np.array([[most, most, most - 3], [least, least, 2]], dtype)
+    compare_special(op, [rows], {"T": dtype, "Tidx": "int32", "keep_dims": False}, [1])
+
+
+@pytest.mark.parametrize("op", ["ClipByValue", "Round"])
+def test_ops_of_integers(op: str) -> None:
+    bounds = [np.int32(2), np.int32(1)] if op == "ClipByValue" else []  # they exclude each other
+    compare_special(op, [np.array([[-7, 0, 1, 2, 9]], np.int32), *bounds], {"T": "int32"})
+
+
 def compare_special(
     op: str, values: list[Array], attrs: dict[str, object], axes: list[int] | None = None
 ) -> None:

@@ -41,7 +41,7 @@ OPS: Mapping[str, Op] = {
     **many(without_scratch("a b, a c -> a c ; add b"), "LowerBound UpperBound"),
     "Max": reducer(xla=xla.no_nan, values=values.of_operand),
     "max_with_position": Op(),
-    "Mean": reducer(xla=xla.short_sum),
+    "Mean": reducer(xla=xla.short_mean),
     "Min": reducer(xla=xla.no_nan, values=values.of_operand),
     "min_with_position": Op(),
     "NearestNeighbors": Op("a D, C D, _ -> a K, a K"),

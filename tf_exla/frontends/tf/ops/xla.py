@@ -38,6 +38,11 @@ def remainder(node: Node) -> Compiles:
     return "poorly" if _is_real(node.outputs[0]) else ""
 
 
+def rounded(node: Node) -> Compiles:
+    """Refuse integers, which XLA does not round; reals are slower."""
+    return "poorly" if _is_real(node.outputs[0]) else ""
+
+
 def cast(node: Node) -> Compiles:
     """Refuse reals to integers: NaNs and numbers out of range become other integers."""
     return "" if _is_real(node.inputs[0]) and not _is_real(node.outputs[0]) else "well"
@@ -47,6 +52,11 @@ def short_sum(node: Node) -> Compiles:
     """Refuse sums of many float32, which are less exact."""
     terms = node.inputs[0].size // max(node.outputs[0].size, 1)
     return "" if terms > LONGEST_SUM and "64" not in node.outputs[0].dtype else "well"
+
+
+def short_mean(node: Node) -> Compiles:
+    """Refuse integers too: TensorFlow adds them in 64 bits, XLA in 32, where sums overflow."""
+    return short_sum(node) if _is_real(node.outputs[0]) else ""
 
 
 def one_product(node: Node) -> Compiles:
