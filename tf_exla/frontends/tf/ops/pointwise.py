@@ -88,7 +88,7 @@ OPS: Mapping[str, Op] = {
     "Maximum": binary(xla=xla.no_nan, form=xla_forms.extreme("GreaterEqual"),
         values=values.largest),
     "Minimum": binary(xla=xla.no_nan, form=xla_forms.extreme("LessEqual"), values=values.minimum),
-    "Mod": binary(flops=4, xla=xla.remainder, values=values.remainder),
+    "Mod": binary(flops=4, xla=xla.slow_real, values=values.remainder),
     "Mul": binary(xla="well", values=values.product),
     "NextAfter": binary(),
     **many(unforwarded(xla="well", size="equal", list_effect=ListEffect(anew=True)), """
@@ -102,7 +102,7 @@ OPS: Mapping[str, Op] = {
     "Relu6Grad": unmeasured(2, xla=xla.no_nan),
     "ReluGrad": pairwise(),
     "Rint": unary(xla="poorly"),
-    "Round": unary(xla=xla.rounded),
+    "Round": unary(xla=xla.slow_real),
     "RsqrtGrad": pairwise(flops=4, form=xla_forms.rsqrt_grad),
     "Select": unforwarded(rule=select, reuses=(1, 2), xla="well"),
     "SelectV2": binary(reuses=(1, 2), xla="well",

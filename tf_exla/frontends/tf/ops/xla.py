@@ -33,13 +33,8 @@ def real(node: Node) -> Compiles:
     return "well" if _is_real(node.outputs[0]) else ""
 
 
-def remainder(node: Node) -> Compiles:
-    """Refuse integers as for a division; reals are slower."""
-    return "poorly" if _is_real(node.outputs[0]) else ""
-
-
-def rounded(node: Node) -> Compiles:
-    """Refuse integers, which XLA does not round; reals are slower."""
+def slow_real(node: Node) -> Compiles:
+    """Refuse integers: XLA has no error for a remainder by zero, and does not round them."""
     return "poorly" if _is_real(node.outputs[0]) else ""
 
 
