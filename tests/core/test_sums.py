@@ -41,6 +41,16 @@ def test_one_product_is_left(fn: Callable[..., Any], dtype: str) -> None:
     assert outcome.ops.count("matmul") == 1
 
 
+@pytest.mark.parametrize("families", [SUMS, RANK_ONE])
+def test_steps_that_double_the_terms_end(families: Any) -> None:
+    def steps(xp: Any, x: Any) -> Any:
+        for _ in range(40):
+            x = (x + xp.sin(x)) - 0.5 * x
+        return x
+
+    check_numbers(steps, random(M, N), families=families)
+
+
 @pytest.mark.parametrize(
     "fn",
     [

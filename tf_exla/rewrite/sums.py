@@ -45,7 +45,8 @@ class _Product:
 def terms(site: RewriteContext, tensor: Tensor, shared: bool) -> list[Term]:
     """Return the summands of nested sums of one shape, scalars multiplied in.
 
-    `shared`: expand sums that have other readers, too.
+    `shared`: expand sums that have other readers, too, while there are no more terms than a rewrite
+    considers: steps x + f(x) of a loop that is written out double the terms each.
     """
     found: list[Term] = []
     work = [(Scale(), tensor)]
@@ -59,7 +60,8 @@ def terms(site: RewriteContext, tensor: Tensor, shared: bool) -> list[Term]:
                 break
             inner_scale, core = inner_scale * under[0], under[1]
         node = site.maker(core, *SUMS)
-        if node is None or not is_float(core) or not (alone or shared):
+        expanded = alone or (shared and len(found) + len(work) < SETTINGS.terms)
+        if node is None or not is_float(core) or not expanded:
             found.append(Term(scale, outer))
             continue
         scale = scale * inner_scale
