@@ -135,3 +135,9 @@ def test_errors_say_what_is_in_the_way(function: Callable[[X], X], reason: str) 
         call.program.plan_within(1)
     assert error.value.blocker is not None
     assert error.value.blocker.source.startswith(("test_smallest_limit.py", "jax_captured.py"))
+
+
+def test_singular_values_alone_need_no_square_matrix() -> None:
+    tall = jax.ShapeDtypeStruct((N, 4), np.float64)
+    call = tf_exla.jax.jit(lambda x: jnp.linalg.norm(x, 2), WHOLE // 4).call(tall)
+    assert call.program.certified().certificate.peak < WHOLE / 4

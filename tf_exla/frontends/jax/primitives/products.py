@@ -1,11 +1,13 @@
-"""Products, Cholesky factors and triangular solves."""
+"""Products, Cholesky factors, triangular solves and singular values."""
 
 from __future__ import annotations
 
+import dataclasses
 import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tf_exla.frontends.jax.inlining import apply
 from tf_exla.frontends.jax.primitives.pointwise import kind_of
 from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
@@ -122,8 +124,20 @@ def _triangular_solve(w: Writer, call: Call) -> Sequence[Tensor] | None:
     return [w.transpose(made, swap)]
 
 
+def _svd(w: Writer, call: Call) -> Sequence[Tensor] | None:
+    """Compute singular values alone without the buffers of whole, square singular matrices.
+
+    XLA allocates these although LAPACK never writes to them.
+    """
+    if call.params["compute_uv"] or not call.params["full_matrices"]:
+        return None
+    thin = {**call.params, "full_matrices": False}
+    return apply(w, dataclasses.replace(call, params=thin))
+
+
 CONVERTERS: Mapping[str, Any] = {
     "cholesky": _cholesky,
     "dot_general": _dot_general,
+    "svd": _svd,
     "triangular_solve": _triangular_solve,
 }
