@@ -63,6 +63,9 @@ SIZES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "minimum": lambda c: tf.minimum(c, 12 - c),
     "choice": lambda c: tf.where(c > 5, 3 - c, 12 - c) * -1 + 12,
     "clipped": lambda c: tf.clip_by_value(12 - (3 - c), 0, 20),
+    "clipped where bounds exclude each other": lambda c: tf.raw_ops.ClipByValue(
+        t=c, clip_value_min=9, clip_value_max=5
+    ),
     "remainder": lambda c: c % 5,
     "gathered": lambda c: tf.gather(tf.constant([12, 3, 1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 2]), c),
     "less a clipped unknown": lambda c: 12 - tf.clip_by_value(unknown(c), -7, 5),

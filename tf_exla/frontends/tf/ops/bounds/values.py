@@ -56,8 +56,9 @@ def minimum(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def clipped(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Return the bound of the upper end."""
-    return [_all(operands[2].top)]
+    """Return the bound of both ends, since a lower one above the upper one is the result."""
+    tops, _ = _ends(node, operands)
+    return [_all(highest(tops[1:3]))]
 
 
 def remainder(node: Node, operands: Sequence[Most]) -> Bounds:
