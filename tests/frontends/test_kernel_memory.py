@@ -50,6 +50,16 @@ def _products(R: Any) -> list[Case]:
         call = lambda x, y: R.BatchMatMulV2(x=x, y=y)  # noqa: E731
         return Case("BatchMatMulV2", call, [(b, rows, inner), (b, inner, cols)])
 
+    # Many small matrices: a position in either operand for each.
+    many, one = (500_000, 1, 2), (2, 1)
+    broadcast = [
+        Case("BatchMatMulV2", lambda x, y: R.BatchMatMulV2(x=x, y=y), [many, one]),
+        Case("BatchMatMulV3", lambda x, y: R.BatchMatMulV3(x=x, y=y, Tout="float32"), [many, one],
+             "float32", tight=False),
+        Case("Einsum", lambda x, y: R.Einsum(inputs=[x, y], equation="...ij,jk->...ik"),
+             [many, one], "float32", tight=False),
+    ]  # fmt: skip
+
     sizes = [
         *((500, 20000, 500), (500, 500, 4000), (4000, 500, 500), (20000, 500, 100)),
         *((100, 500, 20000), (4000, 3, 500), (300, 641, 10000)),
@@ -57,6 +67,7 @@ def _products(R: Any) -> list[Case]:
         *((50000, 3, 50), (301, 330, 9999), (2500, 2500, 700)),
     ]
     return [
+        *broadcast,
         *(matmul(*s, "float64", t, t) for s in sizes for t in (0, 1)),
         *(matmul(*s, "float64", *t) for s in sizes[1:3] for t in ((0, 1), (1, 0))),
         *(matmul(*s, "float32", 0, 0) for s in sizes[1:6]),
@@ -81,7 +92,7 @@ def _linear_algebra(R: Any) -> list[Case]:
     shapes = [
         *(((300, 300), (300, 20000)), ((50, 50), (50, 50000)), ((1000, 1000), (1000, 300))),
         *(((4, 300, 300), (4, 300, 2000)), ((300, 300), (4, 300, 2000)), ((1000, 1000), (1000, 1))),
-        *(((4, 300, 300), (300, 2000)), ((3, 3), (3, 300000))),
+        *(((4, 300, 300), (300, 2000)), ((3, 3), (3, 300000)), ((500_000, 1, 1), (1, 1))),
     ]
     squares = [(800, 800), (6, 200, 200)]
     return [

@@ -21,12 +21,13 @@ def fourier(rule: Rule, bound: Bound, **changes: Any) -> Op:
 
 
 OPS: Mapping[str, Op] = {
-    "BandedTriangularSolve": Op("... K M, ... M n -> ... M n"),
+    "BandedTriangularSolve": Op("... K M, ... M n -> ... M n", cpu=cpu.broadcast_batches),
     **many(Op(cpu=cpu_products.batch_matmul, gpu=gpu.product,
         xla_calls=cpu_products.compiled_products, xla=xla.one_product), """
         BatchMatMul BatchMatMulV2"""),
     "BatchMatMulV3": product(matmul("adj_x", "adj_y", batch="... "), flops=flops.matmul,
-        gpu=gpu.product, xla_calls=cpu_products.compiled_products, xla=xla.one_product),
+        cpu=cpu.broadcast_batches, gpu=gpu.product, xla_calls=cpu_products.compiled_products,
+        xla=xla.one_product),
     "Cholesky": Op(cpu=cpu.cholesky, gpu=gpu.cholesky, size="not smaller"),
     "CholeskyGrad": product("... M M, ... M M -> ... M M", flops=flops.cubic(2),
         cpu=cpu.square_matrices(4)),

@@ -60,6 +60,16 @@ def copy_of_output(call: Call) -> int:
     return all_bytes(call.outputs)
 
 
+def batch_positions(call: Call) -> int:
+    """Count a position in either operand for each matrix of the result, if batches are broadcast.
+
+    (MatMulBCast in TensorFlow's core/util.)
+    """
+    count = prod(call.outputs[0].shape[:-2])
+    same = all(prod(one.shape[:-2]) == count for one in call.inputs[:2])
+    return 0 if same else 2 * 8 * count
+
+
 def transposed_reduction(call: Call) -> int:
     """Count a transposed operand if there are more than three runs of kept and reduced axes."""
     data, axes = call.inputs[0], call.inputs[1].value

@@ -11,7 +11,15 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from tf_exla.frontends.tf.ops.memory.call import Bound, Call, all_bytes, itemsize, tensor_bytes
+from tf_exla.frontends.tf.ops.memory.call import (
+    Bound,
+    Call,
+    all_bytes,
+    batch_positions,
+    copy_of_everything,
+    itemsize,
+    tensor_bytes,
+)
 from tf_exla.model.eigen import L1, LEAST_L1
 from tf_exla.model.top_k import CHUNKED, by_groups, few_groups, running_size
 
@@ -46,7 +54,12 @@ def triangular_solve(call: Call) -> int:
     # A matrix that is certainly not cut in depth is cut in columns instead.
     if n < _solve_depth(size, LEAST_L1) * 3 // 4:
         panels = min(panels, 2**20)
-    return min(call.threads, prod(out.shape[:-2])) * panels
+    return min(call.threads, prod(out.shape[:-2])) * panels + batch_positions(call)
+
+
+def broadcast_batches(call: Call) -> int:
+    """Count a copy of everything, and the positions of broadcast matrices."""
+    return copy_of_everything(call) + batch_positions(call)
 
 
 def cholesky(call: Call) -> int:

@@ -8,6 +8,7 @@ from tf_exla.frontends.tf.ops.memory.call import (
     Bound,
     Call,
     all_bytes,
+    batch_positions,
     copy_of_everything,
     itemsize,
     tensor_bytes,
@@ -25,8 +26,9 @@ def matmul(call: Call) -> int:
 
 
 def batch_matmul(call: Call) -> int:
-    """Count what is packed to multiply batches of matrices."""
-    return _product(call, *(bool(call.attrs.get(f"adj_{side}", False)) for side in "xy"))
+    """Count what is packed to multiply batches of matrices, and which are multiplied."""
+    adjoint = (bool(call.attrs.get(f"adj_{side}", False)) for side in "xy")
+    return _product(call, *adjoint) + batch_positions(call)
 
 
 def _product(call: Call, transpose_left: bool, transpose_right: bool) -> int:
@@ -121,4 +123,19 @@ def einsum(call: Call) -> int:
     depth = 2 * BLOCK_DEPTH
     packed = sum(tensor_bytes(t) // max(1, prod(t.shape)) * depth * max(t.shape, default=1)
                  for t in call.inputs)  # fmt: skip
-    return copy_of_everything(call) + min(packed, all_bytes(call.inputs))
+    copies = copy_of_everything(call) + _einsum_positions(call)
+    return copies + min(packed, all_bytes(call.inputs))
+
+
+def _einsum_positions(call: Call) -> int:
+    """Count a position in either operand for each matrix; only leading axes are broadcast."""
+    left, _, right = str(call.attrs.get("equation", "")).replace(" ", "").partition("->")
+    before, dots, after = right.partition("...")
+    terms, shape = left.split(","), call.outputs[0].shape
+    if not dots or len(terms) < 2:
+        return 0
+    leading = shape[len(before) : len(shape) - len(after)]
+    sizes = dict(zip(before, shape, strict=False))
+    sizes.update(zip(reversed(after), reversed(shape), strict=False))
+    shared = (size for name, size in sizes.items() if all(name in term for term in terms))
+    return 2 * 8 * prod(leading) * prod(shared)
