@@ -269,6 +269,19 @@ def _images(R: Any) -> list[Case]:
                 input_sizes=list(image), filter=f, out_backprop=g, **same), [kernel, made]),
         ]  # fmt: skip
 
+    def depthwise(image: tuple[int, ...], kernel: tuple[int, ...]) -> list[Case]:
+        made = (*image[:-1], kernel[-2] * kernel[-1])
+        return [
+            Case("DepthwiseConv2dNative", lambda x, f: R.DepthwiseConv2dNative(
+                input=x, filter=f, **same), [image, kernel]),
+            Case("DepthwiseConv2dNativeBackpropFilter", lambda x, g:
+                 R.DepthwiseConv2dNativeBackpropFilter(
+                     input=x, filter_sizes=list(kernel), out_backprop=g, **same), [image, made]),
+            Case("DepthwiseConv2dNativeBackpropInput", lambda f, g:
+                 R.DepthwiseConv2dNativeBackpropInput(
+                     input_sizes=list(image), filter=f, out_backprop=g, **same), [kernel, made]),
+        ]  # fmt: skip
+
     cases = [
         *(case._replace(dtype=dtype)
           for s in sizes for dtype in ("float32", "float64") for case in convolutions(*s)),
@@ -282,12 +295,15 @@ def _images(R: Any) -> list[Case]:
         *(Case("Conv3DBackpropInputV2", lambda f, g, image=image: R.Conv3DBackpropInputV2(
             input_sizes=list(image), filter=f, out_backprop=g, **same3), [k, (*image[:-1], k[-1])])
           for image, k in volumes),
-        Case("DepthwiseConv2dNative", lambda x, f: R.DepthwiseConv2dNative(
-            input=x, filter=f, **same), [batch, (3, 3, 16, 1)]),
-        Case("DepthwiseConv2dNativeBackpropInput", lambda f, g:
-             R.DepthwiseConv2dNativeBackpropInput(
-                 input_sizes=list(batch), filter=f, out_backprop=g, **same),
-             [(3, 3, 16, 1), batch]),
+        # Large filters of small images, with channels that fill whole vectors or not.
+        *(case for s in ((batch, (3, 3, 16, 1)), ((1, 6, 6, 60_001), (3, 3, 60_001, 1)),
+                         ((8, 3, 3, 20_000), (7, 7, 20_000, 1)),
+                         ((2, 3, 3, 9_001), (5, 5, 9_001, 3)))
+          for case in depthwise(*s)),
+        # Its products are as large as the gradient of the filter.
+        Case("Conv2DBackpropFilter", lambda x, g: R.Conv2DBackpropFilter(
+            input=x, filter_sizes=[3, 3, 2, 300_000], out_backprop=g, **same),
+             [(5, 4, 4, 2), (5, 4, 4, 300_000)], "float32"),
         Case("MaxPool", lambda x: R.MaxPool(input=x, **blocks), [batch]),
         Case("MaxPoolGrad", lambda x, y, g: R.MaxPoolGrad(
             orig_input=x, orig_output=y, grad=g, **blocks), [batch, halves, halves]),

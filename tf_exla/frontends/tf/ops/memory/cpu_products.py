@@ -7,6 +7,7 @@ from math import ceil, prod
 from tf_exla.frontends.tf.ops.memory.call import (
     Bound,
     Call,
+    TensorLike,
     all_bytes,
     batch_positions,
     copy_of_everything,
@@ -87,7 +88,10 @@ _PATCHES = 30 << 20
 
 
 def conv2d_grad(image_at: int, filter_at: int) -> Bound:
-    """Count stored patches of as many images as fit a cache, at least one, and their product."""
+    """Count stored patches of as many images as fit a cache, at least one, and their product.
+
+    The gradient of the filter is added up from products that are as large.
+    """
 
     def bound(call: Call) -> int:
         tensors = {k: tensor.shape for k, tensor in enumerate(call.inputs)}
@@ -102,9 +106,40 @@ def conv2d_grad(image_at: int, filter_at: int) -> Bound:
         if image_at < 0:
             product = (together * pixels, channels, patch)
         packed = packed_bytes(*product, size, call.threads)
-        return together * pixels * patch * size + packed
+        summed = 0 if image_at < 0 else tensor_bytes(call.outputs[0])
+        return together * pixels * patch * size + packed + summed
 
     return bound
+
+
+# Depthwise convolutions hold the filter with channels padded to whole vectors, and a patch of the
+# image of the same size for each thread (depthwise_conv_op.cc, depthwise_conv_grad_op.cc).
+_VECTOR = 64
+
+
+def _padded_filter(kernel: TensorLike) -> int:
+    channels = prod(kernel.shape[2:]) * itemsize(kernel.dtype)
+    return prod(kernel.shape[:2]) * ceil(channels / _VECTOR) * _VECTOR
+
+
+def depthwise(call: Call) -> int:
+    """Count the padded filter, and a patch for each thread, which computes rows of the result."""
+    rows = prod(call.outputs[0].shape[:2])
+    return (1 + min(call.threads, rows)) * _padded_filter(call.inputs[1])
+
+
+def depthwise_input_grad(call: Call) -> int:
+    """Count the padded filter, and a patch and a pixel for each thread, which computes images."""
+    kernel = call.inputs[1]
+    pixel = tensor_bytes(kernel) // max(1, prod(kernel.shape[:2])) + _VECTOR
+    images = min(call.threads, call.outputs[0].shape[0])
+    return _padded_filter(kernel) + images * (_padded_filter(kernel) + pixel)
+
+
+def depthwise_filter_grad(call: Call) -> int:
+    """Count a gradient for each image, and a patch for each thread."""
+    images = call.inputs[0].shape[0]
+    return (images + min(call.threads, images)) * _padded_filter(call.outputs[0])
 
 
 def conv3d_grad(filter_at: int) -> Bound:
