@@ -172,6 +172,16 @@ def _reductions(R: Any) -> list[Case]:
             for shape in ((2_000_000,), (3, 500_000), (5000, 300))
         ),
         *(reduce(op, shapes[-1], (0, 2)) for op in ("Max", "Mean", "Min", "Prod")),
+        Case("BiasAddGrad", lambda x: R.BiasAddGrad(out_backprop=x), [(4, 1_000_000)]),
+        Case(
+            "BiasAddGrad",
+            lambda x: R.BiasAddGrad(out_backprop=x, data_format="NCHW"),
+            [(2, 1_000_000, 2)],
+        ),
+        *(
+            Case("TopKV2", lambda x, k=k: R.TopKV2(input=x, k=k), [(1_000_000, 3)], tight=False)
+            for k in (1, 2)
+        ),
         *(reduce(op, (10, 1, 40, 1, 2500), (0, 3)) for op in ("Max", "Mean")),
         reduce("Sum", (3, 40, 3, 40, 100), (-1, -3, 0)),
     ]
@@ -197,7 +207,8 @@ def _others(R: Any) -> list[Case]:
         *(Case("Complex", lambda x, y: R.Complex(real=x, imag=y, Tout="complex128"), [matrix, one])
           for one in (matrix, row)),
         *(Case("SoftmaxCrossEntropyWithLogits", lambda x, y: R.SoftmaxCrossEntropyWithLogits(
-            features=x, labels=y), [matrix, one]) for one in (matrix, row)),
+            features=x, labels=y), [long, one])
+          for long, one in ((matrix, matrix), (matrix, row), ((2 * 10**6, 2), (1, 2)))),
         *(Case("Pack", lambda x, y, a=a: R.Pack(values=[x, y], axis=a), [matrix, matrix])
           for a in (0, 1, 2)),
         *(Case("Transpose", lambda x, p=p: R.Transpose(x=x, perm=p), [(20, 100, 500)])
@@ -300,6 +311,13 @@ def _images(R: Any) -> list[Case]:
                          ((8, 3, 3, 20_000), (7, 7, 20_000, 1)),
                          ((2, 3, 3, 9_001), (5, 5, 9_001, 3)))
           for case in depthwise(*s)),
+        # Little is counted but numbers of channels, of rows and of columns.
+        Case("FusedBatchNormV2", lambda x, a: R.FusedBatchNormV2(
+            x=x, scale=a, offset=a, mean=[], variance=[]),
+             [(2, 2, 2, 500_000), (500_000,)], "float32"),
+        *(Case(op, lambda x, op=op, size=size: getattr(R, op)(images=x, size=size), [shape])
+          for op in ("ResizeArea", "ResizeBicubic", "ResizeBilinear")
+          for shape, size in (((1, 2, 2, 1), [1, 500_000]), ((1, 2, 2, 500_000), [1, 1]))),
         # Its products are as large as the gradient of the filter.
         Case("Conv2DBackpropFilter", lambda x, g: R.Conv2DBackpropFilter(
             input=x, filter_sizes=[3, 3, 2, 300_000], out_backprop=g, **same),

@@ -23,7 +23,7 @@ OPS: Mapping[str, Op] = {
     **many(without_scratch(along(1, keeps=False), flops=flops.per_operand, gpu=gpu.reduction,
         size="not larger", values=values.position), """
         ArgMax ArgMin"""),
-    "BiasAddGrad": without_scratch(bias_grad, flops=flops.per_operand, cpu=cpu.broadcast_blocks,
+    "BiasAddGrad": without_scratch(bias_grad, flops=flops.per_operand, cpu=cpu.channel_sums,
         gpu=gpu.sums, unordered=True),
     **many(Op(counts(weights_at=2), bounds=sizes.counted), "Bincount DenseBincount"),
     "Cumprod": cumulative(),
@@ -48,7 +48,7 @@ OPS: Mapping[str, Op] = {
     "NthElement": Op("... A, _ -> ...", cpu=cpu.nth_element, chooses=True),
     "Prod": reducer(xla=xla.short_sum, values=values.power),
     "SoftmaxCrossEntropyWithLogits": without_scratch("a B, a B -> a, a B", flops=20,
-        cpu=copy_of_output, gpu=gpu.cross_entropy),
+        cpu=cpu.cross_entropy, gpu=gpu.cross_entropy),
     "SparseSoftmaxCrossEntropyWithLogits": without_scratch(
         cpu=cpu.number_of_each_row, gpu=gpu.cross_entropy),
     "Sum": reducer(xla=xla.short_sum, values=values.total),

@@ -169,10 +169,30 @@ def average_pool(call: Call) -> int:
     return tensor_bytes(call.outputs[0]) // max(1, call.outputs[0].shape[-1])
 
 
+def resized(each: int, everything: bool = False) -> Bound:
+    """Count weights and places of each row and column, and four numbers of each channel.
+
+    `each`: bytes for a row or a column. `everything`: also count a copy of everything.
+    """
+
+    def bound(call: Call) -> int:
+        shapes = call.inputs[0].shape, call.outputs[0].shape
+        rows, columns, channels = (max(pair) for pair in list(zip(*shapes, strict=True))[1:])
+        copied = copy_of_everything(call) if everything else 0
+        return copied + each * (rows + columns) + 16 * channels
+
+    return bound
+
+
 def softmax(call: Call) -> int:
     """Count the maximum or the sum of each row."""
     out = call.outputs[0]
     return tensor_bytes(out) // max(1, out.shape[-1]) + broadcast_blocks(call)
+
+
+def cross_entropy(call: Call) -> int:
+    """Count the shifted logits, and their maximum or the sum of each row."""
+    return all_bytes(call.outputs) + tensor_bytes(call.outputs[0])
 
 
 def number_of_each_row(call: Call) -> int:
@@ -185,6 +205,22 @@ def histogram(call: Call) -> int:
     return 8 * prod(call.inputs[0].shape) + all_bytes(call.outputs)
 
 
+def channel_sums(call: Call) -> int:
+    """Count sums of channels, in at least 32 bits: two, or those of each thread.
+
+    (redux_functor.h) Threads share channels if these come last and there are many of them.
+    """
+    sums = prod(call.outputs[0].shape) * max(4, itemsize(call.outputs[0].dtype))
+    last = not str(call.attrs.get("data_format", "NHWC")).startswith("NC")
+    shared = last and prod(call.outputs[0].shape) > 16 * call.threads
+    return (2 if shared else call.threads) * sums
+
+
+def moments(call: Call) -> int:
+    """Count four numbers of each channel where moments are computed."""
+    return 4 * tensor_bytes(call.inputs[1]) if call.attrs.get("is_training", True) else 0
+
+
 def rows_of_segments(call: Call) -> int:
     """Count the number of rows of each segment, in the dtype of the ids."""
     ids = call.inputs[1]
@@ -194,10 +230,12 @@ def rows_of_segments(call: Call) -> int:
 
 
 def top_k(call: Call) -> int:
-    """Count a heap of indices for each concurrent row."""
+    """Count a heap of indices for each concurrent row; the maximum of each row for k = 1."""
     values = call.outputs[0]
     rows = min(call.threads, prod(values.shape[:-1]))
     heaps = rows * 8 * (values.shape[-1] + 1)
+    if values.shape[-1] == 1:
+        heaps = tensor_bytes(values)
     return heaps + (_blocked_rows(call) if CHUNKED in call.attrs else 0)
 
 
