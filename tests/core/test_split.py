@@ -97,7 +97,7 @@ def repeated_slice(n: int = 300, times: int = 15) -> Graph:
     return trace(fn, (2, n, 3), (2, 3, n))
 
 
-def rows_of_a_slice(n: int = 600) -> Graph:
+def rows_of_a_slice(n: int = 150) -> Graph:
     """A While that reads rows of a slice with two axes."""
 
     def fn(xp: Any, x: Any, y: Any) -> Any:
