@@ -55,22 +55,23 @@ def histogram(node: Node) -> str:
 
 
 def counts(weights_at: int) -> Callable[[Node], str]:
-    """Count, or add weights of, each integer of a list, or of each row of a matrix.
+    """Count, or add weights of, each integer of a tensor, or of each row of a matrix.
 
-    With `binary_output`, which only records presence, a list is needed whole.
+    With `binary_output`, which only records presence, a tensor is needed whole.
     """
 
     def rule(node: Node) -> str:
         names = Letters().low(rank(node.inputs[0]))
-        if len(names) == 2:
+        by_row = rank(node.output) == 2
+        if by_row:
             names = [names[0], "C"]
         elif node.attrs.get("binary_output"):
             names = [name.upper() for name in names]
         parts: list[Part] = [names, "_", "_"]
         if 0 not in sizes(node.inputs[weights_at]):  # else each counts once
             parts[weights_at] = names
-        reduced = [name for name in names if name.islower() and len(names) == 1]
-        return arrow(parts, [["B"] if len(names) == 1 else [names[0], "B"]], "add", reduced)
+        reduced = [] if by_row else [name for name in names if name.islower()]
+        return arrow(parts, [[names[0], "B"] if by_row else ["B"]], "add", reduced)
 
     return rule
 

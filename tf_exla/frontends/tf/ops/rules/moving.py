@@ -74,7 +74,10 @@ def reverse_sequence(node: Node) -> str:
 
 
 def strided_slice_update(node: Node) -> str:
-    """Write a part into a tensor."""
+    """Write a part into a tensor; of a number for all of a part, nothing tells the part's axes."""
+    if not sizes(node.inputs[4]):
+        whole = Letters().up(rank(node.output))
+        return arrow([whole, "_", "_", "_", ""], [whole])
     full, part = slice_axes(node, sizes(node.output), sizes(node.inputs[4]))
     return arrow([full, "_", "_", "_", part], [full])
 
