@@ -147,3 +147,23 @@ def test_idle_variables_are_dropped() -> None:
     ]
     assert kept == [2, 1]
     tf.debugging.assert_near(tf_exla.optimize(function, 10**9)(normal(7)), function(normal(7)))
+
+
+def test_loops_that_begin_with_one_empty_list_are_split_apart() -> None:
+    """The second loop waits for the first, so one loop over chunks cannot have both."""
+
+    def gradient(x: tf.Tensor, times: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(repeat(times, lambda i, w: (i + 1, 1.1 * tf.sin(w)), x))
+        return tape.gradient(loss, x)
+
+    def function(x: tf.Tensor, n: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        first = gradient(x + tf.reduce_max(tf.cumsum(x)), tf.minimum(n, 30))
+        return first, gradient(x + tf.reduce_max(tf.cumsum(first)), tf.minimum(n, 3))
+
+    arguments = tf.linspace(tf.constant(-1.0, tf.float64), 1.0, 200_003), tf.constant(20)
+    limit = 14_000_000  # the first list alone has 48 MB
+    optimized = tf_exla.optimize(function, limit, strict=True)
+    assert optimized.report(*arguments).projected_peak <= limit
+    assert difference(function(*arguments), optimized(*arguments), 1e-9) <= 1

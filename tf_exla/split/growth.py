@@ -111,7 +111,8 @@ class _Growth:
                 parted = is_list(tensor) and region.slot_of(node, position) is not None
                 if parted and not region.inside(node, position):
                     return True
-            for tensor in node.outputs:
+            # An empty list that other loops begin with, too, also stays outside for them.
+            for tensor in () if node in region.remade else node.outputs:
                 if not is_list(tensor) or tensor not in region.slots:
                     continue
                 if tensor in index.outputs or any(
