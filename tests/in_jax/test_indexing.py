@@ -33,7 +33,8 @@ INDEXING: Mapping[str, tuple[Callable[[X], X], set[str]]] = {
     "outside": (lambda x: (jnp.take(x, _at(x) * 3 - 4, 0), jnp.take(
         x, _at(x) * 3 - 4, 1, mode="clip"),
         x.at[_at(x) * 3 - 4].get(mode="fill", fill_value=7.0),
-        x[jnp.arange(len(x)), jnp.argmin(x, 1) * 9 - 9],
+        x[jnp.arange(len(x)), jnp.argmin(x, 1) * 9 - 9], x[_at(x)[:, None] * 3 - 4, _at(x) * 5],
+        x.at[_at(x)[:, None] * 3 - 4, _at(x) * 5].get(mode="clip"),
         lax.dynamic_slice(x, (5, jnp.argmax(x[0])), (1, x.shape[1]))), set()),
     "points": (lambda x: (x[_at(x), _at(x)], x[jnp.array([1, 2]), jnp.array([0, 2])]),
         {"lax.gather"}),
@@ -49,6 +50,13 @@ INDEXING: Mapping[str, tuple[Callable[[X], X], set[str]]] = {
         {"lax.scatter", "lax.scatter-max", "lax.scatter-mul"}),
     "add in own rows": (lambda x: jnp.zeros_like(x).at[
         _all(x)[:, None], _to(x)[:, None] * np.arange(2)].add(x[:, :2]), set()),
+    "rows and columns": (lambda x: (x[jnp.ix_(_at(x), _to(x.T))], x[_at(x), _to(x.T)[:, None]],
+        x[_at(x)[:, None], np.array([2, 0])], x[_at(x)[:, None], jnp.arange(x.shape[1])],
+        (x[:, None] * x[:, :2, None])[_at(x)[:, None], :, _to(x.T)],
+        (x[:, None] * x[:, :2, None])[jnp.ix_(_at(x), np.array([1, 1]), _to(x.T))],
+        x[_at(x)[:, None, None], _to(x.T)[:, None] * np.arange(2)]), {"lax.rem"}),
+    "add to rows and columns": (lambda x: jnp.zeros_like(x).at[
+        jnp.ix_(_at(x), _to(x.T))].add(x[:3] * 2), set()),
     "along": (lambda x: (jnp.take_along_axis(x, jnp.argsort(x, 1), 1), jnp.take_along_axis(
         x, jnp.argmax(x, 1, keepdims=True), 1), jnp.take_along_axis(x, jnp.argsort(x, 0), 0)),
         {"lax.sort", "lax.gather"}),

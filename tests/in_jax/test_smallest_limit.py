@@ -75,6 +75,8 @@ PROGRAMS: Mapping[str, Callable[..., X]] = {
     "elements of own rows, differentiated": jax.grad(lambda x: jnp.sum(
         _k(x)[jnp.arange(N), jnp.argsort(x[:, 0])] - jax.nn.logsumexp(_k(x), 1))),
     "elements of own rows set": lambda x: _k(x).at[jnp.arange(N), jnp.argsort(x[:, 0])].set(1) @ x,
+    "rows and columns, differentiated": jax.grad(lambda x: jnp.sum(
+        _k(x)[jnp.ix_(jnp.argsort(x[:, 0])[:50], jnp.argsort(x[:, 1])[:9])] ** 2)),
     "rows": lambda x: _k(x)[jnp.argsort(x[:, 0])[:50]].sum(1),
     "segments": lambda x: jax.ops.segment_sum(_k(x), jnp.argsort(x[:, 0]) // 300, 7),
     "blocks": lambda x: jnp.block([[_k(x), _k(2 * x)], [_k(3 * x), _k(x)]]) @ jnp.tile(x, (2, 1)),

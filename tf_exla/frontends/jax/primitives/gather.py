@@ -11,8 +11,9 @@ from jax.lax import GatherScatterMode
 
 from tf_exla.frontends.jax.primitives.masks import diagonal
 from tf_exla.frontends.jax.primitives.movement import cut
-from tf_exla.frontends.jax.primitives.own_rows import or_own_rows
-from tf_exla.frontends.jax.primitives.pointwise import kind_of
+from tf_exla.frontends.jax.primitives.outer_places import outer_gather
+from tf_exla.frontends.jax.primitives.own_rows import own_rows
+from tf_exla.frontends.jax.primitives.pointwise import first_of, kind_of
 from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Array, Tensor
 
@@ -219,5 +220,5 @@ def _taken(w: Writer, call: Call, axis: int, batch: int, index: Tensor) -> Tenso
 
 CONVERTERS: Mapping[str, Any] = {
     "dynamic_slice": _dynamic_slice,
-    "gather": or_own_rows(_gather),
+    "gather": first_of(_gather, outer_gather, own_rows),
 }

@@ -6,7 +6,7 @@ its elements is an axis of a batch, along which a gather, a scatter and their op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,7 @@ from tf_exla.frontends.jax.inlining import apply
 from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Array, Tensor
 
-Convert = Callable[[Writer, Call], Sequence[Tensor] | None]
-_FIELDS = {
+FIELDS = {
     "gather": ("start_index_map", "collapsed_slice_dims", "start_indices_batching_dims"),
     "scatter": (
         "scatter_dims_to_operand_dims",
@@ -28,29 +27,22 @@ _FIELDS = {
 or the updates lack, and the batch axes of the indices."""
 
 
-def or_own_rows(convert: Convert) -> Convert:
-    """Write what `convert` refuses as a gather or scatter with a batch, if it is one."""
-
-    def converted(w: Writer, call: Call) -> Sequence[Tensor] | None:
-        made = convert(w, call)
-        if made is not None:
-            return made
-        batched = _batched(w, call)
-        return None if batched is None else apply(w, batched)
-
-    return converted
+def own_rows(w: Writer, call: Call) -> Sequence[Tensor] | None:
+    """Write a gather or scatter with a batch; None if no axis is addressed by its own numbers."""
+    batched = _batched(w, call)
+    return None if batched is None else apply(w, batched)
 
 
 def _batched(w: Writer, call: Call) -> Call | None:
     """Return a call with one more axis in its batch; None if no axis is read at its own numbers."""
     x, indices, *updates = call.inputs
     how = call.params["dimension_numbers"]
-    addressed, dropped, batch = _FIELDS["scatter" if updates else "gather"]
+    addressed, dropped, batch = FIELDS["scatter" if updates else "gather"]
     axes = getattr(how, addressed)
     if len(axes) < 2:  # the last one stays: an index has at least one coordinate
         return None
     for column, axis in enumerate(axes):
-        places = _coordinate(w, indices, column) if axis in getattr(how, dropped) else None
+        places = coordinate(w, indices, column) if axis in getattr(how, dropped) else None
         at = None if places is None else _numbered(places, x.dims[axis])
         if at is None or at in getattr(how, batch):
             continue
@@ -84,12 +76,12 @@ def _numbered(places: Array, size: int) -> int | None:
     return None
 
 
-def _coordinate(w: Writer, indices: Tensor, column: int) -> Array | None:
+def coordinate(w: Writer, indices: Tensor, column: int) -> Array | None:
     """Return one coordinate of all indices, if it is known."""
     known = w.known(indices)
     if known is not None:
         return known[..., column]
-    for part, begin in _parts(w, indices):
+    for part, begin in parts_of(w, indices):
         known = w.known(part)
         if known is not None and begin <= column < begin + part.dims[-1]:
             return known[..., column - begin]
@@ -103,7 +95,7 @@ def _other_coordinates(w: Writer, indices: Tensor, column: int) -> Tensor:
         return w.const(np.delete(known, column, -1), indices.dtype)
     last = len(indices.dims) - 1
     left = []
-    for part, begin in _parts(w, indices):
+    for part, begin in parts_of(w, indices):
         if not begin <= column < begin + part.dims[-1]:
             left.append(part)
         elif part.dims[-1] > 1:
@@ -112,7 +104,7 @@ def _other_coordinates(w: Writer, indices: Tensor, column: int) -> Tensor:
     return left[0] if len(left) == 1 else w.op("concat", *left, w.const(last))
 
 
-def _parts(w: Writer, indices: Tensor) -> list[tuple[Tensor, int]]:
+def parts_of(w: Writer, indices: Tensor) -> list[tuple[Tensor, int]]:
     """Return what indices are concatenated of, each with its first coordinate."""
     node = w.ancestor(indices, "concat")
     if node is None or int(node.inputs[-1].value) != len(indices.dims) - 1:  # type: ignore

@@ -14,6 +14,16 @@ from tf_exla.ir.graph import Tensor
 Convert = Callable[[Writer, Call], Sequence[Tensor] | None]
 
 
+def first_of(*converts: Convert) -> Convert:
+    """Convert as the first of these that does not return None."""
+
+    def convert(w: Writer, call: Call) -> Sequence[Tensor] | None:
+        tried = (one(w, call) for one in converts)
+        return next((made for made in tried if made is not None), None)
+
+    return convert
+
+
 def elementwise(op: str) -> Convert:
     """Convert to an op of the vocabulary, applied before operands are broadcast."""
 

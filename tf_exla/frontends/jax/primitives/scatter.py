@@ -16,8 +16,9 @@ from jax.lax import GatherScatterMode
 from tf_exla.frontends.jax.inlining import apply
 from tf_exla.frontends.jax.primitives.gather import clamped, diagonal_at
 from tf_exla.frontends.jax.primitives.masks import diagonal
-from tf_exla.frontends.jax.primitives.own_rows import or_own_rows
-from tf_exla.frontends.jax.primitives.pointwise import kind_of
+from tf_exla.frontends.jax.primitives.outer_places import outer_scatter_add
+from tf_exla.frontends.jax.primitives.own_rows import own_rows
+from tf_exla.frontends.jax.primitives.pointwise import first_of, kind_of
 from tf_exla.frontends.jax.writer import Call, Like, Writer
 from tf_exla.ir.graph import Array, Tensor
 
@@ -182,14 +183,13 @@ def _rows(w: Writer, call: Call) -> Sequence[Tensor] | None:
         dtype=x.dtype)]  # fmt: skip
 
 
-def _opaque(w: Writer, call: Call) -> None:
-    """Write other updates as the primitives that they are."""
+def _outer(w: Writer, call: Call) -> Sequence[Tensor] | None:
+    """Add to zeros at rows and columns that are independent of each other."""
+    return outer_scatter_add(w, call) if _is_zero(w, call.inputs[0]) else None
 
 
 CONVERTERS: Mapping[str, Any] = {
-    "scatter": or_own_rows(_scatter),
-    "scatter-add": or_own_rows(_scatter_add),
-    **dict.fromkeys(
-        ("scatter-max", "scatter-min", "scatter-mul", "scatter-sub"), or_own_rows(_opaque)
-    ),
+    "scatter": first_of(_scatter, own_rows),
+    "scatter-add": first_of(_scatter_add, _outer, own_rows),
+    **dict.fromkeys(("scatter-max", "scatter-min", "scatter-mul", "scatter-sub"), own_rows),
 }
