@@ -143,3 +143,11 @@ def test_singular_values_alone_need_no_square_matrix() -> None:
     tall = jax.ShapeDtypeStruct((N, 4), np.float64)
     call = tf_exla.jax.jit(lambda x: jnp.linalg.norm(x, 2), WHOLE // 4).call(tall)
     assert call.program.certified().certificate.peak < WHOLE / 4
+
+
+def test_the_axis_that_leaves_fewer_elements_is_read_first() -> None:
+    many, few = (jax.ShapeDtypeStruct((n,), np.int32) for n in (50_000, 3))
+    x = jax.ShapeDtypeStruct((400, 300), np.float64)
+    for read in (lambda x, i, j: x[jnp.ix_(i, j)], lambda x, i, j: x.T[jnp.ix_(j, i)]):
+        plan = tf_exla.jax.jit(read, "1GB").call(x, many, few).program.plan
+        assert plan.working_set < 3 * 8 * 50_000 * 3

@@ -8,6 +8,7 @@ steps can be split. A gradient adds columns first and rows then.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,7 @@ class _Steps:
 
     The first reads `axis` of the operand at `first`, of the shape of the axes `own` of the indices.
     These replace the axis. The second reads the axes `others` of the operand at `second`, of the
-    shape of the axes `left` of the indices. `rank`: that of the operand.
+    shape of the axes `left` of the indices. `dims`: those of the operand.
     """
 
     axis: int
@@ -36,14 +37,18 @@ class _Steps:
     others: list[int]
     left: list[int]
     second: Tensor
-    rank: int
+    dims: Sequence[int]
 
     @property
     def between(self) -> list[Axis]:
         """The axes after the first step."""
-        made: list[Axis] = [("x", k) for k in range(self.rank)]
+        made: list[Axis] = [("x", k) for k in range(len(self.dims))]
         made[self.axis : self.axis + 1] = [("i", k) for k in self.own]
         return made
+
+    def elements_between(self) -> int:
+        """Return the number of elements after the first step."""
+        return math.prod(self.dims) // self.dims[self.axis] * math.prod(self.first.dims)
 
     @property
     def addressed(self) -> list[int]:
@@ -56,7 +61,7 @@ class _Steps:
         `windows`: those axes of the result, of `rank` axes, that are axes of the operand.
         """
         read = {self.axis, *self.others}
-        kept: Iterator[Axis] = (("x", k) for k in range(self.rank) if k not in read)
+        kept: Iterator[Axis] = (("x", k) for k in range(len(self.dims)) if k not in read)
         places: Iterator[Axis] = (("i", k) for k in range(rank))
         wanted = [next(kept) if axis in windows else next(places) for axis in range(rank)]
         after = [one for k, one in enumerate(self.between) if k not in self.addressed]
@@ -150,18 +155,26 @@ def _step(
 
 
 def _steps(w: Writer, call: Call) -> _Steps | None:
-    """Find a coordinate that varies along other axes of the indices than all others do."""
+    """Find a coordinate that varies along other axes of the indices than all others do.
+
+    Of several, the first step reads that which leaves the fewest elements: never more than there
+    are in the operand or in the result.
+    """
+    return min(_all_steps(w, call), key=_Steps.elements_between, default=None)
+
+
+def _all_steps(w: Writer, call: Call) -> Iterator[_Steps]:
     x, indices, *updates = call.inputs
     how = call.params["dimension_numbers"]
     addressed, dropped, batch = FIELDS["scatter" if updates else "gather"]
     axes = getattr(how, addressed)
     if len(axes) < 2 or getattr(how, batch) or set(axes) - set(getattr(how, dropped)):
-        return None
+        return
     if 0 in indices.dims or 0 in x.dims:
-        return None
+        return
     places = [_thin(w, indices, column) for column in range(len(axes))]
     if any(one is None for one in places):
-        return None
+        return
     known = [one for one in places if one is not None]
     dims = indices.dims[:-1]
     for column, place in enumerate(known):
@@ -173,16 +186,15 @@ def _steps(w: Writer, call: Call) -> _Steps | None:
         shape = [dims[k] for k in left]
         thin = (w.reshape(one, [one.dims[k] for k in left]) for one in others)
         columns = [w.broadcast(one, shape) for one in thin]
-        return _Steps(
+        yield _Steps(
             axes[column],
             own,
             w.reshape(place, [*(dims[k] for k in own), 1]),
             [axis for k, axis in enumerate(axes) if k != column],
             left,
             _stacked(w, columns),
-            len(x.dims),
+            x.dims,
         )
-    return None
 
 
 def _stacked(w: Writer, columns: Sequence[Tensor]) -> Tensor:
