@@ -284,7 +284,7 @@ _OF_ALL = frozenset({"add", "add_n", "maximum", "multiply", "stack"})
 """Ops whose result is larger if any of their operands is."""
 
 _MOVING = frozenset(
-    {"concat", "expand_dims", "reshape", "squeeze", "stack", "strided_slice", "take", "transpose"}
+    {"concat", "expand_dims", "reshape", "squeeze", "stack", "strided_slice", "take"}
 )
 """Ops that move elements without reading them, so that some may have no bound."""
 
