@@ -159,6 +159,9 @@ class SearchSettings:
     """Iterations up to which a While is written out, as are the indices of a short axis ..."""
     written_nodes: int = 1500
     """... if it becomes at most this many nodes: a plan of them takes some five seconds."""
+    kept_part: int = 8
+    """A list keeps what its tensors are computed from if that is at most this part of them: more
+    saves too little to pay for computing them twice."""
     sunk_choices: int = 4
     """Operands up to which every subset to sink is tried, 2**4 programs; of more, all or one."""
 

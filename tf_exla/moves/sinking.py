@@ -90,7 +90,7 @@ def _candidates(
         for k in positions
         if is_large(node.inputs[k])
         and node.inputs[k] in made_by
-        and _movable(made_by[node.inputs[k]])
+        and movable(made_by[node.inputs[k]])
     ]
 
 
@@ -156,7 +156,8 @@ def _sunk_into_branches(
     return dataclasses.replace(node, inputs=operands, attrs={**node.attrs, **branches})
 
 
-def _movable(node: Node) -> bool:
+def movable(node: Node) -> bool:
+    """Return whether a node may be computed in a loop or a branch instead, once or again."""
     if node.stateful or node.subgraphs:
         return False
     static = all(tensor.is_static for tensor in node.outputs)
@@ -171,7 +172,7 @@ def _producers_of(
     moved: list[Node] = []
     heavy = light = 0.0
     for node in reversed(before.nodes):
-        if not _movable(node) or all(tensor not in wanted for tensor in node.outputs):
+        if not movable(node) or all(tensor not in wanted for tensor in node.outputs):
             continue
         work = ops.flops(node) + sum(tensor.size for tensor in node.outputs)
         if any(is_large(tensor) for tensor in (*node.inputs, *node.outputs)):

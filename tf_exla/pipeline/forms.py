@@ -18,6 +18,7 @@ from tf_exla.moves.lowering import lower
 from tf_exla.moves.moving import move
 from tf_exla.moves.row_reads import read_rows
 from tf_exla.moves.sinking import sink
+from tf_exla.moves.small_lists import keep_less
 from tf_exla.moves.transposing import transpose_apart
 from tf_exla.rewrite import Application, GraphRewrite, Rewrite, Rewritten, rewrite_graph
 
@@ -49,8 +50,9 @@ class Forms:
     lowering cost more work, and enable rewrites: sunk producers meet their readers in the body, and
     a lowered softmax has a divisor. Before sinking, the gradient of a choice computes again what it
     reads of the choice. Tensors that are read transposed are computed twice. A While of few
-    iterations is written out. Equal results that are merged may need more memory: a program that
-    holds the budget with them apart stays as it is.
+    iterations is written out. The gradient of any other computes again what would fill large lists.
+    Equal results that are merged may need more memory: a program that holds the budget with them
+    apart stays as it is.
     """
 
     projector: Projector
@@ -82,12 +84,7 @@ class Forms:
         if read_rows(self.cleaned, self.projector, least, 0, 0) is not self.cleaned:
             for form in self._moved(slim, 0, self.cleaned):  # one row at a time needs the least
                 yield replace(form, name=f"{form.name}, row by row")
-        written = write_iterations(slim.graph, self.projector.ops)
-        if written is not slim.graph:
-            form = self._again("iterations written out", written, slim)
-            yield form
-            for moved in self._moved(form, self.budget, None):
-                yield replace(moved, name=f"{moved.name}, {form.name}")
+        yield from self._loops_changed(slim)
         if apart is not None:
             yield apart
 
@@ -98,6 +95,20 @@ class Forms:
         if clean(graph, ops) is graph:
             return None
         return Form("equal results apart", graph, spare=True)
+
+    def _loops_changed(self, slim: Form) -> Iterator[Form]:
+        """Yield the forms without loops of few iterations, and without large lists."""
+        ops = self.projector.ops
+        for name, change in (
+            ("iterations written out", write_iterations),
+            ("small lists", keep_less),
+        ):
+            graph = change(slim.graph, ops)
+            if graph is not slim.graph:
+                form = self._again(name, graph, slim)
+                yield form
+                for moved in self._moved(form, self.budget, None):
+                    yield replace(moved, name=f"{moved.name}, {name}")
 
     def _slim(self) -> Form:
         """Return the form without the rewrites that need memory."""

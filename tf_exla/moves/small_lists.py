@@ -1,0 +1,256 @@
+"""Small lists: the gradient of a loop computes again what the loop would keep for it.
+
+Each iteration of a While keeps results in lists, which the iterations of its gradient pop: a matrix
+of transport costs, for example. A list has no parts, so such a matrix stays whole. If an iteration
+computes it from small tensors, and from tensors that no iteration changes, the lists keep the small
+tensors. The gradient computes the matrix from them, and both bodies can be split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tf_exla.ir.bounds import HANDLES
+from tf_exla.ir.clean import drop_dead
+from tf_exla.ir.control_flow import Variable, body_of, cond_of, is_while, with_variables
+from tf_exla.ir.copying import copy_nodes
+from tf_exla.ir.graph import Graph, Node, Tensor, const
+from tf_exla.ir.lists import is_list
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import consumers, producers, put_in_order, reads, with_subgraphs
+from tf_exla.model.lifetimes import passed_on
+from tf_exla.model.settings import SETTINGS
+from tf_exla.moves.sinking import movable
+from tf_exla.split.origins import clash, is_test, tests_order
+
+
+def keep_less(graph: Graph, ops: OpSet) -> Graph:
+    """Keep in lists what their large tensors are computed from; the same graph if there are none.
+
+    A large tensor stays in its list if it is compared with others, which must have the same bits.
+    """
+    nodes = [with_subgraphs(node, lambda sub: keep_less(sub, ops)) for node in graph.nodes]
+    made = graph
+    if any(new is not old for new, old in zip(nodes, graph.nodes, strict=True)):
+        made = graph.replace(nodes=tuple(nodes))
+    while (shorter := _shortened(made)) is not None:
+        made = shorter
+    if made is graph or (tests_order(made) and clash(made, ops) is not None):
+        return graph
+    return drop_dead(made)
+
+
+@dataclass(frozen=True)
+class _List:
+    """A list that one While makes and another one empties.
+
+    `at`, `end`: its positions among their variables. `start`: the node that makes the empty list.
+    `push`, `pop`: the only nodes of the bodies that read it.
+    """
+
+    at: int
+    end: int
+    start: Node
+    push: Node
+    pop: Node
+
+    @property
+    def item(self) -> Tensor:
+        """The tensor that an iteration adds."""
+        return self.push.inputs[1]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Nodes of a body, in their order, and the tensors that they read from outside of them."""
+
+    nodes: tuple[Node, ...]
+    sources: tuple[Tensor, ...]
+
+
+def _shortened(graph: Graph) -> Graph | None:
+    """Return the graph with smaller lists between two of its Whiles; None if there are none."""
+    made_by = producers(graph)
+    for backward in filter(is_while, graph.nodes):
+        makers = dict.fromkeys(made_by[t] for t in backward.inputs if t in made_by)
+        for forward in filter(is_while, makers):
+            lists = list(_lists(graph, forward, backward))
+            chosen = [one for one in lists if _part_of(forward, backward, one) is not None]
+            if chosen:
+                return _Pair(forward, backward, lists, chosen).replaced(graph)
+    return None
+
+
+def _lists(graph: Graph, forward: Node, backward: Node) -> Iterator[_List]:
+    """Yield the lists to which `forward` adds, and from which `backward` pops, one tensor each."""
+    uses, made_by = consumers(graph), producers(graph)
+    read = reads(graph)
+    for end, tensor in enumerate(backward.inputs):
+        if not is_list(tensor) or tensor not in forward.outputs:
+            continue
+        if len(uses[tensor]) > 1 or tensor in graph.outputs or backward.outputs[end] in read:
+            continue
+        at = forward.outputs.index(tensor)
+        start = made_by.get(forward.inputs[at])
+        push, pop = _only_reader(forward, at), _only_reader(backward, end)
+        if start is None or push is None or pop is None:
+            continue
+        if (start.op, push.op, pop.op) == ("list_empty", "list_push", "list_pop"):
+            yield _List(at, end, start, push, pop)
+
+
+def _only_reader(node: Node, at: int) -> Node | None:
+    """Return the node of a body that makes a variable's next value; None if others read either."""
+    body, cond = body_of(node), cond_of(node)
+    before, after = body.inputs[at], body.outputs[at]
+    readers = [one for one in body.nodes if before in one.inputs]
+    if len(readers) != 1 or readers[0].inputs[0] is not before or cond.inputs[at] in reads(cond):
+        return None
+    if before in body.outputs or body.outputs.count(after) > 1:
+        return None
+    if readers[0].outputs[0] is not after or any(after in one.inputs for one in body.nodes):
+        return None
+    return readers[0]
+
+
+def _part_of(forward: Node, backward: Node, one: _List) -> _Part | None:
+    """Return how an iteration computes a large item from small tensors and what it passes on."""
+    body, item = body_of(forward), one.item
+    if not item.is_static or item.dtype in HANDLES or item.nbytes < SETTINGS.worth_bytes:
+        return None
+    least = item.nbytes // SETTINGS.kept_part
+    wanted, nodes = {item}, []
+    for node in reversed(body.nodes):
+        found = [tensor for tensor in node.outputs if tensor in wanted]
+        small = item not in found and all(tensor.nbytes <= least for tensor in found)
+        if not found or (small and node.inputs):
+            continue
+        if not movable(node):
+            return None
+        nodes.append(node)
+        wanted.update(node.inputs)
+    part = _Part(tuple(reversed(nodes)), tuple(_sources(reversed(nodes))))
+    same = {body.inputs[k] for k in passed_on(forward)}
+    kept = [tensor for tensor in part.sources if tensor not in same]
+    if not nodes or any(not t.is_static or t.dtype in HANDLES for t in part.sources):
+        return None
+    if sum(tensor.nbytes for tensor in kept) > least or _meets(part, body_of(backward), one.pop):
+        return None
+    return part
+
+
+def _sources(nodes: Iterable[Node]) -> Iterator[Tensor]:
+    """Yield what nodes read and do not make, each tensor once."""
+    seen: set[Tensor] = set()
+    for node in nodes:
+        for tensor in node.inputs:
+            if tensor not in seen:
+                seen.add(tensor)
+                yield tensor
+        seen.update(node.outputs)
+
+
+def _meets(part: _Part, body: Graph, pop: Node) -> bool:
+    """Return whether a recomputed number would be compared with another tensor's numbers."""
+    derived = {pop.outputs[1]}
+    for node in body.nodes:
+        if not derived.isdisjoint(node.inputs):
+            derived.update(node.outputs)
+    tests = [node for node in body.nodes if is_test(node) and not derived.isdisjoint(node.inputs)]
+    tests += filter(is_test, part.nodes)
+    return any(all(tensor.value is None for tensor in node.inputs) for node in tests)
+
+
+class _Pair:
+    """A While and its gradient, between which the `chosen` ones of their `lists` are replaced."""
+
+    def __init__(
+        self, forward: Node, backward: Node, lists: Sequence[_List], chosen: Sequence[_List]
+    ) -> None:
+        self.forward = forward
+        self.backward = backward
+        self.chosen = chosen
+        parts = [_part_of(forward, backward, one) for one in chosen]
+        needed = {node for part in parts if part is not None for node in part.nodes}
+        self.part = [node for node in body_of(forward).nodes if node in needed]
+        self.popped = {one.item: one.pop.outputs[1] for one in lists if one not in chosen}
+        self.starts: list[Node] = []
+        self.pushes: list[Node] = []
+        self.pops: list[Node] = []
+        self.pushed: list[Variable] = []  # variables of `forward`
+        self.read: list[Variable] = []  # variables of `backward`; their first values are set later
+
+    def replaced(self, graph: Graph) -> Graph:
+        """Return the graph with both loops changed."""
+        inside = self._inside()
+        copies = copy_nodes(self.part, inside)
+        forward, backward = self._forward(), self._backward(copies, inside)
+        lists = forward.outputs[len(forward.outputs) - len(self.pushed) :]
+        first = len(backward.inputs) - len(lists)
+        backward = backward.replace(inputs=(*backward.inputs[:first], *lists))
+        nodes: list[Node] = []
+        for node in graph.nodes:
+            if node is self.forward:
+                nodes += [*self.starts, forward]
+            else:
+                nodes.append(backward if node is self.backward else node)
+        return graph.replace(nodes=put_in_order(nodes))
+
+    def _inside(self) -> dict[Tensor, Tensor]:
+        """Map what the copied nodes read to tensors of the gradient's body."""
+        body = body_of(self.forward)
+        passed = {body.inputs[k]: self.forward.inputs[k] for k in passed_on(self.forward)}
+        inside: dict[Tensor, Tensor] = {}
+        lists: list[Variable] = []
+        for tensor in _sources(self.part):
+            if tensor in passed:
+                inside[tensor] = inner = tensor.fresh_copy()
+                self.read.append(Variable(passed[tensor], inner, inner))
+            elif tensor in self.popped:
+                inside[tensor] = self.popped[tensor]
+            else:
+                inside[tensor], variable = self._listed(tensor)
+                lists.append(variable)
+        self.read += lists
+        return inside
+
+    def _listed(self, kept: Tensor) -> tuple[Tensor, Variable]:
+        """Keep a small tensor in a list of its own; return it in the gradient's body."""
+        like = self.chosen[0]
+        empty, before, after, full, rest = (
+            Tensor((), "variant", f"{kept.name}/kept", items=kept.shape) for _ in range(5)
+        )
+        dtype = {"element_dtype": kept.dtype}
+        sizes, again = (const(np.array(kept.dims, np.int32), f"{kept.name}/sizes") for _ in "12")
+        most = like.start.inputs[1]
+        attrs = {**like.start.attrs, **dtype}
+        start = like.start.replace(inputs=(sizes.output, most), outputs=(empty,), attrs=attrs)
+        self.starts += [sizes, start]
+        self.pushes.append(like.push.replace(inputs=(before, kept), outputs=(after,)))
+        self.pushed.append(Variable(empty, before, after))
+        value = Tensor(kept.shape, kept.dtype, kept.name)
+        attrs = {**like.pop.attrs, **dtype}
+        outputs = (rest, value)
+        pop = like.pop.replace(inputs=(full, again.output), outputs=outputs, attrs=attrs)
+        self.pops += [again, pop]
+        return value, Variable(empty, full, rest)
+
+    def _forward(self) -> Node:
+        body, pushes = body_of(self.forward), {one.push for one in self.chosen}
+        nodes = (*(node for node in body.nodes if node not in pushes), *self.pushes)
+        dropped = {one.at for one in self.chosen}
+        return with_variables(self.forward, self.pushed, dropped, body.replace(nodes=nodes))
+
+    def _backward(self, copies: Sequence[Node], inside: dict[Tensor, Tensor]) -> Node:
+        body, pops = body_of(self.backward), {one.pop for one in self.chosen}
+        names = {one.pop.outputs[1]: inside[one.item] for one in self.chosen}
+        rest = [node.substitute(names) for node in body.nodes if node not in pops]
+        body = body.replace(
+            nodes=put_in_order([*self.pops, *copies, *rest]),
+            outputs=tuple(names.get(tensor, tensor) for tensor in body.outputs),
+        )
+        dropped = {one.end for one in self.chosen}
+        return with_variables(self.backward, self.read, dropped, body)
