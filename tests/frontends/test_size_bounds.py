@@ -125,6 +125,12 @@ OTHERS: dict[str, Made] = {
         tf.sparse.reduce_sum(tf.SparseTensor([[0, 0]], [1.0], tf.cast([13 - c, 2], tf.int64)), 1),
         [-1],
     ),
+    "crosses": lambda y, c: tf.sparse.cross_hashed([tf.cast(y, tf.int64)] * 2, 9).values,
+    "crosses of sparse features": lambda y, c: tf.sparse.to_dense(
+        tf.sparse.cross_hashed(
+            [tf.sparse.from_dense(tf.cast(y, tf.int64)), tf.cast(y, tf.int64)], 9
+        )
+    ),
     "pad": lambda y, c: tf.pad(y, [[12 - c, c], [0, 0]]),
     "tridiagonal of five": lambda y, c: tf.linalg.tridiagonal_solve(
         tf.tile(tf.constant([[1.0], [4.0], [1.0]], y.dtype), [1, 5]), y

@@ -42,6 +42,7 @@ OPS: Mapping[str, Op] = {
     "running_top_k": Op(cpu=cpu.running_top_k),
     **many(Op(bounds=sizes.rows_of_both(0, 3)), """
         SparseAdd SparseSparseMaximum SparseSparseMinimum"""),
+    **many(Op(bounds=sizes.crossed), "SparseCross SparseCrossHashed SparseCrossV2"),
     "SparseFillEmptyRows": Op(bounds=sizes.filled_rows),
     **many(Op(bounds=sizes.rows_of(0)), "SparseReduceMaxSparse SparseReduceSumSparse SparseSlice"),
     "SparseReduceSum": Op(bounds=sizes.dense),

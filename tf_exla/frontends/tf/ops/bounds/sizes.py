@@ -245,6 +245,23 @@ def set_operation(*sizes: int) -> Rule:
     return rule
 
 
+def crossed(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    """Bound the crosses of a row by the product of its features; all sparse ones may be in one."""
+    sparse, dense = (len(node.attrs[key]) for key in ("sparse_types", "dense_types"))  # type: ignore[arg-type]
+    first = 3 * sparse
+    shapes, matrices = operands[2 * sparse : first], operands[first : first + dense]
+    batches = [(one.value or (None,))[0] for one in shapes]
+    batches += [(one.dims or (None,))[0] for one in matrices]
+    rows = min((one for one in batches if one is not None), default=None)
+    features = [one.size for one in operands[sparse : 2 * sparse]]
+    features += [(one.dims or (None,))[-1] for one in matrices]
+    most = None if None in features else math.prod(one for one in features if one is not None)
+    total = most if sparse or most is None or rows is None else rows * most
+    if not sparse and rows is None:
+        total = None
+    return [Most((total, 2)), Most((total,)), Most((2,), value=(rows, most))]
+
+
 def padded(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     """Pad each row of a ragged tensor to the longest row, which may have all values.
 
