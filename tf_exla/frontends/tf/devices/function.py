@@ -98,19 +98,43 @@ class ShardedFunction:
             return function(operands)
 
     def _eagerly(self, part: PlannedLoop, values: Values) -> list[tf.Tensor]:
+        """Run the shards of a loop, each in the thread of its device.
+
+        If the driver is one of the devices, results stay on the others until its own shard has
+        ended: what arrived earlier would take memory beside that shard, and is not counted there.
+        """
         combiner = Combiner(part)
+        numbers = range(len(part.shards))
+        own = {number for number in numbers if self.pool.home(number) == self.driver}
+        ended: dict[int, list[tf.Tensor]] = {}
 
         def job(number: int) -> Callable[[str], list[tf.Tensor]]:
             return lambda device: self._shard(part, values, number, device)
 
-        jobs = [job(number) for number in range(len(part.shards))]
-        self.pool.run(jobs, combiner.take, self.patience[part])
+        def take(number: int, made: list[tf.Tensor]) -> None:
+            own.discard(number)
+            ended[number] = made
+            while ended and not own:
+                number, made = ended.popitem()
+                combiner.take(number, self._on_driver(part, made))
+
+        self.pool.run([job(number) for number in numbers], take, self.patience[part])
         return combiner.results()
+
+    def _on_driver(self, part: PlannedLoop, made: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Send the results of a shard to the driver; those that are there are not copied."""
+        return [
+            tensor if whole in part.kept else send(tensor, self.driver)
+            for whole, tensor in zip(part.outputs, made, strict=True)
+        ]
 
     def _shard(
         self, part: PlannedLoop, values: Values, number: int, device: str
     ) -> list[tf.Tensor]:
-        """Run one shard on a device; return its results on the driver."""
+        """Run one shard on a device; return its results, of a worker's on the driver.
+
+        Workers may hang while they send, so they do it in the threads of their devices.
+        """
         indices, pieces = part.shards[number], self.pool.pieces
         at_home = self.pool.home(number) == device
         with record.stop_recording(), tf.device(self.driver):
@@ -124,15 +148,12 @@ class ShardedFunction:
                     operands.append(read_part(value, slot, indices, device))
             with tf.device(device):
                 made = self.shards[part][number](operands)
-            return [
-                tensor if whole in part.kept else send(tensor, self.driver)
-                for whole, tensor in zip(part.outputs, made, strict=True)
-            ]
+            return self._on_driver(part, made) if self.plan.fleet.remote else made
 
     def _placed(self) -> Restored:
         """Emit the parts as calls in one graph, each on its device."""
         graph = new_graph("sharded")
-        with graph.as_default():
+        with graph.as_default(), tf.device(self.driver):
             like = [*self._like, *[None] * (len(self.inputs) - len(self._like))]
             inputs = [
                 placeholder(graph, tensor.dtype, tensor.shape, source)
@@ -155,6 +176,7 @@ class ShardedFunction:
     def _in_graph(self, part: PlannedLoop, values: Values) -> list[tf.Tensor]:
         combiner = Combiner(part)
         before: dict[str, list[tf.Operation]] = {}
+        ended: list[list[tf.Tensor]] = []
         for number, indices in enumerate(part.shards):
             device = self.pool.home(number)
             with tf.device(self.driver):
@@ -166,6 +188,14 @@ class ShardedFunction:
             with tf.device(device), tf.control_dependencies(before.get(device, [])):
                 made = self.shards[part][number](operands)
             before[device] = [made[0].op]
+            ended.append(made)
+        for number, made in enumerate(ended):
+            # As in `_eagerly`: results leave their device once the driver's own shard has ended.
+            with (
+                tf.device(self.pool.home(number)),
+                tf.control_dependencies(before.get(self.driver, [])),
+            ):
+                made = [tf.identity(tensor) for tensor in made]
             combiner.take(number, made)
         return combiner.results()
 

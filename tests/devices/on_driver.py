@@ -1,0 +1,74 @@
+"""What a driver that is one of the devices holds and runs at a time; runs in a fresh process."""
+
+from __future__ import annotations
+
+# isort: off
+from devices import logical_devices  # noqa: F401
+
+# isort: on
+import time
+from typing import Any
+
+import tensorflow as tf
+
+import tf_exla
+from tf_exla.frontends.tf.devices import choice, function
+from tf_exla.frontends.tf.devices.function import ShardedFunction
+from tf_exla.shard.link import Link
+
+
+def driver_computes() -> dict[str, Any]:
+    """Look at what reaches the driver, the first device, and at what runs there at a time."""
+    devices = tf.config.list_logical_devices("CPU")[1:4]
+    choice.LOCAL = Link(0.0, 0.0)  # type: ignore[misc]
+    seen: list[tuple[str, str]] = []
+    graphs: list[Any] = []
+    shard, place, send = ShardedFunction._shard, ShardedFunction._placed, function.send
+
+    def slow_at_first(self: Any, part: Any, values: Any, number: int, device: str) -> Any:
+        made = shard(self, part, values, number, device)
+        if device == self.driver:  # the others end meanwhile
+            time.sleep(0.3)
+        seen.append(("ended", device))
+        return made
+
+    def sent(tensor: tf.Tensor, device: str) -> tf.Tensor:
+        others = tuple(one.name for one in devices[1:])
+        if device == devices[0].name and tensor.device.endswith(others):
+            seen.append(("sent", tensor.device))
+        return send(tensor, device)
+
+    def kept(self: Any) -> Any:
+        made = place(self)
+        graphs.append(made.graph)
+        return made
+
+    ShardedFunction._shard, ShardedFunction._placed = slow_at_first, kept  # type: ignore[method-assign]
+    function.send = sent
+
+    def sums(x: tf.Tensor, y: tf.Tensor) -> Any:  # two loops that have nothing in common
+        return [tf.reduce_sum(tf.exp(-((a[:, None, 0] - a[None, :, 1]) ** 2)), 0) for a in (x, y)]
+
+    x = tf.random.stateless_normal([2003, 2], [1, 2], dtype=tf.float64)
+    optimized = tf_exla.optimize(sums, "30MB", devices=devices, strict=True)
+    eager = optimized(x, x[:1999])
+    first = seen[: seen.index(("ended", devices[0].name))]
+    inside = tf.function(optimized)(x, x[:1999])
+    (graph,) = graphs
+    calls = [op for op in graph.get_operations() if op.type.endswith("PartitionedCall")]
+    others = [op for op in calls if op.device != calls[0].device]
+    return {
+        "ended first": sum(kind == "ended" for kind, _ in first),
+        "sent before": sum(kind == "sent" for kind, _ in first),
+        "sent": sum(kind == "sent" for kind, _ in seen),
+        "calls": len(calls),
+        "in graph before": [
+            op.name
+            for op in others
+            for tensor in op.outputs
+            for reader in tensor.consumers()
+            if reader.device != op.device
+            or not any(one.device == calls[0].device for one in reader.control_inputs)
+        ],
+        "same": all(bool(tf.reduce_all(a == b)) for a, b in zip(eager, inside, strict=True)),
+    }
