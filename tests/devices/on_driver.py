@@ -56,12 +56,19 @@ def driver_computes() -> dict[str, Any]:
     inside = tf.function(optimized)(x, x[:1999])
     (graph,) = graphs
     calls = [op for op in graph.get_operations() if op.type.endswith("PartitionedCall")]
+    before = {op: _ancestors(op) for op in graph.get_operations()}
     others = [op for op in calls if op.device != calls[0].device]
     return {
         "ended first": sum(kind == "ended" for kind, _ in first),
         "sent before": sum(kind == "sent" for kind, _ in first),
         "sent": sum(kind == "sent" for kind, _ in seen),
         "calls": len(calls),
+        "at once": [
+            (a.name, b.name)
+            for k, a in enumerate(calls)
+            for b in calls[:k]
+            if a.device == b.device and b not in before[a]
+        ],
         "in graph before": [
             op.name
             for op in others
@@ -72,3 +79,14 @@ def driver_computes() -> dict[str, Any]:
         ],
         "same": all(bool(tf.reduce_all(a == b)) for a, b in zip(eager, inside, strict=True)),
     }
+
+
+def _ancestors(op: tf.Operation) -> set[tf.Operation]:
+    found: set[tf.Operation] = set()
+    waiting = [op]
+    while waiting:
+        one = waiting.pop()
+        new = {*(tensor.op for tensor in one.inputs), *one.control_inputs} - found
+        found |= new
+        waiting += new
+    return found

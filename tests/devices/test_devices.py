@@ -78,12 +78,13 @@ def test_errors_of_shards_and_the_order_of_effects() -> None:
 
 
 def test_results_reach_a_driver_that_computes_after_its_own_shard() -> None:
-    """A device holds its results until the driver's has ended."""
+    """A device runs one shard at a time, and holds its results until the driver's has ended."""
     found = run_fresh("from devices import on_driver; send(on_driver.driver_computes())")
     assert found["ended first"] == 2  # of the first loop, on the other two devices
     assert found["sent before"] == 0
     assert found["sent"] >= 4
     assert found["calls"] >= 6
+    assert not found["at once"], found
     assert not found["in graph before"], found
     assert found["same"]
 

@@ -76,26 +76,20 @@ class ShardedFunction:
     def _run(
         self, values: Values, sharded: Callable[[PlannedLoop, Values], list[tf.Tensor]]
     ) -> list[tf.Tensor]:
+        """Run the parts one after the other, in the order in which their memory is counted."""
+        before: list[tf.Operation] = []
         for at, part in enumerate(self.plan.parts):
-            if isinstance(part, PlannedLocal):
-                made = self._local(part, values)
-            else:
-                made = sharded(part, values)
+            with tf.control_dependencies(before):
+                if isinstance(part, PlannedLocal):
+                    made = self.locals[part]([values[tensor] for tensor in part.inputs])
+                else:
+                    made = sharded(part, values)
+            if not context.executing_eagerly():
+                before = _ends(made)
             values.update(zip(part.outputs, made, strict=True))
             for tensor in self._last_read[at]:
                 values.pop(tensor, None)
         return [values[tensor] for tensor in self.plan.graph.outputs]
-
-    def _local(self, part: PlannedLocal, values: Values) -> list[tf.Tensor]:
-        """Run a part on the driver; in a graph, parts with effects run in order."""
-        function = self.locals[part]
-        operands = [values[tensor] for tensor in part.inputs]
-        if context.executing_eagerly() or not function.stateful:
-            return function(operands)
-        graph = tf.compat.v1.get_default_graph()
-        before = [op for op in graph.get_operations() if op.type == "StatefulPartitionedCall"]
-        with tf.control_dependencies(before[-1:]):
-            return function(operands)
 
     def _eagerly(self, part: PlannedLoop, values: Values) -> list[tf.Tensor]:
         """Run the shards of a loop, each in the thread of its device.
@@ -198,6 +192,14 @@ class ShardedFunction:
                 made = [tf.identity(tensor) for tensor in made]
             combiner.take(number, made)
         return combiner.results()
+
+
+def _ends(made: list[tf.Tensor]) -> list[tf.Operation]:
+    """Return the ops of a graph that end the part added last, which made these tensors."""
+    if made:
+        return [tensor.op for tensor in made]
+    call: list[tf.Operation] = tf.compat.v1.get_default_graph().get_operations()[-1:]
+    return call  # for its effects
 
 
 def _last_reads(plan: ShardedPlan) -> list[list[Tensor]]:
