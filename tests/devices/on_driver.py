@@ -6,15 +6,22 @@ from __future__ import annotations
 from devices import logical_devices  # noqa: F401
 
 # isort: on
+import math
 import time
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
+from cluster_processes import status_bytes
 
 import tf_exla
 from tf_exla.frontends.tf.devices import choice, function
+from tf_exla.frontends.tf.devices.combining import Combiner
 from tf_exla.frontends.tf.devices.function import ShardedFunction
+from tf_exla.ir.graph import LoopResult
 from tf_exla.shard.link import Link
+from tf_exla.shard.loops import combined_bytes
 
 
 def driver_computes() -> dict[str, Any]:
@@ -90,3 +97,30 @@ def _ancestors(op: tf.Operation) -> set[tf.Operation]:
         found |= new
         waiting += new
     return found
+
+
+def combining(kind: Any, shape: list[int], count: int) -> list[int]:
+    """Combine the values and positions of shards; return the process's growth, and what counts."""
+    whole, size = [], math.prod(shape)
+    for nbytes in (8 * size, 4 * size):
+        whole.append(SimpleNamespace(dims=shape, nbytes=nbytes))
+    loop: Any = SimpleNamespace(
+        outputs=whole,
+        body=SimpleNamespace(outputs=whole),
+        iterations=count,
+        results=[LoopResult(kind), LoopResult(kind)],
+    )
+    kept: Any = ()
+    part: Any = SimpleNamespace(loop=loop, offsets=range(count), kept=kept, shards=[0] * count)
+    growth = 0
+    for measured in ([9, shape[1]], shape):  # the first loads what a process loads once
+        combiner = Combiner(part)
+        before = status_bytes("self", "VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
+        for number in range(count):
+            values = tf.random.stateless_normal(measured, [number, 1], dtype=tf.float64)
+            combiner.take(number, [values, tf.ones(measured, tf.int32)])
+            del values
+        combiner.results()
+        growth = status_bytes("self", "VmHWM") - before
+    return [growth, combined_bytes(loop, kept)]

@@ -89,6 +89,13 @@ def test_results_reach_a_driver_that_computes_after_its_own_shard() -> None:
     assert found["same"]
 
 
+@pytest.mark.parametrize("kind", ["argmax", "top_k"])
+def test_combining_positions_takes_what_is_counted(kind: str) -> None:
+    code = f"from devices import on_driver; send(on_driver.combining({kind!r}, [200_000, 8], 5))"
+    growth, counted = run_fresh(code)
+    assert 5 * 200_000 * 8 * 12 <= growth <= counted + 1_000_000
+
+
 def test_calls_keep_nothing() -> None:
     before, after = fresh("growth")
     assert after - before < 15_000_000

@@ -21,7 +21,7 @@ from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan
 from tf_exla.shard.accounts import Accounts
-from tf_exla.shard.loops import Fleet
+from tf_exla.shard.loops import Fleet, merging_bytes
 from tf_exla.shard.parts import LocalPart, parts_of
 from tf_exla.shard.plan import Planned, PlannedLocal, PlannedLoop, ShardedPlan
 
@@ -125,10 +125,13 @@ class _Parts:
             constants = resident_bytes(graph) - sum(tensor.nbytes for tensor in graph.inputs)
             working_set = self.taken(self.projector.working_set(graph))
             self.accounts.shard(at, sent + constants, working_set)
-        results = sum(tensor.nbytes for graph in graphs for tensor in graph.outputs)
-        top_k = 3 * results if any(one.combine == "top_k" for one in loop.results) else 0
-        whole = sum(tensor.nbytes for tensor in loop.outputs)
-        self.accounts.local(at, results + whole + top_k)
+        came = [sum(graph.outputs[k].nbytes for graph in graphs) for k in range(len(loop.outputs))]
+        merging = sum(
+            merging_bytes(result.combine, nbytes, whole.nbytes)
+            for result, nbytes, whole in zip(loop.results, came, loop.outputs, strict=True)
+        )
+        results = sum(came)
+        self.accounts.local(at, results + merging)
         rounds = -(-fleet.shards // fleet.devices)
         self.rounds += rounds
         self.sent += sent * fleet.devices + results

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.graph import ARG_REDUCERS, Combine, Graph, Loop, Node, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.model.cost import graph_seconds, node_seconds
 from tf_exla.model.lifetimes import CHAIN_BYTES
@@ -158,10 +158,21 @@ def combined_bytes(loop: Loop, kept: frozenset[Tensor]) -> int:
     for whole, part, result in zip(loop.outputs, loop.body.outputs, loop.results, strict=True):
         if whole in kept:
             continue
-        # All partial results and the combined one; a top-k is selected from all at once.
         came = whole.nbytes if result.slot is not None else part.nbytes * loop.iterations
-        total += came + (3 * came if result.combine == "top_k" else whole.nbytes)
+        total += came + merging_bytes(result.combine, came, whole.nbytes)
     return total
+
+
+def merging_bytes(combine: Combine, came: int, whole: int) -> int:
+    """Return the bytes that combining takes beside the `came` bytes of all partial results.
+
+    These are the combined result. A top-k is selected from all partial results at once. Of argmax
+    and argmin, the best of the shards so far, the next best, and positions in the whole axis live
+    at the same time.
+    """
+    if combine == "top_k":
+        return 3 * came
+    return 3 * whole if combine in ARG_REDUCERS else whole
 
 
 def _candidates(

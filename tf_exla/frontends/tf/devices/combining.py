@@ -85,18 +85,22 @@ class Combiner:
         """Return the best values and their positions; of equal values the first."""
         loop = self.loop
         combine, block = loop.results[k].combine, loop.results[k + 1].block
-        values = self._column(k)
-        places = [
-            place + tf.constant(offset * block, place.dtype)
-            for offset, place in zip(self.offsets, self._column(k + 1), strict=True)
-        ]
         if combine == "top_k":
-            best, order = tf.math.top_k(tf.concat(values, -1), loop.outputs[k].dims[-1])
+            values = tf.concat(self._column(k), -1)
+            places = [self._places(k + 1, number, block) for number in range(self.count)]
+            best, order = tf.math.top_k(values, loop.outputs[k].dims[-1])
             rank = best.shape.rank - 1
             return [best, tf.gather(tf.concat(places, -1), order, batch_dims=rank)]
-        best, place = values[0], places[0]
         better = tf.greater if combine == "argmax" else tf.less
-        for value, other in zip(values[1:], places[1:], strict=True):
+        best, place = self._whole[0][k], self._places(k + 1, 0, block)
+        for number in range(1, self.count):
+            # One shard at a time: positions of all of them would take as much memory again.
+            value, other = self._whole[number][k], self._places(k + 1, number, block)
             wins = better(value, best)
             best, place = tf.where(wins, value, best), tf.where(wins, other, place)
         return [best, place]
+
+    def _places(self, k: int, number: int, block: int) -> tf.Tensor:
+        """Return the positions that a shard found, along the whole axis."""
+        found = self._whole[number][k]
+        return found + tf.constant(self.offsets[number] * block, found.dtype)
