@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,3 +117,27 @@ def memory() -> dict[str, Any]:
             "projected": [use.projected_peak for use in sharding.uses[1:]],
             "calls": [after - before for before, after in zip(first, last, strict=True)],
         }
+
+
+def sending() -> list[int]:
+    """Return the driver's growth while it sends rows for the first time, and what is projected."""
+    with workers(2) as running:
+        devices = tf_exla.Cluster(running.spec).devices
+        function = tf_exla.optimize(
+            lambda x: tf.reduce_sum(tf.exp(x) * tf.sin(x), 0),
+            "500MB",
+            devices=devices,
+            strict=True,
+            jit_compile=False,
+        )
+        growth = 0
+        for size in (20_003, 1_000_003):  # the first loads what the process loads once
+            x = tf.random.stateless_normal([size, 3], [0, 1], dtype=tf.float64)
+            sharding = function.report(x).sharding
+            assert sharding is not None
+            before = status_bytes("self", "VmRSS")
+            Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
+            function(x)
+            growth = status_bytes("self", "VmHWM") - before
+        driver = sharding.uses[0]
+        return [growth, driver.working_set]

@@ -34,6 +34,13 @@ def test_workers_hold_the_limit() -> None:
     assert all(growth < 15_000_000 for growth in found["calls"]), found
 
 
+def test_rows_on_their_way_to_workers_are_counted_on_the_driver() -> None:
+    rows = 1_000_003 // 4 * 3 * 8  # of a shard
+    growth, projected = run_fresh("from devices.on_cluster import sending; send(sending())")
+    assert 2 * rows <= growth <= projected + 2_000_000
+    assert projected <= 7 * rows
+
+
 SCRIPT = """
 import tensorflow as tf
 

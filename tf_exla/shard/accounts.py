@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.model.projection import resident_bytes
 from tf_exla.shard.loops import Fleet, kept_rows
-from tf_exla.shard.parts import Part
+from tf_exla.shard.parts import Part, ShardedPart
 from tf_exla.shard.plan import DeviceUse
 
 
 class Accounts:
     """Byte counts of the parts, in the order in which they run.
 
-    The driver holds the program's inputs and constants, and results that later parts read. A device
-    holds its shards' parts of the program's inputs and, during a shard, its other operands. If the
-    driver is one of the devices, it holds both.
+    The driver holds the program's inputs and constants, results that later parts read and, during
+    the shards of a loop, operands on their way to other devices. A device holds its shards' parts
+    of the program's inputs and, during a shard, its other operands. If the driver is one of the
+    devices, it holds both.
     """
 
     def __init__(
@@ -25,23 +26,30 @@ class Accounts:
         parts: Sequence[Part],
         fleet: Fleet,
         kept: Callable[[Loop], int],
+        sending: Callable[[Loop], int],
     ) -> None:
-        """`kept`: bytes of the program's inputs that a device keeps for its shards of a loop."""
+        """Take functions of a loop that return bytes.
+
+        `kept`: of the program's inputs that a device keeps for its shards. `sending`: of operands
+        that leave the driver at the same time.
+        """
         self.graph = graph
         self.parts = parts
         self.fleet = fleet
         self.held = resident_bytes(graph) - sum(tensor.nbytes for tensor in fleet.apart)
         self.kept = sum(kept(node) for node in graph.nodes if isinstance(node, Loop))
+        self.sending = sending
         self.driver_peak = self.device_peak = 0
 
     def on_driver(self, at: int) -> int:
         """Return the bytes that exist on the driver before part `at` runs there."""
         own = 0 if self.fleet.remote else self.kept
-        return self.held + own + self._handed(at)
+        return self.held + own + self._handed(at) + self._sending(at)
 
     def on_device(self, at: int, sent: int) -> int:
         """Return the bytes that exist before a shard of part `at`, with the `sent` bytes."""
-        return self.kept + sent + (0 if self.fleet.remote else self.held + self._handed(at))
+        held = 0 if self.fleet.remote else self.held + self._handed(at) + self._sending(at)
+        return self.kept + sent + held
 
     def local(self, at: int, working_set: int) -> None:
         """Count the bytes that part `at` allocates on the driver."""
@@ -65,6 +73,10 @@ class Accounts:
         device = (self.kept, self.device_peak - self.kept, computing)
         others = (DeviceUse(f"device {k}", *device) for k in range(first, fleet.devices))
         return (driver, *others)
+
+    def _sending(self, at: int) -> int:
+        part = self.parts[at]
+        return self.sending(part.loop) if isinstance(part, ShardedPart) else 0
 
     def _handed(self, at: int) -> int:
         """Return the bytes of results of earlier parts that part `at` or a later part reads."""

@@ -21,7 +21,7 @@ from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan
 from tf_exla.shard.accounts import Accounts
-from tf_exla.shard.loops import Fleet, merging_bytes
+from tf_exla.shard.loops import Fleet, merging_bytes, sending_bytes
 from tf_exla.shard.parts import LocalPart, parts_of
 from tf_exla.shard.plan import Planned, PlannedLocal, PlannedLoop, ShardedPlan
 
@@ -97,7 +97,7 @@ class _Parts:
         self.taken = options.allocator.taken
         self.parts = parts_of(plan.graph)
         self.inputs = frozenset(plan.graph.inputs)
-        self.accounts = Accounts(plan.graph, self.parts, fleet, self._kept)
+        self.accounts = Accounts(plan.graph, self.parts, fleet, self._kept, self._sending)
         self.local_seconds = self.computing_seconds = 0.0
         self.sent = self.rounds = 0
 
@@ -114,6 +114,10 @@ class _Parts:
 
     def _kept(self, loop: Loop) -> int:
         return sum(tensor.nbytes for tensor in set(loop.inputs) if tensor in self.inputs)
+
+    def _sending(self, loop: Loop) -> int:
+        whole = sum(tensor.nbytes for tensor in set(loop.inputs))
+        return sending_bytes(self.fleet, self.fleet.shards, 0, whole)
 
     def _sharded(self, at: int, loop: Loop) -> PlannedLoop:
         fleet = self.fleet

@@ -28,6 +28,7 @@ from tf_exla.shard.loops import (
     combined_bytes,
     kept_rows,
     read_whole,
+    rows_sending,
     sent_bytes,
     shard_loops,
 )
@@ -117,7 +118,9 @@ class _Parts:
         self.parts = parts_of(graph)
         self.inputs = frozenset(graph.inputs)
         self.rows = kept_rows(graph, fleet)
-        self.accounts = Accounts(graph, self.parts, fleet, self._kept)
+        self.accounts = Accounts(
+            graph, self.parts, fleet, self._kept, lambda loop: rows_sending(loop, fleet)
+        )
         self.local_seconds = self.computing_seconds = 0.0
         self.sent = self.rounds = 0
         self.largest: Plan

@@ -76,9 +76,13 @@ def shard_loops(
 
 
 def _fits(graph: Graph, fleet: Fleet, room: int, over: list[int]) -> bool:
-    """Return whether the driver can combine the results of each loop; else append to `over`."""
+    """Return whether the driver can send and combine for each loop; else append to `over`."""
     kept = kept_rows(graph, fleet)
-    most = max(combined_bytes(node, kept) for node in graph.nodes if isinstance(node, Loop))
+    most = max(
+        combined_bytes(node, kept) + rows_sending(node, fleet)
+        for node in graph.nodes
+        if isinstance(node, Loop)
+    )
     if most > room:
         over.append(most)
     return most <= room
@@ -135,6 +139,29 @@ def sent_bytes(
         if whole not in kept:
             sent += whole.nbytes if result.slot is not None else whole.nbytes * loop.iterations
     return sent
+
+
+def rows_sending(loop: Loop, fleet: Fleet) -> int:
+    """Return the bytes of rows and whole operands that leave the driver at the same time."""
+    parts = whole = 0
+    for outer, inner, slot in zip(loop.inputs, loop.body.inputs, loop.slots, strict=True):
+        if slot is None:
+            whole += inner.nbytes
+        elif outer not in fleet.apart:
+            parts += inner.nbytes
+    return sending_bytes(fleet, loop.iterations, parts, whole)
+
+
+def sending_bytes(fleet: Fleet, shards: int, parts: int, whole: int) -> int:
+    """Return the bytes on the driver of operands on their way to other devices.
+
+    `parts`, `whole`: bytes of one shard's parts of tensors and whole tensors. All devices but the
+    driver may receive at the same time. Parts are copies, and TensorFlow's protocol between
+    processes copies what it sends twice: into a message, and into the bytes of the message.
+    """
+    if not fleet.remote:
+        return (min(fleet.devices, shards) - 1) * parts
+    return min(fleet.devices, shards) * (3 * parts + 2 * whole)
 
 
 def kept_rows(graph: Graph, fleet: Fleet) -> frozenset[Tensor]:

@@ -173,14 +173,16 @@ class ShardedFunction:
         ended: list[list[tf.Tensor]] = []
         for number, indices in enumerate(part.shards):
             device = self.pool.home(number)
-            with tf.device(self.driver):
-                operands = [
-                    part_of(values[tensor], slot, indices)
-                    for tensor, slot in zip(part.inputs, part.slots, strict=True)
-                ]
-            # Shards run one at a time on each device, as their memory is counted.
-            with tf.device(device), tf.control_dependencies(before.get(device, [])):
-                made = self.shards[part][number](operands)
+            # Shards run one at a time on each device, and their operands are sent as late, as the
+            # memory of both is counted.
+            with tf.control_dependencies(before.get(device, [])):
+                with tf.device(self.driver):
+                    operands = [
+                        part_of(values[tensor], slot, indices)
+                        for tensor, slot in zip(part.inputs, part.slots, strict=True)
+                    ]
+                with tf.device(device):
+                    made = self.shards[part][number](operands)
             before[device] = [made[0].op]
             ended.append(made)
         for number, made in enumerate(ended):
