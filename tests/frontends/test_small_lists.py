@@ -183,3 +183,19 @@ def test_within_a_limit(name: str) -> None:
     assert measured <= projected <= limit
     assert found["error"] < 1e-7
     assert "small lists" in found["details"]
+
+
+@pytest.mark.parametrize(("steps", "form"), [(3, "iterations written out"), (60, "small lists")])
+def test_few_iterations_are_written_out_first(steps: int, form: str) -> None:
+    """Of many, a plan would take long."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        def step(i: Any, v: tf.Tensor) -> Any:
+            return i + 1, tf.tanh(kernel(x, x) @ v)
+
+        return tf.reduce_sum(tf.while_loop(lambda i, v: i < steps, step, (0, y))[1])
+
+    both = tf.function(with_gradients(function), autograph=False)
+    given = arguments(401)
+    before = tf_exla.explain(both, *given, limit="100GB").projected_peak_before
+    assert form in tf_exla.explain(both, *given, limit=before // 4).details()

@@ -158,7 +158,10 @@ class SearchSettings:
     written_iterations: int = 64
     """Iterations up to which a While is written out, as are the indices of a short axis ..."""
     written_nodes: int = 1500
-    """... if it becomes at most this many nodes: a plan of them takes some five seconds."""
+    """... if it becomes at most this many nodes: a plan of them takes some twenty seconds."""
+    written_first: int = 450
+    """Nodes that writing out may add before smaller lists are tried first. So many take five
+    seconds to plan. Written out, calls take the same time, or half for conjugate gradients."""
     kept_part: int = 8
     """A list keeps what its tensors are computed from if that is at most this part of them: more
     saves too little to pay for computing them twice."""

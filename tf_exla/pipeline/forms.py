@@ -8,6 +8,7 @@ from functools import cache
 
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph
+from tf_exla.ir.traverse import walk
 from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
@@ -97,13 +98,16 @@ class Forms:
         return Form("equal results apart", graph, spare=True)
 
     def _loops_changed(self, slim: Form) -> Iterator[Form]:
-        """Yield the forms without loops of few iterations, and without large lists."""
+        """Yield the forms without loops of few iterations, and without large lists.
+
+        Iterations that are written out run faster, up to twice, but take long to plan if many.
+        """
         ops = self.projector.ops
-        for name, change in (
-            ("iterations written out", write_iterations),
-            ("small lists", keep_less),
-        ):
-            graph = change(slim.graph, ops)
+        written = write_iterations(slim.graph, ops)
+        forms = [("iterations written out", written), ("small lists", keep_less(slim.graph, ops))]
+        if _nodes(written) > _nodes(slim.graph) + SETTINGS.written_first:
+            forms.reverse()
+        for name, graph in forms:
             if graph is not slim.graph:
                 form = self._again(name, graph, slim)
                 yield form
@@ -159,3 +163,7 @@ class Forms:
         graph = choose_again(graph, projector.ops, least)
         rows = read_rows(graph, projector, least, room, chunk)
         return read_rows(sink(rows, projector.ops, least), projector, least, room, chunk)
+
+
+def _nodes(graph: Graph) -> int:
+    return sum(1 for _ in walk(graph))
