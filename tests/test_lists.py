@@ -167,3 +167,34 @@ def test_loops_that_begin_with_one_empty_list_are_split_apart() -> None:
     optimized = tf_exla.optimize(function, limit, strict=True)
     assert optimized.report(*arguments).projected_peak <= limit
     assert difference(function(*arguments), optimized(*arguments), 1e-9) <= 1
+
+
+def test_gradients_of_gradients_of_nested_loops() -> None:
+    """What a list of lists gives has no known shape."""
+
+    def inner(z: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+        return repeat(3, lambda j, u: (j + 1, tf.tanh(u - w[:, None] * tf.sin(u))), z)
+
+    def loss(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        step = lambda i, z, w: (i + 1, inner(z, w), w * 1.1)  # noqa: E731
+        return tf.reduce_sum(tf.while_loop(lambda i, *_: i < 3, step, (0, y, x))[1])
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch([x, y])
+            value, first = loss_and_gradients(x, y)
+            total = tf.reduce_sum(tf.sin(first[0])) + tf.reduce_sum(tf.sin(first[1]))
+        return [value, *first, *tape.gradient(total, [x, y])]
+
+    def loss_and_gradients(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            tape.watch([x, y])
+            value = loss(x, y)
+        return value, tape.gradient(value, [x, y])
+
+    arguments = normal(301), normal(301, 300)
+    traced = tf.function(function, autograph=False)
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.explain(traced, *arguments, limit=1)
+    optimized = tf_exla.optimize(traced, info.value.smallest_limit, strict=True)
+    assert difference(traced(*arguments), optimized(*arguments), 1e-9) <= 1

@@ -176,7 +176,7 @@ def _counting(
     if not results or len(results) == sum(tensor in wanted for tensor in node.outputs):
         return None
     slim = without_idle_variables(node, set(results))
-    own = resized_while(ops, slim, slim.inputs, [tensor.axes or () for tensor in slim.outputs])
+    own = resized_while(ops, slim, slim.inputs, [tensor.axes for tensor in slim.outputs])
     own = dataclasses.replace(own, name=f"{node.name}/count")
     return own, dict(zip(slim.outputs, own.outputs, strict=True))
 

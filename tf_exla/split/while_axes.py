@@ -315,7 +315,7 @@ class _Walk:
 
 
 def resized_while(
-    ops: OpSet, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape]
+    ops: OpSet, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape | None]
 ) -> Node:
     """Return a While rebuilt on parts of its operands."""
     one = _joined(ops, node)
@@ -327,23 +327,22 @@ def resized_while(
                 known = sizes.setdefault(root, size)
                 assert known == size, f"{old} and {new} differ"
 
-    def shape_of(tensor: Tensor) -> Shape:
-        axes = enumerate(tensor.axes or ())
+    def shape_of(tensor: Tensor) -> Shape | None:
+        if tensor.axes is None:  # a list that a list of lists gives
+            return None
+        axes = enumerate(tensor.axes)
         return tuple(sizes.get(one.classes.root((tensor, axis)), size) for axis, size in axes)
+
+    def again(old: Tensor, shape: Shape | None) -> Tensor:
+        same = shape is None or shape == old.axes
+        return old.fresh_copy() if same else old.with_axes(shape or (), old.name)
 
     def part(graph: Graph) -> Graph:
         """Copy the body, or the condition, which works on the same variables."""
-        parts = {
-            old: old.fresh_copy()
-            if new.axes == old.axes
-            else old.with_axes(new.axes or (), old.name)
-            for old, new in zip(graph.inputs, inputs, strict=True)
-        }
+        pairs = zip(graph.inputs, inputs, strict=True)
+        parts = {old: again(old, new.axes) for old, new in pairs}
         return resized_graph(ops, graph, parts, shape_of)[0]
 
-    outputs = tuple(
-        old.fresh_copy() if old.axes == shape else old.with_axes(shape, old.name)
-        for old, shape in zip(node.outputs, shapes, strict=True)
-    )
+    outputs = tuple(again(old, shape) for old, shape in zip(node.outputs, shapes, strict=True))
     attrs = {**node.attrs, "body": part(one.body), "cond": part(one.cond)}
     return node.replace(inputs=tuple(inputs), outputs=outputs, attrs=attrs)
