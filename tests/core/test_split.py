@@ -17,6 +17,7 @@ from tf_exla.ir.traverse import walk
 from tf_exla.model.cost import graph_flops
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
+from tf_exla.pipeline.forms import Forms
 from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.growth import grow
@@ -190,6 +191,22 @@ def test_the_peak_of_the_original_is_enough_if_results_are_computed_twice() -> N
     assert limit is not None
     assert limit <= enough
     assert optimize_graph(graph, ops, limit=limit, options=options).projected_peak <= limit
+
+
+def test_copies_that_are_compared_are_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of two sizes may differ in the last bits: a maximum of one is not in the other."""
+
+    def fn(xp: Any, x: Any) -> list[Any]:
+        most = xp.max(xp.exp(x), axis=1, keepdims=True)
+        return [xp.sum(xp.equal(xp.exp(x), most)), xp.sum(xp.exp(x) @ xp.exp(x))]
+
+    graph, ops = trace(fn, (500, 500)), InPlaceOps()
+    monkeypatch.setattr(Forms, "_all", lambda forms: iter([forms._apart()]))
+    with pytest.raises(MemoryLimitError) as info:
+        optimize_graph(graph, ops, limit=1, options=Options(cores=2))
+    limit = info.value.smallest_limit
+    plan = optimize_graph(graph, ops, limit=limit, options=Options(cores=2))
+    assert not any(isinstance(node, Loop) for node in plan.graph.nodes)
 
 
 def test_a_chunk_of_a_constant_has_no_static_value() -> None:

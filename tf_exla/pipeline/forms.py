@@ -22,6 +22,7 @@ from tf_exla.moves.sinking import sink
 from tf_exla.moves.small_lists import keep_less
 from tf_exla.moves.transposing import transpose_apart
 from tf_exla.rewrite import Application, GraphRewrite, Rewrite, Rewritten, rewrite_graph
+from tf_exla.split.origins import clash, tests_order
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,14 @@ class Form:
     """A form of the program, its name for reports, and the rewrites that made it.
 
     `spare`: it is of no use if another form can be split into less than this one needs unsplit.
+    `whole`: it is not split, as copies that are compared would then differ in the last bits.
     """
 
     name: str
     graph: Graph
     applications: tuple[Application, ...] = ()
     spare: bool = False
+    whole: bool = False
 
 
 def least_bytes(projector: Projector, graph: Graph) -> int:
@@ -95,7 +98,8 @@ class Forms:
         graph = clean(self.original, ops, CHAIN_BYTES)
         if clean(graph, ops) is graph:
             return None
-        return Form("equal results apart", graph, spare=True)
+        whole = tests_order(graph) and clash(graph, ops) is not None
+        return Form("equal results apart", graph, spare=True, whole=whole)
 
     def _loops_changed(self, slim: Form) -> Iterator[Form]:
         """Yield the forms without loops of few iterations, and without large lists.

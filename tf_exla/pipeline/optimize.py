@@ -77,7 +77,7 @@ def optimize_graph(
     split_graph = run.checked("split", within.graph)
     final = run.checked("finish", finish(projector, split_graph, budget, options))
     in_cache = None
-    if options.cached and options.uses(IN_CACHE):
+    if options.cached and options.uses(IN_CACHE) and not within.form.whole:
         in_cache = split_in_cache(projector, split_graph, final, budget, options)
     if in_cache is not None:
         final = run.checked("in-cache", in_cache.graph)
@@ -239,6 +239,12 @@ def _within(projector: Projector, forms: Iterable[Form], budget: int, options: O
     for form in forms:
         needed = projector.working_set(form.graph) if form.spare else 0
         if any(projector.working_set(one.graph) <= needed for one in found):
+            continue
+        if form.whole:
+            unsplit = split(projector, form.graph, projector.working_set(form.graph), options)
+            found.append(_Found(unsplit.graph, unsplit, form))
+            if needed <= budget:
+                return replace(found[-1], others=tuple(found[:-1]))
             continue
         smallest = split(projector, form.graph, 0, options) if found or budget <= 0 else None
         # A search for a budget that the smallest plan exceeds would be a waste of time.
