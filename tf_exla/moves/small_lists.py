@@ -8,7 +8,7 @@ tensors. The gradient computes the matrix from them, and both bodies can be spli
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,9 +78,10 @@ def _shortened(graph: Graph) -> Graph | None:
         makers = dict.fromkeys(made_by[t] for t in backward.inputs if t in made_by)
         for forward in filter(is_while, makers):
             lists = list(_lists(graph, forward, backward))
-            chosen = [one for one in lists if _part_of(forward, backward, one) is not None]
-            if chosen:
-                return _Pair(forward, backward, lists, chosen).replaced(graph)
+            found = ((one, _part_of(forward, backward, one)) for one in lists)
+            parts = {one: part for one, part in found if part is not None}
+            if parts:
+                return _Pair(forward, backward, lists, parts).replaced(graph)
     return None
 
 
@@ -165,18 +166,17 @@ def _meets(part: _Part, body: Graph, pop: Node) -> bool:
 
 
 class _Pair:
-    """A While and its gradient, between which the `chosen` ones of their `lists` are replaced."""
+    """A While and its gradient, between which those of their `lists` with `parts` are replaced."""
 
     def __init__(
-        self, forward: Node, backward: Node, lists: Sequence[_List], chosen: Sequence[_List]
+        self, forward: Node, backward: Node, lists: Sequence[_List], parts: Mapping[_List, _Part]
     ) -> None:
         self.forward = forward
         self.backward = backward
-        self.chosen = chosen
-        parts = [_part_of(forward, backward, one) for one in chosen]
-        needed = {node for part in parts if part is not None for node in part.nodes}
+        self.chosen = list(parts)
+        needed = {node for part in parts.values() for node in part.nodes}
         self.part = [node for node in body_of(forward).nodes if node in needed]
-        self.popped = {one.item: one.pop.outputs[1] for one in lists if one not in chosen}
+        self.popped = {one.item: one.pop.outputs[1] for one in lists if one not in parts}
         self.starts: list[Node] = []
         self.pushes: list[Node] = []
         self.pops: list[Node] = []

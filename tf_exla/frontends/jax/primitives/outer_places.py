@@ -28,7 +28,7 @@ class _Steps:
 
     The first reads `axis` of the operand at `first`, of the shape of the axes `own` of the indices.
     These replace the axis. The second reads the axes `others` of the operand at `second`, of the
-    shape of the axes `left` of the indices. `dims`: those of the operand.
+    shape of the axes `left` of the indices. `rank`: that of the operand.
     """
 
     axis: int
@@ -37,18 +37,14 @@ class _Steps:
     others: list[int]
     left: list[int]
     second: Tensor
-    dims: Sequence[int]
+    rank: int
 
     @property
     def between(self) -> list[Axis]:
         """The axes after the first step."""
-        made: list[Axis] = [("x", k) for k in range(len(self.dims))]
+        made: list[Axis] = [("x", k) for k in range(self.rank)]
         made[self.axis : self.axis + 1] = [("i", k) for k in self.own]
         return made
-
-    def elements_between(self) -> int:
-        """Return the number of elements after the first step."""
-        return math.prod(self.dims) // self.dims[self.axis] * math.prod(self.first.dims)
 
     @property
     def addressed(self) -> list[int]:
@@ -61,7 +57,7 @@ class _Steps:
         `windows`: those axes of the result, of `rank` axes, that are axes of the operand.
         """
         read = {self.axis, *self.others}
-        kept: Iterator[Axis] = (("x", k) for k in range(len(self.dims)) if k not in read)
+        kept: Iterator[Axis] = (("x", k) for k in range(self.rank) if k not in read)
         places: Iterator[Axis] = (("i", k) for k in range(rank))
         wanted = [next(kept) if axis in windows else next(places) for axis in range(rank)]
         after = [one for k, one in enumerate(self.between) if k not in self.addressed]
@@ -160,41 +156,38 @@ def _steps(w: Writer, call: Call) -> _Steps | None:
     Of several, the first step reads that which leaves the fewest elements: never more than there
     are in the operand or in the result.
     """
-    return min(_all_steps(w, call), key=_Steps.elements_between, default=None)
-
-
-def _all_steps(w: Writer, call: Call) -> Iterator[_Steps]:
     x, indices, *updates = call.inputs
     how = call.params["dimension_numbers"]
     addressed, dropped, batch = FIELDS["scatter" if updates else "gather"]
     axes = getattr(how, addressed)
     if len(axes) < 2 or getattr(how, batch) or set(axes) - set(getattr(how, dropped)):
-        return
+        return None
     if 0 in indices.dims or 0 in x.dims:
-        return
+        return None
     places = [_thin(w, indices, column) for column in range(len(axes))]
-    if any(one is None for one in places):
-        return
     known = [one for one in places if one is not None]
-    dims = indices.dims[:-1]
-    for column, place in enumerate(known):
-        others = [one for k, one in enumerate(known) if k != column]
-        own = [k for k, n in enumerate(place.dims) if n > 1]
-        if any(one.dims[k] > 1 for one in others for k in own):
-            continue
-        left = [k for k in range(len(dims)) if k not in own]
-        shape = [dims[k] for k in left]
-        thin = (w.reshape(one, [one.dims[k] for k in left]) for one in others)
-        columns = [w.broadcast(one, shape) for one in thin]
-        yield _Steps(
-            axes[column],
-            own,
-            w.reshape(place, [*(dims[k] for k in own), 1]),
-            [axis for k, axis in enumerate(axes) if k != column],
-            left,
-            _stacked(w, columns),
-            x.dims,
-        )
+    if len(known) < len(places):
+        return None
+    varies = [[k for k, n in enumerate(one.dims) if n > 1] for one in known]
+    columns = [
+        c for c, own in enumerate(varies) if all(sum(k in v for v in varies) == 1 for k in own)
+    ]
+    if not columns:
+        return None
+    column = min(columns, key=lambda c: math.prod(known[c].dims) / x.dims[axes[c]])
+    dims, own = indices.dims[:-1], varies[column]
+    left = [k for k in range(len(dims)) if k not in own]
+    others = [c for c in range(len(axes)) if c != column]
+    thin = (w.reshape(known[c], [known[c].dims[k] for k in left]) for c in others)
+    return _Steps(
+        axes[column],
+        own,
+        w.reshape(known[column], [*(dims[k] for k in own), 1]),
+        [axes[c] for c in others],
+        left,
+        _stacked(w, [w.broadcast(one, [dims[k] for k in left]) for one in thin]),
+        len(x.dims),
+    )
 
 
 def _stacked(w: Writer, columns: Sequence[Tensor]) -> Tensor:

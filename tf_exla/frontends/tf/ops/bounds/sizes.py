@@ -256,9 +256,8 @@ def crossed(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     features = [one.size for one in operands[sparse : 2 * sparse]]
     features += [(one.dims or (None,))[-1] for one in matrices]
     most = None if None in features else math.prod(one for one in features if one is not None)
-    total = most if sparse or most is None or rows is None else rows * most
-    if not sparse and rows is None:
-        total = None
+    times = 1 if sparse else rows
+    total = None if most is None or times is None else times * most
     return [Most((total, 2)), Most((total,)), Most((2,), value=(rows, most))]
 
 
