@@ -87,6 +87,11 @@ def with_subgraphs(node: Node, change: Callable[[Graph], Graph]) -> Node:
     return node.replace(attrs={**node.attrs, **subs})
 
 
+def count_nodes(graph: Graph) -> int:
+    """Return the number of nodes of a graph and of all its sub-graphs."""
+    return sum(1 for _ in walk(graph))
+
+
 class CycleError(ValueError):
     """Nodes that depend on each other in a cycle."""
 

@@ -8,7 +8,7 @@ from functools import cache
 
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph
-from tf_exla.ir.traverse import walk
+from tf_exla.ir.traverse import count_nodes
 from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
@@ -109,7 +109,7 @@ class Forms:
         ops = self.projector.ops
         written = write_iterations(slim.graph, ops)
         forms = [("iterations written out", written), ("small lists", keep_less(slim.graph, ops))]
-        if _nodes(written) > _nodes(slim.graph) + SETTINGS.written_first:
+        if count_nodes(written) > count_nodes(slim.graph) + SETTINGS.written_first:
             forms.reverse()
         for name, graph in forms:
             if graph is not slim.graph:
@@ -167,7 +167,3 @@ class Forms:
         graph = choose_again(graph, projector.ops, least)
         rows = read_rows(graph, projector, least, room, chunk)
         return read_rows(sink(rows, projector.ops, least), projector, least, room, chunk)
-
-
-def _nodes(graph: Graph) -> int:
-    return sum(1 for _ in walk(graph))

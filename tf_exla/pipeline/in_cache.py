@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from tf_exla.ir.graph import Graph
-from tf_exla.ir.traverse import walk
+from tf_exla.ir.traverse import count_nodes
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
@@ -28,7 +28,7 @@ def split_in_cache(
     if max(map(projector.working_set, (whole, finished))) > budget:
         return None
     spent = sum(seconds for seconds, _ in slow_nodes(projector, whole, options))
-    search = projector.ops.rates().search_node * sum(1 for _ in walk(whole))
+    search = projector.ops.rates().search_node * count_nodes(whole)
     if SETTINGS.calls * (1 - SETTINGS.margin_whole) * spent < search:
         return None
     found = split_for_speed(projector, whole, budget, options)

@@ -16,7 +16,7 @@ from tf_exla.ir.check import GraphError, check_graph
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Shape
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.traverse import walk
+from tf_exla.ir.traverse import count_nodes
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
@@ -61,7 +61,7 @@ def optimize_graph(
     started = time.perf_counter()
     options = options or Options()
     ops = ContractingOps(ops)
-    projector = Projector(ops, tick=Patience(function, sum(1 for _ in walk(graph))))
+    projector = Projector(ops, tick=Patience(function, count_nodes(graph)))
     check_graph(graph)
     run = _Run(projector, graph, options, limit, resident)
     cleaned = run.checked("clean", clean(graph, ops))

@@ -9,7 +9,7 @@ from itertools import islice
 from tf_exla.errors import PeakPart
 from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.traverse import producers, walk
+from tf_exla.ir.traverse import count_nodes, producers
 from tf_exla.model.cost import graph_flops
 from tf_exla.model.projection import Projector, largest_tensors
 from tf_exla.pipeline.plan import Plan
@@ -56,8 +56,8 @@ def make_report(
         working_set=plan.working_set,
         projected_peak_before=plan.projected_peak_before,
         projected_peak=plan.projected_peak,
-        nodes_before=sum(1 for _ in walk(plan.original)),
-        nodes=sum(1 for _ in walk(plan.graph)),
+        nodes_before=count_nodes(plan.original),
+        nodes=count_nodes(plan.graph),
         flops_before=graph_flops(ops, plan.original),
         flops=graph_flops(ops, plan.graph),
         largest=_largest(plan, plan.original, LARGEST),
@@ -176,7 +176,7 @@ def _loop_entry(projector: Projector, loop: Loop, depth: int, times: int) -> Loo
         recomputed=loop.recomputed,
         extra_flops=times * loop.recomputed_flops,
         body_peak=projector.project_body(loop, loop.body).working_set,
-        nodes=sum(1 for _ in walk(loop.body)),
+        nodes=count_nodes(loop.body),
         source=loop.source,
         depth=depth,
     )
