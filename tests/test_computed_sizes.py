@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -147,6 +148,52 @@ def test_a_tape_around_the_call(program: Callable[..., Any]) -> None:
         return value, tape.gradient(value, x)
 
     check_equal(gradient(tf_exla.optimize(program, LIMIT)), gradient(tf.function(program)))
+
+
+def few(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    chosen = tf.boolean_mask(x, y > 0.99)
+    return tf.reduce_sum(kernel(chosen, OTHERS), 0)
+
+
+@pytest.mark.parametrize("program", [masked, masked_twice, few, sampled])
+def test_no_larger_limit_is_refused_because_a_call_fits_without_its_gradient(
+    program: Callable[..., Any],
+) -> None:
+    """The call is then cut all the same, since the gradient of the rest fits."""
+    x, y = tf.constant(POINTS), tf.constant(TARGETS)
+
+    def gradient(limit: int) -> Any:
+        optimized = tf_exla.optimize(program, limit, strict=True)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            made = optimized(x, y)
+            value = tf.reduce_sum(made[0] if isinstance(made, tuple) else made)
+        return tape.gradient(value, x)
+
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.optimize(program, 1).report(x, y)
+    whole = info.value.smallest_limit
+    assert LIMIT < whole
+    expected = gradient(10 * whole)
+    for limit in (LIMIT, whole, whole + whole // 2):
+        tf.random.set_seed(2)
+        if program is sampled:
+            gradient(limit)
+        else:
+            check_equal(gradient(limit), expected)
+
+
+def test_an_error_names_the_limit_from_which_a_call_runs_in_parts() -> None:
+    x, y = tf.constant(POINTS), tf.constant(TARGETS)
+    with pytest.raises(tf_exla.MemoryLimitError, match="may work too") as info:
+        tf_exla.optimize(few, 1)(x, y)
+    in_parts, whole = info.value.smallest_in_parts, info.value.smallest_limit
+    assert in_parts is not None
+    assert 4 * in_parts < whole
+    optimized = tf_exla.optimize(few, 2 * in_parts, strict=True)
+    check_equal(optimized(x, y), few(x, y))
+    copied = pickle.loads(pickle.dumps(info.value))
+    assert (str(copied), copied.smallest_in_parts) == (str(info.value), in_parts)
 
 
 def test_random_masks_are_drawn_once() -> None:

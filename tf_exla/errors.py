@@ -64,7 +64,11 @@ class MemoryLimitError(_Reported):
     The program runs with `smallest_limit`. The other attributes describe the plan for that limit.
     `blocker`: the largest tensor alive at its peak. `residents`: the largest tensors that exist
     before the call. `parts`: the parts of its peak in addition to resident tensors.
+    `smallest_in_parts`: a smaller limit that may work as well, if sizes are computed from data: the
+    call then runs up to these sizes first. None if there is none.
     """
+
+    smallest_in_parts: int | None = None
 
     # Many parameters: the facts that a handler of the error reads, each by its name.
     def __init__(
@@ -88,6 +92,11 @@ class MemoryLimitError(_Reported):
         self.residents = residents
         self.parts = parts
         super().__init__(self._message())
+
+    def may_work_in_parts(self, limit: int) -> None:
+        """Set `smallest_in_parts`, which the message names then."""
+        self.smallest_in_parts = limit
+        self.args = (self._message(),)
 
     def _message(self) -> str:
         def both(count: int) -> str:
@@ -118,6 +127,11 @@ class MemoryLimitError(_Reported):
             parts = (f"{format_bytes(one.bytes)} {one.what}" for one in _worth_naming(self.parts))
             smallest += f", of which {'; '.join((there, *parts))}"
         lines.append(f"{smallest}.")
+        if self.smallest_in_parts is not None:
+            lines.append(
+                f"{both(self.smallest_in_parts)} may work too: the call then runs up to the sizes "
+                "that are computed from its data, and these decide what the rest needs."
+            )
         return " ".join(lines)
 
     @staticmethod

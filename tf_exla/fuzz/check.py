@@ -46,8 +46,7 @@ def check(program: FuzzProgram, ran: Callable[[], object] = lambda: None) -> Fou
     found: Found = {"failure": "", "limits": limits, "loops": 0}
     measured: set[int] = set()
     # A call that a tape records, its gradient, and the part after an iterator is read each have
-    # their own smallest limit. A gradient's is smaller if the call is cut where sizes are computed,
-    # which it may be only at a lower limit: the largest that is named must work.
+    # their own smallest limit.
     later = program.kind == "outer gradient" or re.search(_READS, program.source)
     least: dict[str, int] = {}
     for limit in limits:
@@ -55,13 +54,10 @@ def check(program: FuzzProgram, ran: Callable[[], object] = lambda: None) -> Fou
         try:
             got = optimized(arguments)
         except tf_exla.MemoryLimitError as error:
-            known = least.get(error.function, 0)
-            named = max(known, error.smallest_limit)
-            if later and (not known or limit < known):
-                least[error.function] = named
-                limits.extend([named] if named > known else [])
-                if limit < named:
-                    continue
+            if later and error.function not in least:
+                limits.append(error.smallest_limit)
+            if later and limit < least.setdefault(error.function, error.smallest_limit):
+                continue
             return {**found, "failure": "refused", "limit": limit, "details": str(error)}
         except Exception:
             lines = traceback.format_exc().strip().splitlines()[-12:]

@@ -15,20 +15,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import backprop_util, forwardprop_util, record
+from tensorflow.python.eager import backprop_util, record
 from tensorflow.python.eager.polymorphic_function import concrete_function, function_type_utils
 from tensorflow.python.framework import func_graph, indexed_slices
-from tensorflow.python.ops import gradients_util, script_ops
+from tensorflow.python.ops import gradients_util
 
 from tf_exla.frontends.tf.emit import new_graph, placeholder
 from tf_exla.frontends.tf.plain_gradient import PlainGradient
 from tf_exla.frontends.tf.scope import CALLS
 from tf_exla.frontends.tf.settings import Program, Settings
-from tf_exla.ir.graph import Graph
-from tf_exla.ir.traverse import walk
-
-Gradients = list[tf.Tensor | tf.IndexedSlices | None]
-"""The gradient of each input, None if it is not connected or not requested."""
+from tf_exla.frontends.tf.tapes import Gradients
 
 
 class Gradient:
@@ -59,6 +55,15 @@ class Gradient:
         except Exception as error:
             self._fall_back(settings, error)
 
+    def ready(self, arguments: Sequence[Any]) -> None:
+        """Plan the gradient, or fall back to TensorFlow's. Raises `MemoryLimitError`."""
+        if self.program is None or isinstance(self.program, PlainGradient):
+            return
+        try:
+            self.program.ready(arguments)
+        except Exception as error:
+            self._fall_back(self.program.settings, error)
+
     def __call__(
         self,
         inputs: Sequence[tf.Tensor],
@@ -75,11 +80,7 @@ class Gradient:
             return made
         given = [self._upstream(k, upstream[k]) for k in self.trainable]
         arguments = [*inputs, *given, *self.concrete.captured_inputs]
-        if not isinstance(self.program, PlainGradient):
-            try:
-                self.program.ready(arguments)
-            except Exception as error:
-                self._fall_back(self.program.settings, error)
+        self.ready(arguments)
         results = iter(self.program.run(arguments, saved, forward))
         for position, sparse in self.gradients.items():
             parts = [next(results) for _ in range(3 if sparse else 1)]
@@ -97,20 +98,6 @@ class Gradient:
         return tf.convert_to_tensor(value)
 
 
-def keep_python_tapes(graph: Graph) -> None:
-    """Make each `tf.py_function` of a graph keep the tape that its gradient will need.
-
-    TensorFlow does so when it traces the gradient, which here happens after the forward pass.
-    """
-    for node in walk(graph):
-        if node.op == "EagerPyFunc":
-            token = node.attrs["token"]
-            token = token.decode() if isinstance(token, bytes) else token
-            function = script_ops._py_funcs.get(token)
-            if isinstance(function, script_ops.EagerFunc):
-                function.set_support_graph_mode_gradient()
-
-
 def backward_function(program: Program) -> Callable[..., Gradients]:
     """Return the gradient function of an op that calls `program`.
 
@@ -125,31 +112,6 @@ def backward_function(program: Program) -> Callable[..., Gradients]:
         gradient = program.gradient((True,) * count)
         made = gradient(op.inputs[:count], upstream[: program.count], saved)
         return [*made, *[None] * (len(op.inputs) - count)]
-
-    return backward
-
-
-def has_tangents(inputs: Sequence[tf.Tensor]) -> bool:
-    """Return whether a forward accumulator has a tangent of any of `inputs`."""
-    return bool(forwardprop_util.pack_tangents(inputs).tangents)
-
-
-def recorded_backward(
-    gradient: Callable[[], Gradient],
-    inputs: Sequence[tf.Tensor],
-    saved: Sequence[tf.Tensor],
-    forward: bool,
-) -> Callable[..., Gradients]:
-    """Return what a tape records as the gradient of a call with `inputs`.
-
-    `forward`: a forward accumulator differentiates the gradient, for which it takes no slices.
-    """
-
-    def backward(*upstream: Any) -> Gradients:
-        made = gradient()(inputs, upstream, saved, forward)
-        if forward:
-            made = [None if one is None else tf.convert_to_tensor(one) for one in made]
-        return made
 
     return backward
 

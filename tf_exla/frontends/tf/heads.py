@@ -137,8 +137,9 @@ class Head(Generic[Rest]):
 def first_within(heads: Iterable[Head[Rest]], error: Exception, warns: bool) -> Head[Rest] | None:
     """Return the first head that holds the limit, or None.
 
-    `error`: that of the whole program. If nothing bounds its sizes, and a head that computes them
-    exceeds the limit, raise the head's `MemoryLimitError`, unless the user wants to be warned.
+    `error`: that of the whole program, which then names the smallest limit of the first head too.
+    If nothing bounds its sizes, and a head that computes them exceeds the limit, raise the head's
+    `MemoryLimitError`, unless the user wants to be warned.
     """
     refused: MemoryLimitError | None = None
     for head in heads:
@@ -152,6 +153,10 @@ def first_within(heads: Iterable[Head[Rest]], error: Exception, warns: bool) -> 
             if isinstance(error, MemoryLimitError):
                 head.refused = copy.copy(error)  # without the frames of its traceback
             return head
-    if refused is not None and isinstance(error, UnboundedMemoryError) and not warns:
+    if refused is None:
+        return None
+    if isinstance(error, UnboundedMemoryError) and not warns:
         raise refused
+    if isinstance(error, MemoryLimitError) and refused.smallest_limit < error.smallest_limit:
+        error.may_work_in_parts(refused.smallest_limit)
     return None

@@ -15,7 +15,6 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import context, record
 from tensorflow.python.framework import ops
-from tensorflow.python.ops import gradients_util
 
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
 from tf_exla.frontends.tf.bodies import Runner
@@ -23,28 +22,25 @@ from tf_exla.frontends.tf.capture import Captured, capture
 from tf_exla.frontends.tf.cuts import Cut, cut_away
 from tf_exla.frontends.tf.devices.data import ShardedTensor
 from tf_exla.frontends.tf.given import NOTHING, Given
-from tf_exla.frontends.tf.gradient import (
-    Gradient,
-    backward_function,
-    has_tangents,
-    keep_python_tapes,
-    recorded_backward,
-)
+from tf_exla.frontends.tf.gradient import Gradient, backward_function
 from tf_exla.frontends.tf.heads import Head, first_within
 from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.planner import Planner, Runnable
 from tf_exla.frontends.tf.random_state import RandomStates, keeps_state
-from tf_exla.frontends.tf.replay import is_handle
-from tf_exla.frontends.tf.saved_values import own_saves, substitute
+from tf_exla.frontends.tf.saved_values import own_saves, substitute, take_little
 from tf_exla.frontends.tf.settings import Settings
 from tf_exla.frontends.tf.sources import find_computed_cut, find_cut, find_stepped_cut
+from tf_exla.frontends.tf.tapes import (
+    has_tangents,
+    keep_python_tapes,
+    may_be_recorded,
+    recorded_backward,
+    watched,
+)
 from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.ir.traverse import without_dead
 from tf_exla.model.sizes import Sizes
 from tf_exla.pipeline.plan import Plan
-
-# Every call returns saved values of up to this many bytes, so that one plan serves all calls.
-_SMALL_SAVES = 1 << 20
 
 
 class Program:
@@ -131,10 +127,7 @@ class Program:
     @cached_property
     def plan(self) -> Plan:
         """The plan of a call whose gradient is not needed."""
-        static = all(tensor.is_static and not is_handle(tensor) for tensor in self.saves)
-        # A saved value of a variable that the program assigns stays in memory beside the new one.
-        old = any(node.op == "read_variable" and node.stateful for node in self.graph.nodes)
-        if static and not old and sum(tensor.nbytes for tensor in self.saves) <= _SMALL_SAVES:
+        if take_little(self.saves, self.graph):
             return self.recording_plan
         return self._plan(self.graph.outputs)
 
@@ -193,9 +186,10 @@ class Program:
         """Plan and restore what a call with `inputs` runs, without running it."""
         if self.apart:
             return self.whole()
-        if not self._records(inputs):
+        if not may_be_recorded(inputs):
             return self.prepare()
-        return self._or_head(lambda: self._recording, records=True)
+        whole = self._or_head(lambda: self._recording, records=True)
+        return whole if self.head is not None else self._or_late_head(whole, watched(inputs))
 
     def _or_head(self, whole: Callable[[], Runnable], records: bool) -> Runnable:
         """Return what an eager call with a cut runs first, else the `whole` program.
@@ -218,6 +212,21 @@ class Program:
             finally:
                 self._firm = False
             return whole()  # warns of sizes without a bound, or raises
+
+    def _or_late_head(self, whole: Runnable, mask: tuple[bool, ...]) -> Runnable:
+        """Return a head up to sizes that are computed, if only the gradient exceeds the limit."""
+        if self.inner is not None or self.settings.unlimited or not context.executing_eagerly():
+            return whole
+        with self._lock:
+            unknown = mask not in self._gradients
+            if unknown and find_computed_cut(self.graph, self.saves, self.given) is not None:
+                try:
+                    self.gradient(mask).ready(())
+                except MemoryLimitError as error:
+                    self.head = self._late_head(True, error)
+                except Exception:  # raised again if the gradient is requested
+                    pass
+            return whole if self.head is None else self.head.function
 
     def _head(self, records: bool) -> Head[Program] | None:
         """Return the head that a call runs; `records`: whether its gradient may be requested."""
@@ -260,7 +269,7 @@ class Program:
         if self.apart or (devices is not None and devices.keep_rows):
             return self._run_apart(inputs)
         function = self.ready(inputs)
-        records = self._records(inputs)
+        records = may_be_recorded(inputs)
         if eager and self._head(records) is not None:
             rest, values = self._behind(inputs, saved)
             return rest.run(inputs, values, forward)
@@ -271,7 +280,7 @@ class Program:
         if not records:
             return function(arguments)[: self.count]
         forward = forward or has_tangents(inputs)
-        mask = (True,) * len(inputs) if forward else self._needed(inputs)
+        mask = (True,) * len(inputs) if forward else watched(inputs)
         if eager:
             keep_python_tapes(self.graph)
             made = function(arguments)
@@ -294,18 +303,12 @@ class Program:
         if not context.executing_eagerly():
             raise TypeError(f"{name}: sharded tensors are none of a tf.function's")
         plain = [one for one in inputs if not isinstance(one, ShardedTensor)]
-        if self._records(plain) and any(self._needed(plain)):
+        if may_be_recorded(plain) and any(watched(plain)):
             raise TypeError(
                 f"{name}: a tape records a call that takes or returns sharded tensors; "
                 f"put the tape inside of {name}"
             )
         return self.whole()(self._arguments(inputs, ()))[: self.count]
-
-    def _records(self, inputs: Sequence[tf.Tensor]) -> bool:
-        """Return whether the gradient of a call with `inputs` may be requested."""
-        kind = gradients_util.PossibleTapeGradientTypes(inputs)
-        none = kind == gradients_util.POSSIBLE_GRADIENT_TYPES_NONE
-        return not (none and context.executing_eagerly())
 
     def _behind(
         self, inputs: Sequence[tf.Tensor], before: Sequence[tf.Tensor]
@@ -332,11 +335,6 @@ class Program:
             if mask not in self._gradients:
                 self._gradients[mask] = Gradient(self, mask, Program)
             return self._gradients[mask]
-
-    def _needed(self, inputs: list[tf.Tensor]) -> tuple[bool, ...]:
-        """Return which inputs the active tapes watch; all if they watch none."""
-        watched = tuple(record.should_record_backprop([tensor]) for tensor in inputs)
-        return watched if any(watched) else (True,) * len(inputs)
 
     def _arguments(
         self, inputs: Sequence[tf.Tensor], saved: Sequence[tf.Tensor]

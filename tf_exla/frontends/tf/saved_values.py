@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -20,6 +20,17 @@ class GradientError(RuntimeError):
 
 
 # What the forward pass saves.
+
+# Every call returns saved values of up to this many bytes, so that one plan serves all calls.
+_LITTLE = 1 << 20
+
+
+def take_little(saves: Sequence[Tensor], graph: Graph) -> bool:
+    """Return whether every call of `graph` may return `saves`, whether or not they are needed."""
+    static = all(tensor.is_static and not is_handle(tensor) for tensor in saves)
+    # A saved value of a variable that the program assigns stays in memory beside the new one.
+    old = any(node.op == "read_variable" and node.stateful for node in graph.nodes)
+    return static and not old and sum(tensor.nbytes for tensor in saves) <= _LITTLE
 
 
 def own_saves(program: Program) -> list[Tensor]:
