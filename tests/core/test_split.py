@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,13 @@ from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.pipeline.forms import Forms
 from tf_exla.pipeline.optimize import optimize_graph
+from tf_exla.split import online_reduction
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.growth import grow
+from tf_exla.split.online_state import OnlineReduction
 from tf_exla.split.resize import cut
 from tf_exla.split.stages import arrange, rewrite
+from tf_exla.vocabulary.op_set import VocabularyOps
 
 OPTIONS = Options(cores=2)
 
@@ -239,6 +243,25 @@ def test_a_softmax_streams() -> None:
     plan = optimize_graph(graph, InPlaceOps(), limit=limit, options=OPTIONS)
     (loop,) = loops_of(plan.graph)
     assert [str(result) for result in loop.results] == ["running max", "running add", "running add"]
+
+
+def test_what_cannot_stream_is_told_before_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No sum streams of a pair of loops that `may_stream` excludes."""
+    may_stream, asked = online_reduction.may_stream, []
+
+    def checked(loop: Loop, later: Loop, completed: online_reduction.Completed) -> bool:
+        may = may_stream(loop, later, completed)
+        shared = online_reduction.Shared()
+        tried = OnlineReduction(VocabularyOps(), loop, later, completed, shared)
+        assert may or not tried.sums()
+        asked.append(may)
+        return may
+
+    monkeypatch.setattr(online_reduction, "may_stream", checked)
+    for program in PROGRAMS:
+        with suppress(MemoryLimitError):
+            optimize_graph(program(), VocabularyOps(), limit=1, resident=0)
+    assert set(asked) == {True, False}
 
 
 @pytest.mark.parametrize("symmetry", [True, False])

@@ -19,11 +19,12 @@ values that they have in the program: exp(0 - s) is NaN, infinite or zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Loop, LoopResult, Node, Tensor
+from tf_exla.ir.notes import note, noted
 from tf_exla.ir.refusal import Refusal
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.factors import Axes, Factor, Scaled, Shift, cast, finite, spread
@@ -56,8 +57,8 @@ def stream(index: DefUse, loops: Sequence[Loop], short: Sequence[Node] = ()) -> 
         inside = Shared()
         second = first + 1
         while second < len(left):
-            if not any(result.combine == "add" for result in left[second].results):
-                second += 1  # nothing there streams
+            if not may_stream(left[first], left[second], completed):
+                second += 1
                 continue
             known = frozenset(t for t in left[second].inputs if t in completed)
             pair = left[first], left[second], known
@@ -76,6 +77,43 @@ def stream(index: DefUse, loops: Sequence[Loop], short: Sequence[Node] = ()) -> 
             after += nodes
         first += 1
     return Streams(tuple(left), tuple(after)) if len(left) < len(loops) else None
+
+
+def may_stream(loop: Loop, later: Loop, completed: Container[Tensor]) -> bool:
+    """Return whether a sum of `later` may merge into `loop`; most pairs are told apart by this.
+
+    Where `loop` has no maximum, only sums that read nothing that `completed` has can merge.
+    """
+    sums = sums_read(later)
+    if not sums or later.folds:
+        return False
+    if any(result.combine == "max" for result in loop.results):
+        return True
+    own = dict(zip(loop.outputs, (result.slot for result in loop.results), strict=True))
+
+    def is_known(position: int) -> bool:
+        tensor, slot = later.inputs[position], later.slots[position]
+        if tensor not in completed:
+            return True
+        return slot is not None and tensor in own and own[tensor] == slot
+
+    return any(all(map(is_known, read)) for read in sums)
+
+
+def sums_read(loop: Loop) -> list[frozenset[int]]:
+    """Return the positions of the inputs that each sum over the loop's chunks depends on."""
+    body = loop.template
+    known: list[frozenset[int]] | None = noted(body, "sums", loop.results)
+    if known is not None:
+        return known
+    read = {tensor: frozenset((k,)) for k, tensor in enumerate(body.inputs)}
+    for node in body.nodes:
+        found = frozenset[int]().union(*(read[tensor] for tensor in node.inputs))
+        read.update(dict.fromkeys(node.outputs, found))
+    pairs = zip(body.outputs, loop.results, strict=True)
+    made = [read[tensor] for tensor, result in pairs if result.combine == "add"]
+    note(body, "sums", loop.results, made)
+    return made
 
 
 def _merged(

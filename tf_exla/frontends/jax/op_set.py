@@ -12,6 +12,7 @@ from tf_exla.frontends.jax.primitives.records import RECORDS
 from tf_exla.frontends.jax.scratch import PRODUCTS, SCRATCH, packed
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.notes import note, noted
 from tf_exla.ir.rates import Rates
 from tf_exla.ir.traits import IDENTITIES, RESHAPES
 from tf_exla.model.rates import cpu_kind, load
@@ -68,4 +69,7 @@ class JaxOps(VocabularyOps):
 
     def fused(self, graph: Graph) -> frozenset[Tensor]:
         """Return the tensors of a graph without a buffer: their consumers compute them."""
-        return fused(self, graph) - held(graph)
+        known: frozenset[Tensor] | None = noted(graph, "fused", self)
+        if known is None:
+            note(graph, "fused", self, known := fused(self, graph) - held(graph))
+        return known
