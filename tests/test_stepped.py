@@ -170,6 +170,59 @@ def test_what_a_review_found(program: Callable[..., Any]) -> None:
         np.testing.assert_allclose(new, old, rtol=1e-10)
 
 
+def read_in_a_loop(batches: Any) -> tf.Tensor:
+    total = tf.zeros([], tf.float64)
+    for _ in tf.range(300):
+        total += tf.reduce_sum(tf.square(next(batches)))
+    return total
+
+
+def read_in_a_loop_of_loops(batches: Any) -> tf.Tensor:
+    total, k = tf.zeros([], tf.float64), 0
+    while k < 20:
+        for _ in tf.range(15):
+            total += tf.reduce_sum(tf.square(next(batches)))
+        k += 1
+    return total
+
+
+def read_in_branches(batches: Any) -> tf.Tensor:
+    total = tf.zeros([], tf.float64)
+    for k in tf.range(300):
+        if k % 3 > 0:
+            total += tf.reduce_sum(next(batches))
+        else:
+            total -= tf.reduce_sum(next(batches)) * tf.reduce_sum(next(batches))
+    return total
+
+
+@pytest.mark.parametrize("program", [read_in_a_loop, read_in_a_loop_of_loops, read_in_branches])
+def test_elements_are_not_kept_for_gradients(program: Callable[..., Any]) -> None:
+    """All elements together take 9 to 13 MB."""
+    optimized, batches = tf_exla.optimize(program, 2_000_000, strict=True), iter(data().repeat())
+    expected = tf.function(program)(iter(data().repeat()))
+    np.testing.assert_allclose(optimized(batches), expected)
+    assert all(report.projected_peak <= 2_000_000 for report in optimized.reports())
+
+
+def test_a_list_that_grows_reserves_about_what_it_holds() -> None:
+    """A report would else show half of the limit, whatever the list holds."""
+
+    def gathered(batches: Any) -> tf.Tensor:
+        kept = tf.TensorArray(tf.float64, 0, dynamic_size=True, element_shape=[300])
+        k = tf.constant(0)
+        while k < 600:
+            kept = kept.write(k, tf.reduce_sum(next(batches)) * tf.ones([300], tf.float64))
+            k += 1
+        return tf.reduce_sum(kept.stack(), 0)
+
+    limit = 100_000_000
+    optimized, batches = tf_exla.optimize(gathered, limit, strict=True), iter(data().repeat())
+    np.testing.assert_allclose(optimized(batches), gathered(iter(data().repeat())))
+    peaks = [one.projected_peak for one in optimized.reports()]
+    assert 600 * 300 * 8 <= max(peaks) <= limit / 12
+
+
 def test_results_of_steps_count_in_the_rest() -> None:
     """Their sizes are those that came, and so their readers are split."""
     scale = tf.Variable(1.0, dtype=tf.float64)

@@ -146,6 +146,8 @@ class Runner:
 # than its body needs.
 _COPIES = 4
 _NONE: Mapping[int, int] = MappingProxyType({})
+# A list may first grow by this part of what is left: six doublings more fill it. Each is a plan.
+_FIRST = 64
 # The number of programs of a body that are kept: the sizes of batches come again in each epoch.
 _KEPT = 256
 
@@ -256,9 +258,10 @@ class _Bodies:
     def _grown(
         self, inputs: Sequence[tf.Tensor], shapes: Any, outside: int, lists: Mapping[int, int]
     ) -> _Planned:
-        """Return a program for lists that grow by half of what is left, or by what is possible.
+        """Return a program for lists that may become twice as large, or grow as far as is possible.
 
-        So the number of plans is a logarithm of the number of steps.
+        So the number of plans is a logarithm of the number of steps. Small lists grow by a part
+        of what is left of the limit.
         """
         limit, held = self._settings.limit(), sum(lists.values())
 
@@ -266,11 +269,12 @@ class _Bodies:
             grown = {k: n + more * n // max(held, 1) for k, n in lists.items()}
             return self._made(inputs, shapes, outside, grown)
 
-        half = max(0, limit - outside - held) // 2
+        left = max(0, limit - outside - held)
+        more = min(left // 2, max(held, left // _FIRST))
         try:
-            return made(half)
+            return made(more)
         except MemoryLimitError as error:
-            return made(max(0, half - error.smallest_limit + limit))
+            return made(max(0, more - error.smallest_limit + limit))
 
     def _made(
         self, inputs: Sequence[tf.Tensor], shapes: Any, outside: int, lists: Mapping[int, int]

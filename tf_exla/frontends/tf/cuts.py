@@ -9,6 +9,7 @@ from types import MappingProxyType
 import numpy as np
 import tensorflow as tf
 
+from tf_exla.frontends.tf.dataset_loops import REDUCTION
 from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.given import Given, Key
 from tf_exla.frontends.tf.held import element_dtype, held_bytes
@@ -50,6 +51,11 @@ class Cut:
     def only_reads(self) -> bool:
         """Whether the head has no effect."""
         return all(node.op in READS for node in self.head.nodes if node.stateful)
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether the gradient of the rest is that of the program: a dataset's loop has none."""
+        return self.loop is None or self.loop.node.op == REDUCTION
 
     def take_operands(
         self, values: list[tf.Tensor], resident: int
@@ -101,6 +107,7 @@ class Cut:
             MappingProxyType(shapes),
             {**given.values, **{n: v.numpy() for n, v in zip(self.sizes, sizes, strict=True)}},
             {**given.lists, **_lists(self.keys, values)},
+            given.saves and self.is_differentiable,
         )
         return made, [*before[:count], *values[:new], *before[count:], *values[new:]]
 

@@ -32,7 +32,8 @@ class Given:
     `keys`, and then its own `outputs` that are computed already, by position. `shapes`: the shapes
     of results of sources, by node name. `values`: integers that determine sizes, by tensor name,
     or by position if they are inputs. `lists`: bytes that lists hold among the inputs, by position
-    or key.
+    or key. `saves`: whether the program returns what its gradient needs; not behind a loop that ran
+    step by step, whose results have no gradient.
     """
 
     nodes: frozenset[str] = frozenset()
@@ -43,6 +44,7 @@ class Given:
     )
     values: Mapping[str | int, Array] = field(default_factory=lambda: MappingProxyType({}))
     lists: Mapping[Any, int] = field(default_factory=lambda: MappingProxyType({}))
+    saves: bool = True
 
     @property
     def sizes(self) -> Hashable:

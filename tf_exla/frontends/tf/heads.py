@@ -14,7 +14,6 @@ import tensorflow as tf
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
 from tf_exla.frontends.tf.bodies import Runner
 from tf_exla.frontends.tf.cuts import Cut
-from tf_exla.frontends.tf.dataset_loops import REDUCTION
 from tf_exla.frontends.tf.given import Given
 from tf_exla.frontends.tf.planner import Planner, Runnable
 from tf_exla.frontends.tf.settings import Settings
@@ -84,7 +83,7 @@ class Head(Generic[Rest]):
     @property
     def is_differentiable(self) -> bool:
         """Whether the gradient of the rest is that of the program: a dataset's loop has none."""
-        return self._cut.loop is None or self._cut.loop.node.op == REDUCTION
+        return self._cut.is_differentiable
 
     @property
     def only_reads(self) -> bool:

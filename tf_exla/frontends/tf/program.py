@@ -91,7 +91,8 @@ class Program:
         self.by_handle: dict[int, int] = {}  # and by the position of their handle
         if inner is not None:
             substitute(self, inner, prefix)
-        self.saves: list[Tensor] = own_saves(self)
+        saves = own_saves(self)
+        self.saves: list[Tensor] = saves if given.saves else []
         if given.nodes or given.outputs:
             self.graph = cut_away(self.graph, self.saves, given)
         sharded = tuple(self.graph.inputs[k] for k in apart)

@@ -24,7 +24,7 @@ from tf_exla.frontends.tf.dataset_loops import REDUCTION
 from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.given import Given
 from tf_exla.frontends.tf.random_state import COUNTED, keeps_state
-from tf_exla.frontends.tf.stepped_control import has_open_sizes
+from tf_exla.frontends.tf.stepped_control import has_open_sizes, without_results
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.traverse import producers
@@ -108,13 +108,19 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
 
 
 def find_stepped_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
-    """Return the cut at the first loop or branch with open sizes, or None if there is none."""
-    order = {node: k for k, node in enumerate(graph.nodes)}
+    """Return the cut at the first loop or branch with open sizes, or None if there is none.
+
+    Of its results, `saves` are left out: no gradient is taken of what runs step by step.
+    """
     found = next(filter(has_open_sizes, graph.nodes), None)
     if found is None or any(keeps_state(node) for node in graph.nodes if node.op not in COUNTED):
         return None
-    ran = [node for node in graph.nodes[: order[found]] if node.stateful]
-    return make_cut(graph, [*ran, found], [found], saves, given)
+    place, saves = graph.nodes.index(found), frozenset(saves)
+    before, after = graph.nodes[:place], graph.nodes[place + 1 :]
+    node = without_results(found, saves)
+    graph = graph.replace(nodes=(*before, node, *after))
+    ran = [one for one in before if one.stateful]
+    return make_cut(graph, [*ran, node], [node], saves.difference(found.outputs), given)
 
 
 def _may_be_sizes(tensor: Tensor) -> bool:

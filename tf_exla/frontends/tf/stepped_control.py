@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,12 @@ from tf_exla.frontends.tf.random_state import keeps_state
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.frontends.tf.steps import Call, Function, Step, Stepped
 from tf_exla.ir.bounds import HANDLES
+from tf_exla.ir.clean import drop_dead
 from tf_exla.ir.control_flow import CHOICES, body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Node, Tensor
-from tf_exla.ir.traverse import walk_node
+from tf_exla.ir.idle_variables import without_idle_variables
+from tf_exla.ir.traverse import walk_node, with_subgraphs
+from tf_exla.ir.unread import without_unread
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,19 @@ def has_open_sizes(node: Node) -> bool:
         for inner in walk_node(node)
         if inner is not node
     )
+
+
+def without_results(node: Node, left_out: Set[Tensor]) -> Node:
+    """Return a loop or branch without some of its last results, and what only these need.
+
+    Lists that would grow for a gradient, by each element of a dataset, for example.
+    """
+    wanted = frozenset(node.outputs) - left_out
+    if is_while(node):
+        node = without_idle_variables(node, wanted)
+    else:
+        node = without_unread(node, wanted, drop_dead)
+    return with_subgraphs(node, drop_dead)
 
 
 def _function(graph: Graph, named: Mapping[str, Any], like: Sequence[Any]) -> Function:
