@@ -12,6 +12,8 @@ import tensorflow as tf
 from fresh_process import run_fresh
 
 import tf_exla
+from tf_exla.frontends.tf import list_bytes
+from tf_exla.frontends.tf.held import held_bytes
 
 ROWS = np.random.default_rng(0).standard_normal((3500, 4))
 LIMIT = 6_000_000
@@ -221,6 +223,34 @@ def test_a_list_that_grows_reserves_about_what_it_holds() -> None:
     np.testing.assert_allclose(optimized(batches), gathered(iter(data().repeat())))
     peaks = [one.projected_peak for one in optimized.reports()]
     assert 600 * 300 * 8 <= max(peaks) <= limit / 12
+
+
+def test_elements_of_lists_are_added_up_only_if_bounds_do_not_suffice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To add them up at each step takes quadratic time."""
+
+    def gathered(batches: Any) -> Any:
+        first, second = (tf.TensorArray(tf.float64, 100) for _ in range(2))
+        for k in tf.range(100):
+            rows = next(batches)
+            first, second = first.write(k, tf.reduce_sum(rows, 0)), second.write(k, rows[0, 0])
+        return tf.reduce_sum(first.stack(), 0), second.stack()
+
+    added_up = []
+
+    def counted(value: tf.Tensor, dtype: str = "") -> int:
+        added_up.append(value)
+        return held_bytes(value, dtype)
+
+    monkeypatch.setattr(list_bytes, "held_bytes", counted)
+    optimized = tf_exla.optimize(gathered, LIMIT, strict=True)
+    expected = gathered(iter(data().repeat()))
+    for most in (24, 4):
+        for new, old in zip(optimized(iter(data().repeat())), expected, strict=True):
+            np.testing.assert_allclose(new, old)
+        assert len(added_up) <= most
+        added_up.clear()
 
 
 def test_results_of_steps_count_in_the_rest() -> None:

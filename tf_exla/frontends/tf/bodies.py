@@ -22,6 +22,7 @@ from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.tf.capture import Captured
 from tf_exla.frontends.tf.given import Given
 from tf_exla.frontends.tf.held import HANDLES, element_dtype, held_bytes
+from tf_exla.frontends.tf.list_bytes import Added, ListBytes, added_bytes
 from tf_exla.frontends.tf.random_state import RandomStates, keeps_state
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.settings import Settings
@@ -73,6 +74,7 @@ class Runner:
         self._settings = dataclasses.replace(settings, name=f"loop of {settings.name}")
         self._make = make
         self._bodies: list[_Bodies] = []
+        self._lists = ListBytes()
         self._planned: dict[int, list[Function] | None] = {}
         self._restored: dict[int, Restored] = {}
         self._lock = threading.RLock()
@@ -132,13 +134,18 @@ class Runner:
         def call(step: Step) -> list[tf.Tensor]:
             return created[step.position].call(step, beside)
 
-        with record.stop_recording():
-            return self._stepped.run(call, functions, operands)
+        try:
+            with record.stop_recording():
+                return self._stepped.run(call, functions, operands)
+        finally:
+            self._lists.clear()
 
     def _created(self, operands: Sequence[tf.Tensor]) -> list[_Bodies]:
         if not self._bodies:
             functions = self._stepped.functions(self._named, operands)
-            self._bodies = [_Bodies(one, self._settings, self._make) for one in functions]
+            self._bodies = [
+                _Bodies(one, self._settings, self._make, self._lists) for one in functions
+            ]
         return self._bodies
 
 
@@ -169,6 +176,11 @@ class _Planned:
         """Whether kernels of random ops have a state that all programs must share."""
         return any(map(keeps_state, self.body.graph.nodes))
 
+    @cached_property
+    def added(self) -> Added:
+        """What a run adds to lists."""
+        return added_bytes(self.body.graph)
+
     def allows(self, outside: int, lists: Mapping[int, int]) -> bool:
         """Return whether the plan holds for these bytes."""
         return outside <= self.outside and all(n <= self.lists.get(k, 0) for k, n in lists.items())
@@ -177,8 +189,15 @@ class _Planned:
 class _Bodies:
     """The programs of one function, by the sizes of its inputs."""
 
-    def __init__(self, function: Function, settings: Settings, make: Callable[..., Body]) -> None:
+    def __init__(
+        self,
+        function: Function,
+        settings: Settings,
+        make: Callable[..., Body],
+        lists: ListBytes,
+    ) -> None:
         self.function = function
+        self._bytes = lists
         self._shared = _shared(function.graph)
         passive = ("Placeholder", "Identity", "NoOp")
         self.forwards = all(op.type in passive for op in function.graph.get_operations())
@@ -232,12 +251,18 @@ class _Bodies:
             graph = self._program(inputs, outside).body.graph
             found = ((k, element_dtype(graph, graph.inputs[k])) for k in range(len(inputs)))
             self._lists = {k: dtype for k, dtype in found if dtype}
-        lists = {k: held_bytes(inputs[k], dtype) for k, dtype in self._lists.items()}
-        planned = self._program(inputs, outside, lists)
+        planned = self._program(inputs, outside, self._held(inputs))
         planned.ran = True
+        held = self._held(inputs)
         made = planned.body.run(inputs)
+        if held:
+            added = planned.added.items()
+            self._bytes.keep((made[k], held[j] + more) for k, (j, more) in added if j in held)
         # One tensor for one memory, which otherwise would count twice.
         return [(inputs if given else made)[k] for given, k in self._shared]
+
+    def _held(self, inputs: Sequence[tf.Tensor]) -> dict[int, int]:
+        return {k: self._bytes.of(inputs[k], dtype) for k, dtype in (self._lists or {}).items()}
 
     def _program(
         self, inputs: Sequence[tf.Tensor], outside: int, lists: Mapping[int, int] = _NONE
@@ -250,6 +275,9 @@ class _Bodies:
         if not self._with_kernels and planned.has_kernels:
             self._with_kernels = True
             return self._program(inputs, outside, lists)
+        if not planned.allows(outside, lists):
+            known = self._lists or {}
+            lists = {k: self._bytes.sum_of(inputs[k], known[k]) for k in lists}
         if not planned.allows(outside, lists) and not self._settings.unlimited:
             again = self._grown if lists and planned.ran else self._made
             planned = self._planned.replace(shapes, again(inputs, shapes, outside, lists))
