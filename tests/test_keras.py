@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ def use() -> None:
 
     import tf_exla
     import tf_exla.keras
+    from tf_exla.frontends.tf import planner
 
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(1500, 4)), rng.normal(size=(1500, 1))
@@ -147,6 +149,47 @@ def use() -> None:
         model.fit(x, y, epochs=2, verbose=0, callbacks=[*outer, Evaluating(*inner)])
         assert model.jit_compile is before
         assert "make_train_function" not in vars(model)
+
+    # Several runs share a plan, until the model is compiled again, also during a run.
+    class Compiling(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.model.compile(keras.optimizers.SGD(0.0), "mae")
+            self.model.make_train_function()
+
+    def runs(limits: Sequence[Any]) -> list[Any]:
+        keras.utils.set_random_seed(0)
+        model, found = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4), Kernel()]), []
+        model.compile("sgd", "mse")
+        some = {"verbose": 0, "callbacks": limits, "shuffle": False}
+        for loss in (None, "mae"):
+            if loss:
+                model.compile("adam", loss)
+            for _ in range(3):
+                found.append(model.fit(x, y, **some).history["loss"][0])
+                found.append(model.evaluate(x, y, verbose=0, callbacks=limits))
+        compiling = [*limits, Compiling()]
+        found += [model.fit(x, y, **some | {"callbacks": compiling}).history["loss"][0]]
+        return [*found, model.fit(x, y, **some).history["loss"][0]]
+
+    shared = tf_exla.keras.MemoryLimit("20MB", strict=True)
+    np.testing.assert_allclose(runs([shared]), runs([]), rtol=1e-4)
+    plans: list[Any] = []
+    plan = planner.optimize_graph
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        plans.append(args)
+        return plan(*args, **kwargs)
+
+    planner.optimize_graph = counted
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4), Kernel()])
+    model.compile("sgd", "mse")
+    made = []
+    for _ in range(3):
+        model.fit(x, y, verbose=0, callbacks=[shared])
+        model.predict(x, verbose=0, callbacks=[shared])
+        made.append(len(plans))
+    assert made[0] == made[-1] > 0
+    planner.optimize_graph = plan
 
     models = []
     for _ in range(4):

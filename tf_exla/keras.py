@@ -22,6 +22,18 @@ __all__ = ["MemoryLimit"]
 _FUNCTIONS = ("train_function", "test_function", "predict_function")
 """Functions that Keras calls for each batch. `make_...` compiles one if the model has none."""
 
+
+class _NotMade:
+    """A function that a run has not made yet. `compile` sets None instead."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+_NOT_MADE = _NotMade()
+_LIMITED = "_runs_within_limit"
+"""An attribute of functions that hold the limit of a run."""
+
 _ENDS = (StopIteration, tf.errors.OutOfRangeError)
 """Exceptions by which a step reports that there is no more data."""
 
@@ -47,7 +59,7 @@ class _Limited:
         self._before = {name: vars(model)[name] for name in names if name in vars(model)}
         self._jit_compile, model.jit_compile = model.jit_compile, False
         for name in _FUNCTIONS:
-            setattr(model, name, None)
+            setattr(model, name, _NOT_MADE)
             setattr(model, f"make_{name}", self._maker(getattr(model, f"make_{name}"), name))
 
     def is_of(self, model: Any) -> bool:
@@ -65,7 +77,8 @@ class _Limited:
         if self._outer is not None:
             _limited[model] = self._outer
         for name in _FUNCTIONS:
-            setattr(model, name, self._before.get(name))
+            if getattr(model, name) is not None:  # else it was compiled again
+                setattr(model, name, self._before.get(name))
             delattr(model, f"make_{name}")
             if f"make_{name}" in self._before:
                 setattr(model, f"make_{name}", self._before[f"make_{name}"])
@@ -76,15 +89,29 @@ class _Limited:
 
         def make_within(force: bool = False) -> None:
             model = self._model()
-            if getattr(model, name) is None or force:
-                make(force)
-                function = getattr(model, name)
+            if not getattr(model, name) or force:
+                function = self._made(model, make, name, force)
                 self._functions.append(function)
                 if getattr(model, "steps_per_execution", 1) > 1:
                     function = _step_by_step(function)
                 setattr(model, name, self._within(function))
 
         return make_within
+
+    def _made(self, model: Any, make: Callable[..., None], name: str, force: bool) -> Any:
+        """Return the model's function without a limit, which later runs find, with their plans.
+
+        A model whose functions XLA compiles as a whole has other functions within a limit.
+        """
+        before, again = self._before.get(name), getattr(model, name) is None
+        if before and not (force or again or self._jit_compile or hasattr(before, _LIMITED)):
+            return before
+        setattr(model, name, None)
+        make(force)
+        made = getattr(model, name)
+        if again or before is None:  # the function before has been compiled again, or never was
+            self._before[name] = None if self._jit_compile else made
+        return made
 
     def _within(self, function: Callable[..., Any]) -> Callable[..., Any]:
         block = Limited(self._session)
@@ -100,6 +127,7 @@ class _Limited:
                 self.restore()
                 raise
 
+        setattr(step, _LIMITED, True)
         return step
 
 
@@ -137,7 +165,8 @@ class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
     The peak includes a batch, the weights, the slots of the optimizer, and what the step allocates.
     Each batch size has its own plan, since the last batch may be smaller. While the callback is
     active, Keras does not compile whole steps with XLA (`jit_compile`), since XLA would plan their
-    memory. Parts of loops are still compiled. Afterwards the model is restored. The model may be
+    memory. Parts of loops are still compiled. Afterwards the model is restored. Its functions, which
+    hold no limit by themselves, stay, so that the next run finds its plans. The model may be
     compiled again in between. Keras does not report errors of other callbacks: after one, the model
     is restored by the next run with this callback, or when nothing refers to this callback.
 
