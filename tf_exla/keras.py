@@ -165,10 +165,10 @@ class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
     The peak includes a batch, the weights, the slots of the optimizer, and what the step allocates.
     Each batch size has its own plan, since the last batch may be smaller. While the callback is
     active, Keras does not compile whole steps with XLA (`jit_compile`), since XLA would plan their
-    memory. Parts of loops are still compiled. Afterwards the model is restored. Its functions, which
-    hold no limit by themselves, stay, so that the next run finds its plans. The model may be
-    compiled again in between. Keras does not report errors of other callbacks: after one, the model
-    is restored by the next run with this callback, or when nothing refers to this callback.
+    memory. Parts of loops are still compiled. Afterwards the model is restored; its functions,
+    which hold no limit by themselves, stay: the next run finds its plans. The model may be compiled
+    again in between. Keras does not report errors of other callbacks: after one, the model is
+    restored by the next run with this callback, or when nothing refers to this callback.
 
     Args:
         limit: As for `tf_exla.optimize`, like the other arguments.
