@@ -84,6 +84,24 @@ def permuted_rows() -> Made:
     return with_gradients(function), points(1009, 907)
 
 
+def permutation_test() -> Made:
+    """A measure of dependence, and its values for pairs in random orders."""
+
+    def function(x: tf.Tensor, y: tf.Tensor, orders: tf.Tensor) -> Any:
+        first, second = kernel(x, x), kernel(y, y)
+        second -= tf.reduce_mean(second, 0)
+
+        def shuffled(order: tf.Tensor) -> tf.Tensor:
+            rows = tf.gather(second, order)
+            return tf.reduce_sum(first * tf.gather(rows, order, axis=1))
+
+        null = tf.map_fn(shuffled, orders, fn_output_signature=x.dtype)
+        return tf.reduce_sum(first * second), null
+
+    orders = np.argsort(np.random.default_rng(2).random((5, 907)), 1)
+    return function, (*points(907, 907), tf.constant(orders))
+
+
 def neighbour_graph() -> Made:
     """A matrix with the weights of nearest neighbours, and its product with the points."""
 
@@ -200,6 +218,7 @@ ROW_CASES: Sequence[Case] = (
     Case("picked of rows and gradients", picked_of_rows, 10),
     Case("picked vectors and gradients", picked_vectors, 8),
     Case("permuted rows and gradients", permuted_rows, 10),
+    Case("permutation test", permutation_test, 10),
     Case("graph of neighbours, scattered", neighbour_graph, 8),
     Case("graph of neighbours, written", neighbour_updates, 8),
     Case("a stencil and gradients", laplacian, 10),

@@ -38,6 +38,11 @@ def gradient_of(way: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return gradient
 
 
+def order(u: Any, axis: int) -> Any:
+    """Indices of an axis in an order that is not known before."""
+    return tf.argsort(tf.reduce_sum(u, 1 - axis))
+
+
 WAYS: dict[str, Callable[[Any], Any]] = {
     "roll": lambda u: tf.roll(u, 3, 0),
     "roll back": lambda u: tf.roll(u, -8, 1),
@@ -56,6 +61,11 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "of a product": lambda u: tf.roll(tf.matmul(u, u, transpose_b=True), 1, 1),
     "of a transpose": lambda u: tf.roll(tf.transpose(tf.cumsum(u, 1)), 2, 1),
     "of the best": lambda u: tf.math.top_k(u, 3).values[::-1],
+    "take": lambda u: tf.gather(u, order(u, 0)),
+    "take columns": lambda u: tf.gather(u, order(u, 1), axis=1),
+    "take both": lambda u: tf.gather(tf.gather(u, order(u, 0)), order(u, 1)[:4], axis=1),
+    "take pairs": lambda u: tf.gather(u, tf.reshape(order(u, 1)[:6], [2, 3]), axis=1),
+    "take what moved": lambda u: tf.gather(tf.roll(u, 2, 0), order(u, 0)[::2]),
 }
 WAYS |= {
     f"gradient of {name}": gradient_of(WAYS[name])
@@ -66,6 +76,8 @@ STAY: dict[str, Callable[[Any], Any]] = {
     "an axis that goes": lambda u: u[3],
     "by an argument": lambda u: tf.roll(u, tf.cast(u[0, 0], tf.int32), 0),
     "many runs": lambda u: tf.tile(u, [20, 1]),
+    "more than there are": lambda u: tf.gather(u, tf.tile(order(u, 0), [2])),
+    "rows of their own": lambda u: tf.gather(u, tf.argsort(u, 1), batch_dims=1),
     "of unknown size": lambda u: tf.roll(tf.boolean_mask(u, u[:, 0] > 0.5), 1, 0),
 }
 
@@ -88,6 +100,7 @@ def test_ways_to_move(name: str) -> None:
     # What stays moves something small: the operands, or numbers of elements.
     ways = ("Roll", "ReverseV2", "Tile", "Pad", "PadV2", "MirrorPad", "StridedSliceGrad")
     large = [n for n in after.nodes if n.op in ways and n.inputs[-1].nbytes > LEAST]
+    large += [n for n in after.nodes if n.op == "take" and n.inputs[0].nbytes > LEAST]
     assert not large or name.startswith("gradient")
 
 

@@ -1,10 +1,11 @@
-"""Moving: rolled, sliced, padded or repeated tensors are computed in their new place.
+"""Moving: rolled, sliced, padded, repeated or taken tensors are computed in their new place.
 
 A chunk of a shifted tensor needs its neighbours' elements, which other chunks hold. But
 `roll(f(x, y)) = f(roll x, roll y)` where f keeps the axis, and if x and y are small, so are the
 rolled ones. So the producers of a large tensor are repeated for the elements that are read, in
-their order; elements that a pad adds are selected afterwards. This is more work, and is tried only
-if nothing else holds the limit.
+their order; elements that a pad adds are selected afterwards. The same holds for a take: rows and
+columns of a large matrix in a random order are those of its small sources. This is more work, and
+is tried only if nothing else holds the limit.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, with_subgraphs
 from tf_exla.model.settings import SETTINGS
-from tf_exla.moves.places import Move, moves_of, runs
+from tf_exla.moves.places import Move, moves_of, runs, taken
 from tf_exla.split.origins import clash, tests_order
 
 _CONTIGUOUS = frozenset({"random_rows"})
@@ -54,11 +55,9 @@ def _moved(graph: Graph, ops: OpSet, least: int, kept: set[Tensor]) -> Graph:
     changed = False
     for old in graph.nodes:
         node = with_subgraphs(old, lambda sub: _moved(sub, ops, least, kept))
-        found = moves_of(node)
         moved: list[Node] = [node]
-        if found is not None and found.data.nbytes > least and found.data in made_by:
-            with suppress(_Stays):
-                moved = _Maker(ops, made_by, least, kept).moved(node, found)
+        with suppress(_Stays):
+            moved = _Maker(ops, made_by, least, kept).made(node) or moved
         nodes.extend(moved)
         for one in moved:
             made_by.update(dict.fromkeys(one.outputs, one))
@@ -75,8 +74,24 @@ class _Maker:
         self.ops, self.least, self.kept = ops, least, kept
         self.made_by = dict(made_by)
 
-    def moved(self, node: Node, found: Move) -> list[Node]:
-        """Return the nodes that replace `node`."""
+    def made(self, node: Node) -> list[Node] | None:
+        """Return the nodes that replace `node`; None if it moves nothing large."""
+        found, read = moves_of(node), taken(node)
+        if found is not None and self._is_large(found.data):
+            return self._moved(node, found)
+        if read is not None and self._is_large(read[0]):
+            return self._taken(node, *read)
+        return None
+
+    def _is_large(self, tensor: Tensor) -> bool:
+        return tensor.nbytes > self.least and tensor in self.made_by
+
+    def _taken(self, node: Node, x: Tensor, axis: int, indices: Tensor) -> list[Node]:
+        w = Builder(node, self.ops)
+        numbers = w.op("reshape", indices, w.const([indices.size]))
+        return self._in_place(node, w, self._remade(w, x, axis, numbers, {}))
+
+    def _moved(self, node: Node, found: Move) -> list[Node]:
         w = Builder(node, self.ops)
         x = found.data
         chosen: list[tuple[int, Tensor]] = []
@@ -96,6 +111,10 @@ class _Maker:
             inside = w.op("reshape", inside, w.const(shape))
             fill = w.zeros(x) if found.fill is None else found.fill
             x = w.op("where", inside, x, fill)
+        return self._in_place(node, w, x)
+
+    def _in_place(self, node: Node, w: Builder, x: Tensor) -> list[Node]:
+        """Return the nodes of `w`, of which the last gives `x` the name of the node's result."""
         result = w.op("reshape", x, w.const(list(node.output.dims)))
         last = w.nodes.pop()
         assert last.output is result

@@ -1,4 +1,7 @@
-"""Moved tensors: for each element, axis by axis, which element of the operand it is."""
+"""Moved tensors: for each element, axis by axis, which element of the operand it is.
+
+A take is a move to places that only a run knows.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,21 @@ def moves_of(node: Node) -> Move | None:
         if not np.array_equal(places, np.arange(found.data.dims[axis]))
     ]
     return found._replace(places=places) if places else None
+
+
+def taken(node: Node) -> tuple[Tensor, int, Tensor] | None:
+    """Return the operand, axis and indices of a take; None if `node` is none.
+
+    With more indices than the axis has elements, moving would repeat work: also None.
+    """
+    if node.op != "take" or not all(t.is_static for t in (*node.inputs, *node.outputs)):
+        return None
+    x, indices = node.inputs[:2]
+    axes = _static(node, 2)
+    if axes is None or node.attrs["batch_dims"] or not node.output.size:
+        return None
+    axis = axes[0] % len(x.dims)
+    return (x, axis, indices) if indices.size <= x.dims[axis] else None
 
 
 def runs(places: Places) -> Iterator[tuple[int, int, int]]:
