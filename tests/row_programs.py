@@ -1,4 +1,4 @@
-"""Programs that were refused once: indices by row, random tensors, moved elements."""
+"""Programs that were refused once: indices by row, random tensors, moved elements, centring."""
 
 from __future__ import annotations
 
@@ -100,6 +100,18 @@ def permutation_test() -> Made:
 
     orders = np.argsort(np.random.default_rng(2).random((5, 907)), 1)
     return function, (*points(907, 907), tf.constant(orders))
+
+
+def centred_kernels() -> Made:
+    """How well two centred kernels are aligned, centred by products as in the formula."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        size = x.shape[0]
+        centring = tf.eye(size, dtype=x.dtype) - tf.ones([size, size], x.dtype) / size
+        first, second = (centring @ kernel(z, z) @ centring for z in (x, y))
+        return tf.reduce_sum(first * second) / tf.norm(first) / tf.norm(second)
+
+    return with_gradients(function), points(907, 907)
 
 
 def neighbour_graph() -> Made:
@@ -218,6 +230,7 @@ ROW_CASES: Sequence[Case] = (
     Case("picked of rows and gradients", picked_of_rows, 10),
     Case("picked vectors and gradients", picked_vectors, 8),
     Case("permuted rows and gradients", permuted_rows, 10),
+    Case("centred kernels and gradients", centred_kernels, 10),
     Case("permutation test", permutation_test, 10),
     Case("graph of neighbours, scattered", neighbour_graph, 8),
     Case("graph of neighbours, written", neighbour_updates, 8),

@@ -169,6 +169,18 @@ def diagonal(d: Drawing) -> Array:
     return d.xp.linalg.diagonal(d.pick(is_matrix))
 
 
+def uniform_product(d: Drawing) -> Array:
+    """A product with a matrix that is one number off its diagonal, or the diagonal of one."""
+    a = d.pick(is_matrix)
+    size = a.shape[-1]
+    ones = d.xp.eye(size, dtype=a.dtype)
+    number = d.pick(lambda s: prod(s.shape) == 1 and len(s.shape) <= 2) if d.flip() else 0.5
+    matrix = d.xp.diag(d.pick(lambda v: v.shape == (size,))) if d.flip() else ones
+    matrix = number - matrix if d.flip() else matrix - number
+    made = matrix @ d.xp.matrix_transpose(a) if d.flip() else a @ matrix
+    return d.xp.linalg.diagonal(made) if d.flip(0.3) else made
+
+
 def triangle(d: Drawing) -> Array:
     return (d.xp.tril if d.flip() else d.xp.triu)(d.pick(is_matrix))
 
@@ -210,7 +222,8 @@ def einsum(d: Drawing) -> Array:
 OPS: dict[Callable[[Drawing], Array], int] = {
     product: 8, gram: 2, two_products: 2, with_vectors: 3, diagonal_of_product: 1, pointwise: 14,
     quotient: 2, scaled: 6, constant: 4, negative: 3, transpose: 5, permute: 2, reduce: 6,
-    reshape: 2, diagonal: 4, triangle: 2, join: 2, distance: 3, einsum: 2,
+    reshape: 2, diagonal: 4, uniform_product: 2, triangle: 2, join: 2, distance: 3,
+    einsum: 2,
 }  # fmt: skip
 """Ops and how often they are drawn."""
 

@@ -24,6 +24,9 @@ N = 40
         (lambda xp, a, b, d: xp.linalg.diagonal(a @ (b @ (a @ b))), "diagonal-of-product"),
         (lambda xp, a, b, d: xp.linalg.trace(a @ b), "diagonal-of-product"),
         (lambda xp, a, b, d: xp.linalg.trace(xp.matmul(a, a, transpose_b=True)), "diagonal-of-"),
+        (lambda xp, a, b, d: xp.linalg.diagonal(a @ b - d), "diagonal-of-pointwise"),
+        (lambda xp, a, b, d: xp.linalg.trace(d[:, None] * (a @ b) + d), "diagonal-of-pointwise"),
+        (lambda xp, a, b, d: xp.linalg.diagonal(2.0 * d - d[:, None]), "diagonal-of-pointwise"),
         (lambda xp, a, b, d: xp.linalg.diagonal(xp.diag(d)), "diagonal-of-diagonal"),
         (lambda xp, a, b, d: xp.sum(xp.diag(d), 0), "sum-of-diagonal"),
         (lambda xp, a, b, d: xp.sum(xp.diag(d), 1, keepdims=True), "sum-of-diagonal"),
@@ -71,12 +74,53 @@ def test_a_diagonal_of_one_element_is_broadcast(shapes: list[tuple[int, ...]]) -
     assert "plus-diagonal" not in outcome.names
 
 
+def centring(xp: Any, a: Any) -> Any:
+    return xp.eye(N, dtype=a.dtype) - 1.0 / N
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda xp, a, b, d: centring(xp, a) @ a,
+        lambda xp, a, b, d: b @ centring(xp, a),
+        lambda xp, a, b, d: xp.matmul(a, centring(xp, a), transpose_a=True),
+        lambda xp, a, b, d: xp.matmul(t(b), t(centring(xp, a)), transpose_a=True),
+        lambda xp, a, b, d: (2.0 - 0.5 * xp.eye(N, dtype=a.dtype)) @ a,
+        lambda xp, a, b, d: (xp.diag(d) + 0.3) @ a,
+        lambda xp, a, b, d: b @ (d[0] - xp.diag(d)),
+        lambda xp, a, b, d: (3.0 * (d[0] * xp.eye(N, dtype=a.dtype) + d[1])) @ a,
+    ],
+)
+def test_a_product_with_one_number_off_the_diagonal(fn: Callable[..., Any]) -> None:
+    families = only("diagonals", "cleanup")
+    outcome = check_numbers(fn, random(N, 3), random(3, N), random(N), families=families)
+    assert "product-with-uniform" in outcome.names
+    assert outcome.largest < N * N
+    assert not {"matmul", "matrix_diag"} & set(outcome.ops)
+
+
+def test_a_trace_of_centred_kernels() -> None:
+    """Of three products of matrices, none is left."""
+
+    def fn(xp: Any, a: Any, b: Any) -> Any:
+        h = centring(xp, a)
+        return xp.linalg.trace(a @ h @ b @ h)
+
+    families = only("diagonals", "chains", "cleanup")
+    outcome = check_numbers(fn, random(N, N), random(N, N), families=families)
+    assert outcome.names.count("diagonal-with-uniform") == 1
+    assert not {"matmul", "matrix_diag"} & set(outcome.ops)
+
+
 def test_batches() -> None:
     a, b, d = random(2, N, 3), random(2, 3, N), random(2, N)
     for fn in (
         lambda xp, a, b, d: xp.linalg.diagonal(a @ b),
         lambda xp, a, b, d: xp.diag(d) @ a,
         lambda xp, a, b, d: xp.sum(xp.diag(d), (1, 2)),
+        lambda xp, a, b, d: centring(xp, a) @ a,
+        lambda xp, a, b, d: b @ centring(xp, a),
+        lambda xp, a, b, d: xp.linalg.diagonal(a @ b - d[:, None] * d[0]),
     ):
         outcome = check_numbers(fn, a, b, d, families=DIAGONALS)
         assert outcome.largest < N * N

@@ -226,6 +226,22 @@ CASES = (
         lambda a, b, v: tf.exp(-tf.abs(a @ b)) + tf.linalg.diag(v[:, 0]),
         lambda a, b, v: np.exp(-np.abs(a @ b)) + np.diag(v[:, 0]),
     ),
+    Case(
+        "diagonals",
+        "a b (I - 1 1ᵀ / n)",
+        SIZES,
+        lambda a, b, v: (a @ b) @ (tf.eye(b.shape[1], dtype=b.dtype) - 1 / b.shape[1]),
+        lambda a, b, v: (a @ b) @ (np.eye(b.shape[1]) - 1 / b.shape[1]),
+    ),
+    Case(
+        "diagonals",
+        "diag_part(a b (I - 1 1ᵀ / n))",
+        SIZES,
+        lambda a, b, v: tf.linalg.diag_part(
+            (a @ b) @ (tf.eye(b.shape[1], dtype=b.dtype) - 1 / b.shape[1])
+        ),
+        lambda a, b, v: np.diag((a @ b) @ (np.eye(b.shape[1]) - 1 / b.shape[1])),
+    ),
 )  # fmt: skip
 
 

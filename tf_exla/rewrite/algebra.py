@@ -131,13 +131,14 @@ def as_scaled(site: RewriteContext, tensor: Tensor) -> tuple[Scale, Tensor] | No
             continue  # two scalars: neither is the large one
         if normalizes(site, scalar, rest, node.op == "divide"):
             continue
-        scale = _scale(scalar, node.op == "divide")
+        scale = scale_of(scalar, node.op == "divide")
         if scale is not None:
             return scale, rest
     return None
 
 
-def _scale(scalar: Tensor, divides: bool) -> Scale | None:
+def scale_of(scalar: Tensor, divides: bool = False) -> Scale | None:
+    """Return a tensor of one element as a scalar; None if its number may not move."""
     if scalar.value is None:
         return Scale(over=(scalar,)) if divides else Scale(times=(scalar,))
     number = float(scalar.value.reshape(()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.refusal import Refusal
 from tf_exla.rewrite.algebra import (
+    Factor,
     as_product,
     as_scaled,
     dense,
@@ -22,7 +23,7 @@ from tf_exla.rewrite.rewrite import Proposals, Rewrite
 FAMILY = "diagonals"
 
 
-def _is_main(node: Node, operands: int) -> bool:
+def is_main(node: Node, operands: int) -> bool:
     """Return whether an op concerns the main diagonal, with a constant last operand (padding)."""
     if len(node.inputs) != operands or any(t.value is None for t in node.inputs[-1:]):
         return False
@@ -33,7 +34,7 @@ def _is_main(node: Node, operands: int) -> bool:
 def as_diagonal(site: RewriteContext, tensor: Tensor) -> Tensor | None:
     """Return d if `tensor` is diag(d), square, with zeros elsewhere, float32 or float64."""
     node = site.maker(tensor, "matrix_diag")
-    if node is None or not is_float(tensor) or not _is_main(node, 5):
+    if node is None or not is_float(tensor) or not is_main(node, 5):
         return None
     d, _, _, _, padding = node.inputs
     if padding.value is None or float(padding.value.reshape(())) != 0.0:
@@ -85,7 +86,7 @@ def inverse(site: RewriteContext, tensor: Tensor) -> Tensor:
 
 def diagonal_of_product(site: RewriteContext, node: Node) -> Proposals:
     """diag_part(a b) = sum(a * bᵀ, -1)"""
-    if not _is_main(node, 3):
+    if not is_main(node, 3):
         return
     scale, factor = strip(site, node.inputs[0])
     pair = as_product(site, factor.tensor)
@@ -95,20 +96,49 @@ def diagonal_of_product(site: RewriteContext, node: Node) -> Proposals:
     if rows != columns:
         yield Refusal(f"the product is {rows} by {columns}: only square ones are read so")
         return
-    left, right = pair
+    yield scaled(site, summed(site, *pair), scale)
+
+
+def summed(site: RewriteContext, left: Factor, right: Factor) -> Tensor:
+    """Return the diagonal of a product without the product."""
     if left.transposed and not right.transposed:  # both are read along the rows
         terms, axis = site.emit("multiply", left.tensor, right.tensor), -2
     else:
         terms, axis = site.emit("multiply", dense(site, left), dense(site, right.flipped)), -1
-    total = reduce_sum(site, terms, (len(terms.dims) + axis,), keep=False)
-    yield scaled(site, total, scale)
+    return reduce_sum(site, terms, (len(terms.dims) + axis,), keep=False)
 
 
 def diagonal_of_diagonal(site: RewriteContext, node: Node) -> Proposals:
     """diag_part(diag(d)) = d"""
     d = as_diagonal(site, node.inputs[0])
-    if d is not None and _is_main(node, 3):
+    if d is not None and is_main(node, 3):
         yield d
+
+
+def diagonal_of_pointwise(site: RewriteContext, node: Node) -> Proposals:
+    """diag_part(a + b) = diag_part(a) + diag_part(b), also for differences, products, quotients"""
+    inner = site.maker(node.inputs[0], *_POINTWISE)
+    if (
+        inner is None
+        or not is_main(node, 3)
+        or not all(map(is_float, (*inner.inputs, inner.output)))
+    ):
+        return
+    *_, rows, columns = inner.output.dims
+    if rows == columns > 1:
+        parts = [_diagonal_part(site, operand, node) for operand in inner.inputs]
+        yield site.emit(inner.op, *parts)
+
+
+_POINTWISE = ("add", "subtract", "multiply", "divide", "negative")
+
+
+def _diagonal_part(site: RewriteContext, tensor: Tensor, node: Node) -> Tensor:
+    """Return the diagonal of an operand, broadcast to the matrix of which `node` reads it."""
+    *batch, rows, columns = _padded(tensor)
+    if rows == columns > 1:
+        return site.emit("matrix_diag_part", tensor, *node.inputs[1:])
+    return reshape(site, tensor, (*batch, max(rows, columns)))
 
 
 def plus_diagonal(site: RewriteContext, node: Node) -> Proposals:
@@ -175,6 +205,7 @@ def _diagonal(site: RewriteContext, d: Tensor) -> Tensor:
 REWRITES = (
     Rewrite(FAMILY, diagonal_of_diagonal, frozenset({"matrix_diag_part"})),
     Rewrite(FAMILY, diagonal_of_product, frozenset({"matrix_diag_part"}), copies=True),
+    Rewrite(FAMILY, diagonal_of_pointwise, frozenset({"matrix_diag_part"})),
     Rewrite(FAMILY, plus_diagonal, frozenset({"add", "subtract"})),
     Rewrite(FAMILY, scaled_diagonal, frozenset({"multiply", "negative", "divide"})),
     Rewrite(FAMILY, sum_of_diagonal, frozenset({"sum"})),

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from tf_exla.rewrite import (
     blocks,
+    centring,
     chains,
     cleanup,
     diagonal,
@@ -29,7 +30,7 @@ IN_CACHE = "in-cache"
 
 FAMILIES: Mapping[str, tuple[Rewrite | GraphRewrite, ...]] = {
     cleanup.FAMILY: (*cleanup.REWRITES, *einsum.REWRITES),
-    diagonal.FAMILY: diagonal.REWRITES,
+    diagonal.FAMILY: (*centring.REWRITES, *diagonal.REWRITES),
     distance.FAMILY: distance.REWRITES,
     sums.FAMILY: (*sums.REWRITES, *blocks.REWRITES),
     rank_one.FAMILY: rank_one.REWRITES,
