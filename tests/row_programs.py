@@ -1,4 +1,4 @@
-"""Programs that were refused once: indices by row, random tensors, moved elements, centring."""
+"""Programs that were refused once: indices by row, random tensors, moved or merged axes."""
 
 from __future__ import annotations
 
@@ -112,6 +112,35 @@ def centred_kernels() -> Made:
         return tf.reduce_sum(first * second) / tf.norm(first) / tf.norm(second)
 
     return with_gradients(function), points(907, 907)
+
+
+def potential() -> Made:
+    """The Laplacian of a network at many points, by the Jacobians of its gradient."""
+
+    def function(x: tf.Tensor, *weights: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                value = tf.tanh(tf.matmul(x, weights[0]))
+                value = tf.matmul(tf.tanh(tf.matmul(value, weights[1])), weights[2])
+            slope = inner.gradient(value, x)
+        return tf.reduce_sum(tf.linalg.trace(outer.batch_jacobian(slope, x)) ** 2)
+
+    weights = [normal(rows, columns, seed=rows) for rows, columns in ((4, 24), (24, 24), (24, 1))]
+    return function, (normal(6007, 4), *weights)
+
+
+def several_outputs() -> Made:
+    """A kernel matrix of three related outputs at the same points, and gradients."""
+
+    def function(x: tf.Tensor, mixed: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+        related = tf.matmul(mixed, mixed, transpose_b=True)
+        between = tf.einsum("ab,ij->aibj", related, kernel(x, x))
+        between = tf.reshape(between, [v.shape[0], v.shape[0]])
+        return tf.reduce_sum(tf.matmul(between, v) ** 2)
+
+    return with_gradients(function), (normal(503, 3), normal(3, 2, seed=1), normal(1509, 2, seed=2))
 
 
 def neighbour_graph() -> Made:
@@ -230,6 +259,8 @@ ROW_CASES: Sequence[Case] = (
     Case("picked of rows and gradients", picked_of_rows, 10),
     Case("picked vectors and gradients", picked_vectors, 8),
     Case("permuted rows and gradients", permuted_rows, 10),
+    Case("Laplacian of a network", potential, 8),
+    Case("kernel of several outputs and gradients", several_outputs, 10),
     Case("centred kernels and gradients", centred_kernels, 10),
     Case("permutation test", permutation_test, 10),
     Case("graph of neighbours, scattered", neighbour_graph, 8),

@@ -21,6 +21,7 @@ from tf_exla.moves.row_reads import read_rows
 from tf_exla.moves.sinking import sink
 from tf_exla.moves.small_lists import keep_less
 from tf_exla.moves.transposing import transpose_apart
+from tf_exla.moves.unmerging import unmerge
 from tf_exla.rewrite import Application, GraphRewrite, Rewrite, Rewritten, rewrite_graph
 from tf_exla.split.origins import clash, tests_order
 
@@ -53,8 +54,9 @@ class Forms:
     rewrites need memory. A rewrite can tie two axes together (G + transposed G). Sinking and
     lowering cost more work, and enable rewrites: sunk producers meet their readers in the body, and
     a lowered softmax has a divisor. Before sinking, the gradient of a choice computes again what it
-    reads of the choice. Tensors that are read transposed are computed twice. A While of few
-    iterations is written out. The gradient of any other computes again what would fill large lists.
+    reads of the choice. Rows that are two axes in one are computed apart. Tensors that are read
+    transposed are computed twice. A While of few iterations is written out. The gradient of any
+    other computes again what would fill large lists.
     Equal results that are merged may need more memory: a program that holds the budget with them
     apart stays as it is.
     """
@@ -146,6 +148,9 @@ class Forms:
         yield lowered()
         if plain is not None:
             yield Form("lowered, not rewritten", lower(self._sunk(plain, room), ops, least))
+        unmerged = unmerge(lowered().graph, ops, least)
+        if unmerged is not lowered().graph:
+            yield self._again("lowered, merged axes apart", unmerged, slim)
         moved = move(lowered().graph, ops, least)
         if moved is not lowered().graph:
             yield self._again("lowered, by index", moved, slim)
