@@ -335,3 +335,37 @@ def test_random_chains() -> None:
 
         args = [random(*shape, seed=seed) for shape in shapes]
         check_numbers(fn, *args, families=CHAINS)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda xp, a, p, q: a @ (p * q),
+        lambda xp, a, p, q: a @ (q[0] * p),
+        lambda xp, a, p, q: (q * p) @ a,
+        lambda xp, a, p, q: t(q * p) @ a,
+        lambda xp, a, p, q: a @ (2.0 * (p * q)) @ a,
+        lambda xp, a, p, q: a @ (p * xp.sum(a, axis=0, keepdims=True)) @ t(a),
+    ],
+)
+def test_an_outer_product_is_two_elements(fn: Callable[..., Any]) -> None:
+    n = 50
+    outcome = check_numbers(fn, random(n, n), random(n, 1), random(1, n), families=CHAINS)
+    assert "matrix-chain" in outcome.names
+    # Without them, each product with a matrix takes 2 n³.
+    assert flops(outcome.result.graph) < 20 * n * n
+
+
+def test_batches_of_outer_products() -> None:
+    def fn(xp: Any, a: Any, p: Any, q: Any) -> Any:
+        return a @ (p * q)
+
+    outcome = check_numbers(fn, random(3, 40, 40), random(3, 40, 1), random(3, 1, 40))
+    assert "matrix-chain" in outcome.names
+    outcome = check_numbers(fn, random(3, 40, 40), random(40, 1), random(3, 1, 40))
+    assert "matrix-chain" not in outcome.names
+
+
+def test_an_outer_product_alone_stays() -> None:
+    outcome = check_numbers(lambda xp, p, q: p * q, random(50, 1), random(1, 50), families=CHAINS)
+    assert outcome.ops == ["multiply"]

@@ -212,6 +212,7 @@ CASES = (
     _same("chains", "(0.3 a b) v", SIZES, lambda a, b, v: (0.3 * (a @ b)) @ v),
     _same("chains", "sum(a b, 1)", SIZES, lambda a, b, v: _sum(a @ b, 1)),
     _same("chains", "(a * v)ᵀ v", SIZES, lambda a, b, v: _t(a * v) @ v),
+    _same("chains", "a (v * vᵀ)", SIZES, lambda a, b, v: a @ (v[:50] * _t(v))),
     Case(
         "diagonals",
         "diag_part(a b)",

@@ -36,6 +36,9 @@ def elements_of(
         found = (*parts[0][1], *parts[1][1])
         most = max(tensor.size, parts[0][2], parts[1][2])
         return scale, reverse(found) if inner.transposed else found, most
+    outer = None if root else _outer(site, tensor)
+    if outer is not None:
+        return scale, reverse(outer) if inner.transposed else outer, tensor.size
     diagonal = as_diagonal(site, tensor)
     if diagonal is not None:
         return scale, (Diagonal(diagonal),), 0
@@ -49,6 +52,21 @@ def elements_of(
     if scale.is_one and inner == factor:
         return scale, (factor,), 0
     return scale, (inner,), 0
+
+
+def _outer(site: RewriteContext, tensor: Tensor) -> tuple[Element, ...] | None:
+    """Return the column and the row of which a matrix is the outer product, written as `p * q`."""
+    node = site.maker(tensor, "multiply")
+    if node is None or not is_float(tensor) or len(tensor.dims) < 2:
+        return None
+    *batch, rows, columns = tensor.dims
+    for column, row in (node.inputs, node.inputs[::-1]):
+        if not (column.is_static and row.is_static) or min(rows, columns) < 2:
+            return None
+        wide = row.dims if len(row.dims) > 1 else (1, *row.dims)
+        if column.dims == (*batch, rows, 1) and wide == (*batch, 1, columns):
+            return Factor(column), Factor(reshape(site, row, wide))
+    return None
 
 
 def matrix_chain(site: RewriteContext, node: Node) -> Proposals:
