@@ -115,7 +115,7 @@ def centred_kernels() -> Made:
 
 
 def first_coupling() -> Made:
-    """The cost of a Gromov-Wasserstein coupling that is a product of weights."""
+    """The cost of a Gromov-Wasserstein coupling that is a product of weights, and gradients."""
 
     def function(x: tf.Tensor, y: tf.Tensor, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
         first, second = kernel(x, x), kernel(y, y)
@@ -123,7 +123,7 @@ def first_coupling() -> Made:
         moved = tf.matmul(tf.matmul(first, coupling), second, transpose_b=True)
         return tf.reduce_sum((1.0 - 2.0 * moved) * coupling)
 
-    return function, (*points(701, 907), normal(701), normal(907, seed=1))
+    return with_gradients(function), (*points(701, 907), normal(701), normal(907, seed=1))
 
 
 def potential() -> Made:
@@ -271,7 +271,7 @@ ROW_CASES: Sequence[Case] = (
     Case("picked of rows and gradients", picked_of_rows, 10),
     Case("picked vectors and gradients", picked_vectors, 8),
     Case("permuted rows and gradients", permuted_rows, 10),
-    Case("first coupling", first_coupling, 10),
+    Case("first coupling and gradients", first_coupling, 10),
     Case("Laplacian of a network", potential, 8),
     Case("kernel of several outputs and gradients", several_outputs, 10),
     Case("centred kernels and gradients", centred_kernels, 10),

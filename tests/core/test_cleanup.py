@@ -32,6 +32,13 @@ def scalar(value: float, dtype: str = "float64") -> Any:
         (lambda xp, x: xp.exp(x * 1.0), ["exp"]),
         (lambda xp, x: xp.exp(x / 1.0), ["exp"]),
         (lambda xp, x: xp.exp(x - 0.0), ["exp"]),
+        (
+            lambda xp, x: xp.exp(x * xp.tile(x[:1, :1], (12, 20))),
+            ["strided_slice", "multiply", "exp"],
+        ),
+        (lambda xp, x: xp.tile(xp.sum(x, keepdims=True), (12, 20)) / x, ["sum", "divide"]),
+        (lambda xp, x: x - xp.broadcast_to(xp.sum(x), (12, 20)), ["sum", "subtract"]),
+        (lambda xp, x: xp.exp(xp.tile(scalar(1.0)[None, None], (12, 20)) * x), ["exp"]),
         (lambda xp, x: xp.exp(xp.negative(xp.negative(x))), ["exp"]),
         (lambda xp, x: xp.exp(2.0 * (3.0 * x)), ["multiply", "exp"]),
         (lambda xp, x: xp.exp(-(3.0 * x)), ["multiply", "exp"]),

@@ -108,6 +108,20 @@ def neutral_element(site: RewriteContext, node: Node) -> Proposals:
                 yield Refusal("-0 + 0 is 0: adding a zero is not exact")
 
 
+def repeated_number(site: RewriteContext, node: Node) -> Proposals:
+    """x tile(s) = x s, where s is one number, and so for sums and quotients"""
+    if not node.output.is_static or len(node.inputs) != 2:
+        return
+    for position, (operand, rest) in enumerate((node.inputs, node.inputs[::-1])):
+        inner = site.maker(operand, "tile", "broadcast_to")
+        if inner is None or rest.shape != node.output.shape or not rest.is_static:
+            continue
+        number = inner.inputs[0]
+        if number.is_static and number.size == 1 and len(number.dims) <= len(rest.dims):
+            yield site.emit(node.op, *((rest, number) if position else (number, rest)))
+            return
+
+
 def double_negative(site: RewriteContext, node: Node) -> Proposals:
     """-(-x) = x"""
     inner = site.maker(node.inputs[0], "negative")
@@ -207,6 +221,7 @@ REWRITES = (
     _rewrite(reshape_of_reshape, "reshape expand_dims squeeze"),
     _rewrite(identity_cast, "astype"),
     _rewrite(neutral_element, "multiply divide subtract add"),
+    _rewrite(repeated_number, "multiply divide subtract add"),
     _rewrite(double_negative, "negative"),
     _rewrite(two_scalars, "multiply negative", normal=False),
     _rewrite(transposed_operand, "matmul batch_matmul"),
