@@ -60,14 +60,25 @@ PROGRAMS: dict[str, tuple[Callable[..., tf.Tensor], Array]] = {
     "set_diag of an oblong": (lambda x: tf.linalg.set_diag(x, x[..., 0]), reals(3, 5, 7)),
     "diag": (tf.linalg.diag, reals(3, 5)),
     "diag above": (lambda x: tf.linalg.diag(x, k=1), reals(3, 5)),
+    "diag below": (lambda x: tf.linalg.diag(x, k=-2), reals(3, 5)),
+    "diag in an oblong": (lambda x: tf.linalg.diag(x, k=-2, num_cols=5, num_rows=9), reals(3, 5)),
+    "diagonals": (lambda x: tf.linalg.diag(x, k=(0, 1)), reals(3, 2, 5)),
     "diag, padded": (lambda x: tf.linalg.diag(x, padding_value=2.0), reals(3, 5)),
     "diag_part": (tf.linalg.diag_part, holes(7, 7)),
     "diag_part of truth": (tf.linalg.diag_part, reals(2, 7, 7) > 0.5),
-    "diag_part below": (lambda x: tf.linalg.diag_part(x, k=-1), reals(3, 5, 5)),
+    **{
+        f"diag_part {k} of {shape}": (lambda x, k=k: tf.linalg.diag_part(x, k=k), holes(*shape))
+        for k in (-2, 0, 1)
+        for shape in ((7, 7), (5, 9), (9, 4))
+    },
+    "diag_part of truth above": (lambda x: tf.linalg.diag_part(x, k=1), reals(2, 7, 5) > 0.5),
+    "diag_part of one": (lambda x: tf.linalg.diag_part(x, k=(1, 1)), reals(3, 5, 5)),
+    "diag_parts": (lambda x: tf.linalg.diag_part(x, k=(-1, 1)), reals(3, 5, 5)),
+    "set_diag above": (lambda x: tf.linalg.set_diag(x, x[..., 0, 2:], k=2), reals(3, 5, 5)),
+    "set_diag below": (lambda x: tf.linalg.set_diag(x, x[..., :3, 0], k=-2), reals(3, 5, 4)),
     "eye": (lambda x: x + tf.eye(99, dtype=x.dtype), reals(99, 99)),
 }  # fmt: skip
-UNCHANGED = {"mean of unsigned", "diag above", "diag, padded", "diag_part below",
-             "set_diag of an oblong", "band -1 -1"}  # fmt: skip
+UNCHANGED = {"mean of unsigned", "diag, padded", "diagonals", "diag_parts", "band -1 -1"}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -96,6 +107,36 @@ def test_a_label_that_does_not_exist(label: int) -> None:
     for run in (lambda: function(labels, x), lambda: lowered([labels, x])):
         with pytest.raises(tf.errors.InvalidArgumentError, match=str(label)):
             run()
+
+
+def neighbours(x: tf.Tensor) -> tf.Tensor:
+    """Products of each row with the next ones, over the sum of those with all rows."""
+    k = tf.exp(tf.matmul(x, x, transpose_b=True))
+    sums = tf.reduce_sum(k, 1)
+    above, below = tf.linalg.diag_part(k, k=1), tf.linalg.diag_part(k, k=-2)
+    return tf.reduce_sum(above / sums[1:]) + tf.reduce_sum(below / sums[2:])
+
+
+def bands(x: tf.Tensor) -> tf.Tensor:
+    """A matrix with other numbers on a side diagonal, plus a matrix of a diagonal."""
+    k = tf.tanh(tf.matmul(x, x, transpose_b=True))
+    k = tf.linalg.set_diag(k, x[3:, 0], k=3) + tf.linalg.diag(x[:-1, 1], k=-1)
+    return tf.reduce_sum(tf.square(k), 1)
+
+
+@pytest.mark.parametrize("function", [neighbours, bands])
+def test_side_diagonals_of_a_matrix_that_does_not_fit(function: Callable[..., tf.Tensor]) -> None:
+    x = tf.constant(reals(1009, 3) - 0.5)
+
+    def with_gradient(x: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            result = function(x)
+        return [result, tape.gradient(result, x)]
+
+    optimized = tf_exla.optimize(with_gradient, "2MB", strict=True)  # the matrix: 8 MB
+    for found, expected in zip(optimized(x), tf.function(with_gradient)(x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def extremes(x: tf.Tensor, y: tf.Tensor) -> list[tf.Tensor]:

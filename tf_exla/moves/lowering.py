@@ -156,9 +156,30 @@ _ORDERED = frozenset({"float32", "float64", "int32", "int64"})
 # Diagonals and bands: a comparison of the positions of rows and columns.
 
 
-def _on_diagonal(w: Builder, matrix: Tensor) -> Tensor:
+def _offset(node: Node, position: int) -> int | None:
+    """Return column - row along the diagonal that an operand names, None of several diagonals."""
+    value = node.inputs[position].value
+    offsets = [] if value is None else np.ravel(value).tolist()
+    return int(offsets[0]) if len(set(offsets)) == 1 else None
+
+
+def _on_diagonal(w: Builder, matrix: Tensor, offset: int) -> Tensor:
     *_, rows, columns = matrix.dims
-    return w.op("equal", w.positions(rows, 0, 2), w.positions(columns, 1, 2))
+    return w.op("equal", w.positions(rows, 0, 2, offset), w.positions(columns, 1, 2))
+
+
+def _of_rows(w: Builder, d: Tensor, matrix: Tensor, offset: int) -> Tensor:
+    """Return the elements of a diagonal as a column, [..., rows, 1]. Rows without one have zero."""
+    *batch, rows, _ = matrix.dims
+    before = max(-offset, 0)
+    zeros = [
+        w.op("full", w.const([*batch, count]), w.zeros(d)) if count else None
+        for count in (before, rows - before - d.dims[-1])
+    ]
+    parts = [part for part in (zeros[0], d, zeros[1]) if part is not None]
+    if len(parts) > 1:
+        d = w.op("concat", *parts, w.const(len(batch)))
+    return w.op("reshape", d, w.const([*batch, rows, 1]))
 
 
 def _band_part(w: Builder, node: Node) -> Tensor | None:
@@ -183,44 +204,40 @@ def _band_part(w: Builder, node: Node) -> Tensor | None:
     return w.op("where", inside, x, w.zeros(x))
 
 
-def _main_diagonal(node: Node, position: int) -> bool:
-    value = node.inputs[position].value
-    return value is not None and not np.any(value)
-
-
 def _set_diag(w: Builder, node: Node) -> Tensor | None:
-    """set_diag(x, d) = d[row] where row = column, else x"""
+    """set_diag(x, d) = d[row] where column = row + k, else x"""
     x, d = node.inputs[:2]
-    *batch, rows, columns = x.dims
-    if not _main_diagonal(node, 2) or rows != columns:
+    offset = _offset(node, 2)
+    if offset is None:
         return None
-    spread = w.op("reshape", d, w.const([*batch, rows, 1]))
-    return w.op("where", _on_diagonal(w, x), spread, x)
+    return w.op("where", _on_diagonal(w, x, offset), _of_rows(w, d, x, offset), x)
 
 
 def _diag(w: Builder, node: Node) -> Tensor | None:
-    """diag(d) = d[row] where row = column, else 0"""
-    d, shape = node.inputs[0], node.output.dims
-    padding = node.inputs[4].value
-    if not _main_diagonal(node, 1) or padding is None or np.any(padding):
+    """diag(d) = d[row] where column = row + k, else 0"""
+    d, matrix = node.inputs[0], node.output
+    padding, offset = node.inputs[4].value, _offset(node, 1)
+    if offset is None or padding is None or np.any(padding):
         return None
-    if shape[-1] != shape[-2] or d.dims != shape[:-1]:
-        return None
-    spread = w.op("reshape", d, w.const([*shape[:-1], 1]))
-    return w.op("where", _on_diagonal(w, node.output), spread, w.zeros(d))
+    spread = _of_rows(w, d, matrix, offset)
+    return w.op("where", _on_diagonal(w, matrix, offset), spread, w.zeros(d))
 
 
 def _diag_part(w: Builder, node: Node) -> Tensor | None:
-    """diag_part(x) = sum over columns of x where row = column, else 0; of truth values, any"""
-    x = node.inputs[0]
-    if not _main_diagonal(node, 1):
+    """diag_part(x) = sum over columns of x where column = row + k, else 0; of truth values, any"""
+    x, dims = node.inputs[0], node.output.dims
+    offset = _offset(node, 1)
+    if offset is None:
         return None
-    if x.dims[-1] != x.dims[-2] or node.output.dims != x.dims[:-1]:
-        return None
+    kept = _on_diagonal(w, x, offset)
     if x.dtype == "bool":
-        return w.op("any", w.op("logical_and", _on_diagonal(w, x), x), w.const([-1]))
-    kept = w.op("where", _on_diagonal(w, x), x, w.zeros(x))
-    return w.op("sum", kept, w.const([-1]))
+        of_rows = w.op("any", w.op("logical_and", kept, x), w.const([-1]))
+    else:
+        of_rows = w.op("sum", w.op("where", kept, x, w.zeros(x)), w.const([-1]))
+    if of_rows.dims == dims:
+        return of_rows
+    begin = [0] * (len(dims) - 1) + [max(-offset, 0)]
+    return w.op("slice", of_rows, w.const(begin), w.const(dims))
 
 
 Lowering = Callable[[Builder, Node], Tensor | tuple[Tensor, ...] | None]
