@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tf_exla
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
@@ -91,3 +92,58 @@ def test_which_are_split(rest: tuple[int, ...], alg: int, split: bool) -> None:
     if split:
         (found,) = restore(graph)([counter])
         np.testing.assert_array_equal(found, draw(NORMAL, "float64", rest, counter, alg))
+
+
+def shaped(*shape: int, dtype: str = "float32") -> Graph:
+    def function(counter: tf.Tensor) -> Any:
+        return tf.raw_ops.StatelessRandomNormalV2(
+            shape=shape, key=tf.constant([7], tf.uint64), counter=counter, alg=1, dtype=dtype
+        )
+
+    counter = tf.constant(COUNTERS[1], tf.uint64)
+    captured = capture(tf.function(function).get_concrete_function(counter))
+    made = random_rows(captured.graph, OPS, 0)
+    (found,) = restore(made)([counter])
+    np.testing.assert_array_equal(found, function(counter))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"),
+    [
+        ((9, 8), 9),
+        ((1, 9, 8), 9),
+        ((1, 1, 9, 3, 2), 9),
+        ((3, 5, 64), 15),
+        ((3, 5, 63), 3),
+        ((2, 3, 5, 67), 30),
+        ((2, 3, 5, 13), 6),
+        ((1, 9), None),
+        ((1, 9, 1), None),
+    ],
+    ids=str,
+)
+def test_rows_of_several_axes(shape: tuple[int, ...], rows: int | None) -> None:
+    """Axes of size one in front are no rows; rows of a batch of matrices are numbered together."""
+    found = [node for node in shaped(*shape).nodes if node.op == "random_rows"]
+    assert [node.output.dims[0] for node in found] == ([] if rows is None else [rows])
+
+
+@pytest.mark.parametrize("batch", [(1,), (4,), (1, 3)], ids=str)
+@pytest.mark.parametrize("size", [600, 601, 602])
+def test_matrices_of_a_batch_are_split(batch: tuple[int, ...], size: int) -> None:
+    """Attention with dropout and its gradient, where one matrix exceeds the limit."""
+    x = tf.random.stateless_normal([*batch, size, 8], [1, 2])
+
+    def function(x: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            weights = tf.nn.softmax(tf.matmul(x, x, transpose_b=True))
+            weights = tf.nn.experimental.stateless_dropout(weights, 0.3, seed=[3, 4])
+            loss = tf.reduce_sum(tf.square(tf.matmul(weights, x)))
+        return [loss, tape.gradient(loss, x)]
+
+    optimized = tf_exla.optimize(function, 3_000_000, strict=True)
+    assert optimized.report(x).projected_peak_before > 4_000_000
+    for found, expected in zip(optimized(x), tf.function(function)(x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())

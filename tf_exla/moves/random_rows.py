@@ -7,8 +7,12 @@ our own op: an operand holds the numbers of its rows, and a chunk has its part o
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Mapping
+
 from tf_exla.ir.builder import Builder
-from tf_exla.ir.graph import Graph, Node
+from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import with_subgraphs
 
@@ -39,18 +43,51 @@ def random_rows(graph: Graph, ops: OpSet, least: int) -> Graph:
 def _is_large(node: Node, least: int) -> bool:
     if node.op not in SPLIT or not all(t.is_static for t in (*node.inputs, *node.outputs)):
         return False
-    algorithm, dims = node.inputs[3].value, node.output.dims
-    if node.output.nbytes <= least or len(dims) < 2 or algorithm is None:
+    algorithm = node.inputs[3].value
+    if node.output.nbytes <= least or algorithm is None:
         return False
-    return int(algorithm) in PHILOX and node.output.size > dims[0] > 1
+    return int(algorithm) in PHILOX and _leading(node.output) > 0
+
+
+def _leading(drawn: Tensor) -> int:
+    """Return how many leading axes number the rows; 0 if there are no rows.
+
+    Axes of size one in front number nothing. Of a batch of matrices, each row of each matrix is a
+    row: so a matrix can be split as well. Such rows have at least `_ELEMENTS` elements.
+    """
+    found = 0
+    for axis in range(len(drawn.dims) - 1):
+        rows, each = math.prod(drawn.dims[: axis + 1]), math.prod(drawn.dims[axis + 1 :])
+        first = found == 0 and each > 1
+        if rows > 1 and (first or each >= _ELEMENTS):
+            found = axis + 1
+    return found
+
+
+_ELEMENTS = 64
+"""The number of a row, in 8 bytes, then takes a thirty-second of a row in float32."""
 
 
 def _by_rows(node: Node, ops: OpSet) -> list[Node]:
     w = Builder(node, ops)
-    bounds = [w.const(value, "int64") for value in (0, node.output.dims[0], 1)]
-    rows = w.op("arange", *bounds)
     shape, *rest = node.inputs
+    dims = node.output.dims
+    leading = _leading(node.output)
+    count = math.prod(dims[:leading])
+    rows = w.op("arange", *(w.const(value, "int64") for value in (0, count, 1)))
     attrs = {**node.attrs, "random": node.op}
-    operands = (rows, shape, *rest)
-    made = Node("random_rows", operands, node.outputs, attrs, name=node.name, source=node.source)
-    return [*w.nodes, made]
+    if leading == 1:
+        return [*w.nodes, _drawn(node, (rows, shape, *rest), node.output, attrs)]
+    drawn = Tensor((count, *dims[leading:]), node.output.dtype, f"{w.name}/rows")
+    flat = w.const(drawn.dims, shape.dtype)
+    w.nodes.append(_drawn(node, (rows, flat, *rest), drawn, attrs))
+    reshaped = w.op("reshape", drawn, w.const(dims))
+    last = w.nodes.pop()
+    assert last.output is reshaped
+    return [*w.nodes, dataclasses.replace(last, outputs=node.outputs)]
+
+
+def _drawn(
+    node: Node, operands: tuple[Tensor, ...], output: Tensor, attrs: Mapping[str, object]
+) -> Node:
+    return Node("random_rows", operands, (output,), attrs, name=node.name, source=node.source)
