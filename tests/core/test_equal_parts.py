@@ -67,6 +67,41 @@ def test_a_peak_that_cannot_fall_ends_the_search() -> None:
     assert 4 * matrix < smallest(trace(fn, (N, N), (N, N), (N, 3), (3, N))) < 5 * matrix
 
 
+def attentions(count: int, n: int = 3000, few: int = 32, heads: int = 4) -> Graph:
+    """`count` - 1 times, few rows attend to all; then all rows attend to the few."""
+
+    def attend(xp: Any, queries: Any, keys: Any, weights: Any) -> Any:
+        def by_heads(x: Any, weight: Any) -> Any:
+            return xp.reshape(x @ weight, (len(x), heads, -1))
+
+        q = by_heads(queries, weights[0])
+        k, v = (by_heads(keys, weight) for weight in weights[1:])
+        e = xp.einsum("ihd,jhd->hij", q, k)
+        e = xp.exp(e - xp.max(e, axis=2, keepdims=True))
+        e = e / xp.sum(e, axis=2, keepdims=True)
+        return xp.reshape(xp.einsum("hij,jhd->ihd", e, v), (len(queries), -1))
+
+    def fn(xp: Any, x: Any, h: Any, *weights: Any) -> Any:
+        for k in range(count - 1):
+            h = attend(xp, h, x, weights[3 * k :][:3])
+        return xp.max(attend(xp, x, h, weights[-3:]), axis=0)
+
+    return trace(fn, (n, 32), (few, 32), *[(32, 32)] * (3 * count))
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_loops_of_one_part_are_chosen_by_their_own_bytes(count: int) -> None:
+    """A loop over few rows of both parts has a lower peak, and cannot be split again."""
+    graph = attentions(count)
+    matrix = 8 * 4 * 32 * 3000
+    assert smallest(graph) < smallest(attentions(1)) + matrix // 2
+    plan = optimize_graph(graph, InPlaceOps(), limit=2_500_000, options=OPTIONS)
+    rng = np.random.default_rng(0)
+    values = [rng.standard_normal(tensor.dims) / 3 for tensor in graph.inputs]
+    (new,), (old,) = evaluate(plan.graph, *values), evaluate(graph, *values)
+    np.testing.assert_allclose(new, old, rtol=1e-9, atol=1e-12)
+
+
 def structures(graph: Graph) -> list[object]:
     plan = optimize_graph(graph, InPlaceOps(), limit=smallest(graph) + 400_000, options=OPTIONS)
     return [structure_of(node) for node in walk(plan.graph) if isinstance(node, Loop)]

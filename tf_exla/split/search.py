@@ -2,7 +2,7 @@
 
 While the projected peak is above the budget, take the largest tensors alive at the peak, grow the
 region of each of their axes, and compare the programs that result. Go on with the fastest that
-holds the budget, else with the one that has the lowest peak.
+holds the budget, else with a lower peak, where the new loops need the least.
 """
 
 from __future__ import annotations
@@ -166,10 +166,11 @@ class _Search:
         return made
 
     def _chosen(self, graph: Graph, found: list[Candidate], forced: bool) -> Candidate | None:
-        """Return the fastest candidate that holds the budget, else one with the lowest peak.
+        """Return the fastest candidate that holds the budget, else one whose loops need the least.
 
-        If the peak stays as it was but fewer steps of the plan reach it, the bytes of the new
-        loops decide.
+        Either the peak is lower, or fewer steps of the plan reach it. Other parts of the program
+        can be split by further steps, but new loops only in tiles. So the bytes of the new loops
+        come first, then the peak.
 
         Concatenated results of loops are never split again. So a candidate that fixes a large
         tensor comes after those that do not, however low its peak is.
@@ -181,9 +182,13 @@ class _Search:
         high = peak_of(self.projector, graph)
         useful = [one for one in found if forced or self._is_progress(one.graph, graph)]
         free = [one for one in useful if not fixes_much(context, one)] or useful
+        if not free:
+            return None
+        least = min(max(one.own, context.budget) for one in free)
+        free = [one for one in free if one.own <= least]
         if any(one.high.bytes < high.bytes for one in free):
             return lowest(free)
-        return lowest_of_its_own(free, context.budget) if free else None
+        return lowest_of_its_own(free, context.budget)
 
     def _inside(self, graph: Graph) -> Graph | None:
         """Split the loop at the peak along another axis, or the sub-graphs of a node there."""
