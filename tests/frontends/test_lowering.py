@@ -76,6 +76,14 @@ PROGRAMS: dict[str, tuple[Callable[..., tf.Tensor], Array]] = {
     "diag_parts": (lambda x: tf.linalg.diag_part(x, k=(-1, 1)), reals(3, 5, 5)),
     "set_diag above": (lambda x: tf.linalg.set_diag(x, x[..., 0, 2:], k=2), reals(3, 5, 5)),
     "set_diag below": (lambda x: tf.linalg.set_diag(x, x[..., :3, 0], k=-2), reals(3, 5, 4)),
+    **{
+        f"patches {sizes} {steps} {rates} {padding}": (
+            lambda x, s=sizes, t=steps, r=rates, p=padding: tf.image.extract_patches(
+                x, [1, *s, 1], [1, *t, 1], [1, *r, 1], p), reals(2, 9, 12, 3))
+        for padding in ("VALID", "SAME")
+        for sizes, steps, rates in (
+            ((3, 3), (1, 1), (1, 1)), ((2, 4), (3, 2), (1, 1)), ((3, 2), (1, 2), (2, 3)))
+    },
     "eye": (lambda x: x + tf.eye(99, dtype=x.dtype), reals(99, 99)),
 }  # fmt: skip
 UNCHANGED = {"mean of unsigned", "diag, padded", "diagonals", "diag_parts", "band -1 -1"}
@@ -122,6 +130,25 @@ def bands(x: tf.Tensor) -> tf.Tensor:
     k = tf.tanh(tf.matmul(x, x, transpose_b=True))
     k = tf.linalg.set_diag(k, x[3:, 0], k=3) + tf.linalg.diag(x[:-1, 1], k=-1)
     return tf.reduce_sum(tf.square(k), 1)
+
+
+@pytest.mark.parametrize("padding", ["VALID", "SAME"])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_patches_of_an_image_that_do_not_fit(padding: str, batch: int) -> None:
+    """Weights of the pixels around each pixel, and the gradient."""
+    image = tf.constant(reals(batch, 50, 60, 2))
+
+    def function(image: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(image)
+            around = tf.image.extract_patches(image, [1, 7, 7, 1], [1] * 4, [1] * 4, padding)
+            result = tf.reduce_logsumexp(around * tf.reduce_mean(around, -1, keepdims=True), -1)
+        return [result, tape.gradient(result, image)]
+
+    optimized = tf_exla.optimize(function, 1_900_000 + 300_000 * batch, strict=True)
+    assert optimized.report(image).projected_peak_before > 3_000_000 * batch
+    for found, expected in zip(optimized(image), tf.function(function)(image), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("function", [neighbours, bands])

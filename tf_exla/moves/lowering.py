@@ -16,6 +16,7 @@ from tf_exla.ir.builder import Builder
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.moves.image_patches import patches
 
 
 def lower(graph: Graph, ops: OpSet, least: int) -> Graph:
@@ -247,6 +248,7 @@ LOWERINGS: Mapping[str, Lowering] = {
     "argmin": _arg_reduction("min_with_position"),
     "log_softmax": _log_softmax,
     "band_part": _band_part,
+    "image_patches": patches,
     "matrix_diag_part": _diag_part,
     "matrix_diag": _diag,
     "matrix_set_diag": _set_diag,

@@ -135,6 +135,7 @@ VOCABULARY: Mapping[str, Meaning] = {
     "squeeze": replace(_moved(same_axes), rebuild=rebuild.squeeze),
     "flip": _moved(along(1, keeps=True), shapes.same),
     "full": replace(_moved(fill, shapes.filled), dtype_of=1),
+    "image_patches": _moved("n H W C -> n P Q K"),
     "matrix_diag": _moved(diagonal("result", 5), shapes.dense, align="RIGHT_LEFT"),
     "matrix_diag_part": _moved(diagonal("operand", 3), shapes.diagonal, align="RIGHT_LEFT"),
     "matrix_set_diag": _moved(diagonal("both", 3), shapes.same, align="RIGHT_LEFT"),

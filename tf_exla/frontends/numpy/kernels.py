@@ -185,6 +185,7 @@ KERNELS: Mapping[str, Kernel] = {
     "list_stack": _list_stack,
     "log_softmax": _log_softmax,
     "matmul": algebra.matmul("transpose_a", "transpose_b"),
+    "image_patches": movement.image_patches,
     "matrix_diag": algebra.matrix_diag,
     "matrix_diag_part": algebra.diagonal,
     "matrix_set_diag": algebra.set_diagonal,

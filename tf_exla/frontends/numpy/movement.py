@@ -22,6 +22,21 @@ def slice_(node: Node, x: X, begin: X, size: X) -> X:
     return x[tuple(slice(b, e) for b, e in zip(ints(begin), ends, strict=True))]
 
 
+def image_patches(node: Node, x: X) -> X:
+    """Stack the elements that each place of [n, p, q] reads, zeros outside: k, l, channels."""
+    indices = []
+    for axis in (1, 2):
+        places, size = node.output.dims[axis], x.shape[axis]
+        steps, stride, rate = (ints(node.attrs[n])[axis] for n in ("ksizes", "strides", "rates"))
+        reached = (places - 1) * stride + (steps - 1) * rate + 1
+        before = max(reached - size, 0) // 2 if node.attrs["padding"] in ("SAME", b"SAME") else 0
+        index = np.arange(places)[:, None] * stride + np.arange(steps) * rate - before
+        x = np.concatenate([x, np.zeros_like(x.take([0], axis))], axis)
+        indices.append(np.where((index >= 0) & (index < size), index, size))
+    rows, columns = indices[0][:, None, :, None], indices[1][None, :, None, :]
+    return np.reshape(x[:, rows, columns], node.output.dims)
+
+
 def strided_index(node: Node, begin: X, end: X, strides: X, at: int = 0) -> tuple[Any, ...]:
     """Return the index of a `strided_slice`, with its masks."""
 

@@ -55,6 +55,7 @@ EMITTED: Mapping[str, str] = {
     "greater_equal": "GreaterEqual",
     "identity": "Identity",
     "identity_n": "IdentityN",
+    "image_patches": "ExtractImagePatches",
     "isfinite": "IsFinite",
     "isinf": "IsInf",
     "isnan": "IsNan",

@@ -55,7 +55,7 @@ OPS: Mapping[str, Op] = {
     "Dilation2D": Op("n H W c, F G c -> n P Q c"),
     "Dilation2DBackpropFilter": Op("n H W c, F G c, n P Q c -> F G c ; add n"),
     "Dilation2DBackpropInput": Op("n H W c, F G c, n P Q c -> n H W c"),
-    "ExtractImagePatches": without_scratch("n H W C -> n P Q K"),
+    "ExtractImagePatches": without_scratch(),
     "ExtractVolumePatches": Op("n H W D C -> n P Q R K"),
     "FusedBatchNorm": Op(batch_norm),
     **many(Op(batch_norm_grad), "FusedBatchNormGrad FusedBatchNormGradV2"),
