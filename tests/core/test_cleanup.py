@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,19 @@ def test_becomes(fn: Callable[..., Any], ops: list[str]) -> None:
     outcome = check_numbers(fn, random(12, 20), families=CLEANUP)
     assert outcome.ops == ops
     assert outcome.result.applications
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_sums_of_equal_integers(axis: int) -> None:
+    def fn(xp: Any, x: Any, value: int = 3, dtype: str = "int32") -> Any:
+        equal = xp.full((2, 12, 20), value, dtype=dtype)
+        return xp.astype(xp.cumsum(equal, axis=axis), "float64") + x
+
+    for other in ({}, {"value": -1, "dtype": "int64"}):
+        outcome = check_numbers(partial(fn, **other), random(2, 12, 20), families=CLEANUP)
+        assert "cumsum" not in outcome.ops
+    rounded = check_numbers(partial(fn, dtype="float64"), random(2, 12, 20), families=CLEANUP)
+    assert "cumsum" in rounded.ops
 
 
 def test_transposed_batches() -> None:

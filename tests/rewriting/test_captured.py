@@ -122,6 +122,32 @@ def test_the_sign_of_a_sum_of_one_zero_stays() -> None:
     check_numbers(lambda x: 1 / tf.reduce_sum(x[:, None], 1), x, families=only("cleanup"))
 
 
+@pytest.mark.parametrize("value", [1, 2**30])  # sums of the second wrap
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_sums_of_equal_integers(value: int, exclusive: bool, reverse: bool) -> None:
+    def fn(x: tf.Tensor) -> tf.Tensor:
+        sums = tf.cumsum(tf.fill([7, 9], value), 1, exclusive, reverse)
+        return x * tf.cast(sums, x.dtype)
+
+    outcome = check_numbers(fn, random(7, 9), families=only("cleanup"))
+    assert "cumsum" not in outcome.ops
+
+
+def test_a_mask_of_two_running_sums_is_split_along_both() -> None:
+    """As Keras makes a causal mask."""
+    x = random(1201, 4)
+
+    def fn(x: tf.Tensor) -> tf.Tensor:
+        ones = tf.ones([1201, 1201], tf.int32)
+        causal = tf.cumsum(ones, -2) >= tf.cumsum(ones, -1)
+        scores = tf.where(causal, tf.matmul(x, x, transpose_b=True), -1e9)
+        return tf.matmul(tf.nn.softmax(scores), x)
+
+    found = tf_exla.optimize(fn, "2MB", strict=True)(x)  # the mask: 1.4 MB, a sum: 5.8 MB
+    np.testing.assert_allclose(found, tf.function(fn)(x), rtol=1e-9, atol=1e-12)
+
+
 def large(outcome: Outcome) -> list[str]:
     """Return the ops that make something as large as the matrix, in order."""
     return [

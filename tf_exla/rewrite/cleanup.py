@@ -209,6 +209,28 @@ def reduce_of_one(site: RewriteContext, node: Node) -> Proposals:
         yield reshape(site, x, node.output.dims)
 
 
+def sums_of_equals(site: RewriteContext, node: Node) -> Proposals:
+    """cumsum(full(c)) = c, 2 c, 3 c, ... along the axis, of integers
+
+    Causal masks compare two such sums, along rows and columns. Each would need its axis whole.
+    """
+    full, axis = site.maker(node.inputs[0], "full"), node.inputs[1].value
+    if full is None or axis is None or not node.output.is_static or not node.output.size:
+        return
+    value, dims, dtype = full.inputs[1], node.output.dims, node.output.dtype
+    if value.value is None or dtype not in ("int32", "int64"):
+        return
+    at = int(axis) % len(dims)
+    first = 0 if node.attrs.get("exclusive") else 1
+    bounds, step = (first, first + dims[at]), 1
+    if node.attrs.get("reverse"):
+        bounds, step = (bounds[1] - 1, first - 1), -1
+    counts = site.emit("arange", *(site.const(one, dtype) for one in (*bounds, step)))
+    sums = site.emit("multiply", counts, site.const(value.value, dtype))
+    shape = [size if one == at else 1 for one, size in enumerate(dims)]
+    yield site.emit("broadcast_to", reshape(site, sums, tuple(shape)), site.axes(dims))
+
+
 def _rewrite(propose: Propose, ops: str, normal: bool = True) -> Rewrite:
     return Rewrite(FAMILY, propose, frozenset(ops.split()), normal)
 
@@ -216,6 +238,7 @@ def _rewrite(propose: Propose, ops: str, normal: bool = True) -> Rewrite:
 REWRITES = (
     _rewrite(reduce_of_one, "all any max mean min prod sum"),
     _rewrite(mean_is_sum, "mean"),
+    _rewrite(sums_of_equals, "cumsum"),
     _rewrite(identity_transpose, "permute_dims"),
     _rewrite(transpose_of_transpose, "permute_dims", normal=False),
     _rewrite(reshape_of_reshape, "reshape expand_dims squeeze"),
