@@ -6,7 +6,9 @@ the node whose partial results are combined reads float32, and the total is cast
 after the loop.
 
 A sum that a body completes reads a narrower matrix than in the whole program. Kernels add float16
-in its own precision, in an order that depends on the shape. So these sums are wide as well.
+in its own precision, in an order that depends on the shape. So these sums are wide as well. So are
+`einsum`s, whose kernel adds products in the precision of the operands: the error of [m, 800] times
+[800, n] in bfloat16 is 1 % for n = 1, 3 % for 64 and 5 % for 2, and for `matmul` it is 0.5 %.
 """
 
 from __future__ import annotations
@@ -89,8 +91,10 @@ def widened(
 
 
 def _rounds_itself(ops: OpSet, node: Node) -> bool:
-    """Return whether a node adds or multiplies elements of one short tensor in its precision."""
+    """Return whether a node adds or multiplies elements of short tensors in their precision."""
     operands = [tensor for tensor in node.inputs if tensor.value is None]
+    if node.op == "einsum" and len(operands) > 1:
+        return wide(node.output.dtype) != node.output.dtype
     if len(operands) != 1 or wide(operands[0].dtype) == operands[0].dtype:
         return False
     rule = ops.rule(node)
