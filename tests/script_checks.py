@@ -9,6 +9,8 @@ import runpy
 import notebook_peaks
 from fresh_process import run_fresh
 
+from tf_exla.model.projection import RUNTIME_BYTES
+
 
 def printed(path: str) -> list[float]:
     """Run a script without a limit; return the numbers that it prints."""
@@ -27,7 +29,7 @@ def printed_within(path: str, limit: str) -> list[float]:
     # The limit is below the original peak, and the measured peaks are not trivial.
     most = found["peaks"][0]["limit"]
     assert max(peak["before"] for peak in found["peaks"]) > most
-    assert max(peak["measured"] for peak in found["peaks"]) > most / 4
+    assert max(peak["measured"] for peak in found["peaks"]) > (most - RUNTIME_BYTES) / 4
     return _numbers(found["printed"])
 
 
