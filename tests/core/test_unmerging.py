@@ -72,6 +72,21 @@ def test_what_stays(name: str) -> None:
     assert unmerge(graph, VocabularyOps(), LEAST) is graph
 
 
+@pytest.mark.parametrize("flips", [(False, True), (True, False)])
+def test_complex_numbers_are_not_conjugated(flips: tuple[bool, bool]) -> None:
+    """A transpose among batches of products would be adjoint."""
+    x, w = (one + 1j * one[..., ::-1] for one in inputs())
+
+    def fn(xp: Any, x: Any, w: Any) -> Any:
+        rows = xp.reshape(x, (A * N, D))
+        return xp.matmul(rows, rows if flips[0] else w, transpose_a=flips[0], transpose_b=flips[1])
+
+    graph = trace(fn, x, w)
+    made = unmerge(graph, VocabularyOps(), 2 * LEAST)
+    (found,), (expected,) = evaluate(made, x, w), evaluate(graph, x, w)
+    np.testing.assert_allclose(found, expected, 1e-13, 1e-13)
+
+
 def test_the_inner_axis_is_split() -> None:
     """The columns of a Jacobian are mixed, so they cannot be computed one after another."""
 
