@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from core.rewritten import check_numbers, only, random, t
+from tf_exla.frontends.numpy import evaluate
 
 DIAGONALS = only("diagonals", "chains", "cleanup")
 N = 40
@@ -97,6 +98,38 @@ def test_a_product_with_one_number_off_the_diagonal(fn: Callable[..., Any]) -> N
     assert "product-with-uniform" in outcome.names
     assert outcome.largest < N * N
     assert not {"matmul", "matrix_diag"} & set(outcome.ops)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda xp, p, s: p @ (1.0 - xp.eye(N, dtype=p.dtype)),
+        lambda xp, p, s: (xp.full((N, N), 1.0, dtype="float64") - xp.eye(N, dtype=p.dtype)) @ t(p),
+        lambda xp, p, s: p @ ((xp.eye(N, dtype=p.dtype) - 1.0) / 3.0),
+        lambda xp, p, s: p @ (s * xp.eye(N, dtype=p.dtype) - s),
+        lambda xp, p, s: xp.linalg.diagonal(p @ p @ (1.0 - xp.eye(N, dtype=p.dtype))),
+    ],
+)
+def test_the_sum_of_others_is_no_difference(fn: Callable[..., Any]) -> None:
+    """Beside a large element, the sum of the others would have no correct digit."""
+    p = np.full((N, N), 1e-17) + np.eye(N)
+    s = np.float64(0.7)
+    outcome = check_numbers(fn, p, s, families=only("diagonals", "cleanup"))
+    (found,) = evaluate(outcome.result.graph, p, s)
+    (expected,) = evaluate(outcome.before, p, s)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_product_with_a_diagonal_that_was_added(sign: float) -> None:
+    def fn(xp: Any, a: Any, d: Any) -> Any:
+        equal = xp.full((N, N), 0.3, dtype="float64")
+        added = equal + xp.diag(d) if sign > 0 else equal - xp.diag(d)
+        return xp.tanh(added), added @ a
+
+    outcome = check_numbers(fn, random(N, 3), random(N), families=only("diagonals", "cleanup"))
+    assert {"plus-diagonal", "product-with-uniform"} <= set(outcome.names)
+    assert "matmul" not in outcome.ops
 
 
 def test_a_trace_of_centred_kernels() -> None:

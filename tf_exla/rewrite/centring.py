@@ -6,6 +6,8 @@ H K H is a kernel of centred features. A product with it subtracts means of rows
 
 from __future__ import annotations
 
+import numpy as np
+
 from tf_exla.ir.graph import Node, Tensor
 from tf_exla.rewrite.algebra import (
     Factor,
@@ -13,6 +15,7 @@ from tf_exla.rewrite.algebra import (
     as_product,
     dense,
     is_float,
+    is_usable,
     reduce_sum,
     reshape,
     scale_of,
@@ -76,7 +79,10 @@ def _applied(site: RewriteContext, factor: Factor, d: Diagonal, c: Scale, axis: 
 
 
 def _uniform(site: RewriteContext, tensor: Tensor) -> tuple[Diagonal, Scale] | None:
-    """Return d and c if a tensor is diag(d) + c 1 1ᵀ, a matrix, else None. It is symmetric."""
+    """Return d and c if a tensor is diag(d) + c 1 1ᵀ, a matrix, else None. It is symmetric.
+
+    None as well if d + c is small beside c: sums would cancel.
+    """
     outer, factor = strip(site, tensor)
     tensor = factor.tensor
     if not is_float(tensor) or len(tensor.dims) != 2 or tensor.dims[0] != tensor.dims[1]:
@@ -85,7 +91,7 @@ def _uniform(site: RewriteContext, tensor: Tensor) -> tuple[Diagonal, Scale] | N
     if node is None:
         return None
     found = _written(site, node) if node.op == "matrix_set_diag" else _sum(site, node)
-    if found is None:
+    if found is None or _cancels(*found):
         return None
     d, c = found
     return (d * outer if isinstance(d, Scale) else scaled(site, d, outer)), c * outer
@@ -97,8 +103,10 @@ def _sum(site: RewriteContext, node: Node) -> tuple[Diagonal, Scale] | None:
     for diagonal, rest, own, other in ((left, right, Scale(), sign), (right, left, sign, Scale())):
         scale, factor = strip(site, diagonal)
         d = as_diagonal(site, factor.tensor)
+        if d is None or diagonal.shape != node.output.shape:
+            continue
         c = _number(site, rest)
-        if d is None or c is None or diagonal.shape != node.output.shape:
+        if c is None:
             continue
         same = _number(site, d)
         scale = scale * own
@@ -107,11 +115,41 @@ def _sum(site: RewriteContext, node: Node) -> tuple[Diagonal, Scale] | None:
 
 
 def _written(site: RewriteContext, node: Node) -> tuple[Diagonal, Scale] | None:
-    """A matrix of one number with others written on its diagonal."""
-    c = _number(site, node.inputs[0])
-    if c is None or not is_main(node, 3):
+    """A matrix of one number, with others added on its diagonal (`plus_diagonal`)."""
+    matrix, written = node.inputs[:2]
+    c, total = _number(site, matrix), site.maker(written, "add", "subtract")
+    if c is None or total is None or not is_main(node, 3):
         return None
-    return site.emit("subtract", node.inputs[1], _scalar(site, c, node.output.dtype)), c
+    old, d = site.maker(total.inputs[0], "matrix_diag_part"), total.inputs[1]
+    if old is None or old.inputs[0] is not matrix or d.shape != written.shape:
+        return None
+    sign = Scale(-1.0 if total.op == "subtract" else 1.0)
+    same = _number(site, d)
+    return (scaled(site, d, sign) if same is None else same * sign), c
+
+
+def _cancels(d: Diagonal, c: Scale) -> bool:
+    """Return whether a diagonal d + c is known to be small beside c.
+
+    If the diagonal of 1 1ᵀ - I is zero, x (1 1ᵀ - I) sums all elements but one. If that one is by
+    far the largest, its difference from the sum of all has no correct digit.
+    """
+    if not isinstance(d, Scale):
+        return False
+    off = _folded(c)
+    total = _folded(d) + off
+    return total is not None and abs(total.number) < abs(off.number) / 2
+
+
+def _folded(scale: Scale) -> Scale:
+    """Return a scalar with its constants as one number."""
+    number, known = scale.number, (*scale.times, *scale.over)
+    for k, tensor in enumerate(known):
+        if tensor.value is not None:
+            value = float(tensor.value.reshape(()))
+            number = number * value if k < len(scale.times) else number / value
+    times, over = (tuple(t for t in part if t.value is None) for part in (scale.times, scale.over))
+    return Scale(number, times, over)
 
 
 def _number(site: RewriteContext, tensor: Tensor) -> Scale | None:
@@ -121,14 +159,14 @@ def _number(site: RewriteContext, tensor: Tensor) -> Scale | None:
     node = site.maker(tensor, "full", "broadcast_to")
     if node is not None:
         tensor = node.inputs[1 if node.op == "full" else 0]
-    if not is_float(tensor) or tensor.size != 1:
+    if not is_float(tensor) or not tensor.size:
         return None
-    number = scale_of(tensor)
+    if tensor.value is not None and tensor.size > 1:  # `eye` of few rows
+        first = tensor.value.ravel()[0].item()
+        usable = np.all(tensor.value == first) and is_usable(first, tensor.dtype)
+        return Scale(first) * scale if usable else None
+    number = scale_of(tensor) if tensor.size == 1 else None
     return None if number is None else number * scale
-
-
-def _scalar(site: RewriteContext, scale: Scale, dtype: str) -> Tensor:
-    return scaled(site, site.const(1.0, dtype), scale)
 
 
 REWRITES = (
