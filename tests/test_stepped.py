@@ -207,6 +207,27 @@ def test_elements_are_not_kept_for_gradients(program: Callable[..., Any]) -> Non
     assert all(report.projected_peak <= 2_000_000 for report in optimized.reports())
 
 
+def test_a_call_runs_step_by_step_after_one_with_a_gradient() -> None:
+    """TensorFlow adds results to a loop of which it makes the gradient."""
+    scale = tf.Variable(np.float64(0.5))
+
+    def program(batches: Any) -> tf.Tensor:
+        total = tf.zeros([], tf.float64)
+        for _ in tf.range(7):
+            total += tf.reduce_sum(tf.square(next(batches) * scale))
+        return total
+
+    expected = tf.function(program)(iter(data().repeat()))
+    optimized = tf_exla.optimize(program, 20_000_000, strict=True)
+    for recorded in (True, False, False):
+        with warnings.catch_warnings(), tf.GradientTape(watch_accessed_variables=recorded) as tape:
+            warnings.simplefilter("ignore", tf_exla.UnboundedMemoryWarning)
+            value = optimized(iter(data().repeat()))
+        np.testing.assert_allclose(value, expected)
+        if recorded:
+            np.testing.assert_allclose(tape.gradient(value, scale), 4 * expected)
+
+
 def test_a_list_that_grows_reserves_about_what_it_holds() -> None:
     """A report would else show half of the limit, whatever the list holds."""
 

@@ -217,8 +217,10 @@ class Scope:
         came = self.walk.given.shapes.get(name) if self.hoist else None
         if came is None:
             return shapes
-        # Control flow may have returned what is saved, too.
-        return [old if new is None else new for old, new in zip(shapes, came, strict=False)]
+        # Control flow may have returned what is saved, too, or does so since a gradient was made.
+        later = [None] * (len(shapes) - len(came))
+        pairs = zip(shapes, [*came, *later], strict=False)
+        return [old if new is None else new for old, new in pairs]
 
     def sized(self, tensor: Tensor, position: int | None = None) -> Tensor:
         """Return a constant instead of integers whose value is known in this call.
