@@ -150,6 +150,17 @@ def use() -> None:
         assert model.jit_compile is before
         assert "make_train_function" not in vars(model)
 
+    # The smallest limit holds, of several callbacks and of runs within runs.
+    tight, loose = tf_exla.keras.MemoryLimit(10), tf_exla.keras.MemoryLimit("20MB")
+    for callbacks in ([tight, loose], [loose, tight], [Evaluating(tight), loose]):
+        model = keras.Sequential([keras.Input((4,)), Kernel()])
+        model.compile("adam", "mse")
+        with pytest.raises(tf_exla.MemoryLimitError):
+            model.fit(x, y, verbose=0, callbacks=callbacks)
+        # Keras reports no errors of other callbacks.
+        if not isinstance(callbacks[0], Evaluating):
+            assert "make_train_function" not in vars(model)
+
     # Several runs share a plan, until the model is compiled again, also during a run.
     class Compiling(keras.callbacks.Callback):  # type: ignore[misc]
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:

@@ -31,8 +31,8 @@ class _NotMade:
 
 
 _NOT_MADE = _NotMade()
-_LIMITED = "_runs_within_limit"
-"""An attribute of functions that hold the limit of a run."""
+_LIMITED, _MAKES = "_runs_within_limit", "_makes_without_limit"
+"""Attributes of functions that hold the limit of a run, and of those that make these."""
 
 _ENDS = (StopIteration, tf.errors.OutOfRangeError)
 """Exceptions by which a step reports that there is no more data."""
@@ -59,8 +59,9 @@ class _Limited:
         self._before = {name: vars(model)[name] for name in names if name in vars(model)}
         self._jit_compile, model.jit_compile = model.jit_compile, False
         for name in _FUNCTIONS:
+            make = getattr(model, f"make_{name}")
             setattr(model, name, _NOT_MADE)
-            setattr(model, f"make_{name}", self._maker(getattr(model, f"make_{name}"), name))
+            setattr(model, f"make_{name}", self._maker(getattr(make, _MAKES, make), name))
 
     def is_of(self, model: Any) -> bool:
         return self._model() is model
@@ -96,7 +97,15 @@ class _Limited:
                     function = _step_by_step(function)
                 setattr(model, name, self._within(function))
 
+        setattr(make_within, _MAKES, make)
         return make_within
+
+    def _strictest(self) -> Session:
+        """Return the session with the smallest limit, of this run and those around it."""
+        outer = None if self._outer is None else self._outer._strictest()
+        if outer is None or self._session.limit_bytes() <= outer.limit_bytes():
+            return self._session
+        return outer
 
     def _made(self, model: Any, make: Callable[..., None], name: str, force: bool) -> Any:
         """Return the model's function without a limit, which later runs find, with their plans.
@@ -114,7 +123,7 @@ class _Limited:
         return made
 
     def _within(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        block = Limited(self._session)
+        block = Limited(self._strictest())
 
         @functools.wraps(function)
         def step(*args: Any) -> Any:
@@ -124,7 +133,10 @@ class _Limited:
             except _ENDS:
                 raise
             except BaseException:  # Keras does not report errors to callbacks
-                self.restore()
+                ended: _Limited | None = self
+                while ended is not None and ended.run == self.run:  # those of other callbacks, too
+                    ended.restore()
+                    ended = ended._outer
                 raise
 
         setattr(step, _LIMITED, True)
@@ -169,6 +181,8 @@ class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
     which hold no limit by themselves, stay: the next run finds its plans. The model may be compiled
     again in between. Keras does not report errors of other callbacks: after one, the model is
     restored by the next run with this callback, or when nothing refers to this callback.
+
+    Of several callbacks, and of runs within runs, the smallest limit holds.
 
     Args:
         limit: As for `tf_exla.optimize`, like the other arguments.
