@@ -99,6 +99,7 @@ class Program:
         self._planner = Planner(settings, concrete, self.captured.functions, sharded)
         self._firm = False  # whether sizes without a bound raise, whatever the user asked
         self._gradients: dict[tuple[bool, ...], Gradient] = {}
+        self._checked: set[tuple[bool, ...]] = set()  # gradients that a call has planned, or tried
         # Programs behind heads share it: they trace gradients of one function.
         self._lock = threading.RLock() if lock is None else lock
         whole = inner is not None or settings.unlimited
@@ -219,8 +220,9 @@ class Program:
         if self.inner is not None or self.settings.unlimited or not context.executing_eagerly():
             return whole
         with self._lock:
-            unknown = mask not in self._gradients
-            if unknown and find_computed_cut(self.graph, self.saves, self.given) is not None:
+            new = mask not in self._checked
+            self._checked.add(mask)
+            if new and find_computed_cut(self.graph, self.saves, self.given) is not None:
                 try:
                     self.gradient(mask).ready(())
                 except MemoryLimitError as error:
