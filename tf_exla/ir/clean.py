@@ -127,10 +127,11 @@ def _shown(value: object) -> str:
 
 def drop_dead(graph: Graph) -> Graph:
     """Remove pure nodes without uses, idle variables of a While, unread results of a choice."""
+    return without_dead(graph, trim)
 
-    def trimmed(node: Node, wanted: Set[Tensor]) -> Node:
-        if is_while(node):
-            return without_idle_variables(node, wanted)
-        return without_unread(node, wanted, drop_dead) if node.op in CHOICES else node
 
-    return without_dead(graph, trimmed)
+def trim(node: Node, wanted: Set[Tensor]) -> Node:
+    """Return a While or choice with what its `wanted` results need; any other node as it is."""
+    if is_while(node):
+        return without_idle_variables(node, wanted)
+    return without_unread(node, wanted, drop_dead) if node.op in CHOICES else node

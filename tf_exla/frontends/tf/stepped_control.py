@@ -13,12 +13,10 @@ from tf_exla.frontends.tf.random_state import keeps_state
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.frontends.tf.steps import Call, Function, Step, Stepped
 from tf_exla.ir.bounds import HANDLES
-from tf_exla.ir.clean import drop_dead
+from tf_exla.ir.clean import drop_dead, trim
 from tf_exla.ir.control_flow import CHOICES, body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Node, Tensor
-from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.traverse import walk_node, with_subgraphs
-from tf_exla.ir.unread import without_unread
 
 
 @dataclass(frozen=True)
@@ -112,12 +110,7 @@ def without_results(node: Node, left_out: Set[Tensor]) -> Node:
 
     Lists that would grow for a gradient, by each element of a dataset, for example.
     """
-    wanted = frozenset(node.outputs) - left_out
-    if is_while(node):
-        node = without_idle_variables(node, wanted)
-    else:
-        node = without_unread(node, wanted, drop_dead)
-    return with_subgraphs(node, drop_dead)
+    return with_subgraphs(trim(node, frozenset(node.outputs) - left_out), drop_dead)
 
 
 def _function(graph: Graph, named: Mapping[str, Any], like: Sequence[Any]) -> Function:
