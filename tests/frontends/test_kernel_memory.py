@@ -393,9 +393,12 @@ def measure(group: str) -> list[dict[str, Any]]:
                 "working_set": measured_peak(fn, *args).working_set,
                 "operands": sum(a.dtype.size * a.shape.num_elements() for a in args),
                 "output": sum(t.dtype.size * t.shape.num_elements() for t in node.outputs),
-                "bound": gpu_scratch_bytes(case.op, inputs, outputs, attrs)
-                if on_gpu
-                else scratch_bytes(case.op, inputs, outputs, attrs, THREADS),
+                **{
+                    name: gpu_scratch_bytes(case.op, inputs, outputs, attrs)
+                    if on_gpu
+                    else scratch_bytes(case.op, inputs, outputs, attrs, threads)
+                    for name, threads in (("bound", THREADS), ("bound_of_one_thread", 1))
+                },
             }
         )
     return rows
@@ -408,11 +411,12 @@ def test_bound_holds_and_is_not_needlessly_large(group: str) -> None:
     exceeded = [r for r in rows if r["working_set"] > r["output"] + r["bound"] + SLACK]
     assert not exceeded
     # What a bound may waste: half of the scratch, or a fifth of all that the call needs anyway.
+    # The scheduler decides how many threads run at a time; on a loaded machine it may be one.
     wasteful = [
         r
         for r in rows
         if r["tight"]
-        and r["bound"]
+        and min(r["bound"], r["bound_of_one_thread"])
         > max(1.5 * (r["working_set"] - r["output"]), 0.2 * (r["operands"] + r["output"])) + SLACK
     ]
     assert not wasteful
