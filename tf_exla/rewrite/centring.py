@@ -81,7 +81,7 @@ def _applied(site: RewriteContext, factor: Factor, d: Diagonal, c: Scale, axis: 
 def _uniform(site: RewriteContext, tensor: Tensor) -> tuple[Diagonal, Scale] | None:
     """Return d and c if a tensor is diag(d) + c 1 1ᵀ, a matrix, else None. It is symmetric.
 
-    None as well if d + c is small beside c: sums would cancel.
+    None as well if d + c may be small beside c: sums would cancel.
     """
     outer, factor = strip(site, tensor)
     tensor = factor.tensor
@@ -129,16 +129,17 @@ def _written(site: RewriteContext, node: Node) -> tuple[Diagonal, Scale] | None:
 
 
 def _cancels(d: Diagonal, c: Scale) -> bool:
-    """Return whether a diagonal d + c is known to be small beside c.
+    """Return whether a diagonal d + c may be small beside c.
 
     If the diagonal of 1 1ᵀ - I is zero, x (1 1ᵀ - I) sums all elements but one. If that one is by
-    far the largest, its difference from the sum of all has no correct digit.
+    far the largest, its difference from the sum of all has no correct digit. What only the run
+    knows may be such a number.
     """
     if not isinstance(d, Scale):
-        return False
+        return True
     off = _folded(c)
     total = _folded(d) + off
-    return total is not None and abs(total.number) < abs(off.number) / 2
+    return total is None or abs(total.number) < abs(off.number) / 2
 
 
 def _folded(scale: Scale) -> Scale:
