@@ -76,3 +76,15 @@ def test_a_line_tells_of_other_children(tmp_path: Path) -> None:
     done = run("subprocess", tmp_path)
     assert done.stdout == "child\n", done.stderr
     assert "no memory limit holds in the child process" in done.stderr
+
+
+def test_nothing_is_printed_where_an_awaited_import_never_comes() -> None:
+    """The generator behind `on_import` is closed while the interpreter ends."""
+    script = (
+        "import contextlib\n"
+        "from tf_exla.run.on_import import on_import\n"
+        "stack = contextlib.ExitStack()\n"
+        "stack.enter_context(on_import('no_such_module', print))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

@@ -24,7 +24,7 @@ def on_import(name: str, action: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        if finder in sys.meta_path:
+        if finder in (sys.meta_path or ()):  # None while the interpreter ends
             sys.meta_path.remove(finder)
 
 
