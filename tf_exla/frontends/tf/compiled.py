@@ -7,7 +7,7 @@ from tensorflow.core.framework import attr_value_pb2
 
 from tf_exla.frontends.tf.emit import placeholder
 from tf_exla.frontends.tf.emitter import Emitter
-from tf_exla.ir.graph import Node
+from tf_exla.ir.graph import Graph, Node, Tensor, const
 
 
 def emit_compiled(emitter: Emitter, node: Node) -> list[tf.Tensor]:
@@ -32,3 +32,23 @@ def emit_compiled(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     call = emitter.op("PartitionedCall", inputs, attrs, large=True, name=node.name)
     call._set_attr("_XlaMustCompile", attr_value_pb2.AttrValue(b=True))
     return list(call.outputs)
+
+
+def alone(node: Node) -> Node:
+    """Return the cluster of one node. XLA must know its integers, which are shapes."""
+    inputs: list[Tensor] = []
+    own: list[Tensor] = []
+    operands: list[Tensor] = []
+    nodes: list[Node] = []
+    for tensor in node.inputs:
+        if tensor.value is not None and tensor.dtype.startswith("int"):
+            nodes.append(const(tensor.value, tensor.name, tensor.dtype))
+            operands.append(nodes[-1].output)
+        else:
+            inputs.append(tensor)
+            own.append(tensor.fresh_copy())
+            operands.append(own[-1])
+    results = tuple(tensor.fresh_copy() for tensor in node.outputs)
+    nodes.append(node.replace(inputs=tuple(operands), outputs=results))
+    graph = Graph(tuple(own), tuple(nodes), results)
+    return Node("xla_cluster", tuple(inputs), node.outputs, {"cluster": graph}, name=node.name)

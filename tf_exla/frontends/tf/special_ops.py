@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from tf_exla.frontends.tf.compiled import emit_compiled
+from tf_exla.frontends.tf.compiled import alone, emit_compiled
+from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.emit import is_large
 from tf_exla.frontends.tf.emitter import Emitter, Special
 from tf_exla.frontends.tf.loops import emit_loop
+from tf_exla.frontends.tf.ops.convolutions import OPERANDS, has_cpu_kernel
 from tf_exla.frontends.tf.positions import emit_best
 from tf_exla.frontends.tf.ragged import TOTALS
 from tf_exla.frontends.tf.random_rows import emit_random_rows
@@ -41,6 +43,15 @@ def _read_variable(emitter: Emitter, node: Node) -> None:
         emitter.op("DisableCopyOnRead", handle, {}, large=True, stateful=node.stateful)
 
 
+def _convolution(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
+    """Emit a convolution that XLA compiles alone, as the CPU has no kernel for it."""
+    if emitter.compiled or device() == "GPU":
+        return None
+    if has_cpu_kernel(node.op, node.inputs, node.output, node.attrs):
+        return None
+    return emit_compiled(emitter, alone(node))
+
+
 def _with_total(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     """Emit an op without its last operand, a size that TensorFlow computes itself."""
     operands, large = emitter.values(node.inputs[:-1]), is_large(*node.inputs, *node.outputs)
@@ -50,6 +61,7 @@ def _with_total(emitter: Emitter, node: Node) -> list[tf.Tensor]:
 
 SPECIAL: Mapping[str, Special] = {
     "xla_cluster": emit_compiled,
+    **dict.fromkeys(OPERANDS, _convolution),
     "loop": _loop,
     "max_with_position": emit_best,
     "min_with_position": emit_best,

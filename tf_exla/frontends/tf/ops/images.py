@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
+from tf_exla.frontends.tf.ops.convolutions import OPERANDS, bounds
 from tf_exla.frontends.tf.ops.memory import cpu, cpu_products, gpu
-from tf_exla.frontends.tf.ops.memory.call import copy_of_everything
+from tf_exla.frontends.tf.ops.memory.call import Bound, copy_of_everything
 from tf_exla.frontends.tf.ops.record import Op, many, product, without_scratch
 from tf_exla.frontends.tf.ops.rules.images import (
     batch_norm,
@@ -21,6 +23,15 @@ from tf_exla.vocabulary import flops
 pool = partial(without_scratch, pooling("image", result="pooled"), flops=flops.per_operand,
     gpu=copy_of_everything)  # fmt: skip
 
+
+def convolve(op: str, result_at: int, kernel: Bound, **given: Any) -> Op:
+    """Return the record of a convolution or of one of its gradients; `kernel`: a CPU kernel's."""
+    images, filters = OPERANDS[op]
+    return product(convolution("full", images, filters, result_at),
+        flops=flops.convolution(filters, result_at), cpu=bounds(op, kernel), gpu=gpu.convolution,
+        **given)  # fmt: skip
+
+
 OPS: Mapping[str, Op] = {
     "AdjustContrastv2": Op("... H W c, _ -> ... H W c"),
     **many(Op("... C, _ -> ... C"), "AdjustHue AdjustSaturation"),
@@ -29,17 +40,16 @@ OPS: Mapping[str, Op] = {
     "AvgPool3DGrad": Op(pooling("=", "pooled", result="image")),
     "AvgPoolGrad": without_scratch(pooling("=", "pooled", result="image"), gpu=copy_of_everything),
     **many(Op(space_and_batch), "BatchToSpace BatchToSpaceND SpaceToBatch"),
-    **many(product(convolution("full", 0, 1, -1), flops=flops.convolution(1, -1),
-        cpu=cpu_products.convolution, gpu=gpu.convolution), """
-        Conv2D Conv3D"""),
-    "Conv2DBackpropFilter": product(convolution("full", 0, -1, 2), flops=flops.convolution(-1, 2),
-        cpu=cpu_products.conv2d_grad(0, -1), gpu=gpu.convolution, shape_operand=1, unordered=True),
-    "Conv2DBackpropInput": product(convolution("full", -1, 1, 2), flops=flops.convolution(1, 2),
-        cpu=cpu_products.conv2d_grad(-1, 1), gpu=gpu.convolution, shape_operand=0, unordered=True),
-    "Conv3DBackpropFilterV2": product(convolution("full", 0, -1, 2), flops=flops.convolution(-1, 2),
-        cpu=cpu_products.conv3d_grad(-1), gpu=gpu.convolution, shape_operand=1, unordered=True),
-    "Conv3DBackpropInputV2": product(convolution("full", -1, 1, 2), flops=flops.convolution(1, 2),
-        cpu=cpu_products.conv3d_grad(1), gpu=gpu.convolution, shape_operand=0, unordered=True),
+    "Conv2D": convolve("Conv2D", -1, cpu_products.convolution),
+    "Conv2DBackpropFilter": convolve("Conv2DBackpropFilter", 2, cpu_products.conv2d_grad(0, -1),
+        shape_operand=1, unordered=True),
+    "Conv2DBackpropInput": convolve("Conv2DBackpropInput", 2, cpu_products.conv2d_grad(-1, 1),
+        shape_operand=0, unordered=True),
+    "Conv3D": convolve("Conv3D", -1, cpu_products.convolution),
+    "Conv3DBackpropFilterV2": convolve("Conv3DBackpropFilterV2", 2, cpu_products.conv3d_grad(-1),
+        shape_operand=1, unordered=True),
+    "Conv3DBackpropInputV2": convolve("Conv3DBackpropInputV2", 2, cpu_products.conv3d_grad(1),
+        shape_operand=0, unordered=True),
     "CropAndResize": without_scratch("N H W c, b D, b, _ -> b P Q c"),
     "CropAndResizeGradBoxes": Op("b P Q c, N H W c, b D, b -> b D ; add c"),
     "CropAndResizeGradImage": Op("b P Q c, b D, b, = -> N H W c ; add b"),

@@ -1,0 +1,85 @@
+"""Convolutions without a CPU kernel, which a program compiles in a function of its own."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from fresh_process import run_fresh
+
+import tf_exla
+
+
+class Case(NamedTuple):
+    images: tuple[int, ...]
+    filters: tuple[int, ...]
+    form: str
+    padding: str = "SAME"
+    stride: int = 1
+
+
+CASES = {
+    "groups": Case((16, 60, 60, 16), (3, 3, 4, 32), "NHWC"),
+    "groups, one axis": Case((64, 701, 12), (5, 4, 24), "NWC"),
+    "a group each": Case((16, 61, 47, 8), (3, 3, 1, 8), "NHWC", "VALID"),
+    "groups, strided": Case((16, 61, 47, 8), (3, 3, 2, 8), "NHWC", stride=2),
+    "groups of volumes": Case((8, 20, 20, 20, 6), (3, 3, 3, 3, 8), "NDHWC"),
+    "channels first": Case((16, 16, 60, 60), (3, 3, 16, 8), "NCHW"),
+    "channels first, groups": Case((16, 16, 60, 60), (3, 3, 8, 8), "NCHW"),
+    "volumes, channels first": Case((8, 4, 20, 20, 20), (3, 3, 3, 4, 8), "NCDHW"),
+}
+
+
+def program(case: Case) -> tuple[Any, list[Any]]:
+    """Return a convolution with its gradients, and images and filters."""
+    import tensorflow as tf
+
+    @tf.function(jit_compile=True)
+    def convolved(images: Any, filters: Any) -> Any:
+        return tf.nn.convolution(
+            images, filters, strides=case.stride, padding=case.padding, data_format=case.form
+        )
+
+    def function(images: Any, filters: Any) -> list[Any]:
+        with tf.GradientTape() as tape:
+            tape.watch([images, filters])
+            made = tf.reduce_sum(tf.tanh(convolved(images, filters)))
+        return [made, *tape.gradient(made, [images, filters])]
+
+    rng = np.random.default_rng(3)
+    return function, [
+        tf.constant(rng.standard_normal(shape), tf.float32) for shape in (case.images, case.filters)
+    ]
+
+
+def peaks(name: str) -> list[list[float]]:
+    """Run in a fresh process: compare numbers with stock, at much memory and at the smallest."""
+    import tensorflow as tf
+
+    function, args = program(CASES[name])
+    want = tf.function(function, autograph=False)(*args)
+    try:
+        tf_exla.optimize(function, 1)(*args)
+    except tf_exla.MemoryLimitError as error:
+        least = error.smallest_limit
+    found = []
+    for limit in (least, 10**9):
+        optimized = tf_exla.optimize(function, limit, strict=True)
+        worst = max(
+            float(tf.reduce_max(tf.abs(one - two)) / tf.reduce_max(tf.abs(one)))
+            for one, two in zip(want, optimized(*args), strict=True)
+        )
+        report = optimized.report(*args)
+        peak = int(tf_exla.measured_peak(optimized, *args, fresh=False))
+        found.append([peak, report.projected_peak, limit, worst])
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_numbers_within_the_limit(name: str) -> None:
+    smallest, ample = run_fresh(peaks, name)
+    for peak, projected, limit, worst in (smallest, ample):
+        assert peak <= projected <= limit
+        assert worst < 1e-4
+    assert smallest[1] < 3 * smallest[0]  # the bound of what XLA needs is not needlessly large

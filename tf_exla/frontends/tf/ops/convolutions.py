@@ -1,0 +1,80 @@
+"""Convolutions for which TensorFlow has no CPU kernel. XLA compiles them, one call each.
+
+They come from functions with `jit_compile=True`: Keras has one around each convolution whose
+channels are in groups. Within a limit such a function is not compiled as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from tf_exla.frontends.tf.ops.memory.call import (
+    Bound,
+    Call,
+    TensorLike,
+    copy_of_everything,
+    itemsize,
+)
+from tf_exla.model.eigen import packed_bytes
+
+OPERANDS = {
+    "Conv2D": (0, 1), "Conv3D": (0, 1),
+    "Conv2DBackpropFilter": (0, -1), "Conv3DBackpropFilterV2": (0, -1),
+    "Conv2DBackpropInput": (-1, 1), "Conv3DBackpropInputV2": (-1, 1),
+}  # fmt: skip
+"""Positions of the images and of the filters among operands; -1 is the result."""
+
+_XLA_BYTES = 1 << 20
+"""Bytes of a compiled call besides tensors (`projection.RUNTIME_BYTES`)."""
+
+
+def has_cpu_kernel(
+    op: str, inputs: Sequence[Any], output: Any, attrs: Mapping[str, object]
+) -> bool:
+    """Return whether a CPU kernel computes a convolution: not with groups, nor channels first.
+
+    With groups there is one for a convolution of two dimensions, and none for its gradients.
+    """
+    images, filters = ((*inputs, output)[position] for position in OPERANDS[op])
+    if _channels_first(attrs):
+        return False
+    return op == "Conv2D" or images.shape[-1] == filters.shape[-2]
+
+
+def _channels_first(attrs: Mapping[str, object]) -> bool:
+    return str(attrs.get("data_format", "")).startswith("NC")
+
+
+def _channels(images: TensorLike, attrs: Mapping[str, object]) -> int:
+    return images.shape[1 if _channels_first(attrs) else -1]
+
+
+def bounds(op: str, kernel: Bound) -> Bound:
+    """Return the bound of an op's CPU kernel, or that of XLA's code where there is none.
+
+    XLA may copy each operand and the result for another layout, and packs patches as Eigen does.
+    """
+    images_at, filters_at = OPERANDS[op]
+
+    def bound(call: Call) -> int:
+        if has_cpu_kernel(op, call.inputs, call.outputs[0], call.attrs):
+            return kernel(call)
+        tensors = (*call.inputs, call.outputs[0])
+        *window, channels, made = tensors[filters_at].shape
+        result = tensors[-1 if min(images_at, filters_at) == 0 else 2]
+        pixels = prod(result.shape) // max(1, made)
+        places = prod(tensors[images_at].shape)
+        groups = _channels(tensors[images_at], call.attrs) // max(1, channels)
+        channels, made = max(1, channels), made // max(1, groups)  # of one group
+        patch = prod(window) * channels
+        product = pixels, patch, made
+        if filters_at < 0:
+            product = patch, pixels, made
+        elif images_at < 0:
+            product = places // max(1, channels * groups), prod(window) * made, channels
+        packed = packed_bytes(*product, itemsize(result.dtype), call.threads)
+        return _XLA_BYTES + 2 * copy_of_everything(call) + packed
+
+    return bound
