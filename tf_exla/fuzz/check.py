@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_exla
 from tf_exla.fuzz.compare import UNITS, allowances, difference, nudged
 from tf_exla.fuzz.heap import heap_peak
-from tf_exla.fuzz.plain import differentiated, draw_inputs
+from tf_exla.fuzz.plain import as_written, differentiated, draw_inputs
 from tf_exla.fuzz.programs import FuzzProgram, with_helpers
 
 ROOM = (0.0, 0.03, 0.15, 0.5, 1.0)
@@ -34,13 +34,15 @@ def check(program: FuzzProgram, ran: Callable[[], object] = lambda: None) -> Fou
     arguments = draw_inputs(program.inputs)
     stock = _Run(program)
     try:
-        want = stock(arguments)
+        with as_written():
+            want = stock(arguments)
     except Exception as error:  # a program that does not run tests nothing
         return {"failure": "", "invalid": f"{type(error).__name__}: {error}"}
     ran()
     state = stock.state.numpy()
-    near = stock([nudged(one) for one in arguments])
-    wide = cache(lambda: _Run(widened(program))([_wide(one) for one in arguments]))
+    with as_written():
+        near = stock([nudged(one) for one in arguments])
+    wide = cache(lambda: _in_float64(program, arguments))
     smallest, before = _range(stock, arguments)
     limits = sorted({int(smallest + (max(before, smallest) - smallest) * room) for room in ROOM})
     found: Found = {"failure": "", "limits": limits, "loops": 0}
@@ -155,8 +157,10 @@ def _unit(program: FuzzProgram) -> float:
     return max(unit for name, unit in UNITS.items() if name in text or name == "float64")
 
 
-def _wide(tensor: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tensor, _NARROW.get(tensor.dtype.name, tensor.dtype))
+def _in_float64(program: FuzzProgram, arguments: Arguments) -> list[Any]:
+    wide = [tf.cast(one, _NARROW.get(one.dtype.name, one.dtype)) for one in arguments]
+    with as_written():
+        return _Run(widened(program))(wide)
 
 
 def _range(stock: _Run, arguments: Arguments) -> tuple[int, int]:

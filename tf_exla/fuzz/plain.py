@@ -1,8 +1,9 @@
-"""Inputs and gradients of programs. The test of a failure contains the same text."""
+"""Inputs, gradients and references of programs. The test of a failure contains the same text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -44,3 +45,16 @@ def differentiated(function: Callable[..., Any]) -> Callable[..., list[tf.Tensor
         return [*made, *map(tf.convert_to_tensor, found)]
 
     return call
+
+
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Run functions without Grappler, whose results may not be those of an eager call.
+
+    It replaces argmax(sign(x)) by argmax(x), and log(1 + x) by log1p(x), also beside 1 - (1 + x).
+    """
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
