@@ -46,6 +46,11 @@ def bins(x: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.Bucketize(input=x, boundaries=[-1.0, 0.0, 1.0])
 
 
+def logits(y: tf.Tensor) -> tf.Tensor:
+    """Logits of three classes for two sequences, with a step for each row."""
+    return tf.cast(y, tf.float32)[:, :, None] * tf.constant([1.0, 2.0, -1.0])
+
+
 SIZES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "12 - c": lambda c: 12 - c,
     "12 - (c - 3)": lambda c: 12 - (c - 3),
@@ -130,6 +135,12 @@ OTHERS: dict[str, Made] = {
         tf.sparse.cross_hashed(
             [tf.sparse.from_dense(tf.cast(y, tf.int64)), tf.cast(y, tf.int64)], 9
         )
+    ),
+    "labels": lambda y, c: (
+        tf.nn.ctc_greedy_decoder(logits(y), tf.fill([2], c), merge_repeated=False)[0][0].values
+    ),
+    "places of labels by beams": lambda y, c: (
+        tf.nn.ctc_beam_search_decoder(logits(y), tf.fill([2], c))[0][0].indices
     ),
     "pad": lambda y, c: tf.pad(y, [[12 - c, c], [0, 0]]),
     "tridiagonal of five": lambda y, c: tf.linalg.tridiagonal_solve(

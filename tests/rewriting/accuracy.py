@@ -367,6 +367,10 @@ in them. The maximum of +0 and -0 may have the other sign, since it depends on t
 Zeros off a diagonal stay +0 where `-diag(x)` has -0. Results of pointwise ops may differ in the last place: Eigen computes the end of a
 row without vector instructions, and a chunk's row ends elsewhere; XLA fuses a product and a sum.
 
+*Grappler.* TensorFlow's graph optimizer, Grappler, does not touch a plan. So the plan has the numbers of an eager call where a stock
+`tf.function` does not: Grappler replaces `argmax(sign(x))` by `argmax(x)`, which are other positions, and `log(1 + x)` by
+`log1p(x)`, which differs in the last places.
+
 *Reordered*: sums, means, products of matrices, convolutions and contractions over an axis that is split; rewritten parts, with
 the errors of the table below; softmax and log-sum-exp along a split axis, which are rescaled as the maximum grows.
 A quotient by a sum of the same numbers, such as `exp(x) / sum(exp(x))`, stays one: it keeps the numbers in range.

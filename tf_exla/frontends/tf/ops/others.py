@@ -19,6 +19,7 @@ OPS: Mapping[str, Op] = {
     **many(Op(reason="it holds sub-graphs, which are split one by one"), """
         Case If StatelessCase StatelessIf"""),
     "Const": moved(),
+    **many(Op(bounds=sizes.decoded), "CTCBeamSearchDecoder CTCGreedyDecoder"),
     "DeepCopy": moved(flops=1),
     "DenseToDenseSetOperation": Op(bounds=sizes.set_operation(0, 1)),
     "DenseToSparseSetOperation": Op(bounds=sizes.set_operation(0, 2)),

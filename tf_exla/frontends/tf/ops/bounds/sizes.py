@@ -81,6 +81,16 @@ def _with_rows(tensor: Tensor, rows: int | None) -> Most:
     return Most((rows, *tensor.shape[1:]) if tensor.shape else None)
 
 
+def decoded(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    """Bound labels decoded from logits [steps, sequences, classes] by one for each step."""
+    dims = operands[0].dims
+    steps, sequences, _ = dims or (None, None, None)
+    most = None if steps is None or sequences is None else steps * sequences
+    return [
+        Most.of(tensor) if tensor.is_static else _with_rows(tensor, most) for tensor in node.outputs
+    ]
+
+
 def like(position: int) -> Rule:
     """Bound each result by an operand, which has its shape."""
     return lambda node, operands: [Most(operands[position].dims, operands[position].size)]
