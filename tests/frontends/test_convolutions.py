@@ -83,3 +83,18 @@ def test_numbers_within_the_limit(name: str) -> None:
         assert peak <= projected <= limit
         assert worst < 1e-4
     assert smallest[1] < 3 * smallest[0]  # the bound of what XLA needs is not needlessly large
+
+
+def test_unknown_channels_have_a_kernel() -> None:
+    """A function whose images have an unknown number of channels, or an unknown rank."""
+    import tensorflow as tf
+
+    for shape in ([None, None, None, None, None], None):
+        function = tf.function(
+            lambda images, filters: tf.nn.conv3d(images, filters, [1] * 5, "SAME"),
+            input_signature=[tf.TensorSpec(shape), tf.TensorSpec([2, 2, 2, 3, 4])],
+            autograph=False,
+        )
+        args = tf.random.normal([2, 5, 5, 5, 3]), tf.random.normal([2, 2, 2, 3, 4])
+        made = tf_exla.optimize(function, 10**9, strict=True)(*args)
+        np.testing.assert_allclose(made, function(*args), rtol=1e-5)

@@ -35,12 +35,16 @@ def has_cpu_kernel(
 ) -> bool:
     """Return whether a CPU kernel computes a convolution: not with groups, nor channels first.
 
-    With groups there is one for a convolution of two dimensions, and none for its gradients.
+    With groups there is one for a convolution of two dimensions, and none for its gradients. Where
+    the number of channels is unknown, there is one.
     """
-    images, filters = ((*inputs, output)[position] for position in OPERANDS[op])
     if _channels_first(attrs):
         return False
-    return op == "Conv2D" or images.shape[-1] == filters.shape[-2]
+    images, filters = ((*inputs, output)[position].shape for position in OPERANDS[op])
+    if op == "Conv2D" or images is None or filters is None:
+        return True
+    channels, of_a_filter = images[-1], filters[-2]
+    return channels == of_a_filter or None in (channels, of_a_filter)
 
 
 def _channels_first(attrs: Mapping[str, object]) -> bool:
