@@ -17,7 +17,6 @@ from tf_exla.rewrite.algebra import (
     is_float,
     is_usable,
     reduce_sum,
-    reshape,
     scale_of,
     scaled,
     strip,
@@ -26,12 +25,9 @@ from tf_exla.rewrite.context import RewriteContext
 from tf_exla.rewrite.diagonal import FAMILY, as_diagonal, is_main, summed
 from tf_exla.rewrite.rewrite import Proposals, Rewrite
 
-Diagonal = Tensor | Scale
-"""The numbers on a diagonal, or the number that all of them are."""
-
 
 def product_with_uniform(site: RewriteContext, node: Node) -> Proposals:
-    """a (diag(d) + c 1 1ᵀ) = a * dᵀ + c sum(a, 1) 1ᵀ, and from the left with sums of columns"""
+    """a (d I + c 1 1ᵀ) = d a + c sum(a, 1) 1ᵀ, and from the left with sums of columns"""
     pair = as_product(site, node.output)
     if pair is None or min(node.output.dims[-2:]) < 2:
         return
@@ -45,7 +41,7 @@ def product_with_uniform(site: RewriteContext, node: Node) -> Proposals:
 
 
 def diagonal_with_uniform(site: RewriteContext, node: Node) -> Proposals:
-    """diag_part(a b (diag(d) + c 1 1ᵀ)) = sum(a * (b * dᵀ + c sum(b, 1) 1ᵀ)ᵀ, 1), from the left too
+    """diag_part(a b (d I + c 1 1ᵀ)) = sum(a * (d b + c sum(b, 1) 1ᵀ)ᵀ, 1), from the left too
 
     Without that, the diagonal and the sums of rows would both read the product a b.
     """
@@ -68,18 +64,15 @@ def diagonal_with_uniform(site: RewriteContext, node: Node) -> Proposals:
         return
 
 
-def _applied(site: RewriteContext, factor: Factor, d: Diagonal, c: Scale, axis: int) -> Tensor:
-    """Return a (diag(d) + c 1 1ᵀ) for axis -1, and (diag(d) + c 1 1ᵀ) a for axis -2."""
+def _applied(site: RewriteContext, factor: Factor, d: Scale, c: Scale, axis: int) -> Tensor:
+    """Return a (d I + c 1 1ᵀ) for axis -1, and (d I + c 1 1ᵀ) a for axis -2."""
     a = dense(site, factor)
     total = scaled(site, reduce_sum(site, a, (len(a.dims) + axis,), keep=True), c)
-    if isinstance(d, Scale):
-        return site.emit("add", scaled(site, a, d), total)
-    by = d if axis == -1 else reshape(site, d, (*d.dims, 1))
-    return site.emit("add", site.emit("multiply", a, by), total)
+    return site.emit("add", scaled(site, a, d), total)
 
 
-def _uniform(site: RewriteContext, tensor: Tensor) -> tuple[Diagonal, Scale] | None:
-    """Return d and c if a tensor is diag(d) + c 1 1ᵀ, a matrix, else None. It is symmetric.
+def _uniform(site: RewriteContext, tensor: Tensor) -> tuple[Scale, Scale] | None:
+    """Return d and c if a tensor is d I + c 1 1ᵀ, a matrix, else None. It is symmetric.
 
     None as well if d + c may be small beside c: sums would cancel.
     """
@@ -94,10 +87,10 @@ def _uniform(site: RewriteContext, tensor: Tensor) -> tuple[Diagonal, Scale] | N
     if found is None or _cancels(*found):
         return None
     d, c = found
-    return (d * outer if isinstance(d, Scale) else scaled(site, d, outer)), c * outer
+    return d * outer, c * outer
 
 
-def _sum(site: RewriteContext, node: Node) -> tuple[Diagonal, Scale] | None:
+def _sum(site: RewriteContext, node: Node) -> tuple[Scale, Scale] | None:
     left, right = node.inputs
     sign = Scale(-1.0 if node.op == "subtract" else 1.0)
     for diagonal, rest, own, other in ((left, right, Scale(), sign), (right, left, sign, Scale())):
@@ -105,16 +98,13 @@ def _sum(site: RewriteContext, node: Node) -> tuple[Diagonal, Scale] | None:
         d = as_diagonal(site, factor.tensor)
         if d is None or diagonal.shape != node.output.shape:
             continue
-        c = _number(site, rest)
-        if c is None:
-            continue
-        same = _number(site, d)
-        scale = scale * own
-        return (scaled(site, d, scale) if same is None else same * scale), c * other
+        c, same = _number(site, rest), _number(site, d)
+        if c is not None and same is not None:
+            return same * scale * own, c * other
     return None
 
 
-def _written(site: RewriteContext, node: Node) -> tuple[Diagonal, Scale] | None:
+def _written(site: RewriteContext, node: Node) -> tuple[Scale, Scale] | None:
     """A matrix of one number, with others added on its diagonal (`plus_diagonal`)."""
     matrix, written = node.inputs[:2]
     c, total = _number(site, matrix), site.maker(written, "add", "subtract")
@@ -125,18 +115,16 @@ def _written(site: RewriteContext, node: Node) -> tuple[Diagonal, Scale] | None:
         return None
     sign = Scale(-1.0 if total.op == "subtract" else 1.0)
     same = _number(site, d)
-    return (scaled(site, d, sign) if same is None else same * sign), c
+    return None if same is None else (same * sign, c)
 
 
-def _cancels(d: Diagonal, c: Scale) -> bool:
+def _cancels(d: Scale, c: Scale) -> bool:
     """Return whether a diagonal d + c may be small beside c.
 
     If the diagonal of 1 1ᵀ - I is zero, x (1 1ᵀ - I) sums all elements but one. If that one is by
-    far the largest, its difference from the sum of all has no correct digit. What only the run
-    knows may be such a number.
+    far the largest, its difference from the sum of all has no correct digit. Numbers that only the
+    run knows may be such.
     """
-    if not isinstance(d, Scale):
-        return True
     off = _folded(c)
     total = _folded(d) + off
     return total is None or abs(total.number) < abs(off.number) / 2

@@ -18,16 +18,14 @@ from tf_exla.frontends.tf.ops.memory.call import (
     itemsize,
 )
 from tf_exla.model.eigen import packed_bytes
+from tf_exla.model.projection import RUNTIME_BYTES
 
 OPERANDS = {
-    "Conv2D": (0, 1), "Conv3D": (0, 1),
-    "Conv2DBackpropFilter": (0, -1), "Conv3DBackpropFilterV2": (0, -1),
-    "Conv2DBackpropInput": (-1, 1), "Conv3DBackpropInputV2": (-1, 1),
+    "Conv2D": (0, 1, -1), "Conv3D": (0, 1, -1),
+    "Conv2DBackpropFilter": (0, -1, 2), "Conv3DBackpropFilterV2": (0, -1, 2),
+    "Conv2DBackpropInput": (-1, 1, 2), "Conv3DBackpropInputV2": (-1, 1, 2),
 }  # fmt: skip
-"""Positions of the images and of the filters among operands; -1 is the result."""
-
-_XLA_BYTES = 1 << 20
-"""Bytes of a compiled call besides tensors (`projection.RUNTIME_BYTES`)."""
+"""Positions of images, filters and convolved images among operands; -1 is the op's result."""
 
 
 def has_cpu_kernel(
@@ -40,7 +38,7 @@ def has_cpu_kernel(
     """
     if _channels_first(attrs):
         return False
-    images, filters = ((*inputs, output)[position].shape for position in OPERANDS[op])
+    images, filters = ((*inputs, output)[position].shape for position in OPERANDS[op][:2])
     if op == "Conv2D" or images is None or filters is None:
         return True
     channels, of_a_filter = images[-1], filters[-2]
@@ -60,14 +58,14 @@ def bounds(op: str, kernel: Bound) -> Bound:
 
     XLA may copy each operand and the result for another layout, and packs patches as Eigen does.
     """
-    images_at, filters_at = OPERANDS[op]
+    images_at, filters_at, result_at = OPERANDS[op]
 
     def bound(call: Call) -> int:
         if has_cpu_kernel(op, call.inputs, call.outputs[0], call.attrs):
             return kernel(call)
         tensors = (*call.inputs, call.outputs[0])
         *window, channels, made = tensors[filters_at].shape
-        result = tensors[-1 if min(images_at, filters_at) == 0 else 2]
+        result = tensors[result_at]
         pixels = prod(result.shape) // max(1, made)
         places = prod(tensors[images_at].shape)
         groups = _channels(tensors[images_at], call.attrs) // max(1, channels)
@@ -79,6 +77,6 @@ def bounds(op: str, kernel: Bound) -> Bound:
         elif images_at < 0:
             product = places // max(1, channels * groups), prod(window) * made, channels
         packed = packed_bytes(*product, itemsize(result.dtype), call.threads)
-        return _XLA_BYTES + 2 * copy_of_everything(call) + packed
+        return RUNTIME_BYTES + 2 * copy_of_everything(call) + packed
 
     return bound

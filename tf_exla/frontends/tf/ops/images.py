@@ -24,11 +24,11 @@ pool = partial(without_scratch, pooling("image", result="pooled"), flops=flops.p
     gpu=copy_of_everything)  # fmt: skip
 
 
-def convolve(op: str, result_at: int, kernel: Bound, **given: Any) -> Op:
+def convolve(op: str, kernel: Bound, **given: Any) -> Op:
     """Return the record of a convolution or of one of its gradients; `kernel`: a CPU kernel's."""
-    images, filters = OPERANDS[op]
-    return product(convolution("full", images, filters, result_at),
-        flops=flops.convolution(filters, result_at), cpu=bounds(op, kernel), gpu=gpu.convolution,
+    images, filters, result = OPERANDS[op]
+    return product(convolution("full", images, filters, result),
+        flops=flops.convolution(filters, result), cpu=bounds(op, kernel), gpu=gpu.convolution,
         **given)  # fmt: skip
 
 
@@ -40,15 +40,15 @@ OPS: Mapping[str, Op] = {
     "AvgPool3DGrad": Op(pooling("=", "pooled", result="image")),
     "AvgPoolGrad": without_scratch(pooling("=", "pooled", result="image"), gpu=copy_of_everything),
     **many(Op(space_and_batch), "BatchToSpace BatchToSpaceND SpaceToBatch"),
-    "Conv2D": convolve("Conv2D", -1, cpu_products.convolution),
-    "Conv2DBackpropFilter": convolve("Conv2DBackpropFilter", 2, cpu_products.conv2d_grad(0, -1),
+    "Conv2D": convolve("Conv2D", cpu_products.convolution),
+    "Conv2DBackpropFilter": convolve("Conv2DBackpropFilter", cpu_products.conv2d_grad(0, -1),
         shape_operand=1, unordered=True),
-    "Conv2DBackpropInput": convolve("Conv2DBackpropInput", 2, cpu_products.conv2d_grad(-1, 1),
+    "Conv2DBackpropInput": convolve("Conv2DBackpropInput", cpu_products.conv2d_grad(-1, 1),
         shape_operand=0, unordered=True),
-    "Conv3D": convolve("Conv3D", -1, cpu_products.convolution),
-    "Conv3DBackpropFilterV2": convolve("Conv3DBackpropFilterV2", 2, cpu_products.conv3d_grad(-1),
+    "Conv3D": convolve("Conv3D", cpu_products.convolution),
+    "Conv3DBackpropFilterV2": convolve("Conv3DBackpropFilterV2", cpu_products.conv3d_grad(-1),
         shape_operand=1, unordered=True),
-    "Conv3DBackpropInputV2": convolve("Conv3DBackpropInputV2", 2, cpu_products.conv3d_grad(1),
+    "Conv3DBackpropInputV2": convolve("Conv3DBackpropInputV2", cpu_products.conv3d_grad(1),
         shape_operand=0, unordered=True),
     "CropAndResize": without_scratch("N H W c, b D, b, _ -> b P Q c"),
     "CropAndResizeGradBoxes": Op("b P Q c, N H W c, b D, b -> b D ; add c"),
