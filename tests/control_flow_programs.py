@@ -239,6 +239,36 @@ def gradient_of_nested_branches() -> Program:
     return graded(loss)
 
 
+def solved(loss: Callable[..., tf.Tensor]) -> Program:
+    """The gradient of a loss of x, v and a product with the inverse of K."""
+
+    def function(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+        k = rbf(x, x) + 99 * tf.eye(x.shape[0], dtype=x.dtype)
+
+        def step(w: tf.Tensor, r: tf.Tensor, p: tf.Tensor, size: tf.Tensor) -> Any:
+            q = tf.matmul(k, p)
+            rate = size / tf.reduce_sum(p * q)
+            r = r - rate * q
+            after = tf.reduce_sum(tf.square(r))
+            return w + rate * p, r, r + after / size * p, after
+
+        start = tf.zeros_like(v), v, v, tf.reduce_sum(tf.square(v))
+        found = tf.while_loop(lambda *now: now[-1] > 1e-8, step, start, maximum_iterations=20)
+        return loss(x, v, found[0])
+
+    return graded(function)
+
+
+def gradient_of_a_solver() -> Program:
+    """Conjugate gradients until a tolerance; each step of their gradient adds to that of K."""
+    return solved(lambda x, v, w: tf.reduce_sum(v * w))
+
+
+def gradient_of_a_solver_and_a_product() -> Program:
+    """The gradient of K has a product besides the sum over the steps."""
+    return solved(lambda x, v, w: tf.reduce_sum(tf.sin(tf.matmul(rbf(x, x), w))))
+
+
 PROGRAMS: dict[str, tuple[Callable[[], Program], float]] = {
     "used after": (used_after, 8),
     "passed out": (passed_out, 8),
@@ -255,4 +285,6 @@ PROGRAMS: dict[str, tuple[Callable[[], Program], float]] = {
     "gradient of branches": (gradient_of_branches, 40),
     "gradient of switch": (gradient_of_switch, 40),
     "gradient of nested branches": (gradient_of_nested_branches, 40),
+    "gradient of a solver": (gradient_of_a_solver, 8),
+    "gradient of a solver and a product": (gradient_of_a_solver_and_a_product, 8),
 }

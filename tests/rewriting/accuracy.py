@@ -288,6 +288,26 @@ TRIANGLES = (
 CASES += TRIANGLES
 
 
+ADDED = 10
+
+
+def _added(a: Any, b: Any) -> Any:
+    """Add up the products of pairs of rows in a loop."""
+    first = _t(a[-2:]) @ b[-2:]
+    if isinstance(a, np.ndarray):
+        rows = (slice(2 * k, 2 * k + 2) for k in range(ADDED))
+        return sum((a[pair].T @ b[pair] for pair in rows), first)
+
+    def step(k: tf.Tensor, d: tf.Tensor) -> Any:
+        one, two = (tf.gather(x, [2 * k, 2 * k + 1]) for x in (a, b))
+        return k + 1, d + tf.matmul(one, two, transpose_a=True)
+
+    return tf.while_loop(lambda k, d: k < ADDED, step, (0, first))[1]
+
+
+CASES += (_same("stacking", "d + Σₜ aₜᵀ bₜ in a loop", LONG, _added),)
+
+
 def _solved(matrix: Any, right: Any) -> Any:
     """Solve matrixᵀ x = right, matrix a lower triangle."""
     if not isinstance(matrix, np.ndarray):

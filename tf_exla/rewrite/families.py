@@ -18,6 +18,7 @@ from tf_exla.rewrite import (
     scaling,
     small_axes,
     solves,
+    stacking,
     sums,
     triangles,
 )
@@ -40,6 +41,7 @@ FAMILIES: Mapping[str, tuple[Rewrite | GraphRewrite, ...]] = {
     one_pass.FAMILY: one_pass.REWRITES,
     triangles.FAMILY: triangles.REWRITES,
     small_axes.FAMILY: small_axes.REWRITES,
+    stacking.FAMILY: stacking.REWRITES,
     SYMMETRY: (),
     IN_CACHE: (),
 }

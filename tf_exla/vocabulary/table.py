@@ -154,7 +154,7 @@ VOCABULARY: Mapping[str, Meaning] = {
     **_many(Meaning(tensor_scatter), "scatter_add scatter_max scatter_min scatter_subtract"),
     "scatter_nd": Meaning(scatter_nd),
     "scatter_rows": Meaning(scatter_rows),
-    "scatter_update": _moved(tensor_scatter),
+    "scatter_update": _moved(tensor_scatter, shapes.same),
     "segment_sum": Meaning(segments("add"), flops=flops.per_operand, shape=shapes.segmented),
     "take": _moved(gather, shapes.taken, batch_dims=0),
     "update_rows": Meaning(update_rows),
