@@ -41,6 +41,7 @@ def _extremes(dtype: Any) -> Program:
 PROGRAMS: Mapping[str, Program] = {
     **{f"diagonal {k}": _band(k) for k in range(-4, 5)},
     "one element on a diagonal": (lambda a: jnp.where(jnp.eye(4, dtype=bool), a, 0), (S[:1, :1],)),
+    "identities without elements": (lambda a: (a, jnp.eye(0), jnp.eye(0, 3), jnp.eye(1)), (S,)),
     "function of rows": (lambda s: (s.at[1:3].apply(jnp.exp), s.at[1].apply(jnp.sin)), (S,)),
     "function of a diagonal": (lambda s: s.at[np.arange(4), np.arange(4)].apply(jnp.exp), (S,)),
     "short index": (lambda s, i: s[i], (LONG, np.uint8(200))),

@@ -55,7 +55,7 @@ def _ramp(w: Writer, tensor: Tensor) -> tuple[int, int] | None:
     numbers = w.known(tensor)
     if numbers is None or numbers.ndim < 2 or numbers.dtype.kind not in "iu":
         return None
-    if numbers.size != max(numbers.shape[-2:]) or numbers.size == 1:
+    if numbers.size != max(numbers.shape[-2:]) or numbers.size <= 1:
         return None
     if np.any(np.diff(numbers.ravel().astype(np.int64)) != 1):
         return None
