@@ -23,6 +23,7 @@ from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.split import online_reduction
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.growth import grow
+from tf_exla.split.incumbent import Incumbent
 from tf_exla.split.online_state import OnlineReduction
 from tf_exla.split.resize import cut
 from tf_exla.split.stages import arrange, rewrite
@@ -141,6 +142,10 @@ PROGRAMS: list[Callable[..., Graph]] = [
 ]  # fmt: skip
 
 
+EXCLUDING = (gram, merged, symmetric_in_two_places)
+"""Programs of which the search excludes candidates by a bound."""
+
+
 def loops_of(graph: Graph) -> list[Loop]:
     return [node for node in walk(graph) if isinstance(node, Loop)]
 
@@ -166,6 +171,34 @@ def test_same_numbers_below_the_limit(program: Callable[..., Graph], fraction: f
     values = [0.3 * rng.standard_normal(tensor.dims) for tensor in graph.inputs]
     for got, want in zip(evaluate(plan.graph, *values), evaluate(graph, *values), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_candidates_without_chunks_would_not_be_chosen(
+    program: Callable[..., Graph], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Branch and bound changes no plan; and it spares some candidates their chunks."""
+
+    def smallest() -> tuple[int | None, list[str]]:
+        with pytest.raises(MemoryLimitError) as info:
+            optimize_graph(graph, InPlaceOps(), limit=1, options=OPTIONS)
+        least = info.value.smallest_limit
+        plan = optimize_graph(graph, InPlaceOps(), limit=least, options=OPTIONS)
+        return least, list(map(str, loops_of(plan.graph)))
+
+    graph = program()
+    excluded: list[bool] = []
+    excludes = Incumbent.excludes
+
+    def recorded(self: Incumbent, made: Graph) -> bool:
+        excluded.append(excludes(self, made))
+        return excluded[-1]
+
+    monkeypatch.setattr(Incumbent, "excludes", recorded)
+    found = smallest()
+    monkeypatch.setattr(Incumbent, "excludes", lambda self, made: False)
+    assert smallest() == found
+    assert any(excluded) or program not in EXCLUDING
 
 
 def test_generous_limit_leaves_the_graph_as_it_is() -> None:

@@ -19,6 +19,7 @@ from tf_exla.split.chunks import has_loops
 from tf_exla.split.context import SearchContext
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.growth import grow
+from tf_exla.split.incumbent import Incumbent
 from tf_exla.split.progress import (
     Peak,
     own_bytes,
@@ -121,6 +122,7 @@ def _untiled(
 ) -> Iterator[Candidate]:
     """Yield the graphs in which a region is split along one axis."""
     tried: set[object] = set()
+    best = Incumbent(context, index.graph)
     for seed in seeds:
         bounds = [
             *(context.budget // part for part in SETTINGS.small_parts),
@@ -149,7 +151,13 @@ def _untiled(
                     refusals[again.tensor, again.axis, again.node] = again
                     continue
                 context.projector.tick()
-                yield evaluate(context, index, stages, is_large)
+                graphs = list(rewrite(index, exactly(index, stages)))
+                if all(map(best.excludes, graphs)):
+                    continue
+                one = evaluate(context, index, stages, is_large)
+                if not fixes_much(context, one):
+                    best.add(one.own, one.peak, one.graph)
+                yield one
 
 
 def _with_tiles(context: SearchContext, found: list[Candidate]) -> Iterator[Candidate]:
@@ -267,7 +275,7 @@ def _seeds(
 
 def evaluate(context: SearchContext, index: DefUse, stages: Stages, is_large: Large) -> Candidate:
     """Build the loops of a region's stages: the fastest that hold the budget, else the lowest."""
-    stages = dataclasses.replace(stages, exact=bool(compared_again(index, stages)))
+    stages = exactly(index, stages)
     concatenated = max(
         (
             tensor.nbytes
@@ -286,6 +294,11 @@ def evaluate(context: SearchContext, index: DefUse, stages: Stages, is_large: La
         return min(holding, key=lambda one: one.seconds)
     alike = len({one.high for one in made}) == 1
     return lowest_of_its_own(made, context.budget) if alike else lowest(made)
+
+
+def exactly(index: DefUse, stages: Stages) -> Stages:
+    """Return stages whose loops keep the bits of numbers that are compared again."""
+    return dataclasses.replace(stages, exact=bool(compared_again(index, stages)))
 
 
 def lowest(found: list[Candidate]) -> Candidate:
