@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 from tf_exla.ir.graph import Graph, Loop, Node
 from tf_exla.ir.traverse import with_subgraphs
@@ -11,15 +10,22 @@ from tf_exla.ir.traverse import with_subgraphs
 
 def everywhere(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
     """Change a graph, the bodies of its loops, and all other sub-graphs, each of them once."""
+    return _Everywhere(change).graph(graph)
 
-    @cache
-    def inside(sub: Graph) -> Graph:
-        nodes = tuple(inside_of(node, inside) for node in sub.nodes)
-        if any(new is not old for new, old in zip(nodes, sub.nodes, strict=True)):
-            sub = sub.replace(nodes=nodes)
-        return change(sub)
 
-    return inside(graph)
+class _Everywhere:
+    """One visit; a function that calls itself would keep all that `change` refers to alive."""
+
+    def __init__(self, change: Callable[[Graph], Graph]) -> None:
+        self.change = change
+        self.done: dict[Graph, Graph] = {}
+
+    def graph(self, sub: Graph) -> Graph:
+        if sub not in self.done:
+            nodes = tuple(inside_of(node, self.graph) for node in sub.nodes)
+            same = all(new is old for new, old in zip(nodes, sub.nodes, strict=True))
+            self.done[sub] = self.change(sub if same else sub.replace(nodes=nodes))
+        return self.done[sub]
 
 
 def inside_of(node: Node, change: Callable[[Graph], Graph]) -> Node:

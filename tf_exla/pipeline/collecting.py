@@ -1,7 +1,8 @@
 """Fewer garbage collections while a program is planned.
 
-A search makes hundreds of thousands of small objects, hardly any of them in cycles. Each collection
-also visits all of TensorFlow's objects: at Python's threshold, a fifth of the time of planning.
+A search makes millions of small objects, hardly any of them in cycles. Each collection visits all
+that are new, and some of them TensorFlow's, too: at Python's threshold, a fifth of the time of
+planning.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-OBJECTS = 50_000
-"""The number of new objects that starts a collection; some 20 MB."""
+OBJECTS = 5_000_000
+"""The number of new objects that starts a collection. Planning a transformer's step has the same
+peak of 240 MB as with 50,000, in nine tenths of the time: at its end, cycles hold 20 MB of that."""
 
 _lock = threading.Lock()
 _running = 0

@@ -39,25 +39,36 @@ def _rewrite(projector: Projector, graph: Graph, options: Options) -> Graph:
     In a body, a tensor has fewer readers than in the program. A program that was split without
     rewrites, since one tied two axes together, gets those that stay within a chunk.
     """
-    rules = chosen(options.rewrites)
+    return _Bodies(projector, options).graph(graph)
 
-    def inside(body: Graph) -> Graph:
-        known = projector.rewritten.get(body)
-        if known is None or known[0] is not options.rewrites:
-            made = bodies(rewrite_graph(body, projector.ops, rules).graph)
-            known = options.rewrites, made if made is not body else None
-            projector.rewritten[body] = known
-        return known[1] or body
 
-    def bodies(sub: Graph) -> Graph:
+class _Bodies:
+    """Rewrites bodies; functions that call each other would keep the projector alive."""
+
+    def __init__(self, projector: Projector, options: Options) -> None:
+        self.projector = projector
+        self.asked = options.rewrites
+        self.rules = chosen(options.rewrites)
+
+    def graph(self, sub: Graph) -> Graph:
+        """Rewrite the bodies of all loops in a graph."""
         nodes = tuple(
-            inside_of(node, inside if isinstance(node, Loop) else bodies) for node in sub.nodes
+            inside_of(node, self.body if isinstance(node, Loop) else self.graph)
+            for node in sub.nodes
         )
         if all(new is old for new, old in zip(nodes, sub.nodes, strict=True)):
             return sub
         return sub.replace(nodes=nodes)
 
-    return bodies(graph)
+    def body(self, body: Graph) -> Graph:
+        """Rewrite the body of a loop, and the loops in it."""
+        projector = self.projector
+        known = projector.rewritten.get(body)
+        if known is None or known[0] is not self.asked:
+            made = self.graph(rewrite_graph(body, projector.ops, self.rules).graph)
+            known = self.asked, made if made is not body else None
+            projector.rewritten[body] = known
+        return known[1] or body
 
 
 def _compile(projector: Projector, graph: Graph, options: Options) -> Graph:

@@ -58,9 +58,22 @@ def optimize_graph(
     Raises `MemoryLimitError` if no plan holds the limit, `UnboundedMemoryError` if nothing bounds
     the memory of a node.
     """
+    found = _optimized(graph, ContractingOps(ops), limit, resident, options or Options(), function)
+    if isinstance(found, MemoryLimitError):
+        raise found  # here, since its traceback keeps the variables of a function alive
+    return found
+
+
+def _optimized(
+    graph: Graph,
+    ops: OpSet,
+    limit: int,
+    resident: int | None,
+    options: Options,
+    function: str,
+) -> Plan | MemoryLimitError:
+    """Return the plan, or the error if none holds the limit."""
     started = time.perf_counter()
-    options = options or Options()
-    ops = ContractingOps(ops)
     projector = Projector(ops, tick=Patience(function, count_nodes(graph)))
     check_graph(graph)
     run = _Run(projector, graph, options, limit, resident)
@@ -83,7 +96,7 @@ def optimize_graph(
         final = run.checked("in-cache", in_cache.graph)
     held, taken = run.held(rewritten.graph), options.allocator.taken
     if held + taken(projector.working_set(final)) > limit:
-        raise _too_large(run, function, *_smallest(forms, within))
+        return _too_large(run, function, *_smallest(forms, within))
     return Plan(
         graph=final,
         limit=limit,
