@@ -6,7 +6,7 @@ around its new loops and in the rest of the program are already known: a lower b
 
 from __future__ import annotations
 
-from tf_exla.ir.graph import Graph, Loop
+from tf_exla.ir.graph import Graph
 from tf_exla.split.context import SearchContext
 from tf_exla.split.progress import own_loops, peak_of
 
@@ -51,7 +51,7 @@ class Incumbent:
         for node, size in zip(made.nodes, held, strict=True):
             if node in new:
                 own = max(own, size)
-            elif isinstance(node, Loop):  # its chunk may still shrink
+            elif node.subgraphs:  # chunks in it may still shrink
                 rest = max(rest, size)
             else:
                 rest = max(rest, size + projector.temporary(node))
