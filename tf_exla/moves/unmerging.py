@@ -9,6 +9,7 @@ products. Only the longer, inner axis needs that: a chunk of the outer axis is c
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 from tf_exla.ir.builder import Builder
@@ -31,13 +32,9 @@ def unmerge(graph: Graph, ops: OpSet, least: int) -> Graph:
     for old in graph.nodes:
         node = with_subgraphs(old, lambda sub: unmerge(sub, ops, least))
         nodes.extend(_apart(node, ops, least, made_by, readers))
-    if len(nodes) == len(graph.nodes) and all(map(_is, nodes, graph.nodes)):
+    if len(nodes) == len(graph.nodes) and all(map(operator.is_, nodes, graph.nodes)):
         return graph
     return clean(graph.replace(nodes=tuple(nodes)), ops)
-
-
-def _is(new: Node, old: Node) -> bool:
-    return new is old
 
 
 def _apart(

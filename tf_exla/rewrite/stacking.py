@@ -14,9 +14,12 @@ after a twentieth of the iterations that it is allowed.
 from __future__ import annotations
 
 import math
+import operator
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.clean import clean
@@ -83,13 +86,9 @@ def _stacked(graph: Graph, ops: OpSet, sizes: Sizes, applications: list[Applicat
                 nodes += made
                 continue
         nodes.append(node)
-    if len(nodes) == len(graph.nodes) and all(map(_is, nodes, graph.nodes)):
+    if len(nodes) == len(graph.nodes) and all(map(operator.is_, nodes, graph.nodes)):
         return graph
     return clean(graph.replace(nodes=tuple(nodes)), ops)
-
-
-def _is(new: Node, old: Node) -> bool:
-    return new is old
 
 
 def _sums(node: Node, ops: OpSet, iterations: int) -> Iterator[_Sum]:
@@ -103,7 +102,7 @@ def _sums(node: Node, ops: OpSet, iterations: int) -> Iterator[_Sum]:
             continue
         if not before.is_static or len(before.dims) != 2:
             continue
-        if before.dtype not in _DTYPES or cond.inputs[at] in tested or uses.get(before) != 1:
+        if before.dtype not in _DTYPES or cond.inputs[at] in tested or uses[before] != 1:
             continue
         terms = list(_terms(after, made_by, uses))
         products = [_product(one, ops, made_by, uses) for one in terms if one is not before]
@@ -116,13 +115,9 @@ def _sums(node: Node, ops: OpSet, iterations: int) -> Iterator[_Sum]:
             yield _Sum(at, found)
 
 
-def _uses(graph: Graph) -> dict[Tensor, int]:
+def _uses(graph: Graph) -> Counter[Tensor]:
     """Count how often a graph reads or returns each tensor."""
-    uses: dict[Tensor, int] = {}
-    for tensors in (*(node.inputs for node in graph.nodes), graph.outputs):
-        for tensor in tensors:
-            uses[tensor] = uses.get(tensor, 0) + 1
-    return uses
+    return Counter(chain(*(node.inputs for node in graph.nodes), graph.outputs))
 
 
 def _terms(

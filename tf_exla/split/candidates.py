@@ -151,12 +151,12 @@ def _untiled(
                     refusals[again.tensor, again.axis, again.node] = again
                     continue
                 context.projector.tick()
-                graphs = list(rewrite(index, exactly(index, stages)))
+                stages, graphs = _built(index, stages)
                 if all(map(best.excludes, graphs)):
                     continue
-                one = evaluate(context, index, stages, is_large)
+                one = _fitted(context, index, stages, graphs, is_large)
                 if not fixes_much(context, one):
-                    best.add(one.own, one.peak, one.graph)
+                    best.add(one.own, one.peak, one.high)
                 yield one
 
 
@@ -275,7 +275,23 @@ def _seeds(
 
 def evaluate(context: SearchContext, index: DefUse, stages: Stages, is_large: Large) -> Candidate:
     """Build the loops of a region's stages: the fastest that hold the budget, else the lowest."""
-    stages = exactly(index, stages)
+    stages, graphs = _built(index, stages)
+    return _fitted(context, index, stages, graphs, is_large)
+
+
+def _built(index: DefUse, stages: Stages) -> tuple[Stages, list[Graph]]:
+    """Return the graphs with loops for a region, without chunks, and what was built.
+
+    The loops keep the bits of numbers that are compared again.
+    """
+    stages = dataclasses.replace(stages, exact=bool(compared_again(index, stages)))
+    return stages, list(rewrite(index, stages))
+
+
+def _fitted(
+    context: SearchContext, index: DefUse, stages: Stages, graphs: list[Graph], is_large: Large
+) -> Candidate:
+    """Return the fastest of the graphs that hold the budget with chunks, else the lowest."""
     concatenated = max(
         (
             tensor.nbytes
@@ -286,7 +302,7 @@ def evaluate(context: SearchContext, index: DefUse, stages: Stages, is_large: La
         default=0,
     )
     made = []
-    for graph in rewrite(index, stages):
+    for graph in graphs:
         fitted = context.fitted(graph)
         made.append(measured(context.projector, fitted, index, concatenated, stages, is_large))
     holding = [one for one in made if one.peak <= context.budget]
@@ -294,11 +310,6 @@ def evaluate(context: SearchContext, index: DefUse, stages: Stages, is_large: La
         return min(holding, key=lambda one: one.seconds)
     alike = len({one.high for one in made}) == 1
     return lowest_of_its_own(made, context.budget) if alike else lowest(made)
-
-
-def exactly(index: DefUse, stages: Stages) -> Stages:
-    """Return stages whose loops keep the bits of numbers that are compared again."""
-    return dataclasses.replace(stages, exact=bool(compared_again(index, stages)))
 
 
 def lowest(found: list[Candidate]) -> Candidate:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tf_exla.ir.graph import Graph
 from tf_exla.split.context import SearchContext
-from tf_exla.split.progress import own_loops, peak_of
+from tf_exla.split.progress import Peak, own_loops, peak_of
 
 
 class Incumbent:
@@ -26,12 +26,11 @@ class Incumbent:
         self.peak: int | None = None  # if it is lower than that of the graph
         self.active = bool(context.depth or context.budget <= 0) and not context.options.trace
 
-    def add(self, own: int, peak: int, made: Graph) -> None:
+    def add(self, own: int, peak: int, high: Peak) -> None:
         """Compare a candidate that fixes no large tensor."""
         if not self.active:
             return
-        context = self.context
-        high, before = (peak_of(context.projector, one) for one in (made, self.graph))
+        context, before = self.context, peak_of(self.context.projector, self.graph)
         if not (high < before or peak < context.working_set(self.graph)):
             return  # no progress
         own = max(own, context.budget)
