@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +147,20 @@ def test_same_results_within_the_limit(name: str) -> None:
     assert reports
     assert all(report.projected_peak <= report.limit for report in reports)
     assert any(report.projected_peak_before > report.limit for report in reports)
+
+
+def test_later_calls_in_a_block_find_the_plan() -> None:
+    """The block keeps no function alive that the program drops, and a plan keeps no arguments."""
+    model, expected = sgpr(), sgpr().predict_f(X)
+    with tf_exla.limit(LIMIT, strict=True):
+        for _ in range(3):
+            new = tf.constant(X)
+            for a, b in zip(numbers(model.predict_f(new)), numbers(expected), strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(b).max())
+            dropped = weakref.ref(new)
+            del new
+            gc.collect()
+            assert dropped() is None
 
 
 def test_what_python_changes_is_seen(session: ScriptSession) -> None:

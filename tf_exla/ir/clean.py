@@ -42,9 +42,7 @@ def _clean_subgraphs(graph: Graph, ops: OpSet, apart: int | None) -> Graph:
         if not isinstance(node, Loop):
             node = with_subgraphs(node, lambda sub: clean(sub, ops, apart))
         nodes.append(node)
-    if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
-        return graph
-    return graph.replace(nodes=tuple(nodes))
+    return graph.with_nodes(nodes)
 
 
 def _merge(graph: Graph, apart: int | None) -> Graph:

@@ -8,7 +8,8 @@ program will run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -241,6 +242,12 @@ class Graph:
     def replace(self, **changes: object) -> Graph:
         fields = {"inputs": self.inputs, "nodes": self.nodes, "outputs": self.outputs, **changes}
         return Graph(**fields)  # type: ignore[arg-type]
+
+    def with_nodes(self, nodes: Sequence[Node]) -> Graph:
+        """Return the graph with these nodes; this graph itself if they are its own."""
+        if len(nodes) == len(self.nodes) and all(map(operator.is_, nodes, self.nodes)):
+            return self
+        return Graph(self.inputs, tuple(nodes), self.outputs)
 
     @once
     def is_open(self) -> bool:

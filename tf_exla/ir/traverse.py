@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import operator
 from collections.abc import (
     Callable,
     Collection,
@@ -70,9 +69,7 @@ def without_dead(graph: Graph, trim: Callable[[Node, Set[Tensor]], Node] | None 
             needed.update(node.inputs)
             kept.append(node)
     kept.reverse()
-    if len(kept) == len(graph.nodes) and all(map(operator.is_, kept, graph.nodes)):
-        return graph
-    return graph.replace(nodes=tuple(kept))
+    return graph.with_nodes(kept)
 
 
 def with_subgraphs(node: Node, change: Callable[[Graph], Graph]) -> Node:

@@ -22,9 +22,8 @@ class _Everywhere:
 
     def graph(self, sub: Graph) -> Graph:
         if sub not in self.done:
-            nodes = tuple(inside_of(node, self.graph) for node in sub.nodes)
-            same = all(new is old for new, old in zip(nodes, sub.nodes, strict=True))
-            self.done[sub] = self.change(sub if same else sub.replace(nodes=nodes))
+            nodes = [inside_of(node, self.graph) for node in sub.nodes]
+            self.done[sub] = self.change(sub.with_nodes(nodes))
         return self.done[sub]
 
 

@@ -33,9 +33,7 @@ def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 
     """
 
     def inside(sub: Graph, runs: float) -> Graph:
-        nodes = tuple(node_of(node, runs) for node in sub.nodes)
-        same = all(new is old for new, old in zip(nodes, sub.nodes, strict=True))
-        return sub if same else sub.replace(nodes=nodes)
+        return sub.with_nodes([node_of(node, runs) for node in sub.nodes])
 
     @cache  # loops share bodies
     def body_of(body: Graph, runs: float, innermost: bool) -> Graph:

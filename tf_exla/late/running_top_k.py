@@ -27,9 +27,8 @@ def run_top_k(graph: Graph, ops: OpSet) -> Graph:
     """Let loops of one graph accumulate the top k of chunks in their bodies."""
     if not ops.picks_rows():
         return graph
-    nodes = tuple(_running(node) if isinstance(node, Loop) else node for node in graph.nodes)
-    same = all(new is old for new, old in zip(nodes, graph.nodes, strict=True))
-    return graph if same else graph.replace(nodes=nodes)
+    nodes = [_running(node) if isinstance(node, Loop) else node for node in graph.nodes]
+    return graph.with_nodes(nodes)
 
 
 def _running(loop: Loop) -> Loop:

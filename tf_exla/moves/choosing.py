@@ -49,9 +49,8 @@ def choose_again(graph: Graph, ops: OpSet, least: int) -> Graph:
         nodes.append(inside if inside is node or legal(inside) else node)
         if node.op in CHOICES:
             made_by.update(dict.fromkeys(node.outputs, nodes[-1]))
-    if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
-        return graph
-    return drop_dead(graph.replace(nodes=tuple(nodes)))
+    changed = graph.with_nodes(nodes)
+    return graph if changed is graph else drop_dead(changed)
 
 
 def _reads(node: Node, made_by: Mapping[Tensor, Node]) -> dict[Node, list[Read]]:

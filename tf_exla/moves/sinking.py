@@ -67,10 +67,11 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
                 break
         inside = with_subgraphs(node, lambda sub: sink(sub, ops, least))
         nodes.append(inside if inside is node or legal(inside, {}) else node)
-    if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
+    changed = graph.with_nodes(nodes)
+    if changed is graph:
         return graph
     outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
-    return without_dead(graph.replace(nodes=tuple(nodes), outputs=outputs))
+    return without_dead(changed.replace(outputs=outputs))
 
 
 def _candidates(

@@ -9,7 +9,6 @@ products. Only the longer, inner axis needs that: a chunk of the outer axis is c
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 
 from tf_exla.ir.builder import Builder
@@ -32,9 +31,8 @@ def unmerge(graph: Graph, ops: OpSet, least: int) -> Graph:
     for old in graph.nodes:
         node = with_subgraphs(old, lambda sub: unmerge(sub, ops, least))
         nodes.extend(_apart(node, ops, least, made_by, readers))
-    if len(nodes) == len(graph.nodes) and all(map(operator.is_, nodes, graph.nodes)):
-        return graph
-    return clean(graph.replace(nodes=tuple(nodes)), ops)
+    made = graph.with_nodes(nodes)
+    return graph if made is graph else clean(made, ops)
 
 
 def _apart(

@@ -52,13 +52,11 @@ class _Bodies:
 
     def graph(self, sub: Graph) -> Graph:
         """Rewrite the bodies of all loops in a graph."""
-        nodes = tuple(
+        nodes = [
             inside_of(node, self.body if isinstance(node, Loop) else self.graph)
             for node in sub.nodes
-        )
-        if all(new is old for new, old in zip(nodes, sub.nodes, strict=True)):
-            return sub
-        return sub.replace(nodes=nodes)
+        ]
+        return sub.with_nodes(nodes)
 
     def body(self, body: Graph) -> Graph:
         """Rewrite the body of a loop, and the loops in it."""

@@ -86,9 +86,7 @@ class _Run:
             if any(new[key] is not sub for key, sub in subs.items()):
                 node = node.replace(attrs={**node.attrs, **new})
             nodes.append(node)
-        if all(new is old for new, old in zip(nodes, graph.nodes, strict=True)):
-            return graph
-        return graph.replace(nodes=tuple(nodes))
+        return graph.with_nodes(nodes)
 
     def _at(self, site: RewriteContext, node: Node) -> list[Node] | None:
         """Apply the first accepted rewrite of a node; return the new nodes, or None."""

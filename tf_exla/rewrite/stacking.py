@@ -14,7 +14,6 @@ after a twentieth of the iterations that it is allowed.
 from __future__ import annotations
 
 import math
-import operator
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -86,9 +85,8 @@ def _stacked(graph: Graph, ops: OpSet, sizes: Sizes, applications: list[Applicat
                 nodes += made
                 continue
         nodes.append(node)
-    if len(nodes) == len(graph.nodes) and all(map(operator.is_, nodes, graph.nodes)):
-        return graph
-    return clean(graph.replace(nodes=tuple(nodes)), ops)
+    changed = graph.with_nodes(nodes)
+    return graph if changed is graph else clean(changed, ops)
 
 
 def _sums(node: Node, ops: OpSet, iterations: int) -> Iterator[_Sum]:

@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import gpflow
 import numpy as np
@@ -75,7 +75,7 @@ class EagerCalls:
 
     def __init__(self, session: Session) -> None:
         self._session = weakref.proxy(session)  # it keeps this object alive
-        self._plans: weakref.WeakKeyDictionary[Any, dict[Any, Specialised[OptimizedFunction]]] = (
+        self._plans: weakref.WeakKeyDictionary[Any, dict[Any, Specialised[_Planned]]] = (
             weakref.WeakKeyDictionary()
         )
         self._as_it_was: set[Any] = set()
@@ -104,13 +104,15 @@ class EagerCalls:
             made = method(model, *args, **kwargs)
             self._as_it_was.add((type(model), method))  # not if the call raised
             return made
-        return traced.result(self._known(method, model, traced, concrete)(*traced.tensors))
+        planned = self._known(method, model, traced, concrete)
+        return traced.result(planned.optimized(*traced.tensors))
 
-    def _known(self, method: Any, model: Any, traced: _Traced, concrete: Any) -> OptimizedFunction:
+    def _known(self, method: Any, model: Any, traced: _Traced, concrete: Any) -> _Planned:
         """Return the optimized function, reusing that of an equal graph with the same captures."""
         kept = self._plans.setdefault(model, {}).setdefault(method, Specialised(_PLANS))
         key = (_fingerprint(concrete), tuple(map(id, concrete.captured_inputs)))  # kept alive
-        return kept.get(key, lambda: self._session.optimized(traced.function))
+        function = traced.function
+        return kept.get(key, lambda: _Planned(function, self._session.optimized(function)))
 
     def _is_small(self, model: Any, args: Any, kwargs: Any) -> bool:
         rows = sum(map(_rows, tf.nest.flatten((args, kwargs))))
@@ -119,25 +121,34 @@ class EagerCalls:
         return _MATRICES * 8 * rows * rows <= limit
 
 
+class _Planned(NamedTuple):
+    """A traced function, which the session does not keep alive, and its optimized function."""
+
+    function: Any
+    optimized: OptimizedFunction
+
+
 class _Traced:
-    """A call as a function of its tensor arguments. It does not keep the model alive."""
+    """A call as a function of its tensor arguments. It keeps neither these nor the model alive."""
 
     def __init__(self, method: Any, model: Any, args: Any, kwargs: Any) -> None:
         leaves = tf.nest.flatten((args, kwargs))
         at = [k for k, leaf in enumerate(leaves) if _is_array(leaf) and not _is_variable(leaf)]
         self.tensors = [tf.convert_to_tensor(leaves[k]) for k in at]
         self.parts: list[Any] = []
-        reference = weakref.ref(model)
+        leaves = [None if k in at else leaf for k, leaf in enumerate(leaves)]
+        structure = tf.nest.pack_sequence_as((args, kwargs), leaves)
+        parts, reference = self.parts, weakref.ref(model)
 
         def function(*tensors: tf.Tensor) -> Any:
             given = list(leaves)
             for k, tensor in zip(at, tensors, strict=True):
                 given[k] = tensor
-            packed, named = tf.nest.pack_sequence_as((args, kwargs), given)
+            packed, named = tf.nest.pack_sequence_as(structure, given)
             made = method(reference(), *packed, **named)
             if method.__name__ != "_precompute":
                 return made
-            self.parts = [part.axis_dynamic for part in made]
+            parts[:] = [part.axis_dynamic for part in made]
             return tuple(part.value for part in made)
 
         function.__name__ = f"{type(model).__name__}.{method.__name__}"

@@ -8,7 +8,6 @@ and XLA fuses it with the computation of `x`.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -36,9 +35,8 @@ def in_one_pass(graph: Graph, different: Iterable[Tensor] = ()) -> Graph:
         inner = _subgraphs(node, known)
         added = _added(inner, maker, known)
         nodes += [inner] if added is None else added
-    if len(nodes) == len(graph.nodes) and all(map(operator.is_, nodes, graph.nodes)):
-        return graph
-    return without_dead(graph.replace(nodes=tuple(nodes)))
+    made = graph.with_nodes(nodes)
+    return graph if made is graph else without_dead(made)
 
 
 def _counts(node: Node, different: set[Tensor]) -> bool:
