@@ -183,6 +183,35 @@ def test_no_larger_limit_is_refused_because_a_call_fits_without_its_gradient(
             check_equal(gradient(limit), expected)
 
 
+def beside(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """The gradient needs more than the call, and the call more in parts than as a whole."""
+    return tf.reduce_mean(kernel(x, OTHERS), 0) + tf.reduce_sum(tf.boolean_mask(y, y > 0.0))
+
+
+@pytest.mark.parametrize("program", [masked, few, beside])
+def test_the_limit_that_an_error_of_a_recorded_call_names_works(
+    program: Callable[..., Any],
+) -> None:
+    x, y = tf.constant(POINTS), tf.constant(TARGETS)
+
+    def named(limit: int) -> int | None:
+        try:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                value = tf.reduce_sum(tf_exla.optimize(program, limit, strict=True)(x, y))
+            tape.gradient(value, x)
+        except tf_exla.MemoryLimitError as error:
+            return error.smallest_limit
+        return None
+
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.optimize(program, 1).report(x, y)
+    call = info.value.smallest_limit
+    for limit in np.linspace(call, 1.2 * call, 7, dtype=int):
+        again = named(int(limit))
+        assert again is None or named(again) is None
+
+
 def test_an_error_names_the_limit_from_which_a_call_runs_in_parts() -> None:
     x, y = tf.constant(POINTS), tf.constant(TARGETS)
     with pytest.raises(tf_exla.MemoryLimitError, match="may work too") as info:

@@ -23,7 +23,7 @@ from tensorflow.python.ops import gradients_util
 from tf_exla.frontends.tf.emit import new_graph, placeholder
 from tf_exla.frontends.tf.plain_gradient import PlainGradient
 from tf_exla.frontends.tf.scope import CALLS
-from tf_exla.frontends.tf.settings import Program, Settings
+from tf_exla.frontends.tf.settings import Program, Settings, gradient_name
 from tf_exla.frontends.tf.tapes import Gradients
 
 
@@ -43,9 +43,8 @@ class Gradient:
             if backprop_util.IsTrainable(tensor)
         ]
         concrete, prefix, self.gradients = _trace(program, mask, self.trainable)
-        settings = program.settings
-        if not settings.name.startswith("gradient of "):
-            settings = dataclasses.replace(settings, name=f"gradient of {settings.name}")
+        name = gradient_name(program.settings.name)
+        settings = dataclasses.replace(program.settings, name=name)
         self.concrete = concrete
         self.program: Program | PlainGradient | None = None
         if not self.gradients:

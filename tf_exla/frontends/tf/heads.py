@@ -32,7 +32,7 @@ class Head(Generic[Rest]):
     """The head at a cut, and the loop behind it if the cut has one.
 
     `make`: creates the program of the rest, of what is known and of settings. `refused`: the error
-    of the whole program, if that is why it is cut.
+    of the whole program or its gradient, if that is why it is cut.
     """
 
     refused: MemoryLimitError | None = None
@@ -115,15 +115,12 @@ class Head(Generic[Rest]):
             return self._rests.get(given.sizes, lambda: self._made(given, inputs))
 
     def _made(self, given: Given, inputs: Sequence[tf.Tensor]) -> Rest:
-        settings = self._planner.settings
+        settings = dataclasses.replace(self._planner.settings, refused=self.refused)
         try:
             rest = self._make(given, settings)
             rest.ready(inputs)
             return rest
-        except MemoryLimitError as found:
-            # Parts may need more than the whole program, which runs uncut from its own limit on.
-            if self.refused is not None and self.refused.smallest_limit < found.smallest_limit:
-                raise copy.copy(self.refused) from None
+        except MemoryLimitError:
             raise
         except Exception as error:
             # Of a negative size, which has no bound, the run raises what the original raises.

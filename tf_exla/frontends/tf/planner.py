@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tf_exla.errors import UnboundedMemoryError, UnboundedMemoryWarning
+from tf_exla.errors import MemoryLimitError, UnboundedMemoryError, UnboundedMemoryWarning
 from tf_exla.frontends.tf.dataset_loops import DATASET_LOOPS
 from tf_exla.frontends.tf.devices.function import ShardedFunction
 from tf_exla.frontends.tf.fallback import unplanned
@@ -65,6 +65,8 @@ class Planner:
         _check_datasets(graph, function, firm)
         try:
             plan = self._planned(graph, limit, options, function)
+        except MemoryLimitError as error:
+            raise self.settings.named(error) from None
         except Exception as error:
             if self.sharded:  # the original function cannot run on sharded tensors
                 raise
