@@ -125,6 +125,16 @@ OTHERS: dict[str, Made] = {
     "X[:-c]": lambda y, c: X[:-c],
     "X[3 - c : 5 - c]": lambda y, c: X[3 - c : 5 - c],
     "slice": lambda y, c: tf.slice(X, [c, 0], [-1, -1]),
+    "parts": lambda y, c: tf.split(X, [c, 12 - c])[0],
+    "other part": lambda y, c: tf.split(tf.transpose(X), [c, 12 - c], -1)[1],
+    "the rest": lambda y, c: tf.split(X, [c, -1])[1],
+    "part of an unknown size": lambda y, c: tf.split(X, [12 + unknown(c) // 3, -1])[0],
+    "parts of some rows": lambda y, c: tf.split(y, 2, 1)[1],
+    "static parts of some rows": lambda y, c: tf.split(tf.concat([y, X[:4]], 0), [4, -1])[1],
+    "rows by parts of a shape": lambda y, c: tf.zeros(tf.split(tf.shape(y), 2)[0]),
+    "less a part of integers": lambda y, c: tf.zeros(
+        [20 - tf.split(tf.stack([3 - c, c]), [tf.size(y) // 24 + 1, -1])[0][0]]
+    ),
     "slice of a size": lambda y, c: tf.slice(X[:, 0], [0], [c - 1]),
     "sparse sum": lambda y, c: tf.reshape(
         tf.sparse.reduce_sum(tf.SparseTensor([[0, 0]], [1.0], tf.cast([13 - c, 2], tf.int64)), 1),

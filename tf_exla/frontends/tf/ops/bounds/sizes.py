@@ -173,6 +173,23 @@ def sliced(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     return [Most(tuple(made))]
 
 
+def parted(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
+    """Bound each part by its given size and by the operand's."""
+    (data, given, _), axis = operands, node.inputs[2].value
+    if node.inputs[1].value is not None:
+        return infer(node, operands)
+    if data.dims is None or axis is None:
+        return [Most(None, data.size).within(tensor.shape) for tensor in node.outputs]
+    at, made = int(axis) % len(data.dims), []
+    counts = given.value if given.below == 0 and given.value else (None,)  # -1 would mean the rest
+    for k, tensor in enumerate(node.outputs):
+        count = counts[k] if len(counts) == len(node.outputs) else counts[0]
+        known = [one for one in (data.dims[at], count) if one is not None]
+        dims = (*data.dims[:at], min(known, default=None), *data.dims[at + 1 :])
+        made.append(Most(dims, data.size).within(tensor.shape))
+    return made
+
+
 def strided(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
     """Bound the elements by the operand's, and the first axis by the given range."""
     made = infer(node, operands)[0] if _plain_slice(node) else Most(node.output.shape)

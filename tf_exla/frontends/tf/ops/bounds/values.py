@@ -175,6 +175,15 @@ def parts(node: Node, operands: Sequence[Most]) -> Bounds:
     return [tuple(np.ravel(np.take(value, k, axis))) for k in range(len(node.outputs))]
 
 
+def sections(node: Node, operands: Sequence[Most]) -> Bounds:
+    """Bound the integers of each part by those of all."""
+    return [_all(operands[_data_of_split(node)].top) for _ in node.outputs]
+
+
+def _data_of_split(node: Node) -> int:
+    return 1 if node.op == "split" else 0
+
+
 def stitched(node: Node, operands: Sequence[Most]) -> Bounds:
     """Put each element at its largest if the places are static; later elements overwrite."""
     half = len(operands) // 2
@@ -212,6 +221,8 @@ def below_zero(node: Node, operands: Sequence[Most], rule: Rule) -> int | None:
     tops, below = _ends(node, operands)
     if rule is negated:
         return tops[0]
+    if rule is sections:
+        return below[_data_of_split(node)]
     if rule is difference:
         return _sum((below[0], tops[1]))
     if rule is added:
