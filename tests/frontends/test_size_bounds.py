@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,6 +52,16 @@ def logits(y: tf.Tensor) -> tf.Tensor:
     return tf.cast(y, tf.float32)[:, :, None] * tf.constant([1.0, 2.0, -1.0])
 
 
+def repeated(
+    step: Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]], n: Any, m: Any
+) -> tf.Tensor:
+    """Return the first of two integers after three steps; nothing tells how many there are."""
+    made = tf.while_loop(
+        lambda i, n, m: i < 2.5, lambda i, n, m: (i + 1.0, *step(n, m)), (tf.constant(0.0), n, m)
+    )
+    return tf.convert_to_tensor(made[1])
+
+
 SIZES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "12 - c": lambda c: 12 - c,
     "12 - (c - 3)": lambda c: 12 - (c - 3),
@@ -89,6 +100,20 @@ SIZES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "less a position": lambda c: 12 - tf.argmax(tf.stack([unknown(c), -3]), output_type=tf.int32),
     "less a counter": lambda c: (
         12 - tf.while_loop(lambda i, n: i < c, lambda i, n: (i + 1, n - 1), (-2, -5))[1]
+    ),
+    "carried": lambda c: repeated(lambda n, m: (tf.where(n > 3, n, n), m), c, c),
+    "carried and swapped": lambda c: repeated(lambda n, m: (m, n), c, c),
+    "carried by the next": lambda c: repeated(lambda n, m: (m, m + 1), c, 0),
+    "carried and enlarged": lambda c: repeated(lambda n, m: (2 * n, m), c % 3, c),
+    "carried and cut": lambda c: repeated(lambda n, m: (tf.minimum(2 * n, 9), m), c, c),
+    "enlarged, then cut": lambda c: repeated(lambda n, m: (tf.minimum(2 * n, 9), m), 1, c),
+    "less a carried": lambda c: 20 - repeated(lambda n, m: (-n, m), c, c),
+    "less a cut": lambda c: 20 - repeated(lambda n, m: (tf.maximum(n - 2, -5), m), c, c),
+    "carried by loops of loops": lambda c: repeated(
+        lambda n, m: (repeated(lambda p, q: (tf.where(p > 3, p, q), p), n, n), m), c, c
+    ),
+    "enlarged in loops of loops": lambda c: repeated(
+        lambda n, m: (repeated(lambda p, q: (p + q, p), n, m), m), c % 2, c % 2
     ),
     "negative": lambda c: -(c - 12),
     "distance": lambda c: tf.abs(c - 7),
@@ -175,6 +200,8 @@ UNBOUNDED = {
     *("product", "range to 12", "choice", "quotient", "squared quotient"),
     *(f"less a {name}" for name in ("minimum", "least", "chosen", "quotient", "sum", "product")),
     "less a distinct",
+    *("carried by the next", "carried and enlarged", "enlarged, then cut"),
+    *("less a carried", "less a cut", "enlarged in loops of loops"),
 }
 """Programs that may have no bound: they are refused."""
 

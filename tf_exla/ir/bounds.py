@@ -46,6 +46,14 @@ class Most:
         """The bound of all its integers."""
         return None if self.value is None else highest(self.value)
 
+    def integers_within(self, other: Most) -> bool:
+        """Return whether the integers are known to be within the bounds of another tensor's."""
+        top, most = self.top, other.top
+        if most is None:
+            return True
+        below = other.below is None or (self.below is not None and self.below <= other.below)
+        return below and top is not None and top <= most
+
     def within(self, shape: Shape | None) -> Most:
         """Return these bounds for a tensor of this static shape, each tightened by the others."""
         dims = self.dims

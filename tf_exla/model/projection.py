@@ -28,6 +28,7 @@ from tf_exla.ir.traverse import walk
 from tf_exla.model.cluster_bytes import cluster_bytes
 from tf_exla.model.lifetimes import Lifetimes, lifetimes, passed_on
 from tf_exla.model.options import Options
+from tf_exla.model.scratch import scratch_bytes
 from tf_exla.model.sizes import Sizes
 
 RUNTIME_BYTES = 1 << 20
@@ -248,7 +249,7 @@ class Projector:
         if node.subgraphs:
             inner = max(self.project(sub).working_set for _, sub in node.subgraphs)
             return inner + carried_bytes(node, self.sizes)
-        return self.sizes.scratch(node)
+        return scratch_bytes(self.sizes, node)
 
     def _loop_temporary(self, loop: Loop) -> int:
         """Return the bytes of the bodies in flight, or of the remainder, which runs after them."""

@@ -8,7 +8,7 @@ on the way to it that gives no bound for its result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
@@ -17,7 +17,8 @@ from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.lists import EMPTY, UNKNOWN, Held, after_loop, either, is_list, made, read
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.open_sizes import flat, is_of_unknown_size, may_be_a_size
+from tf_exla.ir.open_sizes import is_of_unknown_size, may_be_a_size
+from tf_exla.model.causes import Causes
 from tf_exla.model.known_loops import KnownLoops
 from tf_exla.model.settings import SETTINGS
 
@@ -32,13 +33,13 @@ class Sizes:
     ops: OpSet
     _most: WeakKeyDictionary[Tensor, Most] = field(default_factory=WeakKeyDictionary)
     _fitted: WeakKeyDictionary[Tensor, int] = field(default_factory=WeakKeyDictionary)
-    _causes: WeakKeyDictionary[Tensor, Node] = field(default_factory=WeakKeyDictionary)
+    _causes: Causes = field(default_factory=Causes)
     _lists: WeakKeyDictionary[Graph, dict[Tensor, Held]] = field(default_factory=WeakKeyDictionary)
     _held: WeakKeyDictionary[Tensor, Held] = field(default_factory=WeakKeyDictionary)
     _given: WeakKeyDictionary[Graph, tuple[_Known, ...]] = field(default_factory=WeakKeyDictionary)
 
     def __post_init__(self) -> None:
-        self._loops = KnownLoops((self._most, self._held, self._causes))
+        self._loops = KnownLoops((self._most, self._held, self._causes.of))
 
     def nbytes(self, tensor: Tensor) -> int:
         """Return an upper bound of a tensor's bytes; 0 if there is none."""
@@ -72,26 +73,7 @@ class Sizes:
 
     def cause(self, tensor: Tensor) -> Node | None:
         """Return the first node on the way to a tensor that gives no bound for its result."""
-        return self._causes.get(tensor)
-
-    def scratch(self, node: Node) -> int:
-        """Return an upper bound of the bytes that a kernel allocates in addition to its outputs."""
-        if not node.is_open or all(
-            t.is_static or t.dtype in HANDLES for t in (*node.inputs, *node.outputs)
-        ):
-            return self.ops.scratch(node)
-        inputs, outputs = (
-            tuple(self.most(t).static(t) or flat(t, self.nbytes(t)) for t in tensors)
-            for tensors in (node.inputs, node.outputs)
-        )
-        largest = Node(node.op, inputs, outputs, node.attrs, node.stateful, node.name)
-        copies = sum(t.nbytes for t in (*inputs, *outputs))
-        if any(t.shape is None or len(t.shape) != len(s.dims) for t, s in
-               zip((*node.inputs, *node.outputs), (*inputs, *outputs), strict=True)):  # fmt: skip
-            return copies
-        # If sizes decide which algorithm a kernel uses, the largest need not take the most.
-        found = self.ops.scratch(largest)
-        return max(found, copies) if self.ops.work(node) == "product" else found
+        return self._causes.of.get(tensor)
 
     # The walk.
 
@@ -152,39 +134,21 @@ class Sizes:
         for tensor, most in zip(node.outputs, bounds, strict=True):
             if not is_of_unknown_size(tensor) and most.top is None:
                 # These integers may be a size of another tensor.
-                self._because(tensor, next(filter(None, map(self.cause, node.inputs)), None))
+                self._causes.put(tensor, self._causes.first_of(node.inputs))
                 self._most[tensor] = Most.of(tensor) if most.value is None else most
                 continue
             self._most[tensor] = most.at_most(self._fitted.get(tensor)).within(tensor.shape)
             if self._most[tensor].size is None:
-                self._blame(tensor, node)
+                self._causes.blame(tensor, node, lambda one: self.most(one).size is not None)
             else:
-                self._causes.pop(tensor, None)
-
-    def _blame(self, tensor: Tensor, node: Node) -> None:
-        """Store the cause of an unbounded result: that of an unbounded operand, else its node."""
-        for one in node.inputs:
-            if one in self._causes and (is_list(one) or not is_of_unknown_size(one)):
-                self._causes[tensor] = self._causes[one]
-                return
-            if is_of_unknown_size(one) and self.most(one).size is None:
-                self._because(tensor, self._causes.get(one))
-                return  # an input of the program has no cause
-        self._causes[tensor] = node
-
-    def _because(self, tensor: Tensor, cause: Node | None) -> None:
-        """Store the cause of a tensor, or forget it."""
-        if cause is not None:
-            self._causes[tensor] = cause
-        else:
-            self._causes.pop(tensor, None)
+                self._causes.put(tensor, None)
 
     def _list(self, node: Node) -> None:
         effect = self.ops.keeps(node)
         lists = [tensor for tensor in node.outputs if is_list(tensor)]
         if effect is None:
             for tensor in lists:
-                self._causes[tensor] = node
+                self._causes.put(tensor, node)
             return
         operands = [(self.most(one), self._held.get(one, EMPTY)) for one in node.inputs]
         one = made(node, effect, operands, [self.nbytes(tensor) for tensor in node.inputs])
@@ -201,13 +165,15 @@ class Sizes:
         for tensor, (most, held, cause, is_open) in zip(graph.inputs, known, strict=False):
             if is_open or is_of_unknown_size(tensor) or most.value is not None:
                 self._most[tensor] = most.within(tensor.shape)
-            self._because(tensor, cause if most.size is None or held is UNKNOWN else None)
+            else:  # as another walk may have left it
+                self._most.pop(tensor, None)
+            self._causes.put(tensor, cause if most.size is None or held is UNKNOWN else None)
             if is_list(tensor):
                 self._held[tensor] = held
         self._walk(graph)
 
     def _operand(self, tensor: Tensor) -> _Known:
-        cause = self._causes.get(tensor)
+        cause = self.cause(tensor)
         held = self._held.get(tensor, UNKNOWN if is_list(tensor) and cause else EMPTY)
         return self.most(tensor), held, cause, is_of_unknown_size(tensor)
 
@@ -259,11 +225,14 @@ class Sizes:
         first = []
         for tensor, same, result in zip(node.inputs, passed, node.outputs, strict=True):
             most, held, cause, is_open = self._operand(tensor)
-            most = replace(most, value=most.value if same else None)
-            most = most if same else counted.get(result, most)
+            if not same:  # unless an iteration exceeds them, the first integers are a bound
+                top = most.top if may_be_a_size(result) else None
+                most = replace(most, value=None if top is None else (top,))
+                most = counted.get(result, most)
             start = replace(held, growth=0, total=0, added=0, derived=True)
             first.append((most, start, cause, is_open))
-        variables = self._followed(body, first, times)
+        free = {k for k, tensor in enumerate(node.outputs) if tensor in counted}
+        variables = self._followed(body, first, times, free)
         kept = dict(self.kept(node))
         for k, tensor in enumerate(node.outputs):
             if is_list(tensor):
@@ -275,13 +244,33 @@ class Sizes:
             one = replace(one, growth=0, added=0, derived=True)
             final.append((most, one, cause, is_open))
         self._enter(body, final)
-        while self._grows(node, final):
+        while self._grows(node, final) or self._exceeds(body, final, free):
             self._enter(body, final)
         self._enter(cond, final)
         for k, tensor in enumerate(node.outputs):
+            value, below = final[k][0].value, final[k][0].below
             if is_of_unknown_size(tensor):
-                self._set(tensor, variables[k][0], [body.outputs[k], node.inputs[k]])
+                most = replace(variables[k][0], value=value, below=below)
+                self._set(tensor, most, [body.outputs[k], node.inputs[k]])
+            elif may_be_a_size(tensor):
+                self._most[tensor] = replace(Most.of(tensor), value=value, below=below)
         self._most.update(counted)
+
+    def _exceeds(self, body: Graph, given: list[_Known], free: Set[int]) -> bool:
+        """Forget bounds of integers that an iteration exceeds; return whether there were any.
+
+        A bound that holds for the first iteration holds for all of them if an iteration whose
+        variables are within their bounds gives such variables. `free`: those with another proof.
+        """
+        found = False
+        for k, (most, held, cause, is_open) in enumerate(given):
+            after = self.most(body.outputs[k])
+            if most.value is None or k in free or body.outputs[k] is body.inputs[k]:
+                continue
+            if not after.integers_within(most):
+                given[k] = replace(most, value=None, below=0), held, cause, is_open
+                found = True
+        return found
 
     def _grows(self, node: Node, given: list[_Known]) -> bool:
         """Forget bounds of lists that an iteration changes; return whether there were any."""
@@ -300,7 +289,9 @@ class Sizes:
                 self._held[result] = replace(self._held[result], length=wider.length, top=wider.top)
         return found
 
-    def _followed(self, body: Graph, variables: list[_Known], times: int | None) -> list[_Known]:
+    def _followed(
+        self, body: Graph, variables: list[_Known], times: int | None, free: Set[int]
+    ) -> list[_Known]:
         """Return bounds of a While's variables that hold for all iterations."""
         exact = times is not None and times <= SETTINGS.followed
         # Bounds pass from one variable to the next: as many iterations suffice as there are.
@@ -313,10 +304,11 @@ class Sizes:
                 if not (is_open or is_of_unknown_size(body.inputs[k])):
                     continue
                 joined = most.join(self.most(after)).within(body.inputs[k].shape)
+                joined = replace(joined, value=most.value, below=most.below)
                 if joined != most:
-                    why = cause or self._causes.get(after)
-                    grown[k] = (joined, held, why, True)
-            if grown == variables or (exact and left == 0) or left < -len(variables):
+                    grown[k] = joined, held, cause or self.cause(after), True
+            self._exceeds(body, grown, free)
+            if grown == variables or (exact and left == 0) or left < -2 * len(variables):
                 return variables
             if left <= 0:
                 # Variables that still grow have no bound.
@@ -345,6 +337,6 @@ class Sizes:
     def _set(self, tensor: Tensor, most: Most, sources: Sequence[Tensor]) -> None:
         self._most[tensor] = most.at_most(self._fitted.get(tensor)).within(tensor.shape)
         if self._most[tensor].size is None:
-            cause = next((self._causes[one] for one in sources if one in self._causes), None)
+            cause = self._causes.first_of(sources)
             if cause is not None:
-                self._causes[tensor] = cause
+                self._causes.put(tensor, cause)

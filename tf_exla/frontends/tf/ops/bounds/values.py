@@ -176,12 +176,8 @@ def parts(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def sections(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Bound the integers of each part by those of all."""
-    return [_all(operands[_data_of_split(node)].top) for _ in node.outputs]
-
-
-def _data_of_split(node: Node) -> int:
-    return 1 if node.op == "split" else 0
+    """Bound the integers of each part by those of all; the first operand of "split" is the axis."""
+    return [_all(operands[node.op == "split"].top) for _ in node.outputs]
 
 
 def stitched(node: Node, operands: Sequence[Most]) -> Bounds:
@@ -222,7 +218,7 @@ def below_zero(node: Node, operands: Sequence[Most], rule: Rule) -> int | None:
     if rule is negated:
         return tops[0]
     if rule is sections:
-        return below[_data_of_split(node)]
+        return below[node.op == "split"]
     if rule is difference:
         return _sum((below[0], tops[1]))
     if rule is added:
