@@ -62,6 +62,19 @@ def repeated(
     return tf.convert_to_tensor(made[1])
 
 
+def listed(c: tf.Tensor) -> tf.Tensor:
+    """Return a vector whose size follows from a list that its loop changes."""
+    sizes = tf.TensorArray(tf.int32, 1, clear_after_read=False, element_shape=[]).write(0, c // 6)
+
+    def step(i: tf.Tensor, x: tf.Tensor, sizes: tf.TensorArray) -> Any:
+        n = sizes.read(0)
+        return i + 1.0, tf.zeros([tf.minimum(n, 30)]), sizes.write(0, n + 9)
+
+    shapes = (tf.TensorShape([]), tf.TensorShape([None]), tf.TensorShape(None))
+    first = tf.constant(0.0), tf.zeros([c // 6]), sizes
+    return tf.while_loop(lambda i, *_: i < 2.5, step, first, shape_invariants=shapes)[1]
+
+
 SIZES: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "12 - c": lambda c: 12 - c,
     "12 - (c - 3)": lambda c: 12 - (c - 3),
@@ -182,6 +195,7 @@ OTHERS: dict[str, Made] = {
         tf.tile(tf.constant([[1.0], [4.0], [1.0]], y.dtype), [1, 5]), y
     ),
     "repeat of nothing": lambda y, c: tf.repeat(nothing(y), bins(nothing(y)) & 1),
+    "sizes that a list of a loop tells": lambda y, c: listed(c),
     "tile": lambda y, c: tf.tile(y, [12 - c, 1]),
     "repeat": lambda y, c: tf.repeat(y[:, 0], 12 - c),
     "fill": lambda y, c: tf.fill([13 - c, c], 1.0),
@@ -202,6 +216,7 @@ UNBOUNDED = {
     "less a distinct",
     *("carried by the next", "carried and enlarged", "enlarged, then cut"),
     *("less a carried", "less a cut", "enlarged in loops of loops"),
+    "sizes that a list of a loop tells",
 }
 """Programs that may have no bound: they are refused."""
 

@@ -244,30 +244,36 @@ class Sizes:
             one = replace(one, growth=0, added=0, derived=True)
             final.append((most, one, cause, is_open))
         self._enter(body, final)
-        while self._grows(node, final) or self._exceeds(body, final, free):
+        results = [self.most(tensor) for tensor in body.outputs]
+        while self._grows(node, final) or self._exceeds(body, final, free, results):
             self._enter(body, final)
         self._enter(cond, final)
         for k, tensor in enumerate(node.outputs):
             value, below = final[k][0].value, final[k][0].below
             if is_of_unknown_size(tensor):
-                most = replace(variables[k][0], value=value, below=below)
-                self._set(tensor, most, [body.outputs[k], node.inputs[k]])
+                self._set(tensor, final[k][0], [body.outputs[k], node.inputs[k]])
             elif may_be_a_size(tensor):
                 self._most[tensor] = replace(Most.of(tensor), value=value, below=below)
         self._most.update(counted)
 
-    def _exceeds(self, body: Graph, given: list[_Known], free: Set[int]) -> bool:
+    def _exceeds(
+        self, body: Graph, given: list[_Known], free: Set[int], results: Sequence[Most] = ()
+    ) -> bool:
         """Forget bounds of integers that an iteration exceeds; return whether there were any.
 
         A bound that holds for the first iteration holds for all of them if an iteration whose
         variables are within their bounds gives such variables. `free`: those with another proof.
+        `results`: of an iteration before; sizes that differ followed from what was forgotten since.
         """
         found = False
         for k, (most, held, cause, is_open) in enumerate(given):
-            after = self.most(body.outputs[k])
-            if most.value is None or k in free or body.outputs[k] is body.inputs[k]:
-                continue
-            if not after.integers_within(most):
+            before, result = body.inputs[k], body.outputs[k]
+            after = self.most(result)
+            follows = is_of_unknown_size(before) and most.size is not None
+            if results and follows and after != results[k]:
+                given[k] = Most().within(before.shape), held, cause or self.cause(result), True
+                found = True
+            elif k not in free and result is not before and not after.integers_within(most):
                 given[k] = replace(most, value=None, below=0), held, cause, is_open
                 found = True
         return found
