@@ -115,7 +115,8 @@ class Head(Generic[Rest]):
             return self._rests.get(given.sizes, lambda: self._made(given, inputs))
 
     def _made(self, given: Given, inputs: Sequence[tf.Tensor]) -> Rest:
-        settings = dataclasses.replace(self._planner.settings, refused=self.refused)
+        settings = self._planner.settings
+        settings = dataclasses.replace(settings, refused=self.refused or settings.refused)
         try:
             rest = self._make(given, settings)
             rest.ready(inputs)
