@@ -24,8 +24,7 @@ def of_known_powers(graph: Graph) -> Graph:
         node = with_subgraphs(old, of_known_powers)
         made = _power(node) if node.op == "pow" else None
         nodes += [node] if made is None else made
-    same = len(nodes) == len(graph.nodes) and all(map(lambda a, b: a is b, nodes, graph.nodes))
-    return graph if same else graph.replace(nodes=tuple(nodes))
+    return graph.with_nodes(nodes)
 
 
 def _power(node: Node) -> list[Node] | None:

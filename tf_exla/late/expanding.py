@@ -34,7 +34,7 @@ def expand(graph: Graph, ops: OpSet) -> Graph:
     nodes: list[Node] = []
     for node in graph.nodes:
         nodes.extend(_expanded(node, ops) or (node,))
-    return graph.replace(nodes=tuple(nodes)) if len(nodes) != len(graph.nodes) else graph
+    return graph.with_nodes(nodes)
 
 
 def _expanded(node: Node, ops: OpSet) -> list[Node] | None:

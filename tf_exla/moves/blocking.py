@@ -17,17 +17,10 @@ from tf_exla.split.unrolling import Unroller
 def write_out(graph: Graph, ops: OpSet) -> Graph:
     """Write out all contractions of a graph and its sub-graphs."""
     nodes: list[Node] = []
-    changed = False
     for node in graph.nodes:
         one = contraction_of(node)
-        if one is not None:
-            nodes.extend(written_out(node, one, ops))
-            changed = True
-            continue
-        made = _inside(node, ops)
-        changed |= made is not node
-        nodes.append(made)
-    return graph.replace(nodes=tuple(nodes)) if changed else graph
+        nodes += [_inside(node, ops)] if one is None else written_out(node, one, ops)
+    return graph.with_nodes(nodes)
 
 
 def _inside(node: Node, ops: OpSet) -> Node:

@@ -22,16 +22,13 @@ from tf_exla.moves.image_patches import patches
 def lower(graph: Graph, ops: OpSet, least: int) -> Graph:
     """Lower the nodes that touch a tensor of more than `least` bytes, also in sub-graphs."""
     nodes: list[Node] = []
-    changed = False
     for node in graph.nodes:
         subs = {key: lower(sub, ops, least) for key, sub in node.subgraphs}
         if any(subs[key] is not sub for key, sub in node.subgraphs):
             node = dataclasses.replace(node, attrs={**node.attrs, **subs})
-            changed = True
-        lowered = _lowered(node, ops, least)
-        changed |= lowered is not None
-        nodes.extend(lowered or (node,))
-    return clean(graph.replace(nodes=tuple(nodes)), ops) if changed else graph
+        nodes.extend(_lowered(node, ops, least) or (node,))
+    made = graph.with_nodes(nodes)
+    return graph if made is graph else clean(made, ops)
 
 
 def _lowered(node: Node, ops: OpSet, least: int) -> list[Node] | None:

@@ -52,7 +52,6 @@ def move(graph: Graph, ops: OpSet, least: int) -> Graph:
 def _moved(graph: Graph, ops: OpSet, least: int, kept: set[Tensor]) -> Graph:
     made_by = producers(graph)
     nodes: list[Node] = []
-    changed = False
     for old in graph.nodes:
         node = with_subgraphs(old, lambda sub: _moved(sub, ops, least, kept))
         moved: list[Node] = [node]
@@ -61,8 +60,7 @@ def _moved(graph: Graph, ops: OpSet, least: int, kept: set[Tensor]) -> Graph:
         nodes.extend(moved)
         for one in moved:
             made_by.update(dict.fromkeys(one.outputs, one))
-        changed |= moved[0] is not old
-    return graph.replace(nodes=tuple(nodes)) if changed else graph
+    return graph.with_nodes(nodes)
 
 
 class _Maker:

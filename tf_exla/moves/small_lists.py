@@ -33,9 +33,7 @@ def keep_less(graph: Graph, ops: OpSet) -> Graph:
     A large tensor stays in its list if it is compared with others, which must have the same bits.
     """
     nodes = [with_subgraphs(node, lambda sub: keep_less(sub, ops)) for node in graph.nodes]
-    made = graph
-    if any(new is not old for new, old in zip(nodes, graph.nodes, strict=True)):
-        made = graph.replace(nodes=tuple(nodes))
+    made = graph.with_nodes(nodes)
     while (shorter := _shortened(made)) is not None:
         made = shorter
     if made is graph or (tests_order(made) and clash(made, ops) is not None):

@@ -44,8 +44,7 @@ def of_main_diagonals(graph: Graph) -> Graph:
                 attrs={**node.attrs, "align": "RIGHT_LEFT"},
             )  # fmt: skip
         nodes += [*operands, node]
-    same = len(nodes) == len(graph.nodes) and all(map(lambda a, b: a is b, nodes, graph.nodes))
-    return graph if same else graph.replace(nodes=tuple(nodes))
+    return graph.with_nodes(nodes)
 
 
 def without_reserve(graph: Graph) -> Graph:
