@@ -28,8 +28,11 @@ _POINTWISE = frozenset({"... -> ...", "..., ... -> ...", "..., ..., ... -> ..."}
 """Rules of ops that compute each element from one element of each operand."""
 
 
-def fused(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
-    """Return the tensors of a graph without a buffer: results, and inputs such as loops' chunks."""
+def fused(ops: OpSet, graph: Graph, longest: int = TREE) -> frozenset[Tensor]:
+    """Return the tensors of a graph without a buffer: results, and inputs such as loops' chunks.
+
+    `longest`: the longest axis for which a reduction computes its operand in its own loop.
+    """
     root = roots(ops, graph)
     readers = readers_through(ops, graph)
     kept = {root.get(tensor, tensor) for tensor in graph.outputs}
@@ -40,7 +43,11 @@ def fused(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
         if len(node.outputs) != 1 or node.output in kept or is_alias(ops, node):
             continue
         read = readers.get(node.output, [])
-        if not read or not _writes_elements(ops, node) or not all(_reads(ops, one) for one in read):
+        if (
+            not read
+            or not _writes_elements(ops, node)
+            or not all(_reads(ops, one, longest) for one in read)
+        ):
             continue
         count = sum(copies[one] for one in set(read))
         if len(set(read)) == 1 or (count <= SETTINGS.most_copies and _is_cheap(ops, node)):
@@ -48,7 +55,7 @@ def fused(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
             copies[node] = count
     for tensor in graph.inputs:
         read = readers.get(tensor, [])
-        if read and tensor not in kept and all(_reads(ops, one) for one in read):
+        if read and tensor not in kept and all(_reads(ops, one, longest) for one in read):
             hidden.add(tensor)
     return frozenset(hidden)
 
@@ -63,19 +70,19 @@ def _is_pointwise(ops: OpSet, node: Node) -> bool:
 def _writes_elements(ops: OpSet, node: Node) -> bool:
     """Return whether XLA can compute a node's result element by element."""
     if node.op in REDUCTIONS:
-        return _is_short(node)
+        return _is_short(node, TREE)
     return node.op in _MOVEMENT or _is_pointwise(ops, node)
 
 
-def _reads(ops: OpSet, node: Node) -> bool:
+def _reads(ops: OpSet, node: Node, longest: int) -> bool:
     """Return whether XLA can fuse the producers of a node's operands into it."""
     if node.op in REDUCTIONS:
-        return _is_short(node)
+        return _is_short(node, longest)
     return node.op in _MOVEMENT or node.op in _SEARCHES or _is_pointwise(ops, node)
 
 
-def _is_short(node: Node) -> bool:
-    return all(size <= TREE for size in reduced_sizes(node))
+def _is_short(node: Node, longest: int) -> bool:
+    return all(size <= longest for size in reduced_sizes(node))
 
 
 def reduced_sizes(node: Node) -> list[int]:

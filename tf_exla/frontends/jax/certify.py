@@ -21,6 +21,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from tf_exla.errors import MemoryLimitError, PeakPart
 from tf_exla.frontends.jax.compat import compiler_options
+from tf_exla.frontends.jax.device import on_gpu
 from tf_exla.frontends.jax.outside import libraries, outside_bytes
 from tf_exla.frontends.jax.planning import Settings
 from tf_exla.frontends.jax.restore import restore
@@ -198,16 +199,21 @@ def _as(aval: X, value: X) -> X:
 
 def _certificate(compiled: Any, specs: Sequence[X]) -> Certificate:
     found, module = compiled.memory_analysis(), compiled.as_text()
+    arguments = sum(one.size * one.dtype.itemsize for one in specs)  # unused ones, too
+    return Certificate(
+        max(arguments, found.argument_size_in_bytes),
+        found.output_size_in_bytes - found.alias_size_in_bytes,
+        found.temp_size_in_bytes,
+        0 if on_gpu() else _outside(module),
+    )
+
+
+def _outside(module: str) -> int:
+    """Return what kernels of a CPU allocate outside of XLA's buffers."""
     for name in sorted(libraries(module)):
         warnings.warn(
             f"XLA {jax.__version__} hands computations to {name}: what it allocates is not counted,"
             " and a call may exceed what is certified",
             stacklevel=2,
         )
-    arguments = sum(one.size * one.dtype.itemsize for one in specs)  # unused ones, too
-    return Certificate(
-        max(arguments, found.argument_size_in_bytes),
-        found.output_size_in_bytes - found.alias_size_in_bytes,
-        found.temp_size_in_bytes,
-        outside_bytes(module),
-    )
+    return outside_bytes(module)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.frontends.jax.certify import RUNTIME, Certified
-from tf_exla.frontends.jax.planning import OPS
+from tf_exla.frontends.jax.planning import op_set
 from tf_exla.frontends.jax.program import Program
 from tf_exla.pipeline.plan import Plan
 from tf_exla.report.make import make_report
@@ -21,7 +21,9 @@ def report(program: Program) -> MemoryReport:
     certified = program.certified()
     plan = certified.plan or _unchanged(program)
     plan = dataclasses.replace(plan, limit=program.settings.limit)
-    return make_report(plan, OPS, function=program.settings.name, notes=tuple(_notes(certified)))
+    return make_report(
+        plan, op_set(), function=program.settings.name, notes=tuple(_notes(certified))
+    )
 
 
 def _unchanged(program: Program) -> Plan:

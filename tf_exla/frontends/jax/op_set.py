@@ -5,18 +5,20 @@ XLA compiles a planned program as one module and assigns its buffers: see `model
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 
+from tf_exla.frontends.jax.device import kind_of_gpu
 from tf_exla.frontends.jax.held import held
 from tf_exla.frontends.jax.primitives.records import RECORDS
-from tf_exla.frontends.jax.scratch import PRODUCTS, SCRATCH, packed
+from tf_exla.frontends.jax.scratch import GPU_SCRATCH, PRODUCTS, SCRATCH, packed
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.notes import note, noted
 from tf_exla.ir.rates import Rates
 from tf_exla.ir.traits import IDENTITIES, RESHAPES
 from tf_exla.model.rates import cpu_kind, load
-from tf_exla.model.xla_module import fused
+from tf_exla.model.xla_module import TREE, fused
 from tf_exla.vocabulary.meaning import Meaning
 from tf_exla.vocabulary.op_set import VocabularyOps
 
@@ -35,7 +37,9 @@ def _rates() -> Rates:
 
 
 class JaxOps(VocabularyOps):
-    """The ops of JAX on a CPU."""
+    """The ops of JAX on a CPU. `longest_fused`: the longest axis of a reduction in a fused loop."""
+
+    longest_fused = TREE
 
     def meaning(self, op: str) -> Meaning:
         """Return the record of an op, by its name in graphs."""
@@ -71,5 +75,28 @@ class JaxOps(VocabularyOps):
         """Return the tensors of a graph without a buffer: their consumers compute them."""
         known: frozenset[Tensor] | None = noted(graph, "fused", self)
         if known is None:
-            note(graph, "fused", self, known := fused(self, graph) - held(graph))
+            known = fused(self, graph, self.longest_fused) - held(graph)
+            note(graph, "fused", self, known)
         return known
+
+
+@cache
+def _gpu_rates() -> Rates:
+    return load(kind_of_gpu())
+
+
+class GpuOps(JaxOps):
+    """The ops of JAX on a GPU."""
+
+    longest_fused = sys.maxsize
+
+    def rates(self) -> Rates:
+        """Return the rates of the GPU: measured if there are any, else the usual ones."""
+        return _gpu_rates()
+
+    def scratch(self, node: Node, compiled: bool = False) -> int:
+        """Return an upper bound of the bytes of scratch memory that the kernel allocates."""
+        bound = GPU_SCRATCH.get(node.op)
+        if bound is None or not node.inputs or not node.inputs[0].is_static:
+            return 0
+        return bound(node)

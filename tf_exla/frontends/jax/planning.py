@@ -6,14 +6,15 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tf_exla.frontends.jax.op_set import JaxOps
+from tf_exla.frontends.jax.device import GPU_BYTES, on_gpu
+from tf_exla.frontends.jax.op_set import GpuOps, JaxOps
 from tf_exla.ir.graph import Graph
 from tf_exla.model.options import Options
 from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan
 from tf_exla.rewrite.families import switches
 
-OPS = JaxOps()
+_CPU_OPS, _GPU_OPS = JaxOps(), GpuOps()
 _IN_CACHE = 2
 """The default sizes divided by those used here: of 32 MB cache, 8 MB for a chunk, 12 for a body.
 
@@ -36,6 +37,18 @@ def options(rewrites: Mapping[str, bool] | bool | None = None) -> Options:
     )
 
 
+def gpu_options(options: Options) -> Options:
+    """Return the options adapted to a GPU."""
+    return dataclasses.replace(
+        options, chunk_bytes=GPU_BYTES, body_bytes=4 * GPU_BYTES, cached=False
+    )
+
+
+def op_set() -> JaxOps:
+    """Return the op set of the device that programs run on by default."""
+    return _GPU_OPS if on_gpu() else _CPU_OPS
+
+
 @dataclass(frozen=True)
 class Settings:
     """The settings of a program: `name` for reports and errors, `limit` in bytes."""
@@ -55,6 +68,7 @@ class Settings:
 
 def make_plan(graph: Graph, settings: Settings) -> Plan:
     """Return the plan of a program. Raises `MemoryLimitError` where no plan holds the limit."""
+    options = gpu_options(settings.options) if on_gpu() else settings.options
     return optimize_graph(
-        graph, OPS, limit=settings.limit, options=settings.options, function=settings.name
+        graph, op_set(), limit=settings.limit, options=options, function=settings.name
     )

@@ -73,3 +73,8 @@ SCRATCH: Mapping[str, Bound] = {
     "top_k": _selected,
     "lax.sort": lambda node: sum(tensor.nbytes for tensor in node.inputs),
 }
+
+CUBLAS = 32 << 20
+"""The workspace that XLA gives cuBLAS for each product."""
+GPU_SCRATCH: Mapping[str, Bound] = dict.fromkeys(PRODUCTS, lambda node: CUBLAS)
+"""Scratch memory of XLA's GPU code, buffers of XLA."""
