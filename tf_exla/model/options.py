@@ -20,6 +20,7 @@ class Options:
     """Settings of one optimization; sizes in bytes.
 
     `jit_compile`: whether XLA compiles the bodies of loops; None: where it pays off.
+    `whole`: whether XLA compiles a plan as one module, if it can and its buffers hold the limit.
     `rewrites`: families of rewrites to switch on or off, in place of their defaults.
     `tensor_size_threshold`: split every tensor above it that can be split, whatever the limit.
     `tensor_split_size`: the largest chunk of a split tensor.
@@ -35,6 +36,7 @@ class Options:
     """
 
     jit_compile: bool | None = None
+    whole: bool = False
     rewrites: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     tensor_size_threshold: int | None = None
     tensor_split_size: int | None = None

@@ -194,7 +194,9 @@ class Emitter:
         return inputs
 
     def anchor(self, array: Array, dtype: str) -> tf.Tensor:
-        """Return an input of the function that holds a small constant."""
+        """Return an input of the function that holds a small constant; for XLA, the constant."""
+        if self.compiled:
+            return emit_const(self.graph, array, dtype)
         key = (dtype, array.shape, array.tobytes())
         if key not in self._anchors:
             with tf.init_scope(), tf.device("CPU:0"):

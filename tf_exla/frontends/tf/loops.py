@@ -19,7 +19,17 @@ from tf_exla.frontends.tf.emit import emit_const, is_large, placeholder
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.frontends.tf.positions import merge_best, merge_top_k
 from tf_exla.frontends.tf.writing import Piece, write_part
-from tf_exla.ir.graph import ARG_REDUCERS, COMBINING, Array, Combine, Graph, Loop, SplitAxis, Tensor
+from tf_exla.ir.graph import (
+    ARG_REDUCERS,
+    COMBINING,
+    Array,
+    Combine,
+    Graph,
+    Loop,
+    Node,
+    SplitAxis,
+    Tensor,
+)
 
 _INT32_MAX = 2**31 - 1
 
@@ -228,11 +238,19 @@ class _Chunk:
                 piece = Piece(whole, tensor, result.slot)
                 made = write_part(self.emitter, self.start, before, part, piece)
             else:
-                kind = COMBINING[result.combine]
-                operands = [self.results[position], part]
-                made = self.emitter.op(kind, operands, {}, large=is_large(whole)).outputs[0]
+                made = self._combined(
+                    COMBINING[result.combine], self.results[position], part, whole
+                )
             made.set_shape(whole.shape)
             self.results[position] = made
+
+    def _combined(self, kind: str, before: Any, part: tf.Tensor, whole: Tensor) -> tf.Tensor:
+        """Emit the op that combines the values of two chunks, in a cluster its form."""
+        left, right, made = (whole.fresh_copy() for _ in range(3))
+        self.emitter.set(left, before)
+        self.emitter.set(right, part)
+        self.emitter.node(Node(kind, (left, right), (made,)))
+        return self.emitter.values([made])[0]
 
     def _merge_pair(self, position: int, combine: Combine) -> None:
         """Merge the chunk's values and their positions, once both are emitted."""

@@ -15,9 +15,10 @@ from tf_exla.errors import MemoryLimitError, UnboundedMemoryError, UnboundedMemo
 from tf_exla.frontends.tf.dataset_loops import DATASET_LOOPS
 from tf_exla.frontends.tf.devices.function import ShardedFunction
 from tf_exla.frontends.tf.fallback import unplanned
-from tf_exla.frontends.tf.op_set import OPS
+from tf_exla.frontends.tf.op_set import OPS, TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.settings import Settings
+from tf_exla.frontends.tf.whole import Operands, compile_whole
 from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.ir.traverse import walk
 from tf_exla.model.options import Options
@@ -34,12 +35,14 @@ Runnable = Restored | ShardedFunction
 class Planner:
     """Plans and restores graphs of one concrete function.
 
-    `functions`: those that attributes of nodes name. `sharded`: inputs that no device holds whole.
+    `functions`: those that attributes of nodes name. `constants`: values of the inputs that follow
+    those of the concrete function. `sharded`: inputs that no device holds whole.
     """
 
     settings: Settings
     concrete: Any
     functions: tuple[Any, ...]
+    constants: tuple[Any, ...]
     sharded: tuple[Tensor, ...]
 
     def plan(
@@ -75,14 +78,16 @@ class Planner:
         guard.listener.planned(name, plan)
         return plan
 
-    def _planned(self, graph: Graph, limit: int, options: Options, name: str) -> Plan:
+    def _planned(
+        self, graph: Graph, limit: int, options: Options, name: str, ops: TensorFlowOps = OPS
+    ) -> Plan:
         devices, outside = self.settings.devices, self.settings.outside
         if devices is None:
             if self.sharded:
                 raise TypeError(f"{name}: sharded tensors need optimize(..., devices=...)")
             held = resident_bytes(graph) + outside if outside else None
             return optimize_graph(
-                graph, OPS, limit=limit, resident=held, options=options, function=name
+                graph, ops, limit=limit, resident=held, options=options, function=name
             )
         limit -= outside
         fleet = dataclasses.replace(devices.fleet, apart=frozenset(self.sharded))
@@ -95,15 +100,35 @@ class Planner:
                 assert self.settings.devices is not None
                 inputs = self.concrete.graph.inputs
                 return ShardedFunction(plan, self.settings.devices, self._emit, inputs)
-            return self._emit(plan.graph)
+            return self._whole(plan) or self._emit(plan.graph)
         except Exception as error:
             self.settings.guard.take(self.settings.name, error)
             # The graph before the passes has the same outputs in the same order.
             return self._emit(plan.original)
 
-    def _emit(self, graph: Graph, like: Sequence[Any] | None = None) -> Restored:
+    def _whole(self, plan: Plan) -> Restored | None:
+        """Return a plan of the same program as one module, if there is one within the limit."""
+        options = plan.options
+        if options is None or not options.whole or plan.failure:
+            return None
+        apart = dataclasses.replace(options, jit_compile=False, whole=False)
+        captured = [*self.concrete.captured_inputs, *self.constants]
+        count = len(self.concrete.inputs) - len(self.concrete.captured_inputs)
+        if len(plan.original.inputs) != count + len(captured):  # a gradient's saved values
+            return None
+        return compile_whole(
+            lambda limit, ops: self._planned(plan.original, limit, apart, self.settings.name, ops),
+            lambda graph: self._emit(graph, compiled=True),
+            Operands(plan.original.inputs[:count], captured),
+            plan.limit,
+            options.allocator,
+        )
+
+    def _emit(
+        self, graph: Graph, like: Sequence[Any] | None = None, compiled: bool = False
+    ) -> Restored:
         like = self.concrete.graph.inputs if like is None else like
-        return restore(graph, name="optimized", like=like, keep=self.functions)
+        return restore(graph, name="optimized", like=like, keep=self.functions, compiled=compiled)
 
 
 def _check_datasets(graph: Graph, function: str, firm: bool) -> None:

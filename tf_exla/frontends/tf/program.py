@@ -96,7 +96,8 @@ class Program:
         if given.nodes or given.outputs:
             self.graph = cut_away(self.graph, self.saves, given)
         sharded = tuple(self.graph.inputs[k] for k in apart)
-        self._planner = Planner(settings, concrete, self.captured.functions, sharded)
+        made = self.captured
+        self._planner = Planner(settings, concrete, made.functions, made.constants, sharded)
         self._firm = False  # whether sizes without a bound raise, whatever the user asked
         self._gradients: dict[tuple[bool, ...], Gradient] = {}
         self._checked: set[tuple[bool, ...]] = set()  # gradients that a call has planned, or tried

@@ -123,6 +123,7 @@ def gpu_options(options: Options) -> Options:
     return dataclasses.replace(
         options,
         jit_compile=bool(options.jit_compile),  # the default was measured on a CPU only
+        whole=bool(options.jit_compile),
         chunk_bytes=_GPU_CHUNK_BYTES,
         body_bytes=4 * _GPU_CHUNK_BYTES,
         cached=False,

@@ -14,6 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
 from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.eager import context, execute, record
 from tensorflow.python.eager.polymorphic_function import atomic_function
@@ -27,6 +28,7 @@ from tf_exla.ir.graph import Graph
 from tf_exla.pipeline.collecting import rare_collections
 
 NO_INLINE = {"_noinline": True}
+MUST_COMPILE = "_XlaMustCompile"
 
 
 @rare_collections()
@@ -36,25 +38,27 @@ def restore(
     name: str = "optimized",
     like: Sequence[tf.Tensor] = (),
     keep: Sequence[Any] = (),
+    compiled: bool = False,
 ) -> Restored:
     """Emit `graph` as a function of its flat inputs.
 
     `like`: tensors whose handle data the first inputs take. `keep`: objects that must live as long
-    as the function.
+    as the function. `compiled`: XLA compiles the function as a whole.
     """
     function_graph = new_graph(name)
     inputs = [
         placeholder(function_graph, tensor.dtype, tensor.shape, source)
         for tensor, source in zip_longest(graph.inputs, like)
     ]
-    emitter = Emitter(function_graph, SPECIAL)
+    emitter = Emitter(function_graph, SPECIAL, compiled)
     outputs = emitter.run(graph, inputs)
     anchors, values = emitter.anchored()
+    attrs = {**NO_INLINE, MUST_COMPILE: True} if compiled else NO_INLINE
     function = define(
-        function_graph, name, [*inputs, *anchors], outputs, emitter.effects, attrs=NO_INLINE
+        function_graph, name, [*inputs, *anchors], outputs, emitter.effects, attrs=attrs
     )
     stateful = bool(emitter.effects) or any(t.dtype == "resource" for t in graph.inputs)
-    return Restored(function, tuple(values), stateful, tuple(keep))
+    return Restored(function, tuple(values), stateful, tuple(keep), compiled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +66,15 @@ class Restored:
     """A function of flat tensors; `anchors`: eager tensors that follow its inputs.
 
     `stateful`: a graph that calls it must keep the call, and its order among other effects.
+    `compiled`: XLA compiles it as a whole. `certified`: then the peak of a call in bytes.
     """
 
     function: atomic_function.AtomicFunction
     anchors: tuple[tf.Tensor, ...]
     stateful: bool
     keep: tuple[Any, ...] = ()
+    compiled: bool = False
+    certified: int = 0
 
     @property
     def graph(self) -> func_graph.FuncGraph:
@@ -96,6 +103,8 @@ class Restored:
             self.function.name, arguments, self.stateful, types, config=_no_grappler()
         )
         atomic_function._set_read_only_resource_inputs_attr(call, self.graph)
+        if self.compiled:
+            call._set_attr(MUST_COMPILE, attr_value_pb2.AttrValue(b=True))
         for tensor, inner in zip(call.outputs, self.graph.outputs, strict=True):
             tensor.set_shape(inner.shape)
         return list(call.outputs)

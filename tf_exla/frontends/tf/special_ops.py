@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from tf_exla.frontends.tf.compiled import alone, emit_compiled
 from tf_exla.frontends.tf.device import device
-from tf_exla.frontends.tf.emit import is_large
+from tf_exla.frontends.tf.emit import emit_const, is_large
 from tf_exla.frontends.tf.emitter import Emitter, Special
 from tf_exla.frontends.tf.loops import emit_loop
 from tf_exla.frontends.tf.ops.convolutions import OPERANDS, has_cpu_kernel
@@ -27,7 +28,7 @@ def _loop(emitter: Emitter, node: Node) -> list[tf.Tensor]:
 
 
 def _top_k(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
-    if CHUNKED not in node.attrs or emitter.begins:
+    if CHUNKED not in node.attrs or emitter.begins or emitter.compiled:
         return None
     return emit_chunk_top_k(emitter, node)
 
@@ -52,6 +53,18 @@ def _convolution(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
     return emit_compiled(emitter, alone(node))
 
 
+def _extreme(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
+    """Emit a maximum or minimum along axes for XLA, which may lose NaNs in it."""
+    if not emitter.compiled or not node.output.dtype.startswith(("float", "bfloat")):
+        return None
+    x, axes = emitter.values(node.inputs)
+    (found,) = emitter.op(node.op, [x, axes], node.attrs, name=node.name).outputs
+    (lost,) = emitter.op("IsNan", [x], {}).outputs
+    (lost,) = emitter.op("any", [lost, axes], node.attrs).outputs
+    nan = emit_const(emitter.graph, np.array(np.nan), node.output.dtype)
+    return list(emitter.op("SelectV2", [lost, nan, found], {}).outputs)
+
+
 def _with_total(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     """Emit an op without its last operand, a size that TensorFlow computes itself."""
     operands, large = emitter.values(node.inputs[:-1]), is_large(*node.inputs, *node.outputs)
@@ -63,6 +76,7 @@ SPECIAL: Mapping[str, Special] = {
     "xla_cluster": emit_compiled,
     **dict.fromkeys(OPERANDS, _convolution),
     "loop": _loop,
+    **dict.fromkeys(("max", "min"), _extreme),
     "max_with_position": emit_best,
     "min_with_position": emit_best,
     "random_rows": emit_random_rows,

@@ -52,6 +52,9 @@ def write_part(
     emitter: Emitter, start: Start, accumulator: tf.Tensor, value: tf.Tensor, piece: Piece
 ) -> tf.Tensor:
     """Write `value`, the part of a result for the chunk at `start`, and return the whole result."""
+    if emitter.compiled:
+        begin = start.at(len(piece.part.dims), piece.slot)
+        return emitter.op("XlaDynamicUpdateSlice", [accumulator, value, begin], {}).outputs[0]
     rows = _rows(piece, start)
     if rows is None or device() == "GPU":
         return _write_slice(emitter, start, accumulator, value, piece)

@@ -1,0 +1,185 @@
+"""Compile a planned program as one XLA module, loops included.
+
+On a GPU, TensorFlow launches each op of an iteration from the host. In one module, XLA fuses the
+ops of an iteration and runs the loops itself. XLA orders a program and assigns its buffers, so a
+projection guarantees nothing. The compiled module states its buffers. If they exceed the limit, the
+program is planned again for less.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.compiler.xla.service import hlo_pb2
+from tensorflow.python.eager import context
+from tensorflow.python.framework import ops
+
+from tf_exla.errors import MemoryLimitError
+from tf_exla.frontends.tf.device import device
+from tf_exla.frontends.tf.op_set import OPS, TensorFlowOps
+from tf_exla.frontends.tf.restore import Restored
+from tf_exla.ir.bounds import HANDLES
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.notes import note, noted
+from tf_exla.ir.traits import EQUALITY, IDENTITIES, ORDER, RESHAPES
+from tf_exla.ir.traverse import walk
+from tf_exla.model.allocator import Allocator
+from tf_exla.model.xla_gpu import gpu_scratch
+from tf_exla.model.xla_module import fused
+from tf_exla.pipeline.plan import Plan
+from tf_exla.vocabulary.rules.builders import words
+
+TRIES = 2
+ALIGNMENT = 256
+"""Bytes to which TensorFlow's allocators round on a GPU."""
+_STRUCTURE = frozenset(words("cond constant loop switch while xla_cluster"))
+_VARIABLES = frozenset(
+    words("AssignAddVariableOp AssignSubVariableOp AssignVariableOp read_variable")
+)
+_LIBRARIES = frozenset(words("""
+    all any argmax argmin BiasAddGrad cholesky cumprod cumsum einsum erf erfc L2Loss matrix_diag
+    matrix_diag_part matrix_set_diag max mean min SoftmaxCrossEntropyWithLogits solve_triangular
+    strided_slice_grad sum top_k
+"""))  # fmt: skip
+"""Ops that clusters leave to TensorFlow's kernels, since XLA's code for a CPU is slower, loses NaNs
+or is less exact in sums of float32. On a GPU XLA calls the same libraries and adds in pairs."""
+_CHOOSING = frozenset(words("argmax argmin max max_with_position min min_with_position top_k"))
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What a program is called with: `arguments`, then the values of `captured` tensors."""
+
+    arguments: Sequence[Tensor]
+    captured: Sequence[Any]
+
+    @property
+    def are_known(self) -> bool:
+        """Whether a module can be compiled for them before a call."""
+        return all(one.is_static and one.dtype not in HANDLES for one in self.arguments) and all(
+            isinstance(one, ops.EagerTensor) for one in self.captured
+        )
+
+
+def compile_whole(
+    plan_within: Callable[[int, TensorFlowOps], Plan],
+    emit: Callable[[Graph], Restored],
+    operands: Operands,
+    limit: int,
+    allocator: Allocator,
+) -> Restored | None:
+    """Return a planned program as one module whose buffers hold the limit, or None.
+
+    `plan_within`: returns the plan for a limit, made with an op set. `emit`: returns the function
+    of a graph. None: XLA cannot compile it, or no plan was found whose module holds the limit.
+    """
+    for kernels in (WHOLE_OPS, OPS):  # OPS: where XLA does not fuse what the other expects
+        budget = limit
+        for _ in range(TRIES):
+            try:
+                plan = plan_within(budget, kernels)
+            except MemoryLimitError:
+                break
+            if not (operands.are_known and is_compiled_whole(plan.graph)):
+                return None
+            made = emit(plan.graph)
+            try:
+                needed = plan.resident + allocator.taken(working_set(made, operands))
+            except (tf.errors.OpError, ValueError):  # XLA refuses what it cannot compile
+                return None
+            if needed <= limit:
+                return dataclasses.replace(made, certified=needed)
+            budget = plan.projected_peak - (needed - limit)
+            if budget <= plan.resident:
+                break
+    return None
+
+
+class WholeOps(TensorFlowOps):
+    """The ops of TensorFlow in a module that XLA compiles for a GPU."""
+
+    def fused(self, graph: Graph) -> frozenset[Tensor]:
+        """Return the tensors of a graph without a buffer: their consumers compute them."""
+        known: frozenset[Tensor] | None = noted(graph, "fused", self)
+        if known is None:
+            note(graph, "fused", self, known := fused(self, graph, sys.maxsize))
+        return known
+
+    def scratch(self, node: Node, compiled: bool = False) -> int:
+        """Return an upper bound of the bytes of scratch memory of a node's code."""
+        return gpu_scratch(node)
+
+    def aliases(self, node: Node) -> bool:
+        """Return whether the first output always shares the buffer of the first input."""
+        return node.op in RESHAPES or node.op in IDENTITIES
+
+    def may_alias(self, node: Node) -> bool:
+        """Return whether outputs may share a part of the first input's buffer: parts are copies."""
+        return False
+
+    def forwards(self, node: Node) -> tuple[int, ...]:
+        """Return the inputs whose buffer the first output certainly reuses at their last use."""
+        return ()
+
+    def overwrites_variables(self) -> bool:
+        """Return whether a While keeps its variables in the buffers of their initial values."""
+        return True
+
+
+WHOLE_OPS = WholeOps(device="GPU")
+
+
+def is_compiled_whole(graph: Graph) -> bool:
+    """Return whether XLA computes TensorFlow's numbers for all nodes of a graph.
+
+    XLA computes a fused tensor again for each reader, and not always to the same bits. So an
+    element that is chosen from a tensor may equal none of it later, and its gradient is lost.
+    """
+    nodes = list(walk(graph))
+    chosen = any(node.op in _CHOOSING and _is_real(node.inputs[0]) for node in nodes)
+    if chosen and any(
+        node.op in EQUALITY | ORDER and any(map(_is_real, node.inputs)) for node in nodes
+    ):
+        return False
+    return all(map(_is_compiled, nodes))
+
+
+def _is_real(tensor: Tensor) -> bool:
+    return tensor.dtype.startswith(("float", "bfloat"))
+
+
+def _is_compiled(node: Node) -> bool:
+    if isinstance(node, Loop) and node.bitwise_group is not None:
+        return False
+    if node.op in _STRUCTURE or node.op in _VARIABLES:
+        return True
+    if WHOLE_OPS.compiles(node):
+        return True
+    static = all(tensor.is_static for tensor in (*node.inputs, *node.outputs))
+    return node.op in _LIBRARIES and static and not node.stateful
+
+
+def working_set(restored: Restored, operands: Operands) -> int:
+    """Return the bytes that a call of a compiled function allocates, results included.
+
+    This compiles the function, as its first call does again.
+    """
+    serialized = context.context().get_compiler_ir(
+        device_name=tf.config.list_logical_devices(device())[0].name,
+        platform_name=None,
+        function_name=restored.function.name.decode(),
+        flat_args=[tf.TensorSpec(one.shape, one.dtype) for one in operands.arguments],
+        captured_inputs=list(operands.captured),
+        stage="optimized_hlo_proto_serialized",
+    )
+    module = hlo_pb2.HloProto.FromString(serialized)
+    return sum(
+        -(-one.size // ALIGNMENT) * ALIGNMENT
+        for one in module.buffer_assignment.buffer_allocations
+        if not (one.is_entry_computation_parameter or one.is_constant or one.is_thread_local)
+    )
