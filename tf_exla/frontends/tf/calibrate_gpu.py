@@ -3,11 +3,12 @@
 Each rate is the median of repeated calls of programs that do little else, with the device
 synchronized after each call. A GPU's clock changes with its load, so the fastest call is no better
 than others. The seconds of a small op are the difference of a long and a short chain, which cancels
-the cost of the call itself. From those of a large op, the cost of an almost empty call is subtracted.
+the cost of the call itself. From those of a large op, those of an almost empty call are subtracted.
 
-Two rates are not measured. A While with a small body takes 20 µs for an iteration on an H100, but
+Three rates are not measured. A While with a small body takes 20 µs for an iteration on an H100, but
 plans take some 350 µs (docs/gpu.md). A cluster without products compiles in 0.2 s, but those of
-plans take seconds, since XLA tries several kernels for each product.
+plans take seconds, since XLA tries several kernels for each product. What a top-k by groups takes
+beside its bytes was fitted to plans.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def measure_gpu(sizes: Sizes | None = None) -> dict[str, float]:
     found.update(_memory_and_pointwise(sizes))
     found.update(_products(sizes, call))
     found.update(_rows(sizes, call, found["byte"]))
-    found.update(following(found["byte"], found["launch"]))
+    found.update(following(found["byte"]))
     return found
 
 
