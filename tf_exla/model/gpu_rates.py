@@ -2,7 +2,7 @@
 
 `python -m tf_exla calibrate` measured the rates of the H100 (80 GB HBM3) on 2026-11-26, with driver
 580.159.04 and TensorFlow 2.21. Rates of products, solves, top-k and short axes still included
-the cost of a call then, at most 0.5 ms. The other rates:
+the cost of a call then, perhaps 0.5 ms. The other rates:
 
 - `iteration` and `top_k_start` are fitted to the milliseconds of docs/gpu.md, `compiling` to the
   first calls there.
