@@ -11,7 +11,7 @@ from tf_exla.ir.rates import Rates
 from tf_exla.model.rates import gpu_kind, plausible
 
 SMALL = Sizes(
-    repeats=9, large=1 << 20, side=64, columns=50, rows=20, row=1000, short=10, long=1010
+    repeats=9, large=1 << 20, side=400, columns=500, rows=20, row=1000, short=10, long=1010
 )  # fmt: skip
 
 
@@ -20,11 +20,11 @@ def test_each_rate_is_measured() -> None:
     found = measure_gpu(SMALL)
     assert tf.config.experimental.tensor_float_32_execution_enabled() is before
     known = {field.name for field in fields(Rates)}
-    kept = {  # what does not differ, and what is done on CPUs only
-        "sync", "flop", "compiling_node", "search_node",
-        "top_k_kept", "top_k_tested", "top_k_padded",
+    kept = {  # what does not differ, what is done on CPUs only, and what small programs do not show
+        "sync", "flop", "compiling", "compiling_node", "search_node", "iteration",
+        "top_k_start", "top_k_kept", "top_k_tested", "top_k_padded",
     }  # fmt: skip
     assert set(found) == known - kept
     # The others are differences of two times, and may be negative on a busy machine.
-    assert all(found[name] > 0 for name in ("product_8", "product_4", "serial", "compiling"))
+    assert all(found[name] > 0 for name in ("product_8", "product_4", "serial"))
     assert isinstance(plausible(found, gpu_kind("GPU")), Rates)

@@ -1,39 +1,41 @@
-"""The derived rates of GPUs reproduce what was measured on one; nothing here needs it."""
+"""The usual rates of GPUs reproduce what was measured on one; nothing here needs it."""
 
 from __future__ import annotations
 
-import pytest
+import statistics
+
 from fresh_process import run_fresh
 from needs import GPFLOW
 
-QUICK = [
-    "K v, n=20,000", "K v, n=60,000, d=10, float32", "K v, n=500,000, d=10",
-    "K v, n=100,000, d=1 (H200)", "K v, n=1,000,000, d=1 (H200)",
-    "v' K v and gradients, n=12,000", "neighbours L2", "attention",
-]  # fmt: skip
-"""Those that are planned in a second."""
-WITHIN = 1.5
-"""The largest factor of these rows is 1.44, of attention; plans may change a little."""
+WITHIN = 1.7
+"""The largest factor is 1.63, of L2 neighbours in 600 MB with XLA; plans may change a little."""
+TYPICAL = 1.2
+"""The median factor is 1.11."""
+NOT_MODELLED = {
+    ("neighbours L1", "stock"),  # 47 ms, of which sums along ten columns take 33
+    ("neighbours L1", "1GB, XLA"),  # 12 ms, of which the top-k by groups takes 8
+}
 
 
-def ratios(name: str) -> dict[str, float]:
-    """Return estimated over measured times of a row, planned as when it was measured."""
+def ratios() -> list[tuple[str, str, float]]:
+    """Return estimated over measured times of stock and of plans, planned as when measured."""
     from gpu.rows import ROWS, figures
 
-    from tf_exla.ir.rates import CPU
-
-    (row,) = (one for one in ROWS if one.name == name)
-    return {
-        one.how: one.estimated(row.rates) / one.measured
-        for one in figures(row, CPU)
-        if one.measured is not None and "XLA" not in one.how
-    }
+    return [
+        (row.name, one.how, one.estimated(row.rates) / one.measured)
+        for row in ROWS
+        for one in figures(row, row.then)
+        if one.measured is not None and not one.whole
+    ]
 
 
 @GPFLOW
-@pytest.mark.parametrize("name", QUICK)
-def test_estimates_are_near_what_was_measured(name: str) -> None:
-    found = run_fresh(ratios, name)
-    assert found
-    for how, ratio in found.items():
-        assert 1 / WITHIN < ratio < WITHIN, how
+def test_estimates_are_near_what_was_measured() -> None:
+    found = {(name, how): ratio for name, how, ratio in run_fresh(ratios)}
+    assert len(found) > 35
+    assert found.keys() >= NOT_MODELLED
+    factors = {
+        key: max(ratio, 1 / ratio) for key, ratio in found.items() if key not in NOT_MODELLED
+    }
+    assert not {key: factor for key, factor in factors.items() if factor > WITHIN}
+    assert statistics.median(factors.values()) < TYPICAL

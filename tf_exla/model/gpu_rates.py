@@ -1,11 +1,13 @@
-"""The usual rates of GPUs: derived from the vendor's peaks and from docs/gpu.md, not calibrated.
+"""The usual rates of GPUs: measured on an H100, and derived from them for an H200.
 
-Peaks are those of NVIDIA's data sheet for the H100 SXM: 3.35 TB/s; 67 TFLOPS of float64 on tensor
-cores and 34 without; 67 TFLOPS of float32; 495 TFLOPS of TF32 without sparsity. A rate is the
-inverse of a peak times the factor next to it. The factors were fitted to the milliseconds of
-docs/gpu.md, and rounded: least squares of the logarithms, a loss that is linear beyond a fifth,
-and a weak pull to earlier guesses. Six figures were left out because the model has no part for
-them: XLA's neighbours, stock's by L1, and two plans that have no clusters any more.
+`python -m tf_exla calibrate` measured the rates of the H100 (80 GB HBM3) on 2026-11-26, with driver
+580.159.04 and TensorFlow 2.21. Rates of products, solves, top-k and short axes still included
+the cost of a call then, perhaps 0.5 ms. The other rates:
+
+- `iteration` and `top_k_start` are fitted to the milliseconds of docs/gpu.md, `compiling` to the
+  first calls there.
+- `flop`, `compiling_node` and `top_k_kept` are estimates.
+
 `python tests/gpu/rows.py` prints what the rates predict for these rows.
 
 A GPU that is not in the table has the rates of the H100: GPUs for data centres have similar ratios,
@@ -19,61 +21,52 @@ from dataclasses import replace
 
 from tf_exla.ir.rates import Rates
 
-LAUNCH_SHOWN = 0.5
-"""The visible part of a kernel's launch, fitted: 20 of the 40 µs that docs/gpu.md names. The host
-launches while the device works, and nodes such as reshapes launch nothing."""
 
-
-def following(byte: float, launch: float) -> Mapping[str, float]:
-    """Return the rates that follow from the seconds per byte and per visible launch."""
+def following(byte: float) -> Mapping[str, float]:
+    """Return the rates that follow from the seconds per byte."""
     return {
         "cached_byte": byte,  # chunks are as large as the memory allows, too large for any cache
         "written_byte": 2 * byte,  # copied into the result: read and written
         "product_byte": byte,  # operands are not packed
-        "top_k_start": 12 * launch,  # the nodes of an expanded top-k
         "top_k_maximum": 8 * byte,  # twice the four bytes of an element: rows of a group are short
         "top_k_gathered": 140 * 8 * byte,  # a group of 140 float32, read and written
         "top_k_copied": 8 * byte,
     }
 
 
-_BYTE = 1 / (0.93 * 3.35e12)
-"""Fitted between 0.5 and 0.95 of the peak, it ends near the latter, which stock's kernel matvecs
-and attention decide."""
-_LAUNCH = LAUNCH_SHOWN * 40e-6
+_BYTE = 4.12e-13  # 2.4 TB/s, of 3.35 in the data sheet
 
 H100 = Rates(
     byte=_BYTE,
-    launch=_LAUNCH,
-    **following(_BYTE, _LAUNCH),
-    # SGPR. The fit ends at the allowed minimum, 25 TFLOPS: it includes other waits of SGPR.
-    product_8=1 / (0.4 * 67e12),
-    product_4=1 / (0.4 * 67e12),  # no row has float32 without TF32: the factor of float64
-    product_tf32=1 / (0.5 * 495e12),  # neighbours with 784 columns; attention
-    # An exponential counts as 12 operations, but takes about 100 instructions in float64 and 30 in
-    # float32. Hence the small factors.
-    pointwise_8=1 / (0.05 * 34e12),  # kernel matvecs in float64
-    pointwise_4=1 / (0.08 * 67e12),  # kernel matvecs in float32, and attention
-    compiled_pointwise=0.3,  # XLA's kernel matvec, 6.0 of 20 ms
-    serial=1.0,  # solves of many columns are products; also the allowed minimum
-    # A While's condition, counter and slices: about six kernels, and the host's part of them.
-    iteration=240e-6,  # matvecs of 20,000 and 500,000 points: 14 and 1,980 iterations
-    cluster=2 * _LAUNCH,  # a call's kernels, two for a chain that ends in a sum or a product
-    flop=1.5e-13,  # between products and pointwise ops, the geometric mean
-    # L1 distances of ten columns: stock takes 47 ms, 13 of them for bytes. It handles 8e9 elements,
-    # each counted by half.
-    short_axis_element=8.5e-12,
-    compiling=2.0,  # docs/gpu.md: "XLA takes seconds to compile for a GPU"
-    compiling_node=0.02,  # as long again for a cluster of a hundred nodes
-    # 2.3 ms for 1,000 rows of 200,000 in stock's L2 neighbours, without bytes, product and
-    # launches. The model shares rows out between two cores, so the rate is doubled.
-    top_k_element=2.3e-11,
-    top_k_kept=1e-9,  # a row's heap is in shared memory: negligible relative to its elements
+    launch=1.1e-5,
+    **following(_BYTE),
+    product_8=2.12e-14,  # 47 TFLOPS, of 67 in the data sheet
+    product_4=2.74e-14,
+    product_tf32=9.7e-15,
+    # An exponential counts as 12 operations, but takes about 100 instructions in float64.
+    pointwise_8=3.54e-13,
+    pointwise_4=2.55e-14,
+    compiled_pointwise=0.42,
+    serial=4.13,  # a solve of 50,000 columns
+    # A While that does almost nothing takes 20 µs for an iteration. The rows fit best at 390 µs,
+    # those with thousands of iterations at 190. So this includes work that the model does not
+    # count, perhaps because small kernels do not fill the device.
+    iteration=350e-6,
+    cluster=3.65e-5,
+    flop=1.5e-13,  # not measured: between products and pointwise ops
+    short_axis_element=8.46e-12,
+    compiling=2.0,  # the median first call of a compiled row; 0.3 to 14 s
+    compiling_node=0.02,  # an estimate: as long again for a cluster of a hundred nodes
+    top_k_element=2.21e-11,  # twice the measured time: the model shares rows out between two cores
+    # Plans of L2 neighbours take 0.95 ms to find the top ten of 270 rows by groups, 0.3 of them for
+    # what the model counts. The host waits for the test for NaN, and short rows are sorted.
+    top_k_start=7e-4,
+    top_k_kept=1e-9,  # an estimate: a row's heap is in shared memory
 )
 
 _H200_BYTE = _BYTE * 3.35 / 4.8
-"""The same chip with a memory of 4.8 TB/s."""
-H200 = replace(H100, byte=_H200_BYTE, **following(_H200_BYTE, _LAUNCH))
+"""The same chip with a memory of 4.8 instead of 3.35 TB/s."""
+H200 = replace(H100, byte=_H200_BYTE, **following(_H200_BYTE))
 
 USUAL: Mapping[str, Rates] = {"NVIDIA H100": H100, "NVIDIA H200": H200}
 """Rates by the beginning of the GPU's name."""

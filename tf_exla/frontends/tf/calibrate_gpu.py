@@ -2,8 +2,13 @@
 
 Each rate is the median of repeated calls of programs that do little else, with the device
 synchronized after each call. A GPU's clock changes with its load, so the fastest call is no better
-than others. The seconds of one op are the difference of a long and a short chain, which cancels the
-cost of the call itself.
+than others. The seconds of a small op are the difference of a long and a short chain, which cancels
+the cost of the call itself. From those of a large op, those of an almost empty call are subtracted.
+
+Three rates are not measured. A While with a small body takes 20 µs for an iteration on an H100, but
+plans take some 350 µs (docs/gpu.md). A cluster without products compiles in 0.2 s, but those of
+plans take seconds, since XLA tries several kernels for each product. What a top-k by groups takes
+beside its bytes was fitted to plans.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_exla.frontends.tf.calibrate import exponentials
-from tf_exla.model.gpu_rates import LAUNCH_SHOWN, following
+from tf_exla.model.gpu_rates import following
 from tf_exla.vocabulary.table import EXP_FLOPS
 
 Op = Callable[[tf.Tensor], tf.Tensor]
@@ -30,7 +35,7 @@ class Sizes:
 
     `repeats`: calls whose median counts. `large`: bytes of a tensor that no cache holds. `side`:
     rows and columns of a square matrix. `columns`: of a right-hand side. `rows`, `row`: number and
-    length of the rows of a top-k of ten. `short`, `long`: ops of a chain, iterations of a loop.
+    length of the rows of a top-k of ten. `short`, `long`: ops of a chain.
     """
 
     repeats: int = 11
@@ -53,13 +58,14 @@ def measure_gpu(sizes: Sizes | None = None) -> dict[str, float]:
     not plausible, and the usual one is kept.
     """
     sizes = sizes or Sizes()
-    few = _step(tf.square, _numbers(SMALL, tf.float32), sizes)
-    found = {"launch": LAUNCH_SHOWN * few}
+    small = _numbers(SMALL, tf.float32)
+    call = _seconds(_chain(tf.square, 1), sizes, small)
+    compiled = tf.function(lambda x: tf.reduce_sum(tf.exp(x)) + x, jit_compile=True)
+    found = {"launch": _step(tf.square, small, sizes), "cluster": _step(compiled, small, sizes)}
     found.update(_memory_and_pointwise(sizes))
-    found.update(_products(sizes))
-    found.update(_loops_and_clusters(sizes, few))
-    found.update(_rows(sizes, found["byte"]))
-    found.update(following(found["byte"], found["launch"]))
+    found.update(_products(sizes, call))
+    found.update(_rows(sizes, call, found["byte"]))
+    found.update(following(found["byte"]))
     return found
 
 
@@ -82,7 +88,7 @@ def _memory_and_pointwise(sizes: Sizes) -> dict[str, float]:
     return found
 
 
-def _products(sizes: Sizes) -> dict[str, float]:
+def _products(sizes: Sizes, call: float) -> dict[str, float]:
     """Measure products in full precision and as TF32, and solves as multiples of a product."""
     found: dict[str, float] = {}
     flops = 2 * sizes.side**3
@@ -94,52 +100,29 @@ def _products(sizes: Sizes) -> dict[str, float]:
     ):
         matrix = tf.reshape(_numbers(sizes.side**2, dtype), [sizes.side, sizes.side])
         with _tf32(rounded):
-            found[name] = _seconds(product, sizes, matrix, matrix) / flops
+            found[name] = (_seconds(product, sizes, matrix, matrix) - call) / flops
     lower = tf.eye(FACTOR, dtype=tf.float64) + tf.linalg.band_part(
         tf.fill([FACTOR, FACTOR], tf.constant(1e-3, tf.float64)), -1, 0
     )
     right = tf.reshape(_numbers(FACTOR * sizes.columns, tf.float64), [FACTOR, sizes.columns])
     solve = tf.function(tf.linalg.triangular_solve, autograph=False)
-    seconds = _seconds(solve, sizes, lower, right)
+    seconds = _seconds(solve, sizes, lower, right) - call
     found["serial"] = seconds / (FACTOR**2 * sizes.columns) / found["product_8"]
     return found
 
 
-def _loops_and_clusters(sizes: Sizes, launch: float) -> dict[str, float]:
-    """Measure an iteration without the op of its body, a call of a cluster, and compiling it."""
-    x = _numbers(SMALL, tf.float32)
-
-    def loop(times: int) -> Any:
-        def function(x: tf.Tensor) -> tf.Tensor:
-            start = (tf.constant(0), x)
-            return tf.while_loop(lambda i, _: i < times, lambda i, x: (i + 1, tf.square(x)), start)[
-                1
-            ]
-
-        return tf.function(function, autograph=False)
-
-    short, long = (_seconds(loop(times), sizes, x) for times in (sizes.short, sizes.long))
-    iteration = (long - short) / (sizes.long - sizes.short) - launch
-    compiled = tf.function(lambda x: tf.reduce_sum(tf.exp(x)) + x, jit_compile=True)
-    started = time.perf_counter()
-    compiled(x)
-    compiling = time.perf_counter() - started
-    call = LAUNCH_SHOWN * _step(compiled, x, sizes)
-    return {"iteration": iteration, "cluster": call, "compiling": compiling}
-
-
-def _rows(sizes: Sizes, byte: float) -> dict[str, float]:
+def _rows(sizes: Sizes, call: float, byte: float) -> dict[str, float]:
     """Measure the top k of rows, and sums along a short axis without their bytes.
 
     The model divides the rows of a top-k between two threads, so the rate is doubled.
     """
     data = tf.reshape(_numbers(sizes.rows * sizes.row, tf.float32), [sizes.rows, sizes.row])
     best = tf.function(lambda x: tf.math.top_k(x, 10)[0], autograph=False)
-    top_k = 2 * _seconds(best, sizes, data) / (sizes.rows * sizes.row)
+    top_k = 2 * (_seconds(best, sizes, data) - call) / (sizes.rows * sizes.row)
     count = sizes.large // 4 // SHORT_AXIS * SHORT_AXIS
     short = tf.reshape(_numbers(count, tf.float32), [-1, SHORT_AXIS])
     summed = tf.function(lambda x: tf.reduce_sum(x, 1), autograph=False)
-    more = _seconds(summed, sizes, short) - byte * (4 * count + 4 * count // SHORT_AXIS)
+    more = _seconds(summed, sizes, short) - call - byte * (4 * count + 4 * count // SHORT_AXIS)
     # Distances handle four tensors of the summed tensor's size, each counted by half.
     return {"top_k_element": top_k, "short_axis_element": more / count / 2}
 
