@@ -299,12 +299,10 @@ class Emitter:
             for own, anchor in zip(self.adopt(branch[0]), branch[0].anchored()[0], strict=True):
                 inputs.append(own)
                 for other in branches:
-                    mine = other is branch
-                    other[1].append(
-                        anchor
-                        if mine
-                        else placeholder(other[0].graph, anchor.dtype.name, anchor.shape)
-                    )
+                    passed = anchor
+                    if other is not branch:
+                        passed = placeholder(other[0].graph, anchor.dtype.name, anchor.shape)
+                    other[1].append(passed)
         functions = [self.function(node.op, *branch) for branch in branches]
         attrs: dict[str, Any] = {
             "Tout": [tensor.dtype for tensor in node.outputs],

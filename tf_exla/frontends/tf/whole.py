@@ -26,9 +26,11 @@ from tf_exla.frontends.tf.restore import Restored
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.notes import note, noted
+from tf_exla.ir.rates import Rates
 from tf_exla.ir.traits import EQUALITY, IDENTITIES, ORDER, RESHAPES
 from tf_exla.ir.traverse import walk
 from tf_exla.model.allocator import Allocator
+from tf_exla.model.gpu_rates import in_module
 from tf_exla.model.xla_gpu import gpu_scratch
 from tf_exla.model.xla_module import fused
 from tf_exla.pipeline.plan import Plan
@@ -102,6 +104,10 @@ def compile_whole(
 
 class WholeOps(TensorFlowOps):
     """The ops of TensorFlow in a module that XLA compiles for a GPU."""
+
+    def rates(self) -> Rates:
+        """Return the rates of the GPU in a module."""
+        return in_module(super().rates())
 
     def fused(self, graph: Graph) -> frozenset[Tensor]:
         """Return the tensors of a graph without a buffer: their consumers compute them."""
