@@ -29,6 +29,7 @@ from tf_exla.frontends.tf.random_state import RandomStates
 from tf_exla.frontends.tf.request import Limit, Request
 from tf_exla.frontends.tf.saving import Saveable, SaveableConcrete
 from tf_exla.frontends.tf.settings import Settings
+from tf_exla.frontends.tf.whole import module_of
 from tf_exla.ir.traverse import walk
 from tf_exla.report.make import make_report
 from tf_exla.report.report import MemoryReport
@@ -273,14 +274,18 @@ class OptimizedFunction(Saveable):
         notes = []
         if self._function._jit_compile:
             notes.append(
-                "jit_compile=True of the tf.function now holds for the bodies of loops only"
+                "jit_compile=True of the tf.function now holds for the bodies of loops,"
+                " or on a GPU for the whole plan"
             )
         if OPS.rounds_factors("float32") and any(
             OPS.work(node) == "product" and node.outputs[0].dtype == "float32"
             for node in walk(program.graph)
         ):
             notes.append(_TF32)
-        plans = program.plans
+        module = None if program.head else module_of(program.settings.options, program.whole)
+        if module is not None:
+            notes.append(_WHOLE)
+        plans = [module] if module is not None else program.plans
         largest = max(plans, key=lambda plan: plan.projected_peak_before)
         peak = max(plan.projected_peak for plan in plans)
         if peak > largest.projected_peak:
@@ -297,6 +302,7 @@ _TF32 = (
     "tf.config.experimental.enable_tensor_float_32_execution(False) keeps all digits"
 )
 
+_WHOLE = "XLA compiled the plan as one module: the peak is that of its buffers"
 _BEFORE = (
     "a loop of the function has sizes that only a call tells: after a call, the report includes it"
 )

@@ -26,6 +26,7 @@ from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.frontends.tf.special_ops import SPECIAL
 from tf_exla.ir.graph import Graph
 from tf_exla.pipeline.collecting import rare_collections
+from tf_exla.pipeline.plan import Plan
 
 NO_INLINE = {"_noinline": True}
 MUST_COMPILE = "_XlaMustCompile"
@@ -66,7 +67,7 @@ class Restored:
     """A function of flat tensors; `anchors`: eager tensors that follow its inputs.
 
     `stateful`: a graph that calls it must keep the call, and its order among other effects.
-    `compiled`: XLA compiles it as a whole. `certified`: then the peak of a call in bytes.
+    `compiled`: XLA compiles it as a whole. `module`: then its plan, with the peak of its buffers.
     """
 
     function: atomic_function.AtomicFunction
@@ -74,7 +75,7 @@ class Restored:
     stateful: bool
     keep: tuple[Any, ...] = ()
     compiled: bool = False
-    certified: int = 0
+    module: Plan | None = None
 
     @property
     def graph(self) -> func_graph.FuncGraph:

@@ -31,6 +31,7 @@ from tf_exla.ir.traits import EQUALITY, IDENTITIES, ORDER, RESHAPES
 from tf_exla.ir.traverse import walk
 from tf_exla.model.allocator import Allocator
 from tf_exla.model.gpu_rates import in_module
+from tf_exla.model.options import Options
 from tf_exla.model.xla_gpu import gpu_scratch
 from tf_exla.model.xla_module import fused
 from tf_exla.pipeline.plan import Plan
@@ -91,15 +92,21 @@ def compile_whole(
                 return None
             made = emit(plan.graph)
             try:
-                needed = plan.resident + allocator.taken(working_set(made, operands))
+                needed = allocator.taken(working_set(made, operands))
             except (tf.errors.OpError, ValueError):  # XLA refuses what it cannot compile
                 return None
-            if needed <= limit:
-                return dataclasses.replace(made, certified=needed)
-            budget = plan.projected_peak - (needed - limit)
+            if plan.resident + needed <= limit:
+                module = dataclasses.replace(plan, working_set=needed)
+                return dataclasses.replace(made, module=module)
+            budget = plan.working_set + limit - needed
             if budget <= plan.resident:
                 break
     return None
+
+
+def module_of(options: Options, restore: Callable[[], object]) -> Plan | None:
+    """Return the plan that XLA compiles as one module, with the peak of its buffers, or None."""
+    return getattr(restore(), "module", None) if options.whole else None
 
 
 class WholeOps(TensorFlowOps):
