@@ -52,7 +52,7 @@ def products() -> list[list[float]]:
     for dtype, *shapes in PRODUCTS:
         jax.config.update("jax_enable_x64", dtype == "float64")
         a, b = (jnp.ones(shape, dtype) for shape in shapes)
-        made = jax.jit(jnp.matmul).lower(a, b).compile(compiler_options=dict(compiler_options()))
+        made = jax.jit(jnp.matmul).lower(a, b).compile(compiler_options=compiler_options())
         known = made.memory_analysis()
         grown = growth(lambda made=made, a=a, b=b: made(a, b))
         inside = known.output_size_in_bytes + known.temp_size_in_bytes
@@ -101,7 +101,7 @@ def test_no_library_allocates_uncounted() -> None:
 
     q, k, v = (jax.ShapeDtypeStruct((512, 64), "float32") for _ in range(3))
     attention = jax.jit(lambda q, k, v: jax.nn.softmax(q @ k.T) @ v).lower(q, k, v)
-    compiled = attention.compile(compiler_options=dict(compiler_options()))
+    compiled = attention.compile(compiler_options=compiler_options())
     assert not libraries(compiled.as_text())
     fused = 'backend_config={"fusion_config":{"kind":"__ynn_fusion"}}'
     assert libraries(fused) == {"__ynn_fusion"}

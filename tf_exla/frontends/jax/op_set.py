@@ -6,12 +6,14 @@ XLA compiles a planned program as one module and assigns its buffers: see `model
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import cache
 
 from tf_exla.frontends.jax.device import kind_of_gpu
+from tf_exla.frontends.jax.gpu_scratch import GPU_SCRATCH, workspace
 from tf_exla.frontends.jax.held import held
 from tf_exla.frontends.jax.primitives.records import RECORDS
-from tf_exla.frontends.jax.scratch import GPU_SCRATCH, PRODUCTS, SCRATCH, packed
+from tf_exla.frontends.jax.scratch import PRODUCTS, SCRATCH, Bound, packed
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.notes import note, noted
@@ -37,9 +39,13 @@ def _rates() -> Rates:
 
 
 class JaxOps(VocabularyOps):
-    """The ops of JAX on a CPU. `longest_fused`: the longest axis of a reduction in a fused loop."""
+    """The ops of JAX on a CPU.
+
+    `longest_fused`: the longest axis of a reduction in a fused loop. `scratch_of`: bounds by op.
+    """
 
     longest_fused = TREE
+    scratch_of: Mapping[str, Bound] = SCRATCH
 
     def meaning(self, op: str) -> Meaning:
         """Return the record of an op, by its name in graphs."""
@@ -59,9 +65,13 @@ class JaxOps(VocabularyOps):
             return 0
         if node.op in PRODUCTS:
             rule = self.rule(node)
-            return packed(node, rule) if isinstance(rule, AxisRule) else 0
-        bound = SCRATCH.get(node.op)
+            return self.of_product(node, rule) if isinstance(rule, AxisRule) else 0
+        bound = self.scratch_of.get(node.op)
         return 0 if bound is None else bound(node)
+
+    def of_product(self, node: Node, rule: AxisRule) -> int:
+        """Return the bytes that a product needs in addition to its result."""
+        return packed(node, rule)
 
     def forwards(self, node: Node) -> tuple[int, ...]:
         """Return the inputs whose buffers the first output certainly reuses at their last use."""
@@ -89,14 +99,12 @@ class GpuOps(JaxOps):
     """The ops of JAX on a GPU."""
 
     longest_fused = sys.maxsize
+    scratch_of = GPU_SCRATCH
 
     def rates(self) -> Rates:
         """Return the rates of the GPU: measured if there are any, else the usual ones."""
         return _gpu_rates()
 
-    def scratch(self, node: Node, compiled: bool = False) -> int:
-        """Return an upper bound of the bytes of scratch memory that the kernel allocates."""
-        bound = GPU_SCRATCH.get(node.op)
-        if bound is None or not node.inputs or not node.inputs[0].is_static:
-            return 0
-        return bound(node)
+    def of_product(self, node: Node, rule: AxisRule) -> int:
+        """Return the bytes that a product needs in addition to its result."""
+        return workspace(node, rule)
