@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 VERSION = jax.__version_info__[:2]
-OLDEST, NEWEST = (0, 6), (0, 10)
+OLDEST, NEWEST = (0, 6), (0, 11)
 """The releases that the tests were run with."""
 
 
