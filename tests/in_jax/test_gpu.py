@@ -47,6 +47,10 @@ def certified(function: Any, limit: str | int, arguments: Any = SHAPES) -> Certi
     return tf_exla.jax.jit(function, limit).call(*arguments).program.certified()
 
 
+def distances(x: X, v: X) -> X:
+    return jnp.abs(x[:, None] - x[None]).sum(-1).sum(1)
+
+
 def chunks(plan: Plan) -> list[int]:
     return [node.chunk for node in walk(plan.graph) if isinstance(node, Loop)]
 
@@ -84,8 +88,19 @@ def test_the_original_is_not_compiled_beyond_the_limit(monkeypatch: pytest.Monke
     with pytest.raises(MemoryLimitError):
         certified(lambda x, v: jnp.linalg.cholesky(rbf(x, x)) @ v, "300MB", arguments)
     assert None not in compiled
+    assert certified(distances, "300MB", arguments).plan is not None  # XLA would fuse them
+    assert None not in compiled
     certified(function, "2GB", arguments)
     assert None in compiled
+
+
+def test_maps_by_hand_run_as_they_are() -> None:
+    """They are captured as their bodies on all rows, 800 MB."""
+
+    def by_hand(x: X, v: X) -> X:
+        return jax.lax.map(lambda row: rbf(row[None], x)[0] @ v, x, batch_size=100)
+
+    assert certified(by_hand, "60MB").plan is None
 
 
 def test_errors_name_a_limit_that_works() -> None:

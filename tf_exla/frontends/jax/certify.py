@@ -24,6 +24,7 @@ from tf_exla.frontends.jax.compat import compiler_options
 from tf_exla.frontends.jax.device import allocator, on_gpu
 from tf_exla.frontends.jax.outside import libraries, outside_bytes
 from tf_exla.frontends.jax.planning import Settings
+from tf_exla.frontends.jax.primitives.mapping import largest_array
 from tf_exla.frontends.jax.restore import restore
 from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.ir.traverse import walk
@@ -112,7 +113,7 @@ class _Search:
         self._plans: dict[int, Plan] = {}
 
     def found(self) -> Certified:
-        if self._may_hold() and self._holds(self._original):
+        if self._may_hold and self._holds(self._original):
             return self._original
         budget = self.limit
         for attempt in range(TRIES):
@@ -128,20 +129,25 @@ class _Search:
                 break
         return self._smallest()
 
+    @cached_property
     def _may_hold(self) -> bool:
-        """Return whether to compile the original program, which XLA may fuse better than planned.
+        """Whether to compile the original program, which XLA may fuse better than is projected.
 
-        On a GPU the compiler runs the products of a program to find the fastest kernels, so they
-        have to be within the limit.
+        On a GPU the compiler runs kernels to find the fastest, so the arrays of the program have to
+        be within the limit. A map is captured as its body on all rows: then the projection is that
+        of a larger program.
         """
         if not on_gpu():
             return True
+        largest = largest_array(self.program.jaxpr)
+        if largest > self.limit:
+            return False
         try:
             plan = self._plan(self.limit)
         except MemoryLimitError:
-            return False
-        largest = max((one.nbytes for one in _tensors(plan.original)), default=0)
-        return max(plan.projected_peak_before, largest) <= self.limit
+            return True
+        captured = max((one.nbytes for one in _tensors(plan.original)), default=0)
+        return captured > largest or plan.projected_peak_before <= self.limit
 
     def _plan(self, limit: int) -> Plan:
         if limit not in self._plans:
@@ -165,10 +171,8 @@ class _Search:
         made = self._planned(plan)
         if self._holds(made):
             return made
-        smallest = original = made.certificate.peak
-        if on_gpu():  # the original is not compiled
-            original = plan.projected_peak_before
-        else:
+        smallest, original = made.certificate.peak, plan.projected_peak_before
+        if self._may_hold:
             original = self._original.certificate.peak
             smallest = min(smallest, original)
         raise MemoryLimitError(

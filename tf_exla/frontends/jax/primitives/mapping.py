@@ -49,6 +49,12 @@ def _is_batchable(jaxpr: Any) -> bool:
     )
 
 
+def largest_array(jaxpr: Any) -> int:
+    """Return the bytes of the largest result of an equation, also inside of loops and branches."""
+    avals = (one.aval for eqn in _equations(jaxpr.jaxpr) for one in eqn.outvars)
+    return max((one.size * one.dtype.itemsize for one in avals if hasattr(one, "size")), default=0)
+
+
 def _equations(jaxpr: Any) -> Iterator[Any]:
     for eqn in jaxpr.eqns:
         yield eqn
