@@ -28,7 +28,7 @@ def warm(size: int = 600) -> None:
 
     for dtype in ("float32", "float64") if jax.config.jax_enable_x64 else ("float32",):
         a = jnp.eye(size, dtype=dtype)
-        compiled = jax.jit(kernels).lower(a).compile(compiler_options=dict(compiler_options()))
+        compiled = jax.jit(kernels).lower(a).compile(compiler_options=compiler_options())
         jax.block_until_ready(compiled(a))
 
 

@@ -15,10 +15,10 @@ def _as_on_a_gpu() -> list[Any]:
     import dataclasses
 
     from tf_exla.frontends.tf import planner, request
+    from tf_exla.frontends.tf import whole as whole_module
     from tf_exla.frontends.tf.whole import compile_whole
-    from tf_exla.model import xla_gpu
 
-    xla_gpu.CUBLAS = 0  # XLA has no workspace for products on a CPU
+    mock.patch.object(whole_module, "PRODUCTS", frozenset()).start()  # no workspace on a CPU
     made: list[Any] = []
     options = request.Request.options
 
@@ -121,10 +121,10 @@ def tightened() -> dict[str, Any]:
     import tensorflow as tf
 
     import tf_exla
-    from tf_exla.model import xla_gpu
+    from tf_exla.frontends.tf import whole
 
     made = _as_on_a_gpu()
-    xla_gpu.GPU_SCRATCH = {}
+    mock.patch.object(whole, "GPU_SCRATCH", {}).start()
     rng = np.random.default_rng(0)
     lower = tf.constant(np.tril(rng.standard_normal((200, 200))) + 20 * np.eye(200))
     x, z = tf.constant(rng.standard_normal((20_000, 2))), tf.constant(rng.standard_normal((200, 2)))

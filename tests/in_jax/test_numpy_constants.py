@@ -17,10 +17,17 @@ import tf_exla.jax
 X = Any
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(701, 3)).astype(np.float32)
-PLACES = RNG.choice(701, 50, replace=False)
-"""64-bit integers."""
-WEIGHTS = np.linspace(0.0, 1.0, 3)
 LIMIT = "1.5MB"
+# New arrays for each trace: JAX 0.11 shortens an array once, and mixes dtypes when x64 is switched.
+
+
+def places() -> X:
+    """Return 64-bit integers."""
+    return np.random.default_rng(1).choice(701, 50, replace=False)
+
+
+def weights() -> X:
+    return np.linspace(0.0, 1.0, 3)
 
 
 def _k(x: X) -> X:
@@ -28,16 +35,16 @@ def _k(x: X) -> X:
 
 
 FUNCTIONS: Mapping[str, Callable[[X], X]] = {
-    "rows": lambda x: _k(x)[PLACES].sum(1),
-    "unsigned rows": lambda x: _k(x)[PLACES.astype(np.uint64)].sum(1),
-    "columns": lambda x: jnp.take(_k(x), PLACES, axis=1).sum(0),
-    "elements": lambda x: _k(x)[PLACES, PLACES],
-    "rows set": lambda x: _k(x).at[PLACES].set(0.0).sum(1),
-    "rows added": lambda x: _k(x).sum(1).at[PLACES].add(1.0),
-    "scan": lambda x: lax.scan(lambda c, at: (c + x[at].sum() * _k(x).sum(), at), 0.0, PLACES),
-    "weights": lambda x: _k(x * WEIGHTS).sum(1),
+    "rows": lambda x: _k(x)[places()].sum(1),
+    "unsigned rows": lambda x: _k(x)[places().astype(np.uint64)].sum(1),
+    "columns": lambda x: jnp.take(_k(x), places(), axis=1).sum(0),
+    "elements": lambda x: _k(x)[places(), places()],
+    "rows set": lambda x: _k(x).at[places()].set(0.0).sum(1),
+    "rows added": lambda x: _k(x).sum(1).at[places()].add(1.0),
+    "scan": lambda x: lax.scan(lambda c, at: (c + x[at].sum() * _k(x).sum(), at), 0.0, places()),
+    "weights": lambda x: _k(x * weights()).sum(1),
     "branch": lambda x: lax.cond(
-        x[0, 0] > 9, lambda: _k(x)[PLACES].sum(1), lambda: _k(2 * x)[PLACES[::-1]].sum(1)
+        x[0, 0] > 9, lambda: _k(x)[places()].sum(1), lambda: _k(2 * x)[places()[::-1]].sum(1)
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax_captured import kernel
+from jax_programs import product
 from jax_x64 import enable_x64
 
 import tf_exla.jax
@@ -151,3 +153,12 @@ def test_the_axis_that_leaves_fewer_elements_is_read_first() -> None:
     for read in (lambda x, i, j: x[jnp.ix_(i, j)], lambda x, i, j: x.T[jnp.ix_(j, i)]):
         plan = tf_exla.jax.jit(read, "1GB").call(x, many, few).program.plan
         assert plan.working_set < 3 * 8 * 50_000 * 3
+
+
+def test_a_smaller_chunk_of_a_product_may_need_more() -> None:
+    """Eigen packs a copy of the wide operand for each chunk, which is as large as the result."""
+    call = tf_exla.jax.jit(product()[0], 1).call(*product()[1])
+    for room in (200, 298, 330):
+        with contextlib.suppress(MemoryLimitError):
+            plan = call.program.plan_within(202_000_000 + room * 1_000_000)
+            assert plan.working_set <= room * 1_000_000

@@ -149,14 +149,17 @@ def _fitted(projector: Projector, loop: Loop, kind: Kind, room: int, options: Op
 
     def fitted(parallel: int) -> Loop | None:
         needs = partial(needed, parallel=parallel)
-        chunk = _largest(needs, most, room, sizes)
-        if chunk is None:
+        fits = _largest(needs, most, room, sizes)
+        if fits is None:
             return None
+        chunk = fits
         least = max(1, fastest // SETTINGS.least_fraction)
         if chunk > min(least, SETTINGS.least_indices) and options.body_bytes < room:
             cached = _largest(needs, chunk, options.body_bytes, sizes) or 0
             chunk = cached if cached >= SETTINGS.least_indices else min(chunk, max(cached, least))
-            if needs(chunk) > room:  # more iterations of a smaller chunk run side by side
+            if needed(chunk, 1) > room:  # a smaller chunk may need more, where Eigen packs it
+                chunk = fits
+            elif needs(chunk) > room:  # more iterations of a smaller chunk run side by side
                 parallel = (room - beside) // (needed(chunk, 1) - beside)
         if parallel > 1 and chunk * per_index < SETTINGS.parallel_bytes:
             return None

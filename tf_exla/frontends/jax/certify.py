@@ -1,15 +1,15 @@
 """Compile a program within its limit, however XLA compiles the plan.
 
 XLA orders a program and assigns its buffers itself, so a projection alone guarantees nothing. The
-compiled program is measured: `memory_analysis()` reports the bytes of buffers, `outside.py` bounds
-what kernels allocate in addition. If the sum exceeds the limit, the program is planned again for
-less.
+compiled program is measured: `memory_analysis()` reports the bytes of buffers. On a CPU
+`outside.py` bounds what kernels allocate in addition, on a GPU the allocator takes whole blocks. If
+the sum exceeds the limit, the program is planned again for less.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -21,10 +21,13 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from tf_exla.errors import MemoryLimitError, PeakPart
 from tf_exla.frontends.jax.compat import compiler_options
-from tf_exla.frontends.jax.device import on_gpu
+from tf_exla.frontends.jax.device import allocator, on_gpu
 from tf_exla.frontends.jax.outside import libraries, outside_bytes
 from tf_exla.frontends.jax.planning import Settings
+from tf_exla.frontends.jax.primitives.mapping import largest_array
 from tf_exla.frontends.jax.restore import restore
+from tf_exla.ir.graph import Graph, Tensor
+from tf_exla.ir.traverse import walk
 from tf_exla.pipeline.plan import Plan
 
 X = Any  # an array, or an aval
@@ -32,16 +35,21 @@ X = Any  # an array, or an aval
 TRIES = 3
 RUNTIME = 1 << 20
 """Bytes of a call in addition to all arrays: handles, small allocations of threads."""
+PACKED, BLOCKS = "operands that kernels pack", "unused parts of the allocator's blocks"
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The peak of a call in bytes; `outside`: what kernels allocate outside of XLA's buffers."""
+    """The peak of a call in bytes.
+
+    `outside`: what is allocated outside of XLA's buffers; `kind`: what that is.
+    """
 
     arguments: int
     results: int
     temporary: int
     outside: int
+    kind: str = PACKED
 
     @property
     def peak(self) -> int:
@@ -53,7 +61,7 @@ class Certificate:
         return (
             PeakPart("results", self.results),
             PeakPart("what XLA holds in between", self.temporary),
-            PeakPart("operands that kernels pack", self.outside),
+            PeakPart(self.kind, self.outside),
             PeakPart("runtime", RUNTIME),
         )
 
@@ -102,14 +110,15 @@ class _Search:
         self.program = program
         self.donated = donated
         self.limit = program.settings.limit
+        self._plans: dict[int, Plan] = {}
 
     def found(self) -> Certified:
-        if self._holds(self._original):
+        if self._may_hold and self._holds(self._original):
             return self._original
         budget = self.limit
         for attempt in range(TRIES):
             try:
-                plan = self.program.plan_within(budget)
+                plan = self._plan(budget)
             except MemoryLimitError:
                 break
             made = self._planned(plan)
@@ -119,6 +128,31 @@ class _Search:
             if budget <= plan.resident:
                 break
         return self._smallest()
+
+    @cached_property
+    def _may_hold(self) -> bool:
+        """Whether to compile the original program, which XLA may fuse better than is projected.
+
+        On a GPU the compiler runs kernels to find the fastest, so the arrays of the program have to
+        be within the limit. A map is captured as its body on all rows: then the projection is that
+        of a larger program.
+        """
+        if not on_gpu():
+            return True
+        largest = largest_array(self.program.jaxpr)
+        if largest > self.limit:
+            return False
+        try:
+            plan = self._plan(self.limit)
+        except MemoryLimitError:
+            return True
+        captured = max((one.nbytes for one in _tensors(plan.original)), default=0)
+        return captured > largest or plan.projected_peak_before <= self.limit
+
+    def _plan(self, limit: int) -> Plan:
+        if limit not in self._plans:
+            self._plans[limit] = self.program.plan_within(limit)
+        return self._plans[limit]
 
     def _tighter(self, plan: Plan, made: Certified, times: int) -> int:
         """Return the limit for the next plan: this plan's projected peak minus XLA's excess.
@@ -137,13 +171,16 @@ class _Search:
         made = self._planned(plan)
         if self._holds(made):
             return made
-        original = self._original.certificate.peak
+        smallest, original = made.certificate.peak, plan.projected_peak_before
+        if self._may_hold:
+            original = self._original.certificate.peak
+            smallest = min(smallest, original)
         raise MemoryLimitError(
             least.function,
             limit=self.limit,
             resident=least.resident,
             projected_peak=original,
-            smallest_limit=min(original, made.certificate.peak),
+            smallest_limit=smallest,
             blocker=least.blocker,
             residents=least.residents,
             parts=made.certificate.parts,
@@ -179,8 +216,8 @@ class _Search:
         given = [jnp.asarray(one) for one in constants]
         specs = [spec(aval) for aval in (*self.program.jaxpr.in_avals, *given)]
         lowered = jax.jit(made, donate_argnums=sorted(self.donated)).lower(*specs)
-        compiled = lowered.compile(compiler_options=dict(compiler_options()))
-        return Certified(compiled, given, _certificate(compiled, specs), plan)
+        compiled = lowered.compile(compiler_options=compiler_options())
+        return Certified(compiled, given, _certificate(compiled, specs, kinds), plan)
 
 
 def spec(aval: X) -> jax.ShapeDtypeStruct:
@@ -197,19 +234,39 @@ def _as(aval: X, value: X) -> X:
     )
 
 
-def _certificate(compiled: Any, specs: Sequence[X]) -> Certificate:
-    found, module = compiled.memory_analysis(), compiled.as_text()
-    arguments = sum(one.size * one.dtype.itemsize for one in specs)  # unused ones, too
+def _tensors(graph: Graph) -> Iterator[Tensor]:
+    return (one for node in walk(graph) for one in node.outputs if one.is_static)
+
+
+def _certificate(compiled: Any, specs: Sequence[X], results: Sequence[X]) -> Certificate:
+    found = compiled.memory_analysis()
+    made = found.output_size_in_bytes - found.alias_size_in_bytes
     return Certificate(
-        max(arguments, found.argument_size_in_bytes),
-        found.output_size_in_bytes - found.alias_size_in_bytes,
+        max(sum(map(_bytes, specs)), found.argument_size_in_bytes),  # unused ones, too
+        made,
         found.temp_size_in_bytes,
-        0 if on_gpu() else _outside(module),
+        _unused(found.temp_size_in_bytes, made, results) if on_gpu() else _outside(compiled),
+        BLOCKS if on_gpu() else PACKED,
     )
 
 
-def _outside(module: str) -> int:
+def _bytes(aval: X) -> int:
+    return int(aval.size * aval.dtype.itemsize)
+
+
+def _unused(temporary: int, made: int, results: Sequence[X]) -> int:
+    """Return what the allocator may take in addition: XLA allocates each result, and the rest once.
+
+    `made`: bytes of the results that do not reuse the buffers of arguments.
+    """
+    taken = allocator().taken
+    rest = sum(taken(_bytes(one)) - _bytes(one) for one in results)
+    return taken(temporary) - temporary + min(rest, made)  # at most twice what is asked for
+
+
+def _outside(compiled: Any) -> int:
     """Return what kernels of a CPU allocate outside of XLA's buffers."""
+    module = compiled.as_text()
     for name in sorted(libraries(module)):
         warnings.warn(
             f"XLA {jax.__version__} hands computations to {name}: what it allocates is not counted,"

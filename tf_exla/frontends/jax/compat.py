@@ -1,4 +1,4 @@
-"""Functions of JAX whose names or arguments differ between the releases 0.6 to 0.10."""
+"""Functions of JAX whose names or arguments differ between the releases 0.6 to 0.11."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ import jax
 from jax._src import source_info_util
 from jax._src.core import trace_state_clean  # removed from `jax.core` in 0.8
 
+from tf_exla.frontends.jax.device import on_gpu
+
 __all__ = [
     "along",
     "apply",
     "closed_over",
     "compiler_options",
     "named_errors",
+    "of_scan",
     "trace_state_clean",
     "user_frames",
     "varying_along",
@@ -25,7 +28,7 @@ __all__ = [
 ]
 
 VERSION = jax.__version_info__[:2]
-OLDEST, NEWEST = (0, 6), (0, 10)
+OLDEST, NEWEST = (0, 6), (0, 11)
 """The releases that the tests were run with."""
 
 
@@ -41,9 +44,14 @@ def warn_if_untested(version: tuple[int, ...] = VERSION) -> None:
     )
 
 
+def compiler_options() -> dict[str, str | bool]:
+    """Return the options for compiling certified programs on the default device."""
+    return {} if on_gpu() else dict(_cpu_options())
+
+
 @cache
-def compiler_options() -> Mapping[str, str | bool]:
-    """Return the options for compiling certified programs, as far as this release has them.
+def _cpu_options() -> Mapping[str, str | bool]:
+    """Return the options of XLA on a CPU, as far as this release has them.
 
     XLA would run concurrently what the plan runs in sequence, and hold the buffers of both. In
     newer releases it hands products to a library, YNNPACK, that allocates by itself: for attention,
@@ -70,6 +78,14 @@ def apply(primitive: Any, operands: Iterable[Any], params: Mapping[str, Any]) ->
     found = primitive.get_bind_params(params)
     functions, rest = found if isinstance(found, tuple) else ((), found)
     return primitive.bind(*functions, *operands, **rest)
+
+
+def of_scan(params: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many operands of a scan are constants, and how many are carried."""
+    if "ft_in" in params:  # since 0.11
+        consts, carried, _ = params["ft_in"].unpack()
+        return len(consts), len(carried)
+    return params["num_consts"], params["num_carry"]
 
 
 @contextmanager

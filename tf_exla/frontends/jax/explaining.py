@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.frontends.jax.certify import RUNTIME, Certified
+from tf_exla.frontends.jax.device import on_gpu
 from tf_exla.frontends.jax.planning import op_set
 from tf_exla.frontends.jax.program import Program
 from tf_exla.pipeline.plan import Plan
@@ -22,7 +23,11 @@ def report(program: Program) -> MemoryReport:
     plan = certified.plan or _unchanged(program)
     plan = dataclasses.replace(plan, limit=program.settings.limit)
     return make_report(
-        plan, op_set(), function=program.settings.name, notes=tuple(_notes(certified))
+        plan,
+        op_set(),
+        function=program.settings.name,
+        device="GPU" if on_gpu() else "CPU",
+        notes=tuple(_notes(certified)),
     )
 
 
@@ -47,6 +52,6 @@ def _notes(certified: Certified) -> Iterator[str]:
     yield (
         f"Certified peak of what XLA compiled: {format_bytes(one.peak)}, of which"
         f" {format_bytes(one.arguments)} arguments, {format_bytes(one.results)} results,"
-        f" {format_bytes(one.temporary)} temporary, {format_bytes(one.outside)} packed by kernels,"
+        f" {format_bytes(one.temporary)} temporary, {format_bytes(one.outside)} {one.kind},"
         f" {format_bytes(RUNTIME)} runtime"
     )

@@ -6,19 +6,22 @@ XLA compiles a planned program as one module and assigns its buffers: see `model
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import cache
 
 from tf_exla.frontends.jax.device import kind_of_gpu
+from tf_exla.frontends.jax.gpu_scratch import JAX_GPU_SCRATCH
 from tf_exla.frontends.jax.held import held
 from tf_exla.frontends.jax.primitives.records import RECORDS
-from tf_exla.frontends.jax.scratch import GPU_SCRATCH, PRODUCTS, SCRATCH, packed
+from tf_exla.frontends.jax.scratch import SCRATCH, packed
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.notes import note, noted
 from tf_exla.ir.rates import Rates
 from tf_exla.ir.traits import IDENTITIES, RESHAPES
+from tf_exla.model.gpu_rates import in_module
 from tf_exla.model.rates import cpu_kind, load
+from tf_exla.model.xla_gpu import PRODUCTS, Bound, workspace
 from tf_exla.model.xla_module import TREE, fused
 from tf_exla.vocabulary.meaning import Meaning
 from tf_exla.vocabulary.op_set import VocabularyOps
@@ -38,9 +41,13 @@ def _rates() -> Rates:
 
 
 class JaxOps(VocabularyOps):
-    """The ops of JAX on a CPU. `longest_fused`: the longest axis of a reduction in a fused loop."""
+    """The ops of JAX on a CPU.
+
+    `longest_fused`: the longest axis of a reduction in a fused loop. `scratch_of`: bounds by op.
+    """
 
     longest_fused = TREE
+    scratch_of: Mapping[str, Bound] = SCRATCH
 
     def meaning(self, op: str) -> Meaning:
         """Return the record of an op, by its name in graphs."""
@@ -60,9 +67,13 @@ class JaxOps(VocabularyOps):
             return 0
         if node.op in PRODUCTS:
             rule = self.rule(node)
-            return packed(node, rule) if isinstance(rule, AxisRule) else 0
-        bound = SCRATCH.get(node.op)
+            return self.of_product(node, rule) if isinstance(rule, AxisRule) else 0
+        bound = self.scratch_of.get(node.op)
         return 0 if bound is None else bound(node)
+
+    def of_product(self, node: Node, rule: AxisRule) -> int:
+        """Return the bytes that a product needs in addition to its result."""
+        return packed(node, rule)
 
     def forwards(self, node: Node) -> tuple[int, ...]:
         """Return the inputs whose buffers the first output certainly reuses at their last use."""
@@ -83,27 +94,19 @@ class JaxOps(VocabularyOps):
 
 @cache
 def _gpu_rates() -> Rates:
-    """Return those of TensorFlow's kernels, but those of XLA's for what XLA does without the host.
-
-    On an H100, eight iterations took 0.19 ms longer than three. Neighbours by L1 took 2.9 ms where
-    their top-k was found by groups, and 5.4 ms otherwise.
-    """
-    rates = load(kind_of_gpu())
-    return replace(rates, iteration=4e-5, top_k_start=12 * rates.launch)
+    return in_module(load(kind_of_gpu()))
 
 
 class GpuOps(JaxOps):
     """The ops of JAX on a GPU."""
 
     longest_fused = sys.maxsize
+    scratch_of = JAX_GPU_SCRATCH
 
     def rates(self) -> Rates:
         """Return the rates of the GPU: measured if there are any, else the usual ones."""
         return _gpu_rates()
 
-    def scratch(self, node: Node, compiled: bool = False) -> int:
-        """Return an upper bound of the bytes of scratch memory that the kernel allocates."""
-        bound = GPU_SCRATCH.get(node.op)
-        if bound is None or not node.inputs or not node.inputs[0].is_static:
-            return 0
-        return bound(node)
+    def of_product(self, node: Node, rule: AxisRule) -> int:
+        """Return the bytes that a product needs in addition to its result."""
+        return workspace(node, rule)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tf_exla.frontends.jax.device import GPU_BYTES, on_gpu
+from tf_exla.frontends.jax.device import GPU_BYTES, allocator, on_gpu
 from tf_exla.frontends.jax.op_set import GpuOps, JaxOps
 from tf_exla.ir.graph import Graph
 from tf_exla.model.options import Options
@@ -40,7 +40,11 @@ def options(rewrites: Mapping[str, bool] | bool | None = None) -> Options:
 def gpu_options(options: Options) -> Options:
     """Return the options adapted to a GPU."""
     return dataclasses.replace(
-        options, chunk_bytes=GPU_BYTES, body_bytes=4 * GPU_BYTES, cached=False
+        options,
+        chunk_bytes=GPU_BYTES,
+        body_bytes=4 * GPU_BYTES,
+        cached=False,
+        allocator=allocator(),
     )
 
 

@@ -7,19 +7,13 @@ Eigen packs are outside of XLA's buffers, and counted as in the certificate.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from tf_exla.frontends.jax.outside import packing
-from tf_exla.ir.axis_rule import Axes, AxisRule
+from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Node
+from tf_exla.model.xla_gpu import Bound, Product, copies
 from tf_exla.model.xla_module import TREE, reduced_sizes
-
-Bound = Callable[[Node], int]
-
-
-def _operands(*positions: int) -> Bound:
-    """Count copies of operands with contiguous columns, as LAPACK requires them."""
-    return lambda node: sum(node.inputs[k].nbytes for k in positions)
 
 
 def _tree(node: Node) -> int:
@@ -44,37 +38,20 @@ def _selected(node: Node) -> int:
     return x.nbytes * (2 if x.dtype == "float64" else 1)
 
 
-PRODUCTS = frozenset({"batch_matmul", "einsum", "lax.dot_general", "matmul"})
-
-
 def packed(node: Node, rule: AxisRule) -> int:
     """Return the bytes packed for a product; 0 unless it has two operands with known axes."""
-    if len(node.inputs) != 2 or None in rule.operands:
+    sizes = Product.of(node, rule)
+    if sizes is None:
         return 0
-    left, right, made = (_labels(axes) for axes in (*rule.operands, rule.results[0]))
-
-    def size(labels: frozenset[str]) -> int:
-        return math.prod(rule.sizes[label] for label in labels)
-
     item = node.outputs[0].nbytes // max(1, node.outputs[0].size)
-    one = packing(size(left - right), size(left & right - made), size(right - left), item)
-    return size(left & right & made) * one
-
-
-def _labels(axes: Axes | None) -> frozenset[str]:
-    return frozenset(axis.label for axis in axes or () if axis is not None)
+    return sizes.batch * packing(sizes.rows, sizes.inner, sizes.columns, item)
 
 
 SCRATCH: Mapping[str, Bound] = {
     **dict.fromkeys(("all", "any", "max", "mean", "min", "prod", "sum"), _tree),
-    "cholesky": _operands(0),
+    "cholesky": copies(0),
     **dict.fromkeys(("cumprod", "cumsum"), _running),
-    "solve_triangular": _operands(0, 1),
+    "solve_triangular": copies(0, 1),
     "top_k": _selected,
     "lax.sort": lambda node: sum(tensor.nbytes for tensor in node.inputs),
 }
-
-CUBLAS = 32 << 20
-"""The workspace that XLA gives cuBLAS for each product."""
-GPU_SCRATCH: Mapping[str, Bound] = dict.fromkeys(PRODUCTS, lambda node: CUBLAS)
-"""Scratch memory of XLA's GPU code, buffers of XLA."""

@@ -23,6 +23,7 @@ from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.op_set import OPS, TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored
+from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.notes import note, noted
@@ -32,7 +33,7 @@ from tf_exla.ir.traverse import walk
 from tf_exla.model.allocator import Allocator
 from tf_exla.model.gpu_rates import in_module
 from tf_exla.model.options import Options
-from tf_exla.model.xla_gpu import gpu_scratch
+from tf_exla.model.xla_gpu import CUBLAS, GPU_SCRATCH, PRODUCTS, workspace
 from tf_exla.model.xla_module import fused
 from tf_exla.pipeline.plan import Plan
 from tf_exla.vocabulary.rules.builders import words
@@ -125,7 +126,13 @@ class WholeOps(TensorFlowOps):
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
         """Return an upper bound of the bytes of scratch memory of a node's code."""
-        return gpu_scratch(node)
+        if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
+            return 0
+        if node.op in PRODUCTS:
+            rule = self.rule(node)
+            return workspace(node, rule) if isinstance(rule, AxisRule) else CUBLAS
+        bound = GPU_SCRATCH.get(node.op)
+        return 0 if bound is None else bound(node)
 
     def aliases(self, node: Node) -> bool:
         """Return whether the first output always shares the buffer of the first input."""

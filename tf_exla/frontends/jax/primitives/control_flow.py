@@ -12,6 +12,7 @@ from typing import Any
 
 from jax import lax
 
+from tf_exla.frontends.jax.compat import of_scan
 from tf_exla.frontends.jax.inlining import apply, inline
 from tf_exla.frontends.jax.primitives.mapping import mapped
 from tf_exla.frontends.jax.primitives.pointwise import kind_of
@@ -64,7 +65,7 @@ def _scan(w: Writer, call: Call) -> Sequence[Tensor] | None:
     batch = mapped(w, call)
     if batch is not None:
         return batch
-    consts, carried, length = params["num_consts"], params["num_carry"], params["length"]
+    (consts, carried), length = of_scan(params), params["length"]
     xs = len(call.inputs) - consts - carried
     given, state = call.inputs[:consts], call.inputs[consts : consts + carried]
     rows = call.inputs[consts + carried :]

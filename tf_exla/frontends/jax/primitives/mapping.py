@@ -11,6 +11,7 @@ from typing import Any
 import jax
 from jax.extend.core import jaxpr_as_fun
 
+from tf_exla.frontends.jax.compat import of_scan
 from tf_exla.frontends.jax.inlining import inline
 from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
@@ -23,8 +24,8 @@ are computed, random numbers are others, and functions may have a rule of their 
 def mapped(w: Writer, call: Call) -> Sequence[Tensor] | None:
     """Write a scan as its body on all rows; None where that would be a different program."""
     params, body = call.params, call.params["jaxpr"]
-    length, consts = params["length"], params["num_consts"]
-    if not length or params["num_carry"] or not _is_batchable(body.jaxpr):
+    length, (consts, carried) = params["length"], of_scan(params)
+    if not length or carried or not _is_batchable(body.jaxpr):
         return None
     count = len(call.inputs)
     axes = [None if k < consts else 0 for k in range(count)]
@@ -41,11 +42,17 @@ def _is_batchable(jaxpr: Any) -> bool:
         return False
     return not any(
         eqn.primitive.name in _IN_TURN
-        or eqn.params.get("num_carry")
+        or (eqn.primitive.name == "scan" and of_scan(eqn.params)[1])
         or "callback" in eqn.primitive.name
         or _other_keys(eqn)
         for eqn in _equations(jaxpr)
     )
+
+
+def largest_array(jaxpr: Any) -> int:
+    """Return the bytes of the largest result of an equation, also inside of loops and branches."""
+    avals = (one.aval for eqn in _equations(jaxpr.jaxpr) for one in eqn.outvars)
+    return max((one.size * one.dtype.itemsize for one in avals if hasattr(one, "size")), default=0)
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:

@@ -126,6 +126,16 @@ def _clamp(w: Writer, call: Call) -> Sequence[Tensor] | None:
     return [w.broadcast(w.op("minimum", w.op("maximum", x, least), most), call.shape)]
 
 
+def _one_minus_square(w: Writer, call: Call) -> Sequence[Tensor] | None:
+    """Compute (1 + x) (1 - x), as JAX does since 0.11."""
+    x = w.bare(call.inputs[0])
+    if kind_of(x.dtype) not in "fic":
+        return None
+    one = w.const(1, x.dtype)
+    made = w.op("multiply", w.op("add", one, x), w.op("subtract", one, x))
+    return [w.broadcast(made, call.shape)]
+
+
 def _pow(w: Writer, call: Call) -> Sequence[Tensor] | None:
     """Convert powers of real or complex numbers; those with integers stay opaque."""
     if any(kind_of(one.dtype) not in "fc" for one in call.inputs):
@@ -189,6 +199,7 @@ CONVERTERS: Mapping[str, Any] = {
     "ne": by_kind(f="not_equal", i="not_equal", b="not_equal", c="not_equal"),
     "neg": _number("negative"),
     "not": by_kind(b="logical_not"),
+    "one_minus_square": _one_minus_square,
     "optimization_barrier": _same,
     "or": by_kind(b="logical_or"),
     "pow": _pow,

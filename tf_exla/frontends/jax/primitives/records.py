@@ -39,13 +39,13 @@ RECORDS: Mapping[str, Meaning] = {
     # Element by element.
     **_many(_pointwise(), """
         abs add add_any and clamp clz complex conj convert_element_type eq eq_to ge gt imag
-        is_finite le le_to lt lt_to max min mul ne neg nextafter not or population_count real
+        is_finite le le_to lt lt_to max min mul mulhi ne neg nextafter not or population_count real
         reduce_precision round select_n shift_left shift_right_arithmetic shift_right_logical sign
         square sub xor"""),
     **_many(_pointwise(4), "cbrt div integer_pow rem rsqrt sqrt"),
     **_many(_pointwise(16), """
-        acos acosh asin asinh atan atan2 atanh cos cosh erf_inv exp exp2 expm1 log log1p logistic
-        pow sin sinh tan tanh"""),
+        acos acosh asin asinh atan atan2 atanh cos cosh erf_inv exp exp2 expm1 log log1p log2
+        logistic pow sin sinh tan tanh"""),
     **_many(_pointwise(SERIES), """
         bessel_i0e bessel_i1e digamma erf erfc igamma igamma_grad_a igammac lgamma polygamma
         random_gamma_grad regularized_incomplete_beta zeta"""),
