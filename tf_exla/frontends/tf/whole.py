@@ -46,12 +46,13 @@ _VARIABLES = frozenset(
     words("AssignAddVariableOp AssignSubVariableOp AssignVariableOp read_variable")
 )
 _LIBRARIES = frozenset(words("""
-    all any argmax argmin BiasAddGrad cholesky cumprod cumsum einsum erf erfc L2Loss matrix_diag
-    matrix_diag_part matrix_set_diag max mean min SoftmaxCrossEntropyWithLogits solve_triangular
-    strided_slice_grad sum top_k
+    all any arange argmax argmin BiasAddGrad cholesky cumprod cumsum einsum erf erfc floor_divide
+    L2Loss matrix_diag matrix_diag_part matrix_set_diag max mean min SoftmaxCrossEntropyWithLogits
+    solve_triangular strided_slice_grad sum take top_k
 """))  # fmt: skip
 """Ops that clusters leave to TensorFlow's kernels, since XLA's code for a CPU is slower, loses NaNs
-or is less exact in sums of float32. On a GPU XLA calls the same libraries and adds in pairs."""
+or is less exact in sums of float32. On a GPU XLA calls the same libraries and adds in pairs, and
+neither raises an error for an index out of range or a division by zero."""
 _CHOOSING = frozenset(words("argmax argmin max max_with_position min min_with_position top_k"))
 
 
