@@ -110,16 +110,15 @@ class _Search:
         self.program = program
         self.donated = donated
         self.limit = program.settings.limit
-        self._plans: dict[int, Plan] = {}
+        self._plans: dict[int, Plan | None] = {}
 
     def found(self) -> Certified:
         if self._may_hold and self._holds(self._original):
             return self._original
         budget = self.limit
         for attempt in range(TRIES):
-            try:
-                plan = self._plan(budget)
-            except MemoryLimitError:
+            plan = self._plan(budget)
+            if plan is None:
                 break
             made = self._planned(plan)
             if self._holds(made):
@@ -142,16 +141,19 @@ class _Search:
         largest = largest_array(self.program.jaxpr)
         if largest > self.limit:
             return False
-        try:
-            plan = self._plan(self.limit)
-        except MemoryLimitError:
+        plan = self._plan(self.limit)
+        if plan is None:
             return True
         captured = max((one.nbytes for one in _tensors(plan.original)), default=0)
         return captured > largest or plan.projected_peak_before <= self.limit
 
-    def _plan(self, limit: int) -> Plan:
+    def _plan(self, limit: int) -> Plan | None:
+        """Return the plan within a limit, memoized; None if no plan holds it."""
         if limit not in self._plans:
-            self._plans[limit] = self.program.plan_within(limit)
+            try:
+                self._plans[limit] = self.program.plan_within(limit)
+            except MemoryLimitError:
+                self._plans[limit] = None
         return self._plans[limit]
 
     def _tighter(self, plan: Plan, made: Certified, times: int) -> int:

@@ -12,8 +12,6 @@ from tf_exla.model.rates import DeviceKind, gpu_kind
 
 GPU_BYTES = 1 << 30
 """The largest tensor of a chunk on a GPU: as for TensorFlow, where it was measured."""
-
-
 BLOCKS = Allocator(part=1, most=128 << 20)
 """XLA's default allocator on a GPU, which hands out whole blocks.
 
