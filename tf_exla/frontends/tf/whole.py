@@ -38,7 +38,9 @@ from tf_exla.model.xla_module import fused
 from tf_exla.pipeline.plan import Plan
 from tf_exla.vocabulary.rules.builders import words
 
-TRIES = 2
+TRIES = 3
+_LEAST_SLOPE = 0.25
+"""The next try subtracts at most four times the excess."""
 ALIGNMENT = 256
 """Bytes to which TensorFlow's allocators round on a GPU."""
 _STRUCTURE = frozenset(words("cond constant loop switch while xla_cluster"))
@@ -46,7 +48,7 @@ _VARIABLES = frozenset(
     words("AssignAddVariableOp AssignSubVariableOp AssignVariableOp read_variable")
 )
 _LIBRARIES = frozenset(words("""
-    all any arange argmax argmin BiasAddGrad cholesky cumprod cumsum einsum erf erfc floor_divide
+    all any arange BiasAddGrad cholesky cumprod cumsum einsum erf erfc floor_divide
     L2Loss matrix_diag matrix_diag_part matrix_set_diag max mean min SoftmaxCrossEntropyWithLogits
     solve_triangular strided_slice_grad sum take top_k
 """))  # fmt: skip
@@ -84,7 +86,7 @@ def compile_whole(
     of a graph. None: XLA cannot compile it, or no plan was found whose module holds the limit.
     """
     for kernels in (WHOLE_OPS, OPS):  # OPS: where XLA does not fuse what the other expects
-        budget = limit
+        budget, tried = limit, None
         for _ in range(TRIES):
             try:
                 plan = plan_within(budget, kernels)
@@ -95,15 +97,28 @@ def compile_whole(
             made = emit(plan.graph)
             try:
                 needed = allocator.taken(working_set(made, operands))
-            except (tf.errors.OpError, ValueError):  # XLA refuses what it cannot compile
+            except Exception:  # XLA refuses what it cannot compile
                 return None
             if plan.resident + needed <= limit:
                 module = dataclasses.replace(plan, working_set=needed)
                 return dataclasses.replace(made, module=module)
-            budget = plan.working_set + limit - needed
+            excess = plan.resident + needed - limit
+            budget = plan.projected_peak - int(excess / _slope(tried, (plan.working_set, needed)))
+            tried = plan.working_set, needed
             if budget <= plan.resident:
                 break
     return None
+
+
+def _slope(before: tuple[int, int] | None, now: tuple[int, int]) -> float:
+    """Return how much less a module needs for each byte less that is projected.
+
+    Both are pairs of projected and needed bytes: those of two tries. Copies that XLA makes may not
+    shrink with the chunks.
+    """
+    if before is None or before[0] == now[0]:
+        return 1.0
+    return min(1.0, max(_LEAST_SLOPE, (before[1] - now[1]) / (before[0] - now[0])))
 
 
 def module_of(options: Options, restore: Callable[[], object]) -> Plan | None:
