@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+INTEGERS = frozenset({"int32", "int64"})
+"""The dtypes of sizes and positions."""
+
 
 def short_dtype(dtype: str) -> str:
     """Return the usual abbreviation: `float64` -> `f64`."""

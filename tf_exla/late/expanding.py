@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 
 from tf_exla.ir.builder import Builder
+from tf_exla.ir.dtypes import INTEGERS
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.model.cost import LIKELY
 from tf_exla.model.top_k import Groups, find_groups
 
 FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
-INTEGERS = frozenset({"int32", "int64"})
 LONGEST = 2**31 - 1
 
 

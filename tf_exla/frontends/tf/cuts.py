@@ -17,11 +17,11 @@ from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.stepped_control import stepped_at
 from tf_exla.frontends.tf.steps import Beside, Stepped
 from tf_exla.ir.bounds import HANDLES
+from tf_exla.ir.dtypes import INTEGERS
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor, const
 from tf_exla.ir.traverse import producers, reads, without_dead
 from tf_exla.model.sizes import Sizes
 
-INTEGERS = ("int32", "int64")
 # The head computes outputs of up to this many bytes if it can, so that the rest does not.
 _SMALL_OUTPUTS = 1 << 20
 

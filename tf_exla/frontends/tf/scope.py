@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import func_graph, op_def_registry
 
+from tf_exla.frontends.tf.assigned import Assigned
 from tf_exla.frontends.tf.attrs import attr_types, decode, shape_of
 from tf_exla.frontends.tf.emit import DEVICE, emit, emit_const, new_graph, placeholder
 from tf_exla.frontends.tf.folding import UNKNOWN, fold, fold_partly, is_small, value_bytes
@@ -108,6 +109,7 @@ class Scope:
         self.walk = walk
         self.hoist = hoist
         self.nodes: list[Node] = []
+        self._assigned = Assigned()
 
     def inline(
         self,
@@ -130,6 +132,10 @@ class Scope:
 
     def _capture(self, op: tf.Operation, inputs: list[Tensor], prefix: str) -> list[Tensor]:
         name = prefix + op.name
+        if (known := self._assigned.read(op.type, inputs)) is not None:
+            return [known]
+        if op.type not in CALLS:
+            self._assigned.note(op.type, inputs)
         if op.type in self.walk.structured:
             return self.walk.structured[op.type](self, op, inputs, name)
         if op.type in CALLS:

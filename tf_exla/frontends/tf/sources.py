@@ -19,13 +19,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from tf_exla.frontends.tf.cuts import INTEGERS, Cut, make_cut
+from tf_exla.frontends.tf.cuts import Cut, make_cut
 from tf_exla.frontends.tf.dataset_loops import REDUCTION
 from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.given import Given
 from tf_exla.frontends.tf.random_state import COUNTED, keeps_state
 from tf_exla.frontends.tf.stepped_control import has_open_sizes, without_results
 from tf_exla.ir.bounds import HANDLES
+from tf_exla.ir.dtypes import INTEGERS
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.traverse import producers
 
