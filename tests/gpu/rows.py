@@ -32,10 +32,11 @@ from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.request import gpu_options
+from tf_exla.frontends.tf.whole import WholeOps
 from tf_exla.ir.graph import Graph
 from tf_exla.ir.rates import CPU, Rates
 from tf_exla.model.cost import compiled_seconds, graph_seconds
-from tf_exla.model.gpu_rates import H100, H200, following
+from tf_exla.model.gpu_rates import H100, H200, following, in_module
 from tf_exla.model.options import Options
 from tf_exla.pipeline.optimize import optimize_graph
 
@@ -56,9 +57,9 @@ DERIVED = replace(
 class Row:
     """A program; milliseconds as measured: stock's, XLA's, and of plans by their limit.
 
-    `plans`: limit -> without and with `jit_compile=True`; None: not measured. `rates`: of the GPU
-    that it was measured on. `then`: of the plans that were measured. `wanted`: limit ->
-    milliseconds to be reached.
+    `plans`: limit -> without XLA, and with compiled bodies of loops; None: not measured. `modules`:
+    limit -> as one module, the fastest call. `rates`: of the GPU that it was measured on. `then`:
+    of the plans that were measured. `wanted`: limit -> milliseconds to be reached.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Row:
     rates: Rates = H100
     then: Rates = DERIVED
     wanted: Mapping[str, float] = field(default_factory=dict)
+    modules: Mapping[str, float] = field(default_factory=dict)
 
 
 _NEIGHBOURS = {"n": 200_000, "d": 10, "queries": 1_000, "k": 10}
@@ -83,13 +85,13 @@ ROWS = (
         {"4GB": (48.2, 48.2), "2GB": (59.0, None), "600MB": (78.2, 77.5)}, 47, 58.4,
         wanted={"2GB": 35, "600MB": 50}),
     Row("SGPR 2,049,280 x 1,000", "sgpr", {"n": 2_049_280, "m": 1_000, "d": 11},
-        {"20GB": (1071, None)}, then=CPU, wanted={"20GB": 500}),
+        {"20GB": (1071, None)}, then=CPU, wanted={"20GB": 500}, modules={"20GB": 1480}),
     Row("K v, n=20,000", "matvec", {"n": 20_000, "d": 3},
-        {"4GB": (7.29, None), "1GB": (8.61, None)}, 20, 5.81),
+        {"4GB": (7.29, None), "1GB": (8.61, None)}, 20, 5.81, modules={"4GB": 8.68, "1GB": 7.13}),
     Row("K v, n=60,000, d=10", "matvec", {"n": 60_000, "d": 10}, {"1GB": (52.9, 54.5)},
-        xla=50.7),
+        xla=50.7, modules={"1GB": 19.4}),
     Row("K v, n=60,000, d=10, float32", "matvec", {"n": 60_000, "d": 10}, {"1GB": (47.2, 26.2)},
-        xla=20.3, dtype="float32"),
+        xla=20.3, dtype="float32", modules={"1GB": 48.3}),
     Row("K v, n=500,000, d=10", "matvec", {"n": 500_000, "d": 10}, {"4GB": (3018, None)},
         then=CPU),
     Row("K v, n=100,000, d=1 (H200)", "matvec", {"n": 100_000, "d": 1}, {"1GB": (127, None)},
@@ -99,18 +101,21 @@ ROWS = (
     Row("K v, n=1,000,000, d=1, float32", "matvec", {"n": 1_000_000, "d": 1},
         {"1GB": (11_980, None)}, dtype="float32", wanted={"1GB": 2000}),
     Row("v' K v and gradients, n=12,000", "quadratic", {"n": 12_000, "d": 3},
-        {"1GB": (4.98, 4.73), "300MB": (5.88, 8.61)}, 17, 3.76, wanted={"1GB": 4}),
+        {"1GB": (4.98, 4.73), "300MB": (5.88, 8.61)}, 17, 3.76, wanted={"1GB": 4},
+        modules={"1GB": 2.55, "300MB": 2.96}),
     Row("neighbours L1", "knn", _NEIGHBOURS, {"1GB": (23.1, 11.7), "300MB": (27.7, 9.29)},
-        47, 5.59, dtype="float32", metric="l1", wanted={"1GB": 5}),
+        47, 5.59, dtype="float32", metric="l1", wanted={"1GB": 5},
+        modules={"1GB": 5.12, "300MB": 2.44}),
     Row("neighbours L2", "knn", _NEIGHBOURS, {"600MB": (7.98, 7.44), "100MB": (18.8, 22.9)},
-        5.0, 4.22, dtype="float32", metric="l2", wanted={"100MB": 5}),
+        5.0, 4.22, dtype="float32", metric="l2", wanted={"100MB": 5},
+        modules={"600MB": 2.32, "100MB": 15.4}),
     Row("neighbours L2, d=784", "knn", {"n": 60_000, "d": 784, "queries": 1_000, "k": 10},
         {"600MB": (4.44, 5.30), "250MB": (9.04, 18.9)}, 2.6, 2.2, dtype="float32", metric="l2",
-        wanted={"250MB": 3}),
+        wanted={"250MB": 3}, modules={"600MB": 1.32, "250MB": 8.57}),
     Row("attention", "attention", _ATTENTION, {"600MB": (None, None)}, 3.9, 1.9,
-        dtype="float32", wanted={"600MB": 2.5}),
+        dtype="float32", wanted={"600MB": 2.5}, modules={"600MB": 2.62}),
     Row("attention and gradients", "attention-gradients", _ATTENTION, {"600MB": (15.1, None)},
-        9.8, 5.2, dtype="float32", wanted={"600MB": 6}),
+        9.8, 5.2, dtype="float32", wanted={"600MB": 6}, modules={"600MB": 9.63}),
 )  # fmt: skip
 
 
@@ -120,6 +125,20 @@ class RatedOps(TensorFlowOps):
     def __init__(self, given: Rates) -> None:
         super().__init__(device="GPU")
         self.given = given
+
+    def rates(self) -> Rates:
+        return self.given
+
+    def rounds_factors(self, dtype: str) -> bool:
+        return dtype == "float32"
+
+
+class RatedModule(WholeOps):
+    """The same in a module that XLA compiles."""
+
+    def __init__(self, given: Rates) -> None:
+        super().__init__(device="GPU")
+        self.given = in_module(given)
 
     def rates(self) -> Rates:
         return self.given
@@ -146,7 +165,7 @@ def captured(row: Row) -> Graph:
 class Figure:
     """A figure of the table: milliseconds measured, and the graph that took them.
 
-    `whole`: XLA compiled all of it.
+    `whole`: XLA compiled all of it, as it is; `module`: the plan.
     """
 
     row: str
@@ -154,10 +173,11 @@ class Figure:
     measured: float | None
     graph: Graph
     whole: bool = False
+    module: bool = False
 
     def estimated(self, rates: Rates) -> float:
         """Return the estimated milliseconds at some rates."""
-        ops = RatedOps(rates)
+        ops = RatedModule(rates) if self.module else RatedOps(rates)
         if self.whole:
             return 1e3 * compiled_seconds(ops, self.graph)
         return 1e3 * graph_seconds(ops, self.graph, promises=False)
@@ -170,9 +190,14 @@ def figures(row: Row, rates: Rates) -> Iterator[Figure]:
         yield Figure(row.name, "stock", row.stock, graph)
     if row.xla is not None:
         yield Figure(row.name, "XLA", row.xla, graph, whole=True)
+    for limit, measured in row.modules.items():
+        module = RatedModule(row.rates)  # modules were planned with these
+        options = gpu_options(Options(jit_compile=False))
+        plan = optimize_graph(graph, module, limit=_bytes(limit), options=options)
+        yield Figure(row.name, f"{limit}, module", measured, plan.graph, module=True)
     for limit, (plain, compiled) in row.plans.items():
-        for measured, jit_compile in ((plain, False), (compiled, True)):
-            if jit_compile and measured is None:
+        for known, jit_compile in ((plain, False), (compiled, True)):
+            if jit_compile and known is None:
                 continue
             options = gpu_options(Options(jit_compile=jit_compile))
             try:
@@ -181,7 +206,7 @@ def figures(row: Row, rates: Rates) -> Iterator[Figure]:
                 print(f"{row.name}, {limit}: {error.smallest_limit:,} bytes at least")
                 continue
             how = f"{limit}{', XLA' if jit_compile else ''}"
-            yield Figure(row.name, how, measured, plan.graph)
+            yield Figure(row.name, how, known, plan.graph)
 
 
 def _bytes(limit: str) -> int:
@@ -202,7 +227,7 @@ def measure(row: Row) -> Iterator[tuple[str, float]]:
     if row.xla is not None:
         ways.append(("XLA", tf.function(function, jit_compile=True)))
     for limit in row.plans:
-        for how, jit_compile in ((limit, None), (f"{limit}, XLA", True)):
+        for how, jit_compile in ((limit, None), (f"{limit}, module", True)):
             ways.append((how, tf_exla.optimize(function, limit, jit_compile=jit_compile)))
     for how, way in ways:
         try:
