@@ -15,10 +15,10 @@ def _as_on_a_gpu() -> list[Any]:
     import dataclasses
 
     from tf_exla.frontends.tf import planner, request
-    from tf_exla.frontends.tf import whole as whole_module
-    from tf_exla.frontends.tf.whole import compile_whole
+    from tf_exla.frontends.tf.whole import WholeOps, compile_whole
 
-    mock.patch.object(whole_module, "PRODUCTS", frozenset()).start()  # no workspace on a CPU
+    # XLA has no workspace for products on a CPU.
+    mock.patch.object(WholeOps, "of_product", return_value=0).start()
     made: list[Any] = []
     options = request.Request.options
 
@@ -121,10 +121,10 @@ def tightened() -> dict[str, Any]:
     import tensorflow as tf
 
     import tf_exla
-    from tf_exla.frontends.tf import whole
+    from tf_exla.frontends.tf.whole import WholeOps
 
     made = _as_on_a_gpu()
-    mock.patch.object(whole, "GPU_SCRATCH", {}).start()
+    mock.patch.object(WholeOps, "scratch_of", {}).start()
     rng = np.random.default_rng(0)
     lower = tf.constant(np.tril(rng.standard_normal((200, 200))) + 20 * np.eye(200))
     x, z = tf.constant(rng.standard_normal((20_000, 2))), tf.constant(rng.standard_normal((200, 2)))

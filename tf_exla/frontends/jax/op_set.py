@@ -16,15 +16,12 @@ from tf_exla.frontends.jax.primitives.records import RECORDS
 from tf_exla.frontends.jax.scratch import SCRATCH, packed
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Node, Tensor
-from tf_exla.ir.notes import note, noted
 from tf_exla.ir.rates import Rates
-from tf_exla.ir.traits import IDENTITIES, RESHAPES
 from tf_exla.model.gpu_rates import in_module
+from tf_exla.model.module_ops import ModuleOps
 from tf_exla.model.rates import cpu_kind, load
-from tf_exla.model.xla_gpu import PRODUCTS, Bound, workspace
-from tf_exla.model.xla_module import TREE, fused
+from tf_exla.model.xla_gpu import Bound, workspace
 from tf_exla.vocabulary.meaning import Meaning
-from tf_exla.vocabulary.op_set import VocabularyOps
 
 _UPDATES = frozenset(
     {
@@ -40,13 +37,9 @@ def _rates() -> Rates:
     return load(cpu_kind())
 
 
-class JaxOps(VocabularyOps):
-    """The ops of JAX on a CPU.
+class JaxOps(ModuleOps):
+    """The ops of JAX on a CPU."""
 
-    `longest_fused`: the longest axis of a reduction in a fused loop. `scratch_of`: bounds by op.
-    """
-
-    longest_fused = TREE
     scratch_of: Mapping[str, Bound] = SCRATCH
 
     def meaning(self, op: str) -> Meaning:
@@ -57,20 +50,6 @@ class JaxOps(VocabularyOps):
         """Return the rates of the processor: measured if there are any, else typical. Read once."""
         return _rates()
 
-    def aliases(self, node: Node) -> bool:
-        """Return whether the first output always shares the buffer of the first input."""
-        return node.op in RESHAPES or node.op in IDENTITIES
-
-    def scratch(self, node: Node, compiled: bool = False) -> int:
-        """Return an upper bound of the bytes of scratch memory that the kernel allocates."""
-        if not node.inputs or not node.inputs[0].is_static:
-            return 0
-        if node.op in PRODUCTS:
-            rule = self.rule(node)
-            return self.of_product(node, rule) if isinstance(rule, AxisRule) else 0
-        bound = self.scratch_of.get(node.op)
-        return 0 if bound is None else bound(node)
-
     def of_product(self, node: Node, rule: AxisRule) -> int:
         """Return the bytes that a product needs in addition to its result."""
         return packed(node, rule)
@@ -79,17 +58,9 @@ class JaxOps(VocabularyOps):
         """Return the inputs whose buffers the first output certainly reuses at their last use."""
         return (0,) if node.op in _UPDATES else ()
 
-    def overwrites_variables(self) -> bool:
-        """Return whether a While keeps its variables in the buffers of their initial values."""
-        return True
-
-    def fused(self, graph: Graph) -> frozenset[Tensor]:
-        """Return the tensors of a graph without a buffer: their consumers compute them."""
-        known: frozenset[Tensor] | None = noted(graph, "fused", self)
-        if known is None:
-            known = fused(self, graph, self.longest_fused) - held(graph)
-            note(graph, "fused", self, known)
-        return known
+    def held(self, graph: Graph) -> frozenset[Tensor]:
+        """Return the tensors that are kept in buffers although XLA could fuse them."""
+        return held(graph)
 
 
 @cache

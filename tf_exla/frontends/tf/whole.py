@@ -26,15 +26,14 @@ from tf_exla.frontends.tf.restore import Restored
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
-from tf_exla.ir.notes import note, noted
 from tf_exla.ir.rates import Rates
-from tf_exla.ir.traits import EQUALITY, IDENTITIES, ORDER, RESHAPES
+from tf_exla.ir.traits import EQUALITY, ORDER
 from tf_exla.ir.traverse import walk
 from tf_exla.model.allocator import Allocator
 from tf_exla.model.gpu_rates import in_module
+from tf_exla.model.module_ops import ModuleOps
 from tf_exla.model.options import Options
-from tf_exla.model.xla_gpu import CUBLAS, GPU_SCRATCH, PRODUCTS, workspace
-from tf_exla.model.xla_module import fused
+from tf_exla.model.xla_gpu import GPU_SCRATCH, workspace
 from tf_exla.pipeline.plan import Plan
 from tf_exla.vocabulary.rules.builders import words
 
@@ -126,45 +125,19 @@ def module_of(options: Options, restore: Callable[[], object]) -> Plan | None:
     return getattr(restore(), "module", None) if options.whole else None
 
 
-class WholeOps(TensorFlowOps):
+class WholeOps(ModuleOps, TensorFlowOps):
     """The ops of TensorFlow in a module that XLA compiles for a GPU."""
+
+    longest_fused = sys.maxsize
+    scratch_of = GPU_SCRATCH
 
     def rates(self) -> Rates:
         """Return the rates of the GPU in a module."""
         return in_module(super().rates())
 
-    def fused(self, graph: Graph) -> frozenset[Tensor]:
-        """Return the tensors of a graph without a buffer: their consumers compute them."""
-        known: frozenset[Tensor] | None = noted(graph, "fused", self)
-        if known is None:
-            note(graph, "fused", self, known := fused(self, graph, sys.maxsize))
-        return known
-
-    def scratch(self, node: Node, compiled: bool = False) -> int:
-        """Return an upper bound of the bytes of scratch memory of a node's code."""
-        if not all(tensor.is_static for tensor in (*node.inputs, *node.outputs)):
-            return 0
-        if node.op in PRODUCTS:
-            rule = self.rule(node)
-            return workspace(node, rule) if isinstance(rule, AxisRule) else CUBLAS
-        bound = GPU_SCRATCH.get(node.op)
-        return 0 if bound is None else bound(node)
-
-    def aliases(self, node: Node) -> bool:
-        """Return whether the first output always shares the buffer of the first input."""
-        return node.op in RESHAPES or node.op in IDENTITIES
-
-    def may_alias(self, node: Node) -> bool:
-        """Return whether outputs may share a part of the first input's buffer: parts are copies."""
-        return False
-
-    def forwards(self, node: Node) -> tuple[int, ...]:
-        """Return the inputs whose buffer the first output certainly reuses at their last use."""
-        return ()
-
-    def overwrites_variables(self) -> bool:
-        """Return whether a While keeps its variables in the buffers of their initial values."""
-        return True
+    def of_product(self, node: Node, rule: AxisRule) -> int:
+        """Return the bytes that a product needs in addition to its result."""
+        return workspace(node, rule)
 
 
 WHOLE_OPS = WholeOps(device="GPU")
