@@ -1,0 +1,120 @@
+"""Numbers of ops in whole modules where XLA's code differs from the kernels of a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from fresh_process import run_fresh
+
+LARGE = 1_000_000_000
+
+
+def integers() -> list[Any]:
+    import tensorflow as tf
+    from as_on_a_gpu import as_on_a_gpu
+
+    import tf_exla
+
+    made = as_on_a_gpu()
+    large = tf.fill([50, 30], 2_000_000_000)
+    divisors = tf.constant([1, 2, 0])
+    quotient = tf_exla.optimize(lambda x: x // 3, LARGE)(large)[0, 0]
+    mean = tf_exla.optimize(lambda x: tf.reduce_mean(x, 1), LARGE)(large)[0]
+    try:
+        tf_exla.optimize(lambda x, y: x // y, LARGE)(tf.constant([1, 2, 3]), divisors)
+        raised = False
+    except tf.errors.InvalidArgumentError:
+        raised = True
+    return [int(quotient), int(mean), raised, [one is not None for one in made]]
+
+
+def test_integers() -> None:
+    assert run_fresh(integers) == [666_666_666, 2_000_000_000, True, [True, False, False]]
+
+
+def taken() -> list[bool]:
+    import tensorflow as tf
+    from as_on_a_gpu import as_on_a_gpu
+
+    import tf_exla
+
+    made = as_on_a_gpu()
+    x = np.random.default_rng(0).standard_normal((4, 3, 5, 2))
+    found = []
+    for axis, batch, dims in ((0, 0, (7,)), (2, 1, (4, 6)), (-1, 0, ()), (3, -1, (4, 3, 6))):
+        size = x.shape[axis]
+        places = np.random.default_rng(1).integers(-2, size + 2, dims)
+        inside = (places >= 0) & (places < size)
+
+        def take(x: Any, places: Any, axis: int = axis, batch: int = batch) -> Any:
+            return tf.gather(x, places, axis=axis, batch_dims=batch)
+
+        # A last part of zeros, for all that is out of range.
+        pad = [(0, int(k == axis % 4)) for k in range(4)]
+        want = take(np.pad(x, pad), np.where(inside, places, size))
+        got = tf_exla.optimize(take, LARGE)(tf.constant(x), tf.constant(places))
+        found.append(bool(np.array_equal(want, got)) and made[-1] is not None)
+    return found
+
+
+def test_indices_out_of_range_take_zeros() -> None:
+    assert run_fresh(taken) == [True] * 4
+
+
+def zeros_and_infinities() -> list[Any]:
+    import tensorflow as tf
+    from as_on_a_gpu import as_on_a_gpu
+
+    import tf_exla
+
+    made = as_on_a_gpu()
+    x = tf.constant([[-0.0, 0.0, -0.0, 0.0, 1.0, -1.0]])
+    places = tf_exla.optimize(lambda x: tf.math.top_k(x, 4), LARGE)(x)[1]
+    logits = tf.constant([[0.0, -np.inf, 1.0], [0.0, 2.0, 1.0]])
+    labels = tf.constant([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+
+    def loss(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
+        return tf.nn.softmax_cross_entropy_with_logits(labels, logits)
+
+    want, got = loss(labels, logits), tf_exla.optimize(loss, LARGE)(labels, logits)
+    same = np.allclose(want, got, equal_nan=True)
+    return [places.numpy().tolist(), bool(same), [one is not None for one in made]]
+
+
+def test_equal_zeros_and_masked_logits() -> None:
+    assert run_fresh(zeros_and_infinities) == [[[4, 0, 1, 2]], True, [True, True]]
+
+
+def failed() -> list[Any]:
+    """A function that cannot be emitted for XLA."""
+    import tensorflow as tf
+    from as_on_a_gpu import as_on_a_gpu
+
+    import tf_exla
+    from tf_exla.frontends.tf.planner import Planner
+
+    as_on_a_gpu()
+    emit = Planner._emit
+
+    def broken(self: Any, graph: Any, like: Any = None, compiled: bool = False) -> Any:
+        if compiled:
+            raise RuntimeError("no module")
+        return emit(self, graph, like)
+
+    mock.patch.object(Planner, "_emit", broken).start()
+    x = tf.constant(np.random.default_rng(0).standard_normal((1500, 2)))
+
+    def kernel(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.exp(-tf.reduce_sum((x[:, None] - x[None]) ** 2, -1)), 1)
+
+    within = tf_exla.optimize(kernel, 4_000_000, strict=True)
+    measured = tf_exla.measured_peak(within, x, fresh=False)
+    return [bool(np.allclose(within(x), kernel(x))), int(measured)]
+
+
+def test_a_failure_leaves_the_plan() -> None:
+    same, measured = run_fresh(failed)
+    assert same
+    assert measured <= 5_000_000
