@@ -44,14 +44,42 @@ def emit_take(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
 
 
 def emit_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
-    """Take the first of -0 and 0, which XLA orders by their signs."""
+    """Find the largest as TensorFlow's kernel does, with NaN as the least number.
+
+    XLA orders -0 before 0, and NaN after all numbers. The kernel returns a NaN only if it is among
+    the first k elements.
+    """
     if not emitter.compiled or not _is_real(node.inputs[0]):
         return None
     x, k = emitter.values(node.inputs)
-    zero = emit_const(emitter.graph, np.array(0.0), node.inputs[0].dtype)
-    (is_zero,) = emitter.op("Equal", [x, zero], {}).outputs
-    (x,) = emitter.op("SelectV2", [is_zero, zero, x], {}).outputs
-    return list(emitter.op(node.op, [x, k], node.attrs, name=node.name).outputs)
+    *batch, count = node.outputs[0].dims
+    begin = emit_const(emitter.graph, np.zeros(len(batch) + 1, np.int64))
+    first = emit_const(emitter.graph, np.array([*batch, count]), "int64")
+    (head,) = emitter.op("Slice", [x, begin, first], {}).outputs
+    ranked = ranked_by(emitter, x)
+    values, places = emitter.op(node.op, [ranked, k], node.attrs, name=node.name).outputs
+    (lost,) = emitter.op("IsNan", [head], {}).outputs
+    last = emit_const(emitter.graph, np.array(len(batch)), "int32")
+    (lost,) = emitter.op("any", [lost, last], {"keep_dims": True}).outputs
+    (least,) = emitter.op("Equal", [values, _number(emitter, -np.inf, x)], {}).outputs
+    (lost,) = emitter.op("LogicalAnd", [lost, least], {}).outputs
+    (values,) = emitter.op("SelectV2", [lost, _number(emitter, np.nan, x), values], {}).outputs
+    return [values, places]
+
+
+def ranked_by(emitter: Emitter, x: tf.Tensor) -> tf.Tensor:
+    """Return what XLA orders as TensorFlow orders x: one zero, and -inf for NaN."""
+    if not x.dtype.is_floating:
+        return x
+    zero, least = (_number(emitter, value, x) for value in (0.0, -np.inf))
+    for test, operands, value in (("Equal", [x, zero], zero), ("IsNan", [x], least)):
+        (found,) = emitter.op(test, operands, {}).outputs
+        (x,) = emitter.op("SelectV2", [found, value, x], {}).outputs
+    return x
+
+
+def _number(emitter: Emitter, value: float, like: tf.Tensor) -> tf.Tensor:
+    return emit_const(emitter.graph, np.array(value), like.dtype.name)
 
 
 def emit_cross_entropy(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
@@ -60,16 +88,12 @@ def emit_cross_entropy(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
         return None
     logits, labels = emitter.values(node.inputs)
     loss, gradient = emitter.op(node.op, [logits, labels], node.attrs, name=node.name).outputs
-
-    def number(value: float) -> tf.Tensor:
-        return emit_const(emitter.graph, np.array(value), node.inputs[0].dtype)
-
-    (lowest,) = emitter.op("Equal", [logits, number(-np.inf)], {}).outputs
-    (unlabeled,) = emitter.op("Equal", [labels, number(0.0)], {}).outputs
+    (lowest,) = emitter.op("Equal", [logits, _number(emitter, -np.inf, logits)], {}).outputs
+    (unlabeled,) = emitter.op("Equal", [labels, _number(emitter, 0.0, labels)], {}).outputs
     (lost,) = emitter.op("LogicalAnd", [lowest, unlabeled], {}).outputs
     axis = emit_const(emitter.graph, np.array(1), "int32")
     (lost,) = emitter.op("any", [lost, axis], {"keep_dims": False}).outputs
-    (loss,) = emitter.op("SelectV2", [lost, number(np.nan), loss], {}).outputs
+    (loss,) = emitter.op("SelectV2", [lost, _number(emitter, np.nan, loss), loss], {}).outputs
     return [loss, gradient]
 
 
