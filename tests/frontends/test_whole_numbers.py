@@ -87,6 +87,65 @@ def test_equal_zeros_and_masked_logits() -> None:
     assert run_fresh(zeros_and_infinities) == [[[4, 0, 1, 2]], True, [True, True]]
 
 
+def neighbours() -> list[Any]:
+    """A row of data and a query that are NaN."""
+    import tensorflow as tf
+    from as_on_a_gpu import as_on_a_gpu
+
+    import tf_exla
+
+    made = as_on_a_gpu()
+    rng = np.random.default_rng(0)
+    queries, data = rng.standard_normal((200, 3)), rng.standard_normal((30_000, 3))
+    queries[7], data[20_000] = np.nan, np.nan
+
+    def nearest(queries: tf.Tensor, data: tf.Tensor) -> Any:
+        distance = tf.reduce_sum((queries[:, None] - data) ** 2, -1)
+        return tf.math.top_k(-distance, 5)
+
+    found = []
+    want = nearest(queries, data)
+    for limit in (200_000_000, 6_000_000, 2_500_000):
+        got = tf_exla.optimize(nearest, limit)(tf.constant(queries), tf.constant(data))
+        same = np.allclose(want[0], got[0], equal_nan=True)
+        places = np.delete(want[1], 7, 0), np.delete(got[1], 7, 0)
+        found.append([bool(same), bool(np.array_equal(*places)), made[-1] is not None])
+    return found
+
+
+def test_neighbours_of_nan() -> None:
+    assert run_fresh(neighbours) == [[True, True, True]] * 3
+
+
+def dataset_loop() -> list[Any]:
+    """The body of a loop over a dataset runs in TensorFlow's While."""
+    import tensorflow as tf
+    from as_on_a_gpu import as_on_a_gpu
+
+    import tf_exla
+
+    as_on_a_gpu()
+    data = tf.data.Dataset.from_tensor_slices(
+        np.random.default_rng(0).standard_normal((3, 1500, 2))
+    )
+
+    def kernel(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.exp(-tf.reduce_sum((x[:, None] - x[None]) ** 2, -1)), 1)
+
+    def total(data: Any) -> tf.Tensor:
+        return data.reduce(tf.zeros([1500], tf.float64), lambda sum, x: sum + kernel(x))
+
+    within = tf_exla.optimize(total, 6_000_000)
+    measured = tf_exla.measured_peak(within, data, fresh=False)
+    return [bool(np.allclose(within(data), total(data))), int(measured)]
+
+
+def test_bodies_of_loops_over_datasets_hold_the_limit() -> None:
+    same, measured = run_fresh(dataset_loop)
+    assert same
+    assert measured < 12_000_000  # 54 MB if the body is emitted for XLA, 36 MB without a plan
+
+
 def failed() -> list[Any]:
     """A function that cannot be emitted for XLA."""
     import tensorflow as tf
