@@ -146,6 +146,27 @@ def test_bodies_of_loops_over_datasets_hold_the_limit() -> None:
     assert measured < 12_000_000  # 54 MB if the body is emitted for XLA, 36 MB without a plan
 
 
+def folded() -> int:
+    """XLA computes this tensor of 8 MB when it compiles."""
+    import tensorflow as tf
+    from as_on_a_gpu import as_on_a_gpu
+
+    import tf_exla
+
+    made = as_on_a_gpu()
+    small = np.arange(100.0)
+
+    def total(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.cumsum(tf.tile(tf.constant(small), [10_000])) * x)
+
+    tf_exla.optimize(total, LARGE)(tf.constant(1.0, tf.float64))
+    return int(made[0].module.projected_peak)
+
+
+def test_constants_of_a_module_count() -> None:
+    assert run_fresh(folded) > 16_000_000  # the constant and its sums
+
+
 def failed() -> list[Any]:
     """A function that cannot be emitted for XLA."""
     import tensorflow as tf
