@@ -10,36 +10,13 @@ from fresh_process import run_fresh
 from needs import GPFLOW
 
 
-def _as_on_a_gpu() -> list[Any]:
-    """Compile each plan as a whole; return the list of functions that are made."""
-    import dataclasses
-
-    from tf_exla.frontends.tf import planner, request
-    from tf_exla.frontends.tf.whole import WholeOps, compile_whole
-
-    # XLA has no workspace for products on a CPU.
-    mock.patch.object(WholeOps, "of_product", return_value=0).start()
-    made: list[Any] = []
-    options = request.Request.options
-
-    def whole(self: Any, jit_compile: bool | None = None) -> Any:
-        return dataclasses.replace(options(self, jit_compile), whole=True)
-
-    def kept(*args: Any) -> Any:
-        made.append(compile_whole(*args))
-        return made[-1]
-
-    mock.patch.object(request.Request, "options", whole).start()
-    mock.patch.object(planner, "compile_whole", kept).start()
-    return made
-
-
 def table_programs(names: list[str]) -> list[dict[str, Any]]:
+    from as_on_a_gpu import as_on_a_gpu
     from programs_check import ALL, check_case
 
     import tf_exla
 
-    made = _as_on_a_gpu()
+    made = as_on_a_gpu()
     found = []
     for name in names:
         made.clear()
@@ -62,9 +39,10 @@ def test_numbers_of_programs() -> None:
 
 
 def random_programs(first: int, count: int) -> list[Any]:
+    from as_on_a_gpu import as_on_a_gpu
     from random_check import check_program
 
-    made = _as_on_a_gpu()
+    made = as_on_a_gpu()
     worst = [check_program(seed)["worst"] for seed in range(first, first + count)]
     return [worst, sum(one is not None for one in made)]
 
@@ -77,10 +55,11 @@ def test_numbers_of_random_programs() -> None:
 
 def kernel_matvec() -> dict[str, Any]:
     import tensorflow as tf
+    from as_on_a_gpu import as_on_a_gpu
 
     import tf_exla
 
-    made = _as_on_a_gpu()
+    made = as_on_a_gpu()
 
     def product(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
         return tf.exp(-tf.reduce_sum((x[:, None] - x[None]) ** 2, -1)) @ v
@@ -119,11 +98,12 @@ def test_the_module_holds_the_limit() -> None:
 def tightened() -> dict[str, Any]:
     """A solve copies both operands in XLA's code for a CPU, which the first plan does not know."""
     import tensorflow as tf
+    from as_on_a_gpu import as_on_a_gpu
 
     import tf_exla
     from tf_exla.frontends.tf.whole import WholeOps
 
-    made = _as_on_a_gpu()
+    made = as_on_a_gpu()
     mock.patch.object(WholeOps, "scratch_of", {}).start()
     rng = np.random.default_rng(0)
     lower = tf.constant(np.tril(rng.standard_normal((200, 200))) + 20 * np.eye(200))
@@ -148,10 +128,11 @@ def test_a_plan_is_tightened_until_its_module_holds_the_limit() -> None:
 def special_programs() -> dict[str, Any]:
     """Programs with effects, NaNs, and what XLA must not compile."""
     import tensorflow as tf
+    from as_on_a_gpu import as_on_a_gpu
 
     import tf_exla
 
-    made = _as_on_a_gpu()
+    made = as_on_a_gpu()
     rng = np.random.default_rng(0)
     x = rng.standard_normal((3001, 2))
     total = tf.Variable(0.0, dtype=tf.float64)

@@ -93,14 +93,14 @@ class Planner:
         fleet = dataclasses.replace(devices.fleet, apart=frozenset(self.sharded))
         return shard_graph(graph, OPS, fleet, limit=limit, options=options, function=name)
 
-    def restore(self, plan: Plan) -> Runnable:
-        """Return the function of a plan."""
+    def restore(self, plan: Plan, called: bool = True) -> Runnable:
+        """Return the function of a plan; `called`: as a function, not as the body of a While."""
         try:
             if isinstance(plan, ShardedPlan):
                 assert self.settings.devices is not None
                 inputs = self.concrete.graph.inputs
                 return ShardedFunction(plan, self.settings.devices, self._emit, inputs)
-            return self._whole(plan) or self._emit(plan.graph)
+            return (self._whole(plan) if called else None) or self._emit(plan.graph)
         except Exception as error:
             self.settings.guard.take(self.settings.name, error)
             # The graph before the passes has the same outputs in the same order.

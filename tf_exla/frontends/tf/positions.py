@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tf_exla.frontends.tf.emit import emit_const, is_large
 from tf_exla.frontends.tf.emitter import Emitter
+from tf_exla.frontends.tf.whole_forms import ranked_by
 from tf_exla.ir.graph import Node, Tensor
 
 
@@ -41,7 +42,11 @@ def merge_top_k(
         (values,) = op("ConcatV2", [before[0], values, axis])
         (places,) = op("ConcatV2", [before[1], places, axis])
         k = emit_const(emitter.graph, np.asarray(tops[0].dims[-1], np.int32))
-        values, chosen = op("TopKV2", [values, k], sorted=True, index_type="int32")
+        ranked = ranked_by(emitter, values) if emitter.compiled else values
+        best, chosen = op("TopKV2", [ranked, k], sorted=True, index_type="int32")
+        if emitter.compiled:  # with the NaNs among them
+            (best,) = op("GatherV2", [values, chosen, axis], batch_dims=rank - 1)
+        values = best
         (places,) = op("GatherV2", [places, chosen, axis], batch_dims=rank - 1)
     for made, whole in zip((values, places), tops, strict=True):
         made.set_shape(whole.shape)

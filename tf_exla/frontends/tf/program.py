@@ -155,7 +155,7 @@ class Program:
         """Return the planned function without saved values after its outputs."""
         graph = self.plan.graph
         graph = without_dead(graph.replace(outputs=graph.outputs[: self.count]))
-        return self._planner.restore(dataclasses.replace(self.plan, graph=graph))
+        return self._planner.restore(dataclasses.replace(self.plan, graph=graph), called=False)
 
     @property
     def latest(self) -> Program:

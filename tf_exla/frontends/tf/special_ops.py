@@ -18,6 +18,7 @@ from tf_exla.frontends.tf.ragged import TOTALS
 from tf_exla.frontends.tf.random_rows import emit_random_rows
 from tf_exla.frontends.tf.running_top_k import emit_chunk_top_k, emit_running_top_k
 from tf_exla.frontends.tf.scattering import emit_scatter_rows
+from tf_exla.frontends.tf.whole_forms import emit_cross_entropy, emit_take, emit_top_k
 from tf_exla.ir.graph import Loop, Node
 from tf_exla.model.top_k import CHUNKED
 
@@ -28,7 +29,9 @@ def _loop(emitter: Emitter, node: Node) -> list[tf.Tensor]:
 
 
 def _top_k(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
-    if CHUNKED not in node.attrs or emitter.begins or emitter.compiled:
+    if emitter.compiled:
+        return emit_top_k(emitter, node)
+    if CHUNKED not in node.attrs or emitter.begins:
         return None
     return emit_chunk_top_k(emitter, node)
 
@@ -84,6 +87,8 @@ SPECIAL: Mapping[str, Special] = {
     **dict.fromkeys(TOTALS, _with_total),
     "running_top_k": emit_running_top_k,
     "scatter_rows": emit_scatter_rows,
+    "SoftmaxCrossEntropyWithLogits": emit_cross_entropy,
+    "take": emit_take,
     "top_k": _top_k,
     "update_rows": emit_scatter_rows,
 }

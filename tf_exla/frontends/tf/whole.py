@@ -52,8 +52,7 @@ _LIBRARIES = frozenset(words("""
     solve_triangular strided_slice_grad sum take top_k
 """))  # fmt: skip
 """Ops that clusters leave to TensorFlow's kernels, since XLA's code for a CPU is slower, loses NaNs
-or is less exact in sums of float32. On a GPU XLA calls the same libraries and adds in pairs, and
-neither raises an error for an index out of range or a division by zero."""
+or is less exact in sums of float32. On a GPU XLA calls the same libraries and adds in pairs."""
 _CHOOSING = frozenset(words("argmax argmin max max_with_position min min_with_position top_k"))
 
 
@@ -84,6 +83,19 @@ def compile_whole(
     `plan_within`: returns the plan for a limit, made with an op set. `emit`: returns the function
     of a graph. None: XLA cannot compile it, or no plan was found whose module holds the limit.
     """
+    try:
+        return _within(plan_within, emit, operands, limit, allocator)
+    except Exception:  # of a plan or its function for XLA, or since XLA refuses what it got
+        return None
+
+
+def _within(
+    plan_within: Callable[[int, TensorFlowOps], Plan],
+    emit: Callable[[Graph], Restored],
+    operands: Operands,
+    limit: int,
+    allocator: Allocator,
+) -> Restored | None:
     for kernels in (WHOLE_OPS, OPS):  # OPS: where XLA does not fuse what the other expects
         budget, tried = limit, None
         for _ in range(TRIES):
@@ -94,10 +106,7 @@ def compile_whole(
             if not (operands.are_known and is_compiled_whole(plan.graph)):
                 return None
             made = emit(plan.graph)
-            try:
-                needed = allocator.taken(working_set(made, operands))
-            except Exception:  # XLA refuses what it cannot compile
-                return None
+            needed = allocator.taken(working_set(made, operands))
             if plan.resident + needed <= limit:
                 module = dataclasses.replace(plan, working_set=needed)
                 return dataclasses.replace(made, module=module)
@@ -170,13 +179,22 @@ def _is_compiled(node: Node) -> bool:
     if WHOLE_OPS.compiles(node):
         return True
     static = all(tensor.is_static for tensor in (*node.inputs, *node.outputs))
-    return node.op in _LIBRARIES and static and not node.stateful
+    if node.op not in _LIBRARIES or not static or node.stateful:
+        return False
+    if node.op == "mean":  # TensorFlow adds integers in 64 bits, XLA in their own
+        return not node.output.dtype.startswith(("int", "uint"))
+    if node.op == "floor_divide" and not _is_real(node.output):
+        # TensorFlow raises an error for a division by zero
+        divisor = node.inputs[1].value
+        return divisor is not None and bool(divisor.all())
+    return True
 
 
 def working_set(restored: Restored, operands: Operands) -> int:
     """Return the bytes that a call of a compiled function allocates, results included.
 
-    This compiles the function, as its first call does again.
+    They include constants, since XLA makes larger ones from those of the program. This compiles the
+    function, as its first call does again.
     """
     serialized = context.context().get_compiler_ir(
         device_name=tf.config.list_logical_devices(device())[0].name,
@@ -190,5 +208,5 @@ def working_set(restored: Restored, operands: Operands) -> int:
     return sum(
         -(-one.size // ALIGNMENT) * ALIGNMENT
         for one in module.buffer_assignment.buffer_allocations
-        if not (one.is_entry_computation_parameter or one.is_constant or one.is_thread_local)
+        if not (one.is_entry_computation_parameter or one.is_thread_local)
     )

@@ -112,6 +112,11 @@ _SORTED_COLUMNS = 1000
 _SORTED_K = 100
 
 
+def sorts(columns: int, k: int) -> bool:
+    """Return whether the top-k kernel sorts rows; otherwise it keeps a heap."""
+    return columns <= _SORTED_COLUMNS or k >= min(_SORTED_K, columns)
+
+
 def top_k(call: Call) -> int:
     """Count a sort for short rows or large k; otherwise heaps of a row are in shared memory.
 
@@ -120,7 +125,7 @@ def top_k(call: Call) -> int:
     data, values = call.inputs[0], call.outputs[0]
     columns, k = data.shape[-1], values.shape[-1]
     rows = prod(data.shape[:-1])
-    if columns > _SORTED_COLUMNS and k < min(_SORTED_K, columns):
+    if not sorts(columns, k):
         return 0
     size = itemsize(data.dtype)
     return rows * columns * (12 + 2 * size) + rows * columns // 4 + 16 * rows + 4096
