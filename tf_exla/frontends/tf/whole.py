@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.compiler.xla.service import hlo_pb2
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
 
@@ -196,6 +195,8 @@ def working_set(restored: Restored, operands: Operands) -> int:
     They include constants, since XLA makes larger ones from those of the program. This compiles the
     function, as its first call does again.
     """
+    from tensorflow.compiler.xla.service import hlo_pb2  # here: releases may lack it
+
     serialized = context.context().get_compiler_ir(
         device_name=tf.config.list_logical_devices(device())[0].name,
         platform_name=None,
