@@ -6,6 +6,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 from fresh_process import run_fresh
 from needs import GPFLOW
 
@@ -28,7 +29,7 @@ def table_programs(names: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-PROGRAMS = ["attention", "kNN L2, few queries", "forward mode"]
+PROGRAMS = ["attention", "kNN L2, few queries"]
 
 
 @GPFLOW
@@ -47,10 +48,11 @@ def random_programs(first: int, count: int) -> list[Any]:
     return [worst, sum(one is not None for one in made)]
 
 
+@pytest.mark.thorough
 def test_numbers_of_random_programs() -> None:
-    worst, whole = run_fresh(random_programs, 200, 3)
+    worst, whole = run_fresh(random_programs, 200, 20)
     assert max(worst) <= 1
-    assert whole > 1
+    assert whole > 10
 
 
 def kernel_matvec() -> dict[str, Any]:
