@@ -116,13 +116,17 @@ class Planner:
         count = len(self.concrete.inputs) - len(self.concrete.captured_inputs)
         if len(plan.original.inputs) != count + len(captured):  # a gradient's saved values
             return None
-        return compile_whole(
-            lambda limit, ops: self._planned(plan.original, limit, apart, self.settings.name, ops),
-            lambda graph: self._emit(graph, compiled=True),
-            Operands(plan.original.inputs[:count], captured),
-            plan.limit,
-            options.allocator,
-        )
+        name = self.settings.name
+        try:
+            return compile_whole(
+                lambda limit, ops: self._planned(plan.original, limit, apart, name, ops),
+                lambda graph: self._emit(graph, compiled=True),
+                Operands(plan.original.inputs[:count], captured),
+                plan.limit,
+                options.allocator,
+            )
+        except Exception:  # of a plan or its function for XLA, or since XLA refuses what it got
+            return None
 
     def _emit(
         self, graph: Graph, like: Sequence[Any] | None = None, compiled: bool = False

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import tensorflow as tf
 
 from tf_exla.frontends.tf.compiled import alone, emit_compiled
 from tf_exla.frontends.tf.device import device
-from tf_exla.frontends.tf.emit import emit_const, is_large
+from tf_exla.frontends.tf.emit import is_large
 from tf_exla.frontends.tf.emitter import Emitter, Special
 from tf_exla.frontends.tf.loops import emit_loop
 from tf_exla.frontends.tf.ops.convolutions import OPERANDS, has_cpu_kernel
@@ -18,7 +17,12 @@ from tf_exla.frontends.tf.ragged import TOTALS
 from tf_exla.frontends.tf.random_rows import emit_random_rows
 from tf_exla.frontends.tf.running_top_k import emit_chunk_top_k, emit_running_top_k
 from tf_exla.frontends.tf.scattering import emit_scatter_rows
-from tf_exla.frontends.tf.whole_forms import emit_cross_entropy, emit_take, emit_top_k
+from tf_exla.frontends.tf.whole_forms import (
+    emit_cross_entropy,
+    emit_extreme,
+    emit_take,
+    emit_top_k,
+)
 from tf_exla.ir.graph import Loop, Node
 from tf_exla.model.top_k import CHUNKED
 
@@ -56,18 +60,6 @@ def _convolution(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
     return emit_compiled(emitter, alone(node))
 
 
-def _extreme(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
-    """Emit a maximum or minimum along axes for XLA, which may lose NaNs in it."""
-    if not emitter.compiled or not node.output.dtype.startswith(("float", "bfloat")):
-        return None
-    x, axes = emitter.values(node.inputs)
-    (found,) = emitter.op(node.op, [x, axes], node.attrs, name=node.name).outputs
-    (lost,) = emitter.op("IsNan", [x], {}).outputs
-    (lost,) = emitter.op("any", [lost, axes], node.attrs).outputs
-    nan = emit_const(emitter.graph, np.array(np.nan), node.output.dtype)
-    return list(emitter.op("SelectV2", [lost, nan, found], {}).outputs)
-
-
 def _with_total(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     """Emit an op without its last operand, a size that TensorFlow computes itself."""
     operands, large = emitter.values(node.inputs[:-1]), is_large(*node.inputs, *node.outputs)
@@ -79,7 +71,7 @@ SPECIAL: Mapping[str, Special] = {
     "xla_cluster": emit_compiled,
     **dict.fromkeys(OPERANDS, _convolution),
     "loop": _loop,
-    **dict.fromkeys(("max", "min"), _extreme),
+    **dict.fromkeys(("max", "min"), emit_extreme),
     "max_with_position": emit_best,
     "min_with_position": emit_best,
     "random_rows": emit_random_rows,

@@ -22,6 +22,7 @@ from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.op_set import OPS, TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored
+from tf_exla.frontends.tf.whole_forms import is_real
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
@@ -80,21 +81,9 @@ def compile_whole(
     """Return a planned program as one module whose buffers hold the limit, or None.
 
     `plan_within`: returns the plan for a limit, made with an op set. `emit`: returns the function
-    of a graph. None: XLA cannot compile it, or no plan was found whose module holds the limit.
+    of a graph. None: XLA must not compile it, or no plan was found whose module holds the limit.
+    Raises whatever XLA, a plan or its function raises.
     """
-    try:
-        return _within(plan_within, emit, operands, limit, allocator)
-    except Exception:  # of a plan or its function for XLA, or since XLA refuses what it got
-        return None
-
-
-def _within(
-    plan_within: Callable[[int, TensorFlowOps], Plan],
-    emit: Callable[[Graph], Restored],
-    operands: Operands,
-    limit: int,
-    allocator: Allocator,
-) -> Restored | None:
     for kernels in (WHOLE_OPS, OPS):  # OPS: where XLA does not fuse what the other expects
         budget, tried = limit, None
         for _ in range(TRIES):
@@ -158,16 +147,12 @@ def is_compiled_whole(graph: Graph) -> bool:
     element that is chosen from a tensor may equal none of it later, and its gradient is lost.
     """
     nodes = list(walk(graph))
-    chosen = any(node.op in _CHOOSING and _is_real(node.inputs[0]) for node in nodes)
+    chosen = any(node.op in _CHOOSING and is_real(node.inputs[0]) for node in nodes)
     if chosen and any(
-        node.op in EQUALITY | ORDER and any(map(_is_real, node.inputs)) for node in nodes
+        node.op in EQUALITY | ORDER and any(map(is_real, node.inputs)) for node in nodes
     ):
         return False
     return all(map(_is_compiled, nodes))
-
-
-def _is_real(tensor: Tensor) -> bool:
-    return tensor.dtype.startswith(("float", "bfloat"))
 
 
 def _is_compiled(node: Node) -> bool:
@@ -182,7 +167,7 @@ def _is_compiled(node: Node) -> bool:
         return False
     if node.op == "mean":  # TensorFlow adds integers in 64 bits, XLA in their own
         return not node.output.dtype.startswith(("int", "uint"))
-    if node.op == "floor_divide" and not _is_real(node.output):
+    if node.op == "floor_divide" and not is_real(node.output):
         # TensorFlow raises an error for a division by zero
         divisor = node.inputs[1].value
         return divisor is not None and bool(divisor.all())

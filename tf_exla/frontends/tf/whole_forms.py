@@ -52,7 +52,7 @@ def emit_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
     long rows, of which a chunk is a part, the kernel keeps a heap. That has a NaN only if it is
     among the first k elements.
     """
-    if not emitter.compiled or not _is_real(node.inputs[0]):
+    if not emitter.compiled or not is_real(node.inputs[0]):
         return None
     if CHUNKED not in node.attrs and sorts(node.inputs[0].dims[-1], node.outputs[0].dims[-1]):
         return None
@@ -87,6 +87,17 @@ def _number(emitter: Emitter, value: float, like: tf.Tensor) -> tf.Tensor:
     return emit_const(emitter.graph, np.array(value), like.dtype.name)
 
 
+def emit_extreme(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
+    """Emit a maximum or minimum along axes for XLA, which may lose NaNs in it."""
+    if not emitter.compiled or not is_real(node.output):
+        return None
+    x, axes = emitter.values(node.inputs)
+    (found,) = emitter.op(node.op, [x, axes], node.attrs, name=node.name).outputs
+    (lost,) = emitter.op("IsNan", [x], {}).outputs
+    (lost,) = emitter.op("any", [lost, axes], node.attrs).outputs
+    return list(emitter.op("SelectV2", [lost, _number(emitter, np.nan, found), found], {}).outputs)
+
+
 def emit_cross_entropy(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
     """Return NaN for a logit of -inf whose label is 0: XLA skips the product of both."""
     if not emitter.compiled:
@@ -102,5 +113,6 @@ def emit_cross_entropy(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
     return [loss, gradient]
 
 
-def _is_real(tensor: Tensor) -> bool:
+def is_real(tensor: Tensor) -> bool:
+    """Return whether a tensor may hold NaNs, infinities and -0; complex ones do not count."""
     return tensor.dtype.startswith(("float", "bfloat"))
