@@ -110,9 +110,18 @@ class SearchSettings:
     """Tensors of different shapes, and as many lists, that one step tries to split."""
     saves_tried: int = 10
     """Tensors for each of which saving it alone is tried, the most expensive to compute first."""
-    max_depth: int = 2
-    """Depth of nested loops that one region becomes. With three, the smallest limits of seven of 20
-    programs were 0.95 to 1.02 of those with two; no other plan changed."""
+    levels: int = 2
+    """Depth of nested loops that one region becomes, without loops over the matrices of a batch.
+    With three, the smallest limits of seven of 20 programs were 0.95 to 1.02 of those with two; no
+    other plan changed."""
+    sunk_part: int = 8
+    """A loop-invariant tensor is computed in loops if it takes 1/this of the working set, from
+    tensors of at most 1/this of its bytes: else the peak hardly falls."""
+    sunk_levels: int = 2
+    """Depth of loops that compute what they read whole: two for products of products."""
+    fewer_rows: int = 4
+    """The factor between the numbers of rows that are tried for a loop whose body computes a
+    loop-invariant tensor again: two split bodies more for a factor of 16."""
     few_rows: int = 32
     """Rows below which launches dominate: tiles are tried for smaller chunks, and tiles have at
     least as many rows."""

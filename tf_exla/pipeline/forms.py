@@ -17,10 +17,10 @@ from tf_exla.moves.choosing import choose_again
 from tf_exla.moves.iterations import write_iterations
 from tf_exla.moves.lowering import lower
 from tf_exla.moves.moving import move
+from tf_exla.moves.own_copies import operands_apart, transpose_apart
 from tf_exla.moves.row_reads import read_rows
 from tf_exla.moves.sinking import sink
 from tf_exla.moves.small_lists import keep_less
-from tf_exla.moves.transposing import transpose_apart
 from tf_exla.moves.unmerging import unmerge
 from tf_exla.rewrite import Application, GraphRewrite, Rewrite, Rewritten, rewrite_graph
 from tf_exla.split.origins import clash, tests_order
@@ -32,6 +32,7 @@ class Form:
 
     `spare`: it is of no use if another form can be split into less than this one needs unsplit.
     `whole`: it is not split, as copies that are compared would then differ in the last bits.
+    `sinks`: its loops may compute tensors of so many bytes that they read whole; 0: none.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Form:
     applications: tuple[Application, ...] = ()
     spare: bool = False
     whole: bool = False
+    sinks: int = 0
 
 
 def least_bytes(projector: Projector, graph: Graph) -> int:
@@ -70,10 +72,10 @@ class Forms:
     options: Options
 
     def __iter__(self) -> Iterator[Form]:
-        seen: set[Graph] = set()
+        seen: set[tuple[Graph, int]] = set()
         for form in self._all():
-            if form.graph not in seen:
-                seen.add(form.graph)
+            if (form.graph, form.sinks) not in seen:
+                seen.add((form.graph, form.sinks))
                 yield form
 
     def _all(self) -> Iterator[Form]:
@@ -91,6 +93,7 @@ class Forms:
             for form in self._moved(slim, 0, self.cleaned):  # one row at a time needs the least
                 yield replace(form, name=f"{form.name}, row by row")
         yield from self._loops_changed(slim)
+        yield from self._sinking(slim)
         if apart is not None:
             yield apart
 
@@ -157,6 +160,16 @@ class Forms:
         apart = transpose_apart(lowered().graph, ops, least)
         if apart is not lowered().graph:
             yield replace(lowered(), name="lowered, transposed apart", graph=apart)
+
+    def _sinking(self, slim: Form) -> Iterator[Form]:
+        """Yield the forms whose loops compute again what they read whole."""
+        ops, least = self.projector.ops, least_bytes(self.projector, self.cleaned)
+        lowered = self._again("lowered", lower(self._sunk(slim.graph, 0), ops, least), slim)
+        for name, graph in (
+            ("operands in loops", lowered.graph),
+            ("own operands in loops", operands_apart(lowered.graph, ops, least)),
+        ):
+            yield replace(lowered, name=f"lowered, {name}", graph=graph, sinks=least)
 
     def _again(self, name: str, graph: Graph, slim: Form) -> Form:
         """Return the form of `graph`, derived from `slim`, with the rewrites applied again."""

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tf_exla.errors import (
     MemoryLimitError,
@@ -32,7 +33,7 @@ from tf_exla.pipeline.finishing import finish
 from tf_exla.pipeline.forms import Form, Forms, least_bytes
 from tf_exla.pipeline.in_cache import split_in_cache
 from tf_exla.pipeline.patience import Patience
-from tf_exla.pipeline.peak_parts import blocker, largest_residents, peak_parts
+from tf_exla.pipeline.peak_parts import blocker, computed_at_peak, largest_residents, peak_parts
 from tf_exla.pipeline.plan import Plan
 from tf_exla.rewrite import Application, chosen, rewrite_graph
 from tf_exla.rewrite.families import IN_CACHE, SYMMETRY
@@ -250,6 +251,8 @@ def _within(projector: Projector, forms: Iterable[Form], budget: int, options: O
     """
     found: list[_Found] = []
     for form in forms:
+        if form.sinks and all(computed_at_peak(projector, one.graph) < form.sinks for one in found):
+            continue
         needed = projector.working_set(form.graph) if form.spare else 0
         if any(projector.working_set(one.graph) <= needed for one in found):
             continue
@@ -259,13 +262,14 @@ def _within(projector: Projector, forms: Iterable[Form], budget: int, options: O
             if needed <= budget:
                 return replace(found[-1], others=tuple(found[:-1]))
             continue
-        smallest = split(projector, form.graph, 0, options) if found or budget <= 0 else None
+        attempt = partial(split, projector, form.graph, options=options, sinks=form.sinks)
+        smallest = attempt(budget=0) if found or budget <= 0 else None
         # A search for a budget that the smallest plan exceeds would be a waste of time.
         if smallest is None or projector.working_set(smallest.graph) <= budget:
-            splitting = split(projector, form.graph, budget, options)
+            splitting = attempt(budget=budget)
             if projector.working_set(splitting.graph) <= budget:
                 return _Found(splitting.graph, splitting, form, tuple(found))
-        smallest = smallest or split(projector, form.graph, 0, options)
+        smallest = smallest or attempt(budget=0)
         fitted = fit_loops(projector, smallest.graph, budget, options)
         if projector.working_set(fitted) <= budget:
             return _Found(fitted, smallest, form, tuple(found))

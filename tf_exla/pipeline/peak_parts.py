@@ -66,6 +66,18 @@ def blocker(
     return _described(chosen, refusal, graph)
 
 
+def computed_at_peak(projector: Projector, graph: Graph) -> int:
+    """Return the bytes of the largest tensor at a plan's peak that is computed and no output."""
+    return max(
+        (
+            one.bytes
+            for one in _alive(projector, graph, frozenset(), None)
+            if one.tensor not in graph.outputs and one.tensor in producers(one.graph)
+        ),
+        default=0,
+    )
+
+
 def _parts(projector: Projector, graph: Graph, sliced: frozenset[Tensor]) -> Iterator[PeakPart]:
     found = projector.project(graph, sliced)
     at = _peak_step(found)

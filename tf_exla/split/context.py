@@ -18,14 +18,18 @@ class SearchContext:
     """The context of one search.
 
     `budget`: upper bound of the working set, in bytes. `depth`: number of loops around the graph.
-    `split_body`: splits the body of a loop until it holds a number of bytes.
+    `levels`: depth of nested loops that its splits may become, without loops over a batch.
+    `sinks`: loops may compute tensors of at least so many bytes that they read whole; 0: none.
+    `split_body`: splits a body for a budget, levels and sinks.
     """
 
     projector: Projector
     budget: int
     options: Options
     depth: int
-    split_body: Callable[[Graph, int], Graph]
+    levels: int
+    sinks: int
+    split_body: Callable[[Graph, int, int, int], Graph]
 
     def index(self, graph: Graph) -> DefUse:
         """Index a graph."""

@@ -8,7 +8,7 @@ holds the budget, else with a lower peak, where the new loops need the least.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
@@ -27,6 +27,7 @@ from tf_exla.split.candidates import (
     repeated,
 )
 from tf_exla.split.context import SearchContext
+from tf_exla.split.invariants import compute_in_loops
 from tf_exla.split.progress import most_steps, peak_of
 from tf_exla.split.region import RefusedSplit
 from tf_exla.split.saving import keep
@@ -43,9 +44,14 @@ class Splitting:
     steps: tuple[Step, ...] = ()
 
 
-def split(projector: Projector, graph: Graph, budget: int, options: Options) -> Splitting:
-    """Split large tensors until the working set holds `budget` bytes, as far as possible."""
-    return _Search(_context(projector, budget, options)).run(graph)
+def split(
+    projector: Projector, graph: Graph, budget: int, options: Options, sinks: int = 0
+) -> Splitting:
+    """Split large tensors until the working set holds `budget` bytes, as far as possible.
+
+    `sinks`: loops may compute tensors of so many bytes that they read whole (`invariants.py`).
+    """
+    return _Search(_context(projector, budget, options, sinks=sinks)).run(graph)
 
 
 def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Options) -> Splitting:
@@ -95,11 +101,19 @@ def _has_user_loops(one: Candidate) -> bool:
     return any(is_while(node) for loop in one.own_loops() for node in loop.template.nodes)
 
 
-def _context(projector: Projector, budget: int, options: Options, depth: int = 0) -> SearchContext:
-    def split_body(body: Graph, room: int) -> Graph:
-        return _Search(_context(projector, room, options, depth + 1)).run(body).graph
+def _context(
+    projector: Projector,
+    budget: int,
+    options: Options,
+    depth: int = 0,
+    levels: int = SETTINGS.levels,
+    sinks: int = 0,
+) -> SearchContext:
+    def split_body(body: Graph, room: int, levels: int, sinks: int) -> Graph:
+        inner = _context(projector, room, options, depth + 1, levels, sinks)
+        return _Search(inner).run(body).graph
 
-    return SearchContext(projector, budget, options, depth, split_body)
+    return SearchContext(projector, budget, options, depth, levels, sinks, split_body)
 
 
 class _Search:
@@ -128,7 +142,7 @@ class _Search:
                 graph = tile_for_speed(context, graph)
                 break
             made = None if over else self._repeated(graph)
-            made = made or self._split(graph, over) or self._inside(graph)
+            made = made or self._split(graph, over) or self._inside(graph) or self._sunk(graph)
             if made is None:
                 break
             graph = made
@@ -155,6 +169,11 @@ class _Search:
         self.last = best = self._chosen(graph, found, bool(over))
         if best is None:
             return None
+        if best.peak > context.budget and fixes_much(context, best):
+            sunk = self._sunk(graph)
+            if sunk is not None:
+                self.last = None
+                return sunk
         traced = context.options.trace and not context.depth
         self.trace.split(best, graph, compare(context, found, best) if traced else ())
         made = keep(context, best).graph
@@ -202,6 +221,16 @@ class _Search:
         self.trace.take("split inside of a loop or a choice", graph, made)
         return made
 
+    def _sunk(self, graph: Graph) -> Graph | None:
+        """Compute a large tensor in the loops that read it whole."""
+        if not self.context.sinks:
+            return None
+        made = compute_in_loops(self.context, graph, lambda one: self._is_progress(one, graph))
+        if made is None:
+            return None
+        self.trace.take("computed in loops that read it whole", graph, made)
+        return made
+
     def _descended(self, graph: Graph) -> Graph | None:
         """Split the sub-graphs of the node at the peak for the bytes that the budget leaves."""
         context, projector = self.context, self.projector
@@ -215,7 +244,7 @@ class _Search:
 
         def inside(sub: Graph) -> Graph:
             budget = room + projector.overhead(sub)
-            found = _Search(_context(projector, budget, context.options, context.depth)).run(sub)
+            found = _Search(replace(context, budget=budget)).run(sub)
             self.refusals.update({(r.tensor, r.axis, r.node): r for r in found.refusals})
             return found.graph
 

@@ -36,7 +36,8 @@ def tile_at(
         or not isinstance(loop, Loop)
         or has_loops(loop)
         or loop.bitwise_group
-        or context.depth + 1 >= SETTINGS.max_depth
+        or context.levels < 2
+        or (for_speed and context.depth)
     ):
         return None
     rows = 1 if loop.extent <= SETTINGS.batch else SETTINGS.sample_rows
@@ -45,10 +46,10 @@ def tile_at(
         room = min(room, SETTINGS.parallel * options.body_bytes)
         if step.temporary <= room or len(loop.body.nodes) > SETTINGS.tiled_nodes:
             return None
-    tiled = _tiled(context, loop, rows, room)
-    if projector.temporary(tiled) >= step.temporary:
+    made = tiled(context, loop, rows, room)
+    if projector.temporary(made) >= step.temporary:
         return None
-    return _replaced(graph, loop, tiled)
+    return _replaced(graph, loop, made)
 
 
 def tile_for_speed(context: SearchContext, graph: Graph) -> Graph:
@@ -58,7 +59,7 @@ def tile_for_speed(context: SearchContext, graph: Graph) -> Graph:
     """
     projector, options = context.projector, context.options
     known: dict[Hashable, tuple[int, ...]] = {}
-    if context.depth + 1 >= SETTINGS.max_depth:
+    if context.depth:
         return graph
     for position, node in enumerate(graph.nodes):
         if not isinstance(node, Loop) or has_loops(node) or node.bitwise_group:
@@ -72,9 +73,9 @@ def tile_for_speed(context: SearchContext, graph: Graph) -> Graph:
         found: tuple[int, ...] = ()
         room = min(context.room_at(graph, position), 2 * options.body_bytes)
         for rows in known.get(key, SETTINGS.tile_rows):
-            tiled = _tiled(context, node, rows, room)
-            seconds = node_seconds(projector.ops, tiled)
-            made = _replaced(graph, node, tiled)
+            one = tiled(context, node, rows, room)
+            seconds = node_seconds(projector.ops, one)
+            made = _replaced(graph, node, one)
             if seconds < least and context.holds(made):
                 best, least, found = made, seconds, (rows,)
         known.setdefault(key, found)
@@ -93,13 +94,16 @@ def _reads_much(loop: Loop) -> bool:
     return sum(t.nbytes for t in loop.body.inputs if t not in sliced) > own // SETTINGS.much_read
 
 
-def _tiled(context: SearchContext, loop: Loop, rows: int, room: int) -> Loop:
+def tiled(context: SearchContext, loop: Loop, rows: int, room: int, sinks: int = 0) -> Loop:
     projector = context.projector
     wide = resize_loop(projector.ops, loop, min(loop.extent, rows), 1)
+    is_matrix = rows == 1 and loop.extent <= SETTINGS.batch
+    levels = context.levels if is_matrix or sinks else context.levels - 1
 
     def tile(body: Graph) -> Graph:
         sliced = sum(tensor.nbytes for tensor in wide.sliced(body))
-        return context.split_body(body, max(room - sliced, 0) + projector.overhead(body))
+        budget = max(room - sliced, 0) + projector.overhead(body)
+        return context.split_body(body, budget, levels, sinks)
 
     made = with_subgraphs(wide, tile)
     assert isinstance(made, Loop)

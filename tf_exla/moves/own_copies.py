@@ -1,0 +1,124 @@
+"""Own copies: a reader that would tie two axes of a large tensor computes a copy of the tensor.
+
+`a + aᵀ` of a matrix that is not symmetric reads `a` along its rows and along its columns. No loop
+holds both, since a node is split along one axis. With a second copy of all nodes that compute `a`
+from small tensors, the loop over the rows of the sum computes rows of one copy and columns of the
+other. Small tensors, such as the sums of its rows, are not copied: they come from an earlier stage.
+
+Likewise a product `a b` of a large result: a loop over its rows reads all of `b`, and computes it
+in its body (`split/invariants.py`) unless others read `b`. In the gradient, the products with
+`aᵀ` and `bᵀ` are split along different axes, so each gets its own copy of the operands.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import consumers, producers, without_dead
+from tf_exla.model.settings import SETTINGS
+from tf_exla.split.large_producers import large_producers
+from tf_exla.split.origins import clash, tests_order
+
+
+def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
+    """Copy the producers of tensors of more than `least` bytes for each node that transposes one.
+
+    They are not copied where two copies would be compared.
+    """
+    return _with_copies(graph, ops, least, lambda node: _transposed(node, ops, least))
+
+
+def operands_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
+    """Copy also the producers of operands for each product of a result of more than `least` bytes.
+
+    If nothing else reads what the product reads, it needs no copy.
+    """
+
+    def positions(node: Node) -> Iterable[int]:
+        return _transposed(node, ops, least) or _multiplied(node, ops, least)
+
+    return _with_copies(graph, ops, least, positions, only_shared=True)
+
+
+def _with_copies(
+    graph: Graph,
+    ops: OpSet,
+    least: int,
+    positions: Callable[[Node], Iterable[int]],
+    only_shared: bool = False,
+) -> Graph:
+    """Copy the producers of operands, at the given positions of each node.
+
+    `only_shared`: only if other nodes read one of their results.
+    """
+    budget = (SETTINGS.copied_work - 1) * sum(map(ops.flops, graph.nodes))
+    tested = tests_order(graph)
+    made_by = producers(graph)
+    for node in graph.nodes:
+        for position in positions(node):
+            now = made_by.get(node.output)  # its operands may be copies by now
+            if now is None:  # copies replaced it
+                continue
+            chain = large_producers(now.inputs[position], made_by, ops, least)
+            work = sum(map(ops.flops, chain))
+            if not chain or work > budget or (only_shared and not _is_shared(graph, chain, now)):
+                continue
+            copies, own = _copied(chain)
+            inputs = list(now.inputs)
+            inputs[position] = own[inputs[position]]
+            reader = dataclasses.replace(now, inputs=tuple(inputs))
+            at = graph.nodes.index(now)
+            nodes = (*graph.nodes[:at], *copies, reader, *graph.nodes[at + 1 :])
+            made = without_dead(graph.replace(nodes=nodes))
+            if tested and clash(made, ops) is not None:
+                continue
+            graph, budget = made, budget - work
+            made_by = producers(graph)
+    return graph
+
+
+def _transposed(node: Node, ops: OpSet, least: int) -> tuple[int, ...]:
+    """Return the operand of a node that only permutes the axes of a large tensor, if it does."""
+    if node.stateful or len(node.outputs) != 1 or node.output.nbytes <= least or ops.flops(node):
+        return ()
+    rule = ops.rule(node)
+    if not isinstance(rule, AxisRule) or rule.combine or not rule.operands:
+        return ()
+    before, after = rule.operands[0], rule.results[0]
+    if before is None or None in before or None in after:
+        return ()
+    labels = [[axis.label for axis in axes if axis is not None] for axes in (before, after)]
+    return (0,) if labels[0] != labels[1] and sorted(labels[0]) == sorted(labels[1]) else ()
+
+
+def _multiplied(node: Node, ops: OpSet, least: int) -> tuple[int, ...]:
+    """Return the large operands of a product with a large result."""
+    if node.stateful or len(node.outputs) != 1 or node.output.nbytes <= least:
+        return ()
+    rule = ops.rule(node)
+    if not isinstance(rule, AxisRule) or "add" not in rule.combine.values():
+        return ()
+    return tuple(k for k, tensor in enumerate(node.inputs) if tensor.nbytes > least)
+
+
+def _is_shared(graph: Graph, chain: list[Node], reader: Node) -> bool:
+    """Return whether something but `chain` and `reader` reads a result of the chain."""
+    readers, inside = consumers(graph), {*chain, reader}
+    return any(
+        made in graph.outputs or any(one not in inside for one, _ in readers.get(made, ()))
+        for made in (node.output for node in chain)
+    )
+
+
+def _copied(chain: list[Node]) -> tuple[list[Node], Mapping[Tensor, Tensor]]:
+    own: dict[Tensor, Tensor] = {}
+    copies: list[Node] = []
+    for node in chain:
+        inputs = tuple(own.get(tensor, tensor) for tensor in node.inputs)
+        own[node.output] = node.output.copy()
+        copies.append(dataclasses.replace(node, inputs=inputs, outputs=(own[node.output],)))
+    return copies, own

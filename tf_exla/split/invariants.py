@@ -1,0 +1,176 @@
+"""Loop-invariant tensors: a loop computes a large tensor that it reads whole, chunk by chunk.
+
+`h(A B)` with computed matrices A and B becomes a loop over rows of A that reads all of B. If its
+body computes B, the body can be split along the rows of B, so B is never allocated. It is computed
+again in each iteration, so a chunk has as many rows as the budget allows. The same holds for a
+mask or a bias that all matrices of a batch share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tf_exla.ir.copying import copy_nodes
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.traverse import without_dead
+from tf_exla.model.cost import node_seconds
+from tf_exla.model.settings import SETTINGS
+from tf_exla.split.context import SearchContext
+from tf_exla.split.def_use import DefUse
+from tf_exla.split.large_producers import large_producers
+from tf_exla.split.origins import clash, tests_order
+from tf_exla.split.resize import UNCUT
+from tf_exla.split.tiles import tiled
+
+
+def compute_in_loops(
+    context: SearchContext, graph: Graph, is_progress: Callable[[Graph], bool]
+) -> Graph | None:
+    """Compute large tensors in the loops that read them whole, the largest first, until it helps.
+
+    None if there are no such tensors, or if that is no progress. Bodies are split when the budget
+    has room for them beside the tensors that stay outside, or when all are inside.
+    """
+    if context.depth + 1 > SETTINGS.sunk_levels:
+        return None
+    least = max(context.sinks, context.working_set(graph) // SETTINGS.sunk_part)
+    tensors = _read_whole(graph, least)
+    inside: dict[tuple[Tensor, ...], list[Node]] = {}  # the moved nodes, by the results of a loop
+    for tensor in tensors:
+        moved = _moved(context, graph, tensor)
+        if moved is not None:
+            graph, loops, chain = moved
+            for loop in loops:
+                inside.setdefault(loop.outputs, []).extend(chain)
+        full = any(room < 0 for room in _rooms(context, graph, inside))
+        if not inside or (full and tensor is not tensors[-1]):
+            continue
+        made = graph
+        for results, chain in inside.items():
+            made = _split_body(context, made, results, chain)
+        made = context.fitted(made)
+        if is_progress(made):
+            return made
+    return None
+
+
+def _rooms(
+    context: SearchContext, graph: Graph, loops: Mapping[tuple[Tensor, ...], object]
+) -> Iterator[int]:
+    """Yield the bytes that the budget leaves for each of the loops with these results."""
+    graph = context.fitted(graph)
+    for position, node in enumerate(graph.nodes):
+        if node.outputs in loops:
+            yield context.room_at(graph, position)
+
+
+def _read_whole(graph: Graph, least: int) -> list[Tensor]:
+    """Return the tensors of at least `least` bytes that loops read whole, the largest first."""
+    read = {
+        tensor: tensor.nbytes
+        for node in graph.nodes
+        if isinstance(node, Loop)
+        for tensor, slot in zip(node.inputs, node.slots, strict=True)
+        if slot is None and tensor.is_static and tensor.nbytes >= least
+    }
+    return sorted(read, key=lambda one: -read[one])
+
+
+def _moved(
+    context: SearchContext, graph: Graph, tensor: Tensor
+) -> tuple[Graph, list[Loop], list[Node]] | None:
+    """Let loops compute a tensor that they read whole; return the loops and the moved nodes, too.
+
+    None if another reader needs the tensor, if it is not computed from small tensors, or if numbers
+    would be compared with other copies of them.
+    """
+    ops = context.projector.ops
+    index = context.index(graph)
+    loops = _readers(index, tensor)
+    chain = large_producers(tensor, index.producer, ops, tensor.nbytes // SETTINGS.sunk_part)
+    own = {node.output for node in chain}
+    sources = list(dict.fromkeys(t for node in chain for t in node.inputs if t not in own))
+    if not loops or not chain or sum(t.nbytes for t in sources) > tensor.nbytes // 2:
+        return None
+    replaced: dict[Node, Node] = {loop: _computing(loop, tensor, chain, sources) for loop in loops}
+    made = graph.replace(nodes=tuple(replaced.get(node, node) for node in graph.nodes))
+    made = without_dead(made)
+    if tests_order(made) and clash(made, ops) is not None:
+        return None
+    return made, loops, chain
+
+
+def _readers(index: DefUse, tensor: Tensor) -> list[Loop]:
+    """Return the readers of a tensor if all are loops that read it whole and may be changed."""
+    if tensor in index.outputs:
+        return []
+    loops: dict[Loop, None] = {}
+    for reader, position in index.readers.get(tensor, ()):
+        if (
+            not isinstance(reader, Loop)
+            or reader.slots[position] is not None
+            or reader.bitwise_group
+            or any(isinstance(node, Loop) and node.triangular for node in reader.body.nodes)
+        ):
+            return []
+        loops[reader] = None
+    return list(loops)
+
+
+def _computing(
+    loop: Loop, tensor: Tensor, chain: Sequence[Node], sources: Sequence[Tensor]
+) -> Loop:
+    """Return a loop, without a chunk, that computes an operand from `sources`."""
+    count = len(loop.inputs)
+    operands = list(zip(loop.inputs, loop.slots, loop.template.inputs[:count], strict=True))
+    whole = {operand: inside for operand, slot, inside in operands if slot is None}
+    stand_in = whole.pop(tensor)
+    kept = [one for one in operands if one[2] is not stand_in]
+    for source in sources:
+        if source not in whole:
+            whole[source] = source.fresh_copy()
+            kept.append((source, None, whole[source]))
+    names = {source: whole[source] for source in sources}
+    copies = copy_nodes(chain, names)
+    nodes = [node.substitute({stand_in: names[tensor]}) for node in loop.template.nodes]
+    inputs = (*(inside for _, _, inside in kept), *loop.template.inputs[count:])
+    template = Graph(inputs, (*copies, *nodes), loop.template.outputs)
+    return loop.replace(
+        inputs=tuple(operand for operand, _, _ in kept),
+        slots=tuple(slot for _, slot, _ in kept),
+        chunk=UNCUT,
+        body=template,
+        remainder=None,
+        template=template,
+        recomputed=(*loop.recomputed, *(node.name or node.op for node in chain)),
+    )
+
+
+def _split_body(
+    context: SearchContext, graph: Graph, results: tuple[Tensor, ...], chain: Sequence[Node]
+) -> Graph:
+    """Give a loop the chunk with which it is fastest if its split body fits, else needs the least.
+
+    A large chunk computes operands again less often, a small one leaves more room to its body.
+    """
+    projector = context.projector
+    graph = context.fitted(graph)
+    position = next(at for at, node in enumerate(graph.nodes) if node.outputs == results)
+    old = graph.nodes[position]
+    assert isinstance(old, Loop)
+    room = context.room_at(graph, position)
+
+    def rank(made: Loop) -> tuple[int, float]:
+        return max(projector.temporary(made) - room, 0), node_seconds(projector.ops, made)
+
+    best, rows = old, old.extent if room > 0 else 2
+    while rows > 1:
+        rows = -(-rows // SETTINGS.fewer_rows)
+        made = tiled(context, old, rows, room, sinks=context.sinks)
+        if rank(made) < rank(best):
+            best = made
+        elif projector.temporary(best) <= room:
+            break
+    again = best.iterations * sum(map(projector.ops.flops, chain))
+    best = best.replace(recomputed_flops=best.recomputed_flops + again)
+    return graph.replace(nodes=(*graph.nodes[:position], best, *graph.nodes[position + 1 :]))

@@ -1,0 +1,40 @@
+"""The nodes that compute a large tensor from small ones: they may run again elsewhere.
+
+Small tensors on the way, such as the sums of its rows, are computed once and read from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.op_set import OpSet
+
+
+def large_producers(
+    tensor: Tensor, made_by: Mapping[Tensor, Node], ops: OpSet, least: int
+) -> list[Node]:
+    """Return the nodes that compute `tensor` from tensors of at most `least` bytes, in order.
+
+    They begin after nodes that cannot be split, whose results are read whatever their size.
+    """
+    found: dict[Node, None] = {}
+    work = [(tensor, False)]
+    while work:
+        wanted, ready = work.pop()
+        node = made_by.get(wanted)
+        if node is None or wanted.nbytes <= least or node in found or not _can_copy(node, ops):
+            continue
+        if ready:
+            found[node] = None
+            continue
+        work.append((wanted, True))
+        work += [(one, False) for one in node.inputs]
+    return list(found)
+
+
+def _can_copy(node: Node, ops: OpSet) -> bool:
+    if node.stateful or node.subgraphs or len(node.outputs) != 1 or node.op == "constant":
+        return False
+    return isinstance(ops.rule(node), AxisRule)
