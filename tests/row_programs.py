@@ -209,6 +209,43 @@ def dropout_attention() -> Made:
     return with_gradients(function), [normal(701, 8, seed=k, dtype="float32") for k in range(3)]
 
 
+def batch_with_dropout() -> Made:
+    """Attention of several heads with dropout, for a batch."""
+
+    def function(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+        weights = tf.nn.softmax(tf.matmul(q, k, transpose_b=True))
+        weights = tf.nn.experimental.stateless_dropout(weights, 0.3, [5, 6])
+        return tf.matmul(weights, v)
+
+    inputs = [normal(2, 3, 401, 8, seed=k, dtype="float32") for k in range(3)]
+    return with_gradients(function), inputs
+
+
+def coupled_kernels() -> Made:
+    """A function of the product of two kernel matrices: both are computed, and both are large."""
+
+    def function(x: tf.Tensor, y: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+        first, second = (
+            tf.exp(-0.5 * tf.reduce_sum(tf.square(a[:, None] - b), -1)) for a, b in ((x, y), (y, z))
+        )
+        return tf.reduce_sum(tf.tanh(first @ second))
+
+    return with_gradients(function), [normal(n, 2, seed=n) for n in (501, 401, 453)]
+
+
+def decorrelation() -> Made:
+    """The covariance of wide features; arXiv 2105.04906 (VICReg)."""
+
+    def function(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+        features = tf.tanh(x @ w)
+        features -= tf.reduce_mean(features, 0)
+        covariance = tf.matmul(features, features, transpose_a=True) / (x.shape[0] - 1)
+        own = tf.linalg.diag_part(covariance)
+        return tf.reduce_sum(tf.square(covariance)) - tf.reduce_sum(tf.square(own))
+
+    return with_gradients(function), [normal(301, 8), normal(8, 701, seed=1)]
+
+
 def gumbel() -> Made:
     """A sample from a categorical distribution of each row, by Gumbel's noise."""
 
@@ -284,5 +321,8 @@ ROW_CASES: Sequence[Case] = (
     Case("padded, strided and tiled", windows, 8),
     Case("two random matrices", two_random, 8),
     Case("attention with dropout and gradients", dropout_attention, 5),
+    Case("attention with dropout of a batch and gradients", batch_with_dropout, 5),
+    Case("product of two kernel matrices and gradients", coupled_kernels, 4),
+    Case("covariance of wide features and gradients", decorrelation, 4),
     Case("samples by Gumbel's noise", gumbel, 8),
 )

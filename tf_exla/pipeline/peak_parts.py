@@ -67,15 +67,9 @@ def blocker(
 
 
 def computed_at_peak(projector: Projector, graph: Graph) -> int:
-    """Return the bytes of the largest tensor at a plan's peak that is computed and no output."""
-    return max(
-        (
-            one.bytes
-            for one in _alive(projector, graph, frozenset(), None)
-            if one.tensor not in graph.outputs and one.tensor in producers(one.graph)
-        ),
-        default=0,
-    )
+    """Return the bytes of the largest computed tensor that is whole at the peak, except outputs."""
+    live, made = projector.project(graph).live, producers(graph)
+    return max((size for one, size in live if one in made and one not in graph.outputs), default=0)
 
 
 def _parts(projector: Projector, graph: Graph, sliced: frozenset[Tensor]) -> Iterator[PeakPart]:

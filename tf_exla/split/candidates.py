@@ -84,7 +84,8 @@ class Candidate:
     peak: int
     high: Peak
     own: int
-    concatenated: int  # bytes of the largest tensor that its loops concatenate, except outputs
+    concatenated: int  # bytes of the largest tensor that its loops concatenate, except outputs;
+    # or add up: an operand of a product is computed in a loop only if no loop makes it
     index: DefUse
     stages: Stages | None  # None where a pair of axes is split: nothing can be kept
     is_large: Large
@@ -297,7 +298,7 @@ def _fitted(
             tensor.nbytes
             for stage in stages.stages
             for tensor in stage.results
-            if tensor not in index.outputs and tensor in stages.region.slots
+            if tensor not in index.outputs and (context.sinks or tensor in stages.region.slots)
         ),
         default=0,
     )

@@ -152,6 +152,7 @@ def _split_body(
     """Give a loop the chunk with which it is fastest if its split body fits, else needs the least.
 
     A large chunk computes operands again less often, a small one leaves more room to its body.
+    Without room it has few rows, but not one: a plan for the smallest limit must end some day.
     """
     projector = context.projector
     graph = context.fitted(graph)
@@ -163,9 +164,10 @@ def _split_body(
     def rank(made: Loop) -> tuple[int, float]:
         return max(projector.temporary(made) - room, 0), node_seconds(projector.ops, made)
 
-    best, rows = old, old.extent if room > 0 else 2
-    while rows > 1:
-        rows = -(-rows // SETTINGS.fewer_rows)
+    best, rows = old, old.extent
+    least = 1 if room > 0 else min(SETTINGS.sample_rows, -(-rows // SETTINGS.fewer_rows))
+    while rows > least:
+        rows = max(-(-rows // SETTINGS.fewer_rows), least) if room > 0 else least
         made = tiled(context, old, rows, room, sinks=context.sinks)
         if rank(made) < rank(best):
             best = made

@@ -40,6 +40,8 @@ def tile_at(
         or (for_speed and context.depth)
     ):
         return None
+    if context.depth and not context.sinks and loop.extent > SETTINGS.batch:
+        return None  # in a matrix of a batch, only a further batch is split again
     rows = 1 if loop.extent <= SETTINGS.batch else SETTINGS.sample_rows
     room = context.room_at(graph, position)
     if for_speed:
