@@ -153,6 +153,7 @@ LOOPS = (
 )  # fmt: skip
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("smaller", [False, True], ids=["whole", "smaller last batch"])
 @pytest.mark.parametrize("function", LOOPS)
 def test_bodies_are_planned(function: Callable[..., Any], smaller: bool) -> None:

@@ -122,6 +122,7 @@ def transcription(x: tf.Tensor) -> tf.Tensor:
 FEASIBLE = (*PROGRAMS, descending, any_far, ratio, transcription)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("function", FEASIBLE, ids=lambda one: one.__name__)
 @pytest.mark.parametrize("rewrites", [None, False])
 def test_the_smallest_limit_is_feasible(

@@ -15,8 +15,7 @@ from samples import batches
 PROGRAMS = int(os.environ.get("TF_EXLA_RANDOM_PROGRAMS", "200"))
 BATCH = 7  # programs of one test: few enough to distribute over workers
 SAMPLE = (
-    0, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14, 16, 17, 18, 22, 26, 27, 28, 30, 31, 33, 35, 37, 38, 41,
-    42, 44, 46, 47, 48, 50, 51, 52, 54,
+    0, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13, 14, 16, 17, 33, 35, 37, 38, 41, 42, 44,
 )  # fmt: skip
 
 

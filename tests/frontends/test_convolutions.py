@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from fresh_process import run_fresh
+from samples import but
 
 import tf_exla
 
@@ -76,7 +77,7 @@ def peaks(name: str) -> list[list[float]]:
     return found
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", but(["volumes, channels first"], CASES))
 def test_numbers_within_the_limit(name: str) -> None:
     smallest, ample = run_fresh(peaks, name)
     for peak, projected, limit, worst in (smallest, ample):

@@ -30,6 +30,7 @@ def test_what_is_certified_is_never_exceeded(tmp_path: Path) -> None:
     assert all(one.holds for one in found), "\n".join(map(str, found))
 
 
+@pytest.mark.thorough
 def test_how_peaks_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU, where JAX counts no bytes: the executable is saved, loaded and compared."""
     from gpu.jax_peaks import in_fresh_processes

@@ -7,6 +7,7 @@ from fresh_process import run_fresh
 from jax_measured import growth, measured, warm
 from jax_programs import PROGRAMS
 from jax_x64 import enable_x64
+from samples import but
 
 ENVIRONMENT = {"JAX_PLATFORMS": "cpu"}
 SINGLE: dict[str, float] = {"matvec": 6, "matvec, gradient": 20, "conjugate gradients": 20}
@@ -21,7 +22,7 @@ def certified(name: str, limit: float, x64: bool) -> dict[str, float]:
     return measured(*PROGRAMS[name][0](), limit)
 
 
-OFTEN = {"matvec", "attention", "MMD of equal sizes, value and gradient"}
+OFTEN = {"matvec", "attention"}
 CASES = [(name, limit, True) for name, (_, limit) in PROGRAMS.items()]
 CASES += [(name, limit, False) for name, limit in SINGLE.items()]
 
@@ -77,7 +78,9 @@ def test_what_products_pack_is_bounded() -> None:
         assert grown <= bound + slack, case
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if "wide" not in name])
+@pytest.mark.parametrize(
+    "name", but(["GPR, value and gradients"], [name for name in PROGRAMS if "wide" not in name])
+)
 def test_planned_for_a_program_around(name: str) -> None:
     import jax
 
