@@ -32,6 +32,21 @@ def flat(columns: Any, values: Any, begin: Any = None) -> Any:
     return tf.scatter_nd(places, tf.reshape(values, [-1]), [ROWS * WIDTH])
 
 
+def in_batches(columns: Any, values: Any, outer: int = 3 * WIDTH) -> Any:
+    """As in the gradient of a gather from [2, 3, WIDTH] with two batch dimensions."""
+    places = tf.reshape(columns, [2, 3, 4]) + tf.reshape(tf.range(3) * WIDTH, [1, 3, 1])
+    places += tf.reshape(tf.range(2) * outer, [2, 1, 1])
+    return tf.math.unsorted_segment_sum(
+        tf.reshape(values, [-1]), tf.reshape(places, [-1]), ROWS * WIDTH
+    )
+
+
+def one_of_each(columns: Any, values: Any) -> Any:
+    """The gradient of a gather of one element of each row."""
+    places = columns[:, 0] + tf.range(ROWS) * WIDTH
+    return tf.math.unsorted_segment_sum(values[:, 0], places, ROWS * WIDTH)
+
+
 def at_rows(columns: Any, rows: Any = None) -> Any:
     rows = tf.range(ROWS) if rows is None else rows
     return tf.stack([tf.repeat(rows[:, None], 4, 1), columns], -1)
@@ -44,6 +59,10 @@ PATTERNS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
         lambda c, v: tf.math.unsorted_segment_sum(
             tf.reshape(v, [-1]), tf.reshape(c + starts(), [-1]), ROWS * WIDTH), True),
     "flat, the start first": (lambda c, v: flat(starts(), v, c), True),
+    "two batch axes": (in_batches, True),
+    "other starts of a batch": (lambda c, v: in_batches(c, v, 2 * WIDTH), False),
+    "one of each row": (one_of_each, True),
+    "columns from known ones": (lambda c, v: flat(c % 5 + tf.constant([[3, 0, 2, 1]]), v), True),
     "coordinates": (lambda c, v: tf.scatter_nd(at_rows(c), v, [ROWS, WIDTH]), True),
     "vectors": (
         lambda c, v: tf.scatter_nd(at_rows(c), tf.stack([v, -v], -1), [ROWS, WIDTH, 2]), True),

@@ -1,10 +1,10 @@
 """Scatters of rows: the indices of a scatter into a matrix contain the number of their own row.
 
 The gradients of `sort`, `top_k` and of gathers with batch dimensions scatter into a flat [n m], at
-`row m + column`; a graph of neighbours is scattered at `[row, column]`. If the rows are those of
-the values, in order, the scatter is a `scatter_rows` (or `update_rows`) of columns and values row
-by row, so that rows may be split. These two are our own ops: a front end numbers the rows of a
-chunk.
+`row m + column`, where several batch dimensions number the rows together. A graph of neighbours is
+scattered at `[row, column]`. If the rows are those of the values, in order, the scatter is a
+`scatter_rows` (or `update_rows`) of columns and values row by row, so that rows may be split. These
+two are our own ops: a front end numbers the rows of a chunk.
 
 An index outside of its row is an error, as it is in the gather whose gradient this is. (Written by
 hand, `row m + column` with a larger column would be an element of the next row.)
@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from tf_exla.ir.builder import Builder
-from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.graph import Array, Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.static_integers import static_integers
 from tf_exla.ir.traits import RESHAPES
@@ -102,28 +102,36 @@ _Found = tuple[Tensor, tuple[int, ...], int]  # columns, the rows' axes, element
 
 
 def _flat(indices: Tensor, total: int, made_by: Mapping[Tensor, Node]) -> _Found | None:
-    """Match `row m + column`, through reshapes."""
+    """Match `row m + column`, through reshapes; a row may have several numbers, which add up."""
     node = made_by.get(indices)
     while node is not None and node.op in RESHAPES:
         node = made_by.get(node.inputs[0])
     if node is None or node.op != "add":
         return None
-    for columns, starts in (node.inputs, node.inputs[::-1]):
-        rank = len(node.output.dims)
-        if columns.dims != node.output.dims or len(starts.dims) != rank:
-            continue
-        lead = rank
-        while lead and starts.dims[lead - 1] == 1:
-            lead -= 1
-        batch = columns.dims[:lead]
-        rows = math.prod(batch)
-        if lead == rank or starts.dims[:lead] != batch or rows < 2 or total % rows:
-            continue
-        known = static_integers(starts, made_by)
-        width = total // rows
-        if known is not None and np.array_equal(known.ravel(), np.arange(rows) * width):
-            return columns, batch, width
+    for columns, number in reversed(list(_numbered(node.output, made_by))):
+        for lead in range(len(columns.dims), 0, -1):
+            batch, rest = columns.dims[:lead], columns.dims[lead:]
+            rows = math.prod(batch)
+            if number.shape != (*batch, *(1 for _ in rest)) or rows < 2 or total % rows:
+                continue
+            width = total // rows
+            if np.array_equal(number.ravel(), np.arange(rows) * width):
+                return columns, batch, width
     return None
+
+
+def _numbered(added: Tensor, made_by: Mapping[Tensor, Node]) -> Iterator[tuple[Tensor, Array]]:
+    """Yield operands of the shape of a sum, and the rest of the sum, as far as that is known."""
+    number: Array = np.zeros((1,) * len(added.dims), np.int64)
+    while (node := made_by.get(added)) is not None and node.op == "add":
+        for one, other in (node.inputs, node.inputs[::-1]):
+            known = static_integers(other, made_by)
+            if known is not None and known.ndim == number.ndim and one.dims == added.dims:
+                added, number = one, number + known
+                yield added, number
+                break
+        else:
+            return
 
 
 def _coordinates(
