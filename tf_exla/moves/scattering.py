@@ -127,7 +127,7 @@ def _numbered(added: Tensor, made_by: Mapping[Tensor, Node]) -> Iterator[tuple[T
         for one, other in (node.inputs, node.inputs[::-1]):
             known = static_integers(other, made_by)
             if known is not None and known.ndim == number.ndim and one.dims == added.dims:
-                added, number = one, number + known
+                added, number = one, np.add(number, known)
                 yield added, number
                 break
         else:
