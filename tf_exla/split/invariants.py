@@ -54,6 +54,12 @@ def compute_in_loops(
     return None
 
 
+def large_bytes(graph: Graph, least: int) -> int:
+    """Return the bytes of all computed tensors of at least `least` bytes, alive together or not."""
+    sizes = (tensor.nbytes for node in graph.nodes for tensor in node.outputs)
+    return sum(size for size in sizes if size >= least)
+
+
 def _rooms(
     context: SearchContext, graph: Graph, loops: Mapping[tuple[Tensor, ...], object]
 ) -> Iterator[int]:

@@ -27,7 +27,7 @@ from tf_exla.split.candidates import (
     repeated,
 )
 from tf_exla.split.context import SearchContext
-from tf_exla.split.invariants import compute_in_loops
+from tf_exla.split.invariants import compute_in_loops, large_bytes
 from tf_exla.split.progress import most_steps, peak_of
 from tf_exla.split.region import RefusedSplit
 from tf_exla.split.saving import keep
@@ -199,7 +199,7 @@ class _Search:
         if holding:
             return min(holding, key=lambda one: one.seconds)
         high = peak_of(self.projector, graph)
-        useful = [one for one in found if forced or self._is_progress(one.graph, graph)]
+        useful = [one for one in found if forced or self._is_useful(one, graph)]
         free = [one for one in useful if not fixes_much(context, one)] or useful
         if not free:
             return None
@@ -252,6 +252,18 @@ class _Search:
         if projector.temporary(made) >= step.temporary:
             return None
         return graph.replace(nodes=tuple(made if one is node else one for one in graph.nodes))
+
+    def _is_useful(self, one: Candidate, graph: Graph) -> bool:
+        """Return whether a candidate is progress, or a step to loops that compute operands.
+
+        While other operands are still held, its own loops cannot lower the peak.
+        """
+        if self._is_progress(one.graph, graph):
+            return True
+        least = self.context.sinks
+        if not least or self.context.depth or fixes_much(self.context, one):
+            return False
+        return large_bytes(one.graph, least) < large_bytes(graph, least)
 
     def _is_progress(self, made: Graph, graph: Graph) -> bool:
         if self.context.working_set(made) < self.context.working_set(graph):
