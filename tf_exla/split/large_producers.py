@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tf_exla.ir.axis_rule import AxisRule
+from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.op_set import OpSet
 
@@ -37,4 +38,6 @@ def large_producers(
 def _can_copy(node: Node, ops: OpSet) -> bool:
     if node.stateful or node.subgraphs or len(node.outputs) != 1 or node.op == "constant":
         return False
+    if any(tensor.dtype in HANDLES for tensor in node.inputs):
+        return False  # what a variable or a list holds is not computed from small tensors
     return isinstance(ops.rule(node), AxisRule)
