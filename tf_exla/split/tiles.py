@@ -97,6 +97,11 @@ def _reads_much(loop: Loop) -> bool:
 
 
 def tiled(context: SearchContext, loop: Loop, rows: int, room: int, sinks: int = 0) -> Loop:
+    """Return a loop with chunks of `rows` indices whose bodies are split for `room` bytes.
+
+    One matrix of a batch may become as many levels of loops as the graph. So may a body that
+    computes what it reads whole: `sinks`, as in `SearchContext`.
+    """
     projector = context.projector
     wide = resize_loop(projector.ops, loop, min(loop.extent, rows), 1)
     is_matrix = rows == 1 and loop.extent <= SETTINGS.batch
