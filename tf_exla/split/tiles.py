@@ -104,7 +104,7 @@ def tiled(context: SearchContext, loop: Loop, rows: int, room: int, sinks: int =
     """
     projector = context.projector
     wide = resize_loop(projector.ops, loop, min(loop.extent, rows), 1)
-    is_matrix = rows == 1 and loop.extent <= SETTINGS.batch
+    is_matrix = wide.chunk == 1 < loop.extent <= SETTINGS.batch  # a top_k has larger chunks
     levels = context.levels if is_matrix or sinks else context.levels - 1
 
     def tile(body: Graph) -> Graph:
