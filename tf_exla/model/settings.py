@@ -115,8 +115,9 @@ class SearchSettings:
     With three, the smallest limits of seven of 20 programs were 0.95 to 1.02 of those with two; no
     other plan changed."""
     sunk_part: int = 8
-    """A loop-invariant tensor is computed in loops if it takes 1/this of the working set, from
-    tensors of at most 1/this of its bytes: else the peak hardly falls."""
+    """A loop-invariant tensor is computed in loops if it takes 1/this of the working set: else the
+    peak hardly falls. What is smaller than 1/this of it on the way is read, not computed again; all
+    that is read takes at most half of its bytes."""
     sunk_levels: int = 2
     """Depth of loops that compute what they read whole: two for products of products."""
     fewer_rows: int = 4

@@ -5,9 +5,9 @@ holds both, since a node is split along one axis. With a second copy of all node
 from small tensors, the loop over the rows of the sum computes rows of one copy and columns of the
 other. Small tensors, such as the sums of its rows, are not copied: they come from an earlier stage.
 
-Likewise a product `a b` of a large result: a loop over its rows reads all of `b`, and computes it
-in its body (`split/invariants.py`) unless others read `b`. In the gradient, the products with
-`aᵀ` and `bᵀ` are split along different axes, so each gets its own copy of the operands.
+Likewise for a product `a b` with a large result: a loop over its rows reads all of `b`, and can
+compute it in its body (`split/invariants.py`) unless others read `b`. In the gradient, the
+products with `aᵀ` and `bᵀ` are split along different axes, so each gets its own copy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
 
 
 def operands_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Copy also the producers of operands for each product of a result of more than `least` bytes.
+    """Copy also those of the operands of each product with a result of more than `least` bytes.
 
     If nothing else reads what the product reads, it needs no copy.
     """
