@@ -13,10 +13,11 @@ products with `aᵀ` and `bᵀ` are split along different axes, so each gets its
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from tf_exla.ir.axis_rule import AxisRule
-from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.copying import copy_nodes
+from tf_exla.ir.graph import Graph, Node
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import consumers, producers, without_dead
 from tf_exla.model.settings import SETTINGS
@@ -67,7 +68,8 @@ def _with_copies(
             work = sum(map(ops.flops, chain))
             if not chain or work > budget or (only_shared and not _is_shared(graph, chain, now)):
                 continue
-            copies, own = _copied(chain)
+            own = {tensor: tensor for one in chain for tensor in one.inputs}
+            copies = copy_nodes(chain, own)
             inputs = list(now.inputs)
             inputs[position] = own[inputs[position]]
             reader = dataclasses.replace(now, inputs=tuple(inputs))
@@ -112,13 +114,3 @@ def _is_shared(graph: Graph, chain: list[Node], reader: Node) -> bool:
         made in graph.outputs or any(one not in inside for one, _ in readers.get(made, ()))
         for made in (node.output for node in chain)
     )
-
-
-def _copied(chain: list[Node]) -> tuple[list[Node], Mapping[Tensor, Tensor]]:
-    own: dict[Tensor, Tensor] = {}
-    copies: list[Node] = []
-    for node in chain:
-        inputs = tuple(own.get(tensor, tensor) for tensor in node.inputs)
-        own[node.output] = node.output.copy()
-        copies.append(dataclasses.replace(node, inputs=inputs, outputs=(own[node.output],)))
-    return copies, own
