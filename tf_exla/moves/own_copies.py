@@ -108,9 +108,10 @@ def _multiplied(node: Node, ops: OpSet, least: int) -> tuple[int, ...]:
 
 
 def _is_shared(graph: Graph, chain: list[Node], reader: Node) -> bool:
-    """Return whether something but `chain` and `reader` reads a result of the chain."""
+    """Return whether more than the chain and one operand of `reader` reads a result of it."""
     readers, inside = consumers(graph), {*chain, reader}
-    return any(
+    results = [node.output for node in chain]
+    return sum(map(results.count, reader.inputs)) > 1 or any(
         made in graph.outputs or any(one not in inside for one, _ in readers.get(made, ()))
-        for made in (node.output for node in chain)
+        for made in results
     )

@@ -67,9 +67,16 @@ def blocker(
 
 
 def computed_at_peak(projector: Projector, graph: Graph) -> int:
-    """Return the bytes of the largest computed tensor that is whole at the peak, except outputs."""
-    live, made = projector.project(graph).live, producers(graph)
-    return max((size for one, size in live if one in made and one not in graph.outputs), default=0)
+    """Return the bytes of the largest computed tensor at the peak, in loops too, except outputs."""
+    alive = _alive(projector, graph, frozenset(), None)
+    return max(
+        (
+            one.bytes
+            for one in alive
+            if one.tensor in producers(one.graph) and one.tensor not in graph.outputs
+        ),
+        default=0,
+    )
 
 
 def _parts(projector: Projector, graph: Graph, sliced: frozenset[Tensor]) -> Iterator[PeakPart]:

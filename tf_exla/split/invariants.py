@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tf_exla.ir.copying import copy_nodes
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.graph import Graph, Loop, LoopResult, Node, Tensor
 from tf_exla.ir.traverse import without_dead
 from tf_exla.model.cost import node_seconds
 from tf_exla.model.settings import SETTINGS
@@ -93,6 +93,8 @@ def _moved(
     ops = context.projector.ops
     index = context.index(graph)
     loops = _readers(index, tensor)
+    graph = _without_loop(graph, index.producer.get(tensor))
+    index = context.index(graph)
     chain = large_producers(tensor, index.producer, ops, tensor.nbytes // SETTINGS.sunk_part)
     own = {node.output for node in chain}
     sources = list(dict.fromkeys(t for node in chain for t in node.inputs if t not in own))
@@ -104,6 +106,22 @@ def _moved(
     if tests_order(made) and clash(made, ops) is not None:
         return None
     return made, loops, chain
+
+
+def _without_loop(graph: Graph, loop: Node | None) -> Graph:
+    """Replace a loop that only computes a whole tensor in chunks by the nodes of its template."""
+    if not isinstance(loop, Loop) or loop.results != (LoopResult("concat", loop.results[0].slot),):
+        return graph
+    if loop.triangular or loop.bitwise_group or loop.span:
+        return graph
+    names = dict(zip(loop.template.inputs, loop.inputs, strict=True))
+    nodes = copy_nodes(loop.template.nodes, names)
+    made = {names[loop.template.outputs[0]]: loop.output}
+    nodes = [
+        node.replace(outputs=tuple(made.get(one, one) for one in node.outputs)) for node in nodes
+    ]
+    at = graph.nodes.index(loop)
+    return graph.replace(nodes=(*graph.nodes[:at], *nodes, *graph.nodes[at + 1 :]))
 
 
 def _readers(index: DefUse, tensor: Tensor) -> list[Loop]:
