@@ -87,6 +87,13 @@ def gram(xp: Any, x: Any, y: Any, z: Any) -> Any:
     return xp.matmul(features, features, transpose_b=True)
 
 
+def gram_of_a_product(xp: Any, x: Any, y: Any, z: Any) -> Any:
+    """A loop that reads one matrix whole computes a smaller one that the next loop reads whole."""
+    features = xp.tanh(matrix(xp, y, x) @ matrix(xp, x, z))
+    product = xp.matmul(features, features, transpose_b=True)
+    return xp.sum(product * product)
+
+
 PROGRAMS: dict[str, Callable[..., Any]] = {
     one.__name__: one
     for one in (
@@ -100,6 +107,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
         squared_gram,
         gram_of_features,
         gram,
+        gram_of_a_product,
     )
 }
 

@@ -42,6 +42,8 @@ def compute_in_loops(
             graph, loops, chain = moved
             for loop in loops:
                 inside.setdefault(loop.outputs, []).extend(chain)
+            made_by = context.index(graph).producer  # a loop may have become part of another
+            inside = {k: v for k, v in inside.items() if isinstance(made_by.get(k[0]), Loop)}
         full = any(room < 0 for room in _rooms(context, graph, inside))
         if not inside or (full and tensor is not tensors[-1]):
             continue

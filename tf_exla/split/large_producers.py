@@ -40,4 +40,7 @@ def _can_copy(node: Node, ops: OpSet) -> bool:
         return False
     if any(tensor.dtype in HANDLES for tensor in node.inputs):
         return False  # what a variable or a list holds is not computed from small tensors
-    return isinstance(ops.rule(node), AxisRule)
+    rule = ops.rule(node)
+    if not isinstance(rule, AxisRule):
+        return False
+    return any(axis is not None and axis.splittable for axis in rule.results[0])
