@@ -246,6 +246,18 @@ def decorrelation() -> Made:
     return with_gradients(function), [normal(301, 8), normal(8, 701, seed=1)]
 
 
+def median_bandwidth() -> Made:
+    """The median of all distances as the bandwidth of a kernel; arXiv 1608.04471 (SVGD)."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        distances = tf.reduce_sum(tf.square(x[:, None] - y), -1)
+        ordered = tf.sort(tf.reshape(distances, [-1]))
+        median = tf.stop_gradient(0.5 * (ordered[x.shape[0]] + ordered[-x.shape[0] * 9]))
+        return tf.reduce_sum(tf.exp(-distances / median))
+
+    return with_gradients(function), points(701, 653)
+
+
 def gumbel() -> Made:
     """A sample from a categorical distribution of each row, by Gumbel's noise."""
 
@@ -325,4 +337,5 @@ ROW_CASES: Sequence[Case] = (
     Case("product of two kernel matrices and gradients", coupled_kernels, 4),
     Case("covariance of wide features and gradients", decorrelation, 4),
     Case("samples by Gumbel's noise", gumbel, 8),
+    Case("median bandwidth and gradients", median_bandwidth, 8),
 )

@@ -53,6 +53,10 @@ WITHOUT_CASE = {
     ),
     "max_with_position": "it is no op of TensorFlow: tests/frontends/test_lowering.py",
     "min_with_position": "it is no op of TensorFlow: tests/frontends/test_lowering.py",
+    **dict.fromkeys(
+        ("radix_counts", "radix_step", "radix_values"),
+        "it is no op of TensorFlow: tests/frontends/test_selection.py",
+    ),
     "random_rows": "it is no op of TensorFlow: tests/frontends/test_random_rows.py",
     "ReadVariableOp": "its operand is a handle, which has no value to cut",
     "ResourceGather": "its operand is a handle, which has no value to cut",

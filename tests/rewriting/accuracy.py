@@ -305,6 +305,15 @@ def _added(a: Any, b: Any) -> Any:
     return tf.while_loop(lambda k, d: k < ADDED, step, (0, first))[1]
 
 
+CASES += (
+    Case(
+        "selection",
+        "sort(abs(a))[i]",
+        WIDE,
+        lambda a, b: tf.sort(tf.reshape(tf.abs(a), [-1]))[120_000:120_004],
+        lambda a, b: np.sort(np.abs(a), axis=None)[120_000:120_004],
+    ),
+)
 CASES += (_same("stacking", "d + Σₜ aₜᵀ bₜ in a loop", LONG, _added),)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tf_exla.ir.graph import Combine, Node, Tensor
-from tf_exla.vocabulary import flops, rebuild, shapes
+from tf_exla.vocabulary import flops, radix, rebuild, shapes
 from tf_exla.vocabulary.meaning import Meaning, ResultShape
 from tf_exla.vocabulary.rules.builders import (
     Rule,
@@ -113,6 +113,12 @@ VOCABULARY: Mapping[str, Meaning] = {
     **_many(Meaning(along(1, keeps=True), flops=flops.per_operand, work="serial",
         shape=shapes.same), "cumprod cumsum"),
     **_many(Meaning("... A -> ... A", flops=16, shape=shapes.same), "log_softmax softmax"),
+    "radix_counts": Meaning(radix.counts_rule, flops=radix.counts_flops, chooses=True,
+        shape=radix.counts_shape, dtype_of="int32"),
+    "radix_step": Meaning("R B, S R -> S R", dtype_of=1,
+        shape=lambda inputs, attrs: inputs[1].dims),
+    "radix_values": Meaning("S R -> R", shape=lambda inputs, attrs: inputs[0].dims[1:]),
+    "sort": Meaning("... A -> ... A", flops=16, work="serial", shape=shapes.same),
     "sparse_cross_entropy": Meaning("a B, a -> a, a B", flops=20),
     "top_k": Meaning("... a, _ -> ... B, ... B ; top_k a", work="serial", rebuild=rebuild.top_k),
     # Products, solves and decompositions.

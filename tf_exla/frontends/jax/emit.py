@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tf_exla.frontends.jax import algebra, movement
+from tf_exla.frontends.jax import algebra, movement, radix
 from tf_exla.frontends.jax.movement import ints
 from tf_exla.frontends.jax.top_k import top_k
 from tf_exla.ir.graph import Node, Tensor
@@ -174,6 +174,9 @@ EMIT: Mapping[str, Kernel] = {
     "permute_dims": lambda node, x, axes: jnp.transpose(x, ints(axes)),
     "pow": _plain(jnp.power),
     "prod": _reduction(_prod),
+    "radix_counts": radix.counts,
+    "radix_step": radix.step,
+    "radix_values": radix.values,
     "relu": lambda node, x: jnp.maximum(x, 0),
     "reshape": lambda node, x, shape: jnp.reshape(x, ints(shape)),
     "roll": lambda node, x, shift, axis: jnp.roll(x, ints(shift), ints(axis)),
@@ -190,6 +193,7 @@ EMIT: Mapping[str, Kernel] = {
     "softplus": lambda node, x: jnp.logaddexp(x, jnp.zeros((), x.dtype)),
     "solve_triangular": algebra.solve_triangular,
     "sparse_cross_entropy": _cross_entropy,
+    "sort": lambda node, x: lax.sort(x),
     "split": lambda node, axis, x: jnp.split(x, len(node.outputs), int(axis)),
     "squared_difference": lambda node, x, y: jnp.square(jnp.abs(x - y)),
     "squeeze": lambda node, x: jnp.reshape(x, node.output.dims),

@@ -14,7 +14,8 @@ _SHORT = 3000
 
 def _sorted(node: Node) -> int:
     """Count copies of the operands; with an operand of indices, lines of any length took one."""
-    x, axis = node.inputs[0], params_of(node)["dimension"]
+    x = node.inputs[0]
+    axis = -1 if node.op == "sort" else params_of(node)["dimension"]
     long = len(node.inputs) == 1 and x.dims[axis] > _SHORT
     return sum(one.nbytes for one in node.inputs) * (4 if long else 1)
 
@@ -23,5 +24,5 @@ JAX_GPU_SCRATCH: Mapping[str, Bound] = {
     **GPU_SCRATCH,
     # Matrices of 3 to 32 MB in float64.
     **dict.fromkeys(("lax.eigh", "lax.lu", "lax.qr", "lax.svd"), copies(0)),
-    "lax.sort": _sorted,
+    **dict.fromkeys(("lax.sort", "sort"), _sorted),
 }

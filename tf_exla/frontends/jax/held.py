@@ -30,6 +30,8 @@ _CHOOSING = frozenset(
         "max_with_position",
         "min",
         "min_with_position",
+        "radix_counts",
+        "sort",
         "top_k",
         "lax.sort",
     }

@@ -53,5 +53,7 @@ SCRATCH: Mapping[str, Bound] = {
     **dict.fromkeys(("cumprod", "cumsum"), _running),
     "solve_triangular": copies(0, 1),
     "top_k": _selected,
+    "radix_counts": lambda node: 3 * node.inputs[0].nbytes,
+    "sort": copies(0),
     "lax.sort": lambda node: sum(tensor.nbytes for tensor in node.inputs),
 }

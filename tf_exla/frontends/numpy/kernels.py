@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tf_exla.frontends.numpy import algebra, movement
+from tf_exla.frontends.numpy import algebra, movement, radix
 from tf_exla.frontends.numpy.movement import ints
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.vocabulary.radix import shift_of
 
 Kernel = Callable[..., Any]
 """Called with the node and its operands; returns the result, or a list of several."""
@@ -200,6 +201,9 @@ KERNELS: Mapping[str, Kernel] = {
     "pad_with": movement.pad,
     "permute_dims": lambda node, x, axes: np.transpose(x, ints(axes)),
     "prod": _reduction(np.prod),
+    "radix_counts": radix.counts,
+    "radix_step": lambda node, counts, state: radix.step(np, counts, state, shift_of(node)),
+    "radix_values": lambda node, state: radix.values(np, state),
     "reciprocal": lambda node, x: 1 / x,
     "reshape": lambda node, x, shape: np.reshape(x, ints(shape)),
     "relu": lambda node, x: np.maximum(x, 0),
@@ -219,6 +223,7 @@ KERNELS: Mapping[str, Kernel] = {
     "sparse_cross_entropy": _cross_entropy,
     "split": movement.split,
     "squared_difference": lambda node, x, y: np.square(np.abs(x - y)),
+    "sort": lambda node, x: np.sort(x, -1),
     "squeeze": lambda node, x: np.reshape(x, node.output.dims),
     "stack": lambda node, *xs: np.stack(xs, int(str(node.attrs.get("axis", 0)))),
     "strided_slice": movement.strided_slice,

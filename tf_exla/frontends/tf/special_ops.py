@@ -13,6 +13,7 @@ from tf_exla.frontends.tf.emitter import Emitter, Special
 from tf_exla.frontends.tf.loops import emit_loop
 from tf_exla.frontends.tf.ops.convolutions import OPERANDS, has_cpu_kernel
 from tf_exla.frontends.tf.positions import emit_best
+from tf_exla.frontends.tf.radix import emit_counts, emit_step, emit_values
 from tf_exla.frontends.tf.ragged import TOTALS
 from tf_exla.frontends.tf.random_rows import emit_random_rows
 from tf_exla.frontends.tf.running_top_k import emit_chunk_top_k, emit_running_top_k
@@ -74,6 +75,9 @@ SPECIAL: Mapping[str, Special] = {
     **dict.fromkeys(("max", "min"), emit_extreme),
     "max_with_position": emit_best,
     "min_with_position": emit_best,
+    "radix_counts": emit_counts,
+    "radix_step": emit_step,
+    "radix_values": emit_values,
     "random_rows": emit_random_rows,
     "read_variable": _read_variable,
     **dict.fromkeys(TOTALS, _with_total),

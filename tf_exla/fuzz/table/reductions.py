@@ -57,6 +57,11 @@ ROWS: tuple[Row, ...] = (
     row("tf.sort({a}, {axis})", (*WIDE, "int32", "int64"), least=1, exact=True),
     row("tf.argsort({a}, {axis}, stable=True)", _RANKED, least=1, dtype="int32", exact=True,
         ordered=True),
+    # Of all elements in order.
+    row("tf.stop_gradient(tf.sort(tf.reshape({a}, [-1]))[tf.size({a}) // 2])", WIDE,
+        filled(scalar), least=1, exact=True),
+    row("tf.stop_gradient(tf.math.top_k(tf.reshape({a}, [-1]), tf.size({a}))[0][-1])", WIDE,
+        filled(scalar), least=1, exact=True),
     row("tf.reverse({a}, [{axis}])", ALL, least=1, exact=True),
     row("tf.roll({a}, 3, {axis})", ALL, least=1, exact=True),
     # Along the last axis.

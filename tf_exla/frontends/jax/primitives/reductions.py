@@ -52,6 +52,13 @@ def _top_k(w: Writer, call: Call) -> Sequence[Tensor] | None:
     return w.several("top_k", [x, w.const(k)], call.avals, sorted=True)
 
 
+def _sort(w: Writer, call: Call) -> Sequence[Tensor] | None:
+    """Sort one tensor along its last axis; other sorts stay as they are."""
+    if len(call.inputs) != 1 or call.params["dimension"] != len(call.inputs[0].dims) - 1:
+        return None
+    return w.several("sort", call.inputs, call.avals)
+
+
 CONVERTERS: Mapping[str, Any] = {
     "argmax": _search("argmax"),
     "argmin": _search("argmin"),
@@ -63,5 +70,6 @@ CONVERTERS: Mapping[str, Any] = {
     "reduce_or": _reduction(b="any"),
     "reduce_prod": _reduction(f="prod", i="prod", c="prod"),
     "reduce_sum": _reduction(f="sum", i="sum", c="sum"),
+    "sort": _sort,
     "top_k": _top_k,
 }

@@ -47,6 +47,9 @@ OPS: Mapping[str, Op] = {
     "NearestNeighbors": Op("a D, C D, _ -> a K, a K"),
     "NthElement": Op("... A, _ -> ...", cpu=cpu.nth_element, chooses=True),
     "Prod": reducer(xla=xla.short_sum, values=values.power),
+    "radix_counts": Op(cpu=cpu.radix_counts),
+    "radix_step": Op(cpu=cpu.radix_step),
+    "radix_values": Op(),
     "SoftmaxCrossEntropyWithLogits": without_scratch("a B, a B -> a, a B", flops=20,
         cpu=cpu.cross_entropy, gpu=gpu.cross_entropy),
     "SparseSoftmaxCrossEntropyWithLogits": without_scratch(

@@ -270,6 +270,22 @@ def running_top_k(call: Call) -> int:
 _RUNNING_NODES = 1 << 14  # the executor's memory for a hundred nodes
 
 
+def radix_counts(call: Call) -> int:
+    """Count the key, three tensors like it and flags of NaN, then each thread's counts.
+
+    Several ops are emitted (frontends/tf/radix.py).
+    """
+    x, counts = call.inputs[0], call.outputs[0]
+    counted = (call.threads + 1) * itemsize(counts.dtype) * counts.shape[1]
+    return 4 * tensor_bytes(x) + prod(x.shape) + counted + tensor_bytes(counts) + _RUNNING_NODES
+
+
+def radix_step(call: Call) -> int:
+    """Count the sums of counts, in the dtype of keys, and which of them are below a rank."""
+    counts, state = call.inputs
+    return 6 * prod(counts.shape) * itemsize(state.dtype) + _RUNNING_NODES
+
+
 def random_rows(call: Call) -> int:
     """Count the larger draw from which rows that begin within a counter's numbers are sliced."""
     each, size = prod(call.outputs[0].shape[1:]), itemsize(call.outputs[0].dtype)

@@ -1,0 +1,53 @@
+"""The ops of a radix select (`vocabulary/radix.py`), for NumPy and for namespaces like it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tf_exla.ir.graph import Node
+from tf_exla.vocabulary.radix import shift_of
+
+X = Any  # an array of `xp`
+
+
+def keys(xp: Any, x: X) -> X:
+    """Return signed integers in the order of floats; all NaNs are the largest."""
+    bits = x.view(f"int{8 * x.dtype.itemsize}")
+    most = np.iinfo(bits.dtype).max
+    return xp.where(x != x, most, xp.where(bits < 0, bits ^ most, bits))
+
+
+def digits(xp: Any, key: X, prefix: X, shift: int, size: int) -> X:
+    """Return which of `size` values the bits from `shift` on have above a prefix, as int32.
+
+    It is `size` for keys that do not agree with the prefix.
+    """
+    above = (key - prefix).view(f"uint{8 * key.dtype.itemsize}")
+    kinds = above.dtype.type
+    return xp.minimum(above >> kinds(shift), kinds(size)).astype("int32")
+
+
+def step(xp: Any, counts: X, state: X, shift: int) -> X:
+    """Return the state with the next bits of the wanted elements."""
+    prefixes, ranks = state
+    through = xp.cumsum(counts, 1)
+    digit = xp.minimum(xp.sum(through <= ranks[:, None], 1), counts.shape[1] - 1)
+    before = xp.take_along_axis(through - counts, digit[:, None], 1)[:, 0]
+    prefixes = prefixes + (digit.astype(state.dtype) << shift)
+    return xp.stack([prefixes, xp.maximum(ranks - before, 0)]).astype(state.dtype)
+
+
+def values(xp: Any, state: X) -> X:
+    """Return the floats whose keys are the prefixes."""
+    key = state[0]
+    most = np.iinfo(key.dtype).max
+    return xp.where(key < 0, key ^ most, key).view(f"float{8 * key.dtype.itemsize}")
+
+
+def counts(node: Node, x: X, state: X) -> X:
+    """Count in NumPy."""
+    size, key = node.output.dims[1], keys(np, x).ravel()
+    found = (digits(np, key, prefix, shift_of(node), size) for prefix in state[0])
+    return np.stack([np.bincount(one, minlength=size)[:size] for one in found]).astype("int32")
