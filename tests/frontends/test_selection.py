@@ -11,6 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tf_exla
+from tf_exla.frontends.tf import radix
 
 N, M = 401, 353
 READ: dict[str, Callable[[tf.Tensor], Any]] = {
@@ -60,6 +61,12 @@ def test_no_bit_differs(dtype: str) -> None:
     optimized = tf_exla.optimize(function, 10**9, strict=True)
     np.testing.assert_array_equal(optimized(argument), function(argument))
     assert optimized.report(argument).rewrites
+
+
+def test_counts_of_a_gpu_with_deterministic_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(radix, "device", lambda: "GPU")
+    monkeypatch.setattr(radix.config, "is_op_determinism_enabled", lambda: True)
+    test_numbers("sorted", "float64")
 
 
 def test_nan_is_the_percentile() -> None:

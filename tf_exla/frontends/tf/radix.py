@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import config
 
+from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.ir.graph import Node, item_bytes
 from tf_exla.vocabulary.radix import shift_of
@@ -29,12 +31,16 @@ def emit_counts(emitter: Emitter, node: Node) -> list[tf.Tensor]:
                     tf.bitwise.right_shift(above, shift), tf.constant(size, unsigned)
                 )
                 digit = tf.reshape(tf.cast(digit, tf.int32), [-1])
-                found.append(tf.raw_ops.Bincount(arr=digit, size=size, weights=_NONE))
+                found.append(_count(digit, size))
         results.append(tf.stack(found))
     return list(results)
 
 
-_NONE = np.zeros(0, np.int32)
+def _count(digit: tf.Tensor, size: int) -> tf.Tensor:
+    """Count numbers below `size`, without Bincount where it refuses to be deterministic."""
+    if device() == "GPU" and config.is_op_determinism_enabled():
+        return tf.math.unsorted_segment_sum(tf.ones_like(digit), digit, size + 1)[:size]
+    return tf.raw_ops.Bincount(arr=digit, size=size, weights=np.zeros(0, np.int32))
 
 
 def emit_step(emitter: Emitter, node: Node) -> list[tf.Tensor]:
