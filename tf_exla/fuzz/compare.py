@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_exla.fuzz.values import MOST_ELEMENTS
+
 AMPLIFICATION = 20.0
 """Results may differ by this times their change when inputs change by a few units of rounding,
 since chunked sums have a similar effect."""
@@ -17,6 +19,9 @@ UNITS = {
 }  # fmt: skip
 """Units of rounding: half the distance from 1 to the next number of a dtype."""
 _FLOOR_UNITS = 1024  # a product has a rounding for each factor, and the longest axis has 997
+# Equal numbers added one after the other are rounded in the same direction, by an eighth of a unit
+# on average. TensorFlow's sums of few columns add so. In float64 that hides no wrong number.
+_WIDE_FLOOR_UNITS = MOST_ELEMENTS // 8
 _SHORT_FLOOR_UNITS = 16  # a short float has only 2**8 or 2**11 of them
 _WORSE = 2.0
 _ROUNDED_UNITS = 4  # the result is rounded, and so are its last operands
@@ -70,11 +75,17 @@ def allowances(want: Results, near: Results, exact: Sequence[bool]) -> list[floa
             continue
         one, other = _widened(one), _widened(other)
         finite = np.isfinite(one) & np.isfinite(other)
-        floor = UNITS[kind] * (_SHORT_FLOOR_UNITS if "16" in kind else _FLOOR_UNITS)
+        floor = UNITS[kind] * _floor_units(kind)
         made.append(
             AMPLIFICATION * _largest(other - one, finite) + floor * (_largest(one, finite) + 1.0)
         )
     return made
+
+
+def _floor_units(dtype: str) -> int:
+    if dtype in ("float64", "complex128"):
+        return _WIDE_FLOOR_UNITS
+    return _SHORT_FLOOR_UNITS if "16" in dtype else _FLOOR_UNITS
 
 
 def _difference(want: Any, got: Any, allowed: float) -> str:
