@@ -41,6 +41,17 @@ def test_numbers(name: str, x: X) -> None:
     np.testing.assert_allclose(within(x), expected, rtol=1e-12 if whole > 3e6 else 1e-5)
 
 
+@pytest.mark.parametrize("place", [0, N, N * N - 3 * N, N * N - 1])
+def test_nans_come_last_in_falling_order_too(place: int, x: X) -> None:
+    def function(x: X) -> X:
+        return -jnp.sort(-kernel(x, x).ravel())[place]
+
+    whole = N * N * x.dtype.itemsize
+    x = x.at[3].set(jnp.nan)
+    got = tf_exla.jax.jit(function, (1 << 20) + whole // 2)(x)
+    np.testing.assert_allclose(got, function(x), rtol=1e-5)
+
+
 def test_nan_is_the_median(x: X) -> None:
     whole = N * N * x.dtype.itemsize
     within = tf_exla.jax.jit(PROGRAMS["median"], (1 << 20) + whole // 2)

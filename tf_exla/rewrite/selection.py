@@ -30,15 +30,11 @@ READERS = frozenset({"slice", "strided_slice", "take"})
 
 @dataclass(frozen=True)
 class _Sorted:
-    """A sort of all elements of `x`; `flipped`: the sorted tensor holds them in falling order.
-
-    `negated`: it holds -x instead, so in falling order of x.
-    """
+    """A sort of all elements of `x`; `falling`: the largest comes first."""
 
     values: Tensor
     x: Tensor
-    flipped: bool
-    negated: bool
+    falling: bool
 
 
 @dataclass(frozen=True)
@@ -96,13 +92,11 @@ def _sorted(site: RewriteContext, tensor: Tensor) -> _Sorted | None:
         or SETTINGS.selected_part * values.size < x.size
     ):
         return None
-    inner = site.maker(x, "negative")
-    x = x if inner is None else inner.inputs[0]
     if x.size > np.iinfo(np.int32).max:
         return None  # counts have 32 bits
     while (shaped := site.maker(x, "reshape")) is not None:
         x = shaped.inputs[0]
-    return _Sorted(values, x, node.op == "top_k", inner is not None)
+    return _Sorted(values, x, node.op == "top_k")
 
 
 def _picks(
@@ -180,19 +174,17 @@ def _selected(site: RewriteContext, found: _Sorted, picks: Sequence[_Pick]) -> T
         own = np.arange(start, start + pick.count).reshape(pick.node.output.dims)
         made = site.emit("take", values, site.const(own, "int32"), site.const(0, "int32"))
         start += pick.count
-        stands[pick.node] = made if pick.negated == found.negated else site.emit("negative", made)
+        stands[pick.node] = site.emit("negative", made) if pick.negated else made
     return Together(stands)
 
 
 def _first_state(site: RewriteContext, found: _Sorted, picks: Sequence[_Pick]) -> Tensor:
     """Return the first prefixes, and the ranks of the elements among all, [2, R]."""
     dtype, size = key_dtype(found.x.dtype), found.x.size
-    # Falling in the order of -x is rising in that of x.
-    falls = found.flipped != found.negated
     known = [pick.places for pick in picks if not isinstance(pick.places, Tensor)]
     if len(known) == len(picks):
         places = np.concatenate([np.ravel(one) for one in known]).astype(np.int64)
-        places = size - 1 - places if falls else places
+        places = size - 1 - places if found.falling else places
         return site.const([np.full_like(places, first_prefix(dtype)), places], dtype)
     rows = []
     for pick in picks:
@@ -202,7 +194,8 @@ def _first_state(site: RewriteContext, found: _Sorted, picks: Sequence[_Pick]) -
             row = row if row.dtype == dtype else site.emit("astype", row, dtype=dtype)
         else:
             row = site.const(pick.places.reshape(shape), dtype)
-        rows.append(site.emit("subtract", site.const(size - 1, dtype), row) if falls else row)
+        last = site.const(size - 1, dtype)
+        rows.append(site.emit("subtract", last, row) if found.falling else row)
     ranks = site.emit("concat", *rows, site.const(1, "int32")) if len(rows) > 1 else rows[0]
     prefixes = site.const(np.full(ranks.dims, first_prefix(dtype)), dtype)
     return site.emit("concat", prefixes, ranks, site.const(0, "int32"))
