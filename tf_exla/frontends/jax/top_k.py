@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from tf_exla.frontends.jax.held import hold
+from tf_exla.frontends.numpy import radix
 
 X = Any  # an array
 _PASSES = 16
@@ -55,8 +56,7 @@ def _selects(x: X, k: int) -> bool:
 
 def _ordered(x: X) -> X:
     """Return integers in the total order of floats: -NaN, -inf, ..., -0, 0, ..., inf, NaN."""
-    bits = lax.bitcast_convert_type(x, jnp.int64)
-    return jnp.where(bits < 0, bits ^ ~_LEAST, bits)
+    return radix.in_order(jnp, lax.bitcast_convert_type(x, jnp.int64))
 
 
 def _largest(keys: X, k: int) -> X:

@@ -14,9 +14,13 @@ X = Any  # an array of `xp`
 
 def keys(xp: Any, x: X) -> X:
     """Return signed integers in the order of floats; all NaNs are the largest."""
-    bits = x.view(f"int{8 * x.dtype.itemsize}")
-    most = np.iinfo(bits.dtype).max
-    return xp.where(x != x, most, xp.where(bits < 0, bits ^ most, bits))
+    key = in_order(xp, x.view(f"int{8 * x.dtype.itemsize}"))
+    return xp.where(x != x, np.iinfo(key.dtype).max, key)
+
+
+def in_order(xp: Any, bits: X) -> X:
+    """Return keys in the order of the floats with these bits, or the bits of such keys."""
+    return xp.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 
 def digits(xp: Any, key: X, prefix: X, shift: int, size: int) -> X:
@@ -41,9 +45,7 @@ def step(xp: Any, counts: X, state: X, shift: int) -> X:
 
 def values(xp: Any, state: X) -> X:
     """Return the floats whose keys are the prefixes."""
-    key = state[0]
-    most = np.iinfo(key.dtype).max
-    return xp.where(key < 0, key ^ most, key).view(f"float{8 * key.dtype.itemsize}")
+    return in_order(xp, state[0]).view(f"float{8 * state.dtype.itemsize}")
 
 
 def counts(node: Node, x: X, state: X) -> X:
