@@ -68,15 +68,10 @@ def blocker(
 
 def computed_at_peak(projector: Projector, graph: Graph) -> int:
     """Return the bytes of the largest computed tensor at the peak, in loops too, except outputs."""
-    alive = _alive(projector, graph, frozenset(), None)
-    return max(
-        (
-            one.bytes
-            for one in alive
-            if one.tensor in producers(one.graph) and one.tensor not in graph.outputs
-        ),
-        default=0,
-    )
+    alive = [*_alive(projector, graph, frozenset(), None)]
+    made = {tensor for one in {each.graph for each in alive} for tensor in producers(one)}
+    made -= {*graph.outputs}
+    return max((one.bytes for one in alive if one.tensor in made), default=0)
 
 
 def _parts(projector: Projector, graph: Graph, sliced: frozenset[Tensor]) -> Iterator[PeakPart]:
