@@ -1,8 +1,7 @@
 """Build a `Graph` from the ops of a traced function: inlined, specialised to shapes, folded.
 
 For each op, its inputs are looked up, and a result that they determine becomes a constant. Shapes
-that TensorFlow does not know are inferred by creating the op again in a scratch graph, on the
-shapes of the call.
+that TensorFlow does not know are inferred from the shapes of the call (`shape_inference.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tensorflow.python.framework import func_graph, op_def_registry
 
 from tf_exla.frontends.tf.assigned import Assigned
 from tf_exla.frontends.tf.attrs import attr_types, decode, shape_of
-from tf_exla.frontends.tf.emit import DEVICE, emit, emit_const, new_graph, placeholder
+from tf_exla.frontends.tf.emit import DEVICE
 from tf_exla.frontends.tf.folding import UNKNOWN, fold, fold_partly, is_small, value_bytes
 from tf_exla.frontends.tf.func_graphs import (
     CaptureError,
@@ -31,6 +30,7 @@ from tf_exla.frontends.tf.func_graphs import (
 from tf_exla.frontends.tf.given import NOTHING, Given
 from tf_exla.frontends.tf.list_shapes import ListShape, asked, made_list, read_shapes, repeated
 from tf_exla.frontends.tf.names import graph_name
+from tf_exla.frontends.tf.shape_inference import MisfitError, Operand, infer_shapes
 from tf_exla.frontends.tf.source_line import source_line
 from tf_exla.frontends.tf.static_sizes import diagonal_sizes, misleads, static_sizes
 from tf_exla.ir.dtypes import repeats_one
@@ -51,16 +51,13 @@ _SOURCE_BYTES = 4096
 class Walk:
     """The state that all scopes of one capture share.
 
-    `structured`: functions that capture control flow, by op. `symbols`: a tensor's counterpart in
-    the scratch graph, created at its first use. `origins`: the tensor of the captured function that
-    a tensor represents. `partly`: values of which some elements are static. `given`: sizes that
-    are known in this call. `lists`: known shapes of lists. `optionals`: the operands of each
-    optional. `misled`: tensors whose static shape in the captured function may be wrong.
+    `structured`: functions that capture control flow, by op. `origins`: the tensor of the captured
+    function that a tensor represents. `partly`: values of which some elements are static. `given`:
+    sizes that are known in this call. `lists`: known shapes of lists. `optionals`: the operands of
+    each optional. `misled`: tensors whose static shape in the captured function may be wrong.
     """
 
     structured: Mapping[str, Structured]
-    scratch: func_graph.FuncGraph = field(default_factory=lambda: new_graph("capture"))
-    symbols: dict[Tensor, tf.Tensor] = field(default_factory=dict)
     origins: dict[Tensor, tf.Tensor] = field(default_factory=dict)
     partly: dict[Tensor, Array] = field(default_factory=dict)
     constants: list[tuple[Tensor, tf.Tensor]] = field(default_factory=list)
@@ -90,16 +87,6 @@ class Walk:
         if tensor.value is not None:
             return tensor.value
         return next((one.numpy() for large, one in self.constants if large is tensor), None)
-
-    def symbol(self, tensor: Tensor) -> tf.Tensor:
-        if tensor not in self.symbols:
-            if tensor.value is not None:
-                made = emit_const(self.scratch, tensor.value, tensor.dtype)
-            else:
-                like = self.origins.get(tensor)
-                made = placeholder(self.scratch, tensor.dtype, tensor.shape, like)
-            self.symbols[tensor] = made
-        return self.symbols[tensor]
 
 
 class Scope:
@@ -292,18 +279,18 @@ class Scope:
         """
         if not misled and all(tensor.shape.is_fully_defined() for tensor in op.outputs):
             return [shape_of(tensor.shape) for tensor in op.outputs]
-        symbols = [self.walk.symbol(tensor) for tensor in inputs]
-        known = {key: value for key, value in attrs.items() if key != DEVICE}
+        walk = self.walk
+        operands = [Operand(t.dtype, t.shape, t.value, walk.origins.get(t)) for t in inputs]
         try:
-            made = emit(self.walk.scratch, kind, symbols, known).outputs
-        except (ValueError, TypeError, tf.errors.OpError) as error:
+            made = infer_shapes(kind, operands, attrs)
+        except MisfitError as error:
             raise CaptureError(f"{name} does not fit the shapes of the call: {error}") from error
         # Of unknown sizes, TensorFlow infers a wrong rank for ExtractVolumePatches.
         return [
             shape_of(
-                new.shape.merge_with(old.shape)
-                if not misled and new.shape.is_compatible_with(old.shape)
-                else new.shape
+                new.merge_with(old.shape)
+                if not misled and new.is_compatible_with(old.shape)
+                else new
             )
             for new, old in zip(made, op.outputs, strict=True)
         ]

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+from enum import Enum, auto
+from functools import cache
 from typing import Any
 
 _TRACER = "func_graph_from_py_func"
 INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _FRAMEWORK = (f"{os.sep}tensorflow{os.sep}", f"{os.sep}keras{os.sep}", f"{os.sep}tf_keras{os.sep}")
 HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+
+
+class _Owner(Enum):
+    USER = auto()
+    LIBRARY = auto()  # an installed package
+    FRAMEWORK = auto()  # TensorFlow or Keras, tf_exla, and code without a file
 
 
 def source_line(op: Any) -> str:
@@ -18,19 +26,34 @@ def source_line(op: Any) -> str:
     packages, return the innermost outside of TensorFlow and Keras, or "" if there is none.
     """
     try:
-        frames = list(op.traceback)
+        frames = op.traceback
+        count = len(frames)
     except (AttributeError, TypeError):
         return ""
     library = ""
-    for frame in reversed(frames):
-        if frame.name == _TRACER:
-            break
-        name = frame.filename
-        if name.startswith((HERE, "<")):
-            continue
-        text = f"{os.path.basename(name)}:{frame.lineno} in {frame.name}"
-        if not any(part in name for part in INSTALLED):
-            return text
-        if not library and not any(part in name for part in _FRAMEWORK):
-            library = text
+    for position in range(count - 1, -1, -1):  # a frame takes time to read, so only some are
+        frame = frames[position]
+        owner = _owner(frame.filename)
+        if owner is _Owner.FRAMEWORK:
+            if frame.name == _TRACER:
+                break
+        elif owner is _Owner.USER:
+            return _text(frame)
+        elif not library:
+            library = _text(frame)
     return library
+
+
+@cache
+def _owner(filename: str) -> _Owner:
+    if filename.startswith((HERE, "<")):
+        return _Owner.FRAMEWORK
+    if not any(part in filename for part in INSTALLED):
+        return _Owner.USER
+    if any(part in filename for part in _FRAMEWORK):
+        return _Owner.FRAMEWORK
+    return _Owner.LIBRARY
+
+
+def _text(frame: Any) -> str:
+    return f"{os.path.basename(frame.filename)}:{frame.lineno} in {frame.name}"

@@ -30,27 +30,23 @@ def infer(node: Node, operands: Sequence[Most], shape_operand: int | None = None
 
 def _shapes(node: Node, operands: Sequence[Most], shape_operand: int | None) -> list[Shape | None]:
     # Only graphs with unknown sizes need TensorFlow here.
-    import tensorflow as tf
-
     from tf_exla.frontends.tf.attrs import shape_of
-    from tf_exla.frontends.tf.emit import DEVICE, emit, emit_const, new_graph, placeholder
+    from tf_exla.frontends.tf.shape_inference import MisfitError, Operand, infer_shapes
 
-    graph = new_graph("bounds")
-    symbols = []
-    known = {key: value for key, value in node.attrs.items() if key != DEVICE}
+    given = [
+        Operand(
+            tensor.dtype,
+            most.within(tensor.shape).dims,
+            _value(tensor, most, position == shape_operand),
+        )
+        for position, (tensor, most) in enumerate(zip(node.inputs, operands, strict=True))
+    ]
     try:
-        for position, (tensor, most) in enumerate(zip(node.inputs, operands, strict=True)):
-            value = _value(tensor, most, position == shape_operand)
-            if value is not None:
-                symbols.append(emit_const(graph, value, tensor.dtype))
-            else:
-                shape = most.within(tensor.shape).dims
-                symbols.append(placeholder(graph, tensor.dtype, shape))
-        made = emit(graph, node.op, symbols, known).outputs
-    except (ValueError, TypeError, tf.errors.OpError):
+        made = infer_shapes(node.op, given, node.attrs)
+    except MisfitError:
         # Operands that fit each other may not do so at their largest sizes.
         return [tensor.shape for tensor in node.outputs]
-    return [shape_of(tensor.shape) for tensor in made]
+    return [shape_of(shape) for shape in made]
 
 
 def _value(tensor: Tensor, most: Most, is_shape: bool) -> Array | None:
