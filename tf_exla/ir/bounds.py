@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -35,11 +36,11 @@ class Most:
     @classmethod
     def of(cls, tensor: Tensor) -> Most:
         """Return the bounds that the tensor itself gives."""
-        size, value = tensor.size if tensor.is_static else None, tensor.value
-        below = 0
-        if value is not None and value.dtype.kind == "i" and value.size:
-            below = max(0, -int(value.min()))
-        return cls(tensor.shape, size, _integers(value), below)
+        value = tensor.value
+        if value is None or value.dtype.kind not in "iu":
+            return _of_shape(tensor.shape)
+        below = max(0, -int(value.min())) if value.size else 0
+        return cls(tensor.shape, tensor.size, _integers(value), below)
 
     @property
     def top(self) -> int | None:
@@ -106,10 +107,14 @@ def highest(bounds: Sequence[int | None]) -> int | None:
     return None if None in bounds else max((one for one in bounds if one is not None), default=0)
 
 
-def _integers(value: Array | None) -> Shape | None:
+@lru_cache(maxsize=1 << 12)  # walks ask for the same shapes all the time
+def _of_shape(shape: Shape | None) -> Most:
+    static = shape is not None and None not in shape
+    return Most(shape, math.prod(shape) if static else None)  # type: ignore[arg-type]
+
+
+def _integers(value: Array) -> Shape | None:
     """Return the integers of a static value, None for negative ones; of many, only the largest."""
-    if value is None or value.dtype.kind not in "iu":
-        return None
     if value.size > SHAPE_ELEMENTS:
         return None if bool(np.any(value < 0)) else (int(value.max()),)  # type: ignore[operator]
     return tuple(None if one < 0 else int(one) for one in np.ravel(value))

@@ -27,7 +27,6 @@ from tf_exla.ir.structure import structure_of
 from tf_exla.ir.traverse import walk
 from tf_exla.model.cluster_bytes import cluster_bytes
 from tf_exla.model.lifetimes import Lifetimes, lifetimes, passed_on
-from tf_exla.model.options import Options
 from tf_exla.model.scratch import scratch_bytes
 from tf_exla.model.sizes import Sizes
 
@@ -89,12 +88,14 @@ class Projection:
 class Kind:
     """Results that loops of one structure share, by chunk size.
 
-    `bodies`: the bodies that were cut. `sizes`: the bytes of one iteration. Entries are added where
-    bodies are cut or projected.
+    `bodies`: the bodies that were cut. `sizes`: the bytes of one iteration. `chosen`: the chunk and
+    the number of concurrent iterations, by the room and all else that decides it. Entries are added
+    where bodies are cut, projected or fitted.
     """
 
     bodies: dict[int, Graph] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
+    chosen: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +131,9 @@ class Projector:
     _kinds: dict[Hashable, Kind] = field(default_factory=dict)
     _kind_of: WeakKeyDictionary[Graph, Kind] = field(default_factory=WeakKeyDictionary)
 
-    # By loop: the room for which its chunk was last chosen, with everything else that decides it,
-    # and the loop of this chunk; None if it is the same loop. Entries are added by `chunks.py`.
-    fits: WeakKeyDictionary[Loop, tuple[tuple[int, int, Options], Loop | None]] = field(
+    # By loop: the loop with a chunk and a number of concurrent iterations; None if it is the same
+    # loop. Entries are added by `chunks.py`.
+    fits: WeakKeyDictionary[Loop, dict[tuple[int, int], Loop | None]] = field(
         default_factory=WeakKeyDictionary
     )
 

@@ -89,7 +89,7 @@ class Sizes:
         """
         found = False
         for node in reversed(graph.nodes):
-            if len(node.outputs) != 1 or not self.ops.not_smaller(node):
+            if not node.is_open or len(node.outputs) != 1 or not self.ops.not_smaller(node):
                 continue
             size = self.most(node.output).size
             if not size:

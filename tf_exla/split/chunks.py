@@ -111,18 +111,21 @@ def has_loops(loop: Loop) -> bool:
 
 
 def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
-    """Give a loop its chunk; memoize the resulting loop.
+    """Give a loop its chunk; memoize the chunk for loops of its kind, and the resulting loop.
 
-    A candidate shares most loops with the graph that it is built from. Known sizes are only ever
-    added, so their number tells whether they have changed.
+    Candidates share most of their loops, and steps of one program have loops of one kind.
     """
     kind = projector.kind(loop)
-    asked = room, len(kind.sizes), options
-    known = projector.fits.get(loop)
-    if known is None or known[0] != asked:
+    asked = room, options.body_bytes, options.largest_chunk, options.cores
+    chosen = kind.chosen.get(asked)
+    if chosen is None:
         made = _fitted(projector, loop, kind, room, options)
-        known = projector.fits[loop] = asked, made if made is not loop else None
-    return known[1] or loop
+        chosen = kind.chosen[asked] = made.chunk, made.parallel
+    known = projector.fits.setdefault(loop, {})
+    if chosen not in known:
+        fitted = resize_loop(projector.ops, loop, *chosen, kind.bodies)
+        known[chosen] = fitted if fitted is not loop else None
+    return known[chosen] or loop
 
 
 def _fitted(projector: Projector, loop: Loop, kind: Kind, room: int, options: Options) -> Loop:
@@ -191,9 +194,13 @@ def _largest(
     high, high_bytes = most, needed(most)
     if high_bytes <= room:
         return most
-    inside = [(size, needed(size)) for size in sorted(sizes) if size < most]
-    low, low_bytes = max((one for one in inside if one[1] <= room), default=(0, 0))
-    high, high_bytes = next((one for one in inside if one[0] > low), (high, high_bytes))
+    low = low_bytes = 0
+    for size in sorted((size for size in sizes if size < most), reverse=True):
+        size_bytes = needed(size)
+        if size_bytes <= room:
+            low, low_bytes = size, size_bytes
+            break
+        high, high_bytes = size, size_bytes
     if (
         low > 1 and low_bytes > SETTINGS.near * room
     ):  # kernels may need more for one index than for two
