@@ -30,6 +30,13 @@ def but(thorough: Iterable[str], names: Iterable[str]) -> list[Any]:
     ]
 
 
+def few(often: Iterable[Any], names: Iterable[Any]) -> list[Any]:
+    """Return names as parameters, those for every run and, for `-m thorough`, the others."""
+    often, names = set(often), list(names)
+    assert often <= set(names)
+    return but(set(names) - often, names)
+
+
 def keep_each_value(items: Sequence[pytest.Item]) -> None:
     """Keep combinations of tests marked `each_value` that have each value; mark others thorough.
 
