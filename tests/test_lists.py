@@ -21,7 +21,6 @@ from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.ir.clean import clean
 from tf_exla.ir.traverse import walk
 
-
 NAMES = list(PROGRAMS)
 
 

@@ -1,7 +1,8 @@
 """Programs that were refused once: results and peaks, at each case's limit and the smallest one.
 
 Of each two neighbours in the table, every run has the first at its smallest limit; `-m thorough`
-has the others. Several run in one fresh process. If one measures too much there, it runs again in a separate one.
+has the others. Several run in one fresh process. If one measures too much there, it runs again in a
+separate one.
 """
 
 from __future__ import annotations
