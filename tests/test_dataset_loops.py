@@ -368,6 +368,7 @@ def measure(name: str) -> tuple[int, int, int]:
     return report.projected_peak_before, report.projected_peak, measured
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("function", [summed, trained, two_loops, carried, two_stages])
 def test_measured_peaks(function: Callable[..., Any]) -> None:
     before, projected, measured = run_fresh(measure, function.__name__)

@@ -31,7 +31,9 @@ def test_each_notebook_has_a_limit() -> None:
     assert sorted(LIMITS) == sorted(path.stem for path in FOLDER.glob("*.py"))
 
 
-SELDOM = ("classification", "latent", "optimizers", "sampling", "saving", "sparse")
+SELDOM = (
+    "classification", "latent", "multi_output", "optimizers", "sampling", "saving", "sparse",
+)  # fmt: skip
 """Notebooks whose models are trained in the same way as those of the others, and two whose trainers
 and saved models `test_gpflow_scipy.py`, `test_keras.py` and `test_saved_model.py` have, too."""
 

@@ -294,6 +294,7 @@ def test_sums_of_segments_are_not_cut_into_columns(dtype: str) -> None:
         assert np.abs(found - truth).max() <= 2 * before
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("dtype", UNIT)
 def test_reductions_of_the_fuzz_table(dtype: str) -> None:
     codes: set[str] = set()

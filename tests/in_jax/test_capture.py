@@ -102,6 +102,7 @@ DERIVED: Mapping[str, Callable[[Callable[..., X]], Callable[..., X]]] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("how", DERIVED)
 @pytest.mark.parametrize("name", sorted(set(ONE) - {"while", "pytree", "conjugate gradients"}))
 def test_derivatives(name: str, how: str) -> None:

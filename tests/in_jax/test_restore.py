@@ -34,6 +34,7 @@ def _x64() -> Iterator[None]:
         yield
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "case", [case for case in CASES if graph_name(case.op, "float64") in EMIT], ids=str
 )
