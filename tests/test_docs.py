@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 ELSEWHERE = {"jax.md", "keras.md"}
 """Pages whose code `test_readme.py` and `test_keras.py` run."""
-SELDOM = {"tutorials/minibatches.md", "tutorials/sgpr.md"}
+SELDOM = {f"tutorials/{name}.md" for name in ("kernel", "minibatches", "predictions", "sgpr")}
 """Pages that train for long; other pages and `test_readme.py` train such models, too."""
 PAGES = [
     pytest.param(

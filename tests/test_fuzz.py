@@ -32,7 +32,7 @@ SAMPLE = (
     147, 168, 178, 179,
 )  # fmt: skip
 
-SELDOM = ("images", "movement", "pointwise", "reductions")
+SELDOM = ("images", "indexing", "movement", "pointwise", "reductions")
 """Families whose rows programs of the sample have, and which take long."""
 
 

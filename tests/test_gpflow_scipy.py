@@ -45,6 +45,7 @@ def sgpr_with_a_fixed_part() -> Model:
 
 
 # Stock needs about 6 MB for SGPR, and 2.5 MB for GPR, whose Cholesky needs all of K, 180 kB.
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("build", "limit"),
     [(sgpr, "2MB"), (sgpr_with_a_fixed_part, "2MB"), (gpr, "2.4MB"), (gpr, "1GB"), (sgpr, "auto")],

@@ -20,11 +20,11 @@ SIZE = 14
 BATCHES = [
     pytest.param(names, id=f"{names[0]} to {names[-1]}", marks=marks)
     for table, step, needs in (
-        # Neighbours in a table are alike: of each two or three, every run has the first.
-        (CASES, 2, ()),
-        (GPFLOW_CASES, 3, (GPFLOW,)),
-        (FOUND_CASES, 2, ()),
-        (API_CASES, 2, ()),
+        # Neighbours in a table are alike: of each three or four, every run has the first.
+        (CASES, 3, ()),
+        (GPFLOW_CASES, 4, (GPFLOW,)),
+        (FOUND_CASES, 3, ()),
+        (API_CASES, 3, ()),
     )
     for cases, marks in (
         (table[::step], needs),

@@ -40,7 +40,8 @@ def check(names: list[str], measure: bool) -> list[dict[str, Any]]:
 
 
 SELDOM = (
-    "both-ways", "two-layers", "mean", "not-from-zero", "one-number", "replaced", "squared", "ties",
+    "both-ways", "two-layers", "trained", "mean", "not-from-zero", "one-number", "replaced",
+    "squared", "ties",
 )  # fmt: skip
 """What takes long, and is like another program here or in another file."""
 MEASURED = ("last-gradient", "lstm", "gru")

@@ -176,7 +176,7 @@ def _promise(
     [
         (20_000, 100, 12, None, True, 2, 0.6),
         pytest.param(50_000, 200, 30, None, True, 2, 0.6, marks=pytest.mark.thorough),
-        (50_000, 200, 30, True, True, 2, 0.6),
+        pytest.param(50_000, 200, 30, True, True, 2, 0.6, marks=pytest.mark.thorough),
         pytest.param(50_000, 200, 60, None, True, 2, 0.6, marks=pytest.mark.thorough),
         # Four iterations in flight on two cores are not all at their largest at once.
         pytest.param(50_000, 200, 300, None, True, 2, 0.5, marks=pytest.mark.thorough),

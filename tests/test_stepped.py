@@ -121,6 +121,7 @@ PROGRAMS = (
 )  # fmt: skip
 
 
+@pytest.mark.one_of(2, 1)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_steps_are_planned(program: Callable[..., Any]) -> None:
     results = []
@@ -162,6 +163,7 @@ def uneven(batches: Any, scale: tf.Variable) -> Any:
     return tf.reduce_sum(kept.read(9)) + energy(kept.read(18)[:20])
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("program", [nested_lists, sizes_and_small_results, large_results, uneven])
 def test_what_a_review_found(program: Callable[..., Any]) -> None:
     results = []

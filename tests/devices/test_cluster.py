@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from cluster_processes import ROOT, free_ports, workers
 from forked_command import forked_command
 from fresh_process import run_fresh
+from samples import but
 
 import tf_exla
 from tf_exla.__main__ import main
@@ -21,8 +22,11 @@ LOADED = 25_000_000
 """What a worker's process grows by beside tensors once it runs larger shards: arenas of threads."""
 
 
-def test_workers_that_die_or_hang() -> None:
-    found = run_fresh("from devices.on_cluster import faults; send(faults())")
+@pytest.mark.parametrize(
+    "kind", but(["killed between", "stopped"], ["killed", "killed between", "stopped"])
+)
+def test_workers_that_die_or_hang(kind: str) -> None:
+    found = run_fresh(f"from devices.on_cluster import faults; send(faults({kind!r}))")
     assert found.pop("error") < 1e-9
     assert found.pop("kept") == 6
     assert found.pop("none left") == [2, True]

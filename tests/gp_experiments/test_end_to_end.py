@@ -153,6 +153,7 @@ def test_in_new_processes(tmp_path: Path) -> None:
     assert {record["status"] for record in run(call, "graphs", tmp_path)} == {"done"}
 
 
+@pytest.mark.thorough  # `test_programs.py` has conjugate gradients, and others here have arms
 def test_cg_gives_both_arms_the_same_mean(call: Any, tmp_path: Path) -> None:
     stock, limit = (record["result"] for record in run(call, "cg", tmp_path))
     assert stock["residual"] < 1e-3

@@ -86,6 +86,7 @@ ONE: Mapping[str, Callable[[X], X]] = {
 """Functions of one matrix of real numbers."""
 
 
+@pytest.mark.one_of(2, 1)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", ONE)
 def test_programs(name: str, dtype: str) -> None:

@@ -79,6 +79,7 @@ def test_what_products_pack_is_bounded() -> None:
         assert grown <= bound + slack, case
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "name", but(["GPR, value and gradients"], [name for name in PROGRAMS if "wide" not in name])
 )

@@ -37,8 +37,8 @@ def x(request: pytest.FixtureRequest) -> Iterator[X]:
         yield jnp.asarray(np.random.default_rng(0).normal(size=(N, 3)))
 
 
-# Others have the median in float32, and places where numbers are missing.
-@pytest.mark.parametrize("name", but(["median", "place"], PROGRAMS))
+# Other tests have the median in float32, and places where numbers are missing.
+@pytest.mark.parametrize("name", but(["median", "place", "bandwidth"], PROGRAMS))
 def test_numbers(name: str, x: X) -> None:
     function, whole = PROGRAMS[name], N * N * x.dtype.itemsize
     with pytest.raises(MemoryLimitError) as error:
