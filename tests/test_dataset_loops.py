@@ -282,7 +282,7 @@ def counted(data: tf.data.Dataset, scale: tf.Variable) -> Any:
     return tf.range(count) * 2, scale.read_value()
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.each_value
 @pytest.mark.parametrize("smaller", [False, True])
 @pytest.mark.parametrize("function", [collected, carried, two_stages, counted])
 def test_large_variables_keep_their_numbers(function: Callable[..., Any], smaller: bool) -> None:

@@ -74,7 +74,7 @@ def value_and_gradient(function: Callable[..., tf.Tensor]) -> list[tf.Tensor]:
     return [value, *tape.gradient(value, (x, scale))]
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.each_value
 @pytest.mark.parametrize("limit", ["2MB", "50MB"])
 @pytest.mark.parametrize(("module", "name"), [*CAPTURE, *PASSES, *RESTORE])
 def test_a_failure_in_the_forward_pass(

@@ -71,7 +71,7 @@ FLOATING = [
 ]
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("case", FLOATING, ids=lambda case: case.op)
 def test_special_numbers(case: Case, dtype: str) -> None:

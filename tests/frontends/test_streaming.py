@@ -296,7 +296,7 @@ def weights_too(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return p, tf.linalg.matvec(p, y)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("function", "count"),
     [

@@ -86,7 +86,7 @@ ONE: Mapping[str, Callable[[X], X]] = {
 """Functions of one matrix of real numbers."""
 
 
-@pytest.mark.one_of(2, 1)
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", ONE)
 def test_programs(name: str, dtype: str) -> None:
@@ -103,7 +103,7 @@ DERIVED: Mapping[str, Callable[[Callable[..., X]], Callable[..., X]]] = {
 }
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.each_value
 @pytest.mark.parametrize("how", DERIVED)
 @pytest.mark.parametrize("name", sorted(set(ONE) - {"while", "pytree", "conjugate gradients"}))
 def test_derivatives(name: str, how: str) -> None:
