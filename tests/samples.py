@@ -1,4 +1,4 @@
-"""Samples of seeds and of combinations of parameters for every run; `-m thorough` has the rest.
+"""Samples of seeds, parameters and rows of tables for every run; `-m thorough` has the rest.
 
 The sampled seeds are those of the first 200 that cover the most branches of tf_exla and the most
 ops for their time. If the programs of the seeds change, they are as good as any others.

@@ -189,7 +189,7 @@ PARTS: dict[str, Callable[[int], Made]] = {
 }  # fmt: skip
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", PARTS)
 def test_equal_parts(name: str) -> None:
     one, several = (smallest_of(PARTS[name](times)) for times in (1, 4))

@@ -63,7 +63,7 @@ def test_rows_are_split_with_the_same_numbers(name: str) -> None:
     hold(check([name], False))
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", but(SELDOM, WHOLE))
 def test_rows_that_meet_stay_whole(name: str) -> None:
     for function in (WHOLE[name], with_gradients(WHOLE[name])):

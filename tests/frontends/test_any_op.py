@@ -53,7 +53,7 @@ def gradients(function: Callable[..., Any], arguments: Sequence[Any]) -> list[An
     return [tf.convert_to_tensor(tensor) for tensor in found]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_any_op(name: str) -> None:
     function, arguments = PROGRAMS[name]
