@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 from typing import Any
 
@@ -62,8 +60,7 @@ print(float(f(tf.random.stateless_normal([12007, 3], [1, 2], dtype=tf.float64)))
 def test_a_script_on_a_cluster_and_workers_that_end_with_it(tmp_path: Any) -> None:
     script, report = tmp_path / "script.py", tmp_path / "report.json"
     script.write_text(SCRIPT)
-    with contextlib.redirect_stdout(io.StringIO()) as alone:
-        exec(SCRIPT, {})
+    alone = forked_command("run", "--limit", "60MB", str(script), cwd=ROOT)
     with workers(2) as running:
         config = {"cluster": running.spec, "task": {"type": "chief", "index": 0}}
         options = ["--limit", "60MB", "--devices", "all", "--report", str(report)]
@@ -71,7 +68,7 @@ def test_a_script_on_a_cluster_and_workers_that_end_with_it(tmp_path: Any) -> No
             "run", *options, str(script), cwd=ROOT, env={"TF_CONFIG": json.dumps(config)}
         )
         assert done.returncode == 0, done.stderr
-        assert float(done.stdout) == pytest.approx(float(alone.getvalue()), rel=1e-12)
+        assert float(done.stdout) == pytest.approx(float(alone.stdout), rel=1e-12)
         (function,) = json.loads(report.read_text())["functions"]
         assert [use["name"] for use in function["sharding"]["uses"]] == [
             "driver",
