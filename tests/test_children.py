@@ -53,7 +53,7 @@ def run(method: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "children.py"
     script.write_text(SCRIPT)
     arguments = ["run", "--limit", "1.3MB", str(script), method]
-    if method in ("fork", "loky", "subprocess"):
+    if method != "forkserver":
         return forked_command(*arguments, cwd=tmp_path)
     command = [sys.executable, "-m", "tf_exla", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}

@@ -174,6 +174,7 @@ def test_bodies_are_planned(function: Callable[..., Any], smaller: bool) -> None
             np.testing.assert_allclose(new, old, rtol=1e-10)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("function", [summed, trained])
 def test_a_body_above_the_limit_is_refused_before_it_runs(function: Callable[..., Any]) -> None:
     scale = tf.Variable(1.0, dtype=tf.float64)

@@ -185,6 +185,7 @@ def test_import_of_the_package_does_not_need_gpflow() -> None:
     assert run_fresh(code) is False
 
 
+@pytest.mark.thorough  # `test_limit_errors.py` has others
 def test_the_smallest_limit_of_an_error_is_feasible() -> None:
     """Rewrites depend on the limit: at the smallest of 1 byte the program had one node more."""
     rng = np.random.default_rng(0)

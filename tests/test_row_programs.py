@@ -1,6 +1,6 @@
 """Programs that were refused once: results and peaks, at each case's limit and the smallest one.
 
-Of each two neighbours in the table, every run has the first at its smallest limit; `-m thorough`
+Of each three neighbours in the table, every run has the first at its smallest limit; `-m thorough`
 has the others. Several run in one fresh process. If one measures too much there, it runs again in a
 separate one.
 """
@@ -22,8 +22,9 @@ SIZE = 6
 PARTS = [
     pytest.param(part, smallest, id=f"{part[0]} and others, {limit}", marks=marks)
     for names, smallest, marks in (
-        (list(CASES)[::2], True, ()),
-        (list(CASES)[1::2], True, pytest.mark.thorough),
+        (list(CASES)[::3], True, ()),
+        (list(CASES)[1::3], True, pytest.mark.thorough),
+        (list(CASES)[2::3], True, pytest.mark.thorough),
         (list(CASES), False, pytest.mark.thorough),
     )
     for limit in ["smallest limit" if smallest else "own limit"]

@@ -31,6 +31,7 @@ def test_workers_that_die_or_hang(kind: str) -> None:
     assert all(all(same) for same in found.values()), found
 
 
+@pytest.mark.thorough  # the next test has a process's memory, and `test_devices.py` the projections
 def test_workers_hold_the_limit() -> None:
     found = run_fresh("from devices.on_cluster import memory; send(memory())")
     for growth, projected in zip(found["growth"], found["projected"], strict=True):

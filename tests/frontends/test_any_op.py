@@ -63,7 +63,7 @@ def test_any_op(name: str) -> None:
     check(optimize(function, LARGE, tensor_size_threshold=1)(*arguments), expected)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_beside_what_is_split(group: int) -> None:
     """Several programs in one, at the smallest limit."""

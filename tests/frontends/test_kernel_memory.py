@@ -405,12 +405,12 @@ def measure(group: str, first: int = 0, step: int = 1) -> list[dict[str, Any]]:
     return rows
 
 
-@pytest.mark.parametrize("first", but([1], [0, 1]))
+@pytest.mark.parametrize("first", but([1, 2], range(3)))
 @pytest.mark.parametrize("group", GROUPS)
 def test_bound_holds_and_is_not_needlessly_large(group: str, first: int) -> None:
-    """For every second case, as neighbours are alike."""
-    rows = run_fresh(measure, group, first, 2)
-    assert len(rows) == len(globals()[group](None)[first::2])
+    """For every third case, as neighbours are alike."""
+    rows = run_fresh(measure, group, first, 3)
+    assert len(rows) == len(globals()[group](None)[first::3])
     exceeded = [r for r in rows if r["working_set"] > r["output"] + r["bound"] + SLACK]
     assert not exceeded
     # What a bound may waste: half of the scratch, or a fifth of all that the call needs anyway.

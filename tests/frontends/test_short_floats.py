@@ -245,6 +245,7 @@ COMPLETED: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", UNIT)
 @pytest.mark.parametrize("name", COMPLETED)
 def test_sums_that_a_body_completes(name: str, dtype: str) -> None:
