@@ -55,4 +55,5 @@ def numpy2(session: nox.Session) -> None:
 for _python, _tensorflow in WHOLE:
     _session("tests", _python, _tensorflow, ())
 for _python, _tensorflow in PROMISE:
-    _session("promise", _python, _tensorflow, MEMORY)
+    # All of each table, of which other sessions run a sample.
+    _session("promise", _python, _tensorflow, ("-m", "", *MEMORY))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from needs import LeftOut, missing
-from samples import keep_each_value
+from samples import keep_each_value, keep_some
 
 os.environ["TF_EXLA_RATES"] = ""
 CORE = Path(__file__).parent / "core"
@@ -27,6 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     workers wait for it.
     """
     keep_each_value(items)
+    keep_some(items)
     items.sort(key=_place)
 
 

@@ -8,6 +8,7 @@ import contextlib
 import gc
 import warnings
 
+import pytest  # noqa: F401
 import scipy.linalg
 import scipy.optimize  # noqa: F401
 import tensorflow  # noqa: F401

@@ -1,4 +1,4 @@
-"""Samples of seeds and of combinations of parameters for every run; `-m thorough` has the rest.
+"""Samples of seeds, parameters and rows of tables for every run; `-m thorough` has the rest.
 
 The sampled seeds are those of the first 200 that cover the most branches of tf_exla and the most
 ops for their time. If the programs of the seeds change, they are as good as any others.
@@ -23,7 +23,7 @@ def batches(sample: Sequence[int], count: int, size: int) -> list[Any]:
     ]
 
 
-def but(thorough: Iterable[str], names: Iterable[str]) -> list[Any]:
+def but(thorough: Iterable[Any], names: Iterable[Any]) -> list[Any]:
     """Return names as parameters, some of them for `-m thorough`."""
     return [
         pytest.param(name, marks=pytest.mark.thorough if name in thorough else ()) for name in names
@@ -51,6 +51,24 @@ def keep_each_value(items: Sequence[pytest.Item]) -> None:
             combinations.remove(best)
         for item in combinations:
             item.add_marker("thorough")
+
+
+def keep_some(items: Sequence[pytest.Item]) -> None:
+    """Keep one of each n neighbouring cases of tests marked `one_of(n)`; mark others thorough.
+
+    Neighbours in a table are alike. `one_of(n, k)` keeps the k-th of each n, counted from zero.
+    """
+    tests: dict[tuple[Any, ...], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("one_of") and not item.get_closest_marker("thorough"):
+            tests.setdefault((item.path, item.originalname), []).append(item)  # type: ignore[attr-defined]
+    for cases in tests.values():
+        mark = cases[0].get_closest_marker("one_of")
+        assert mark is not None
+        step, first = (*mark.args, 0)[:2]
+        for place, item in enumerate(cases):
+            if place % step != first:
+                item.add_marker("thorough")
 
 
 def _worth(values: set[Any], missing: set[Any], kept: Counter[Any]) -> tuple[int, int]:

@@ -41,6 +41,7 @@ def twice(v: tf.Variable, x: tf.Tensor) -> tf.Tensor:
     return tf.linalg.matvec(soft, 1.0 / v)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("rewrites", [None, False])
 @pytest.mark.parametrize("limit", ["4MB", "14MB", "36MB", "60MB", "1TB"])
 @pytest.mark.parametrize("program", [whole, product, twice])

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
+from samples import but
 
 import tf_exla
 
@@ -114,6 +115,7 @@ def check_equal(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(new, old, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_rest_is_planned_for_the_sizes_of_each_call(program: Callable[..., Any]) -> None:
     optimized = tf_exla.optimize(program, LIMIT, strict=True)
@@ -137,6 +139,7 @@ def sampled(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(kernel(tf.boolean_mask(x, kept), OTHERS), 0)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("program", [masked, partitioned, repeated, sampled])
 def test_a_tape_around_the_call(program: Callable[..., Any]) -> None:
     def gradient(function: Callable[..., Any]) -> Any:
@@ -155,6 +158,7 @@ def few(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(kernel(chosen, OTHERS), 0)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("program", [masked, masked_twice, few, sampled])
 def test_no_larger_limit_is_refused_because_a_call_fits_without_its_gradient(
     program: Callable[..., Any],
@@ -188,10 +192,12 @@ def beside(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(kernel(x, OTHERS), 0) + tf.reduce_sum(tf.boolean_mask(y, y > 0.0))
 
 
+@pytest.mark.parametrize("between", but([1, 2, 4, 5], range(7)))
 @pytest.mark.parametrize("program", [masked, few, beside])
 def test_the_limit_that_an_error_of_a_recorded_call_names_works(
-    program: Callable[..., Any],
+    program: Callable[..., Any], between: int
 ) -> None:
+    """At a number of limits between the smallest of the call and a fifth more."""
     x, y = tf.constant(POINTS), tf.constant(TARGETS)
 
     def named(limit: int) -> int | None:
@@ -207,9 +213,8 @@ def test_the_limit_that_an_error_of_a_recorded_call_names_works(
     with pytest.raises(tf_exla.MemoryLimitError) as info:
         tf_exla.optimize(program, 1).report(x, y)
     call = info.value.smallest_limit
-    for limit in np.linspace(call, 1.2 * call, 7, dtype=int):
-        again = named(int(limit))
-        assert again is None or named(again) is None
+    again = named(int(np.linspace(call, 1.2 * call, 7)[between]))
+    assert again is None or named(again) is None
 
 
 def test_an_error_names_the_limit_from_which_a_call_runs_in_parts() -> None:
@@ -462,6 +467,7 @@ def measure(name: str) -> tuple[int, int]:
     return max(one.projected_peak for one in optimized.reports()), measured
 
 
+@pytest.mark.one_of(2, 1)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_measured_peaks(program: Callable[..., Any]) -> None:
     projected, measured = run_fresh(measure, program.__name__)

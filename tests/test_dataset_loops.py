@@ -174,6 +174,7 @@ def test_bodies_are_planned(function: Callable[..., Any], smaller: bool) -> None
             np.testing.assert_allclose(new, old, rtol=1e-10)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("function", [summed, trained])
 def test_a_body_above_the_limit_is_refused_before_it_runs(function: Callable[..., Any]) -> None:
     scale = tf.Variable(1.0, dtype=tf.float64)
@@ -282,6 +283,7 @@ def counted(data: tf.data.Dataset, scale: tf.Variable) -> Any:
     return tf.range(count) * 2, scale.read_value()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("smaller", [False, True])
 @pytest.mark.parametrize("function", [collected, carried, two_stages, counted])
 def test_large_variables_keep_their_numbers(function: Callable[..., Any], smaller: bool) -> None:
@@ -368,6 +370,7 @@ def measure(name: str) -> tuple[int, int, int]:
     return report.projected_peak_before, report.projected_peak, measured
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("function", [summed, trained, two_loops, carried, two_stages])
 def test_measured_peaks(function: Callable[..., Any]) -> None:
     before, projected, measured = run_fresh(measure, function.__name__)

@@ -15,10 +15,18 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 ELSEWHERE = {"jax.md", "keras.md"}
 """Pages whose code `test_readme.py` and `test_keras.py` run."""
+SELDOM = {f"tutorials/{name}.md" for name in ("kernel", "minibatches", "predictions", "sgpr")}
+"""Pages that train for long; other pages and `test_readme.py` train such models, too."""
 PAGES = [
-    pytest.param(path.relative_to(DOCS).as_posix(), marks=GPFLOW if "import gpflow" in text else ())
+    pytest.param(
+        name,
+        marks=[
+            *([GPFLOW] if "import gpflow" in text else []),
+            *([pytest.mark.thorough] if name in SELDOM else []),
+        ],
+    )
     for path in sorted(DOCS.rglob("*.md"))
-    for text in [path.read_text()]
+    for name, text in [(path.relative_to(DOCS).as_posix(), path.read_text())]
     if "```python" in text and path.name not in ELSEWHERE
 ]
 

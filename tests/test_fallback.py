@@ -74,6 +74,7 @@ def value_and_gradient(function: Callable[..., tf.Tensor]) -> list[tf.Tensor]:
     return [value, *tape.gradient(value, (x, scale))]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("limit", ["2MB", "50MB"])
 @pytest.mark.parametrize(("module", "name"), [*CAPTURE, *PASSES, *RESTORE])
 def test_a_failure_in_the_forward_pass(
@@ -97,6 +98,7 @@ def test_a_failure_in_the_forward_pass(
         np.testing.assert_allclose(three, one, rtol=1e-12)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("module", "name"), [*CAPTURE, *PASSES, *RESTORE, *GRADIENT])
 def test_a_failure_in_the_gradient(module: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x, scale = arguments()

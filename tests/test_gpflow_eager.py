@@ -132,6 +132,7 @@ CALLS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", CALLS)
 def test_same_results_within_the_limit(name: str) -> None:
     make, call = CALLS[name]

@@ -45,6 +45,7 @@ def sgpr_with_a_fixed_part() -> Model:
 
 
 # Stock needs about 6 MB for SGPR, and 2.5 MB for GPR, whose Cholesky needs all of K, 180 kB.
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("build", "limit"),
     [(sgpr, "2MB"), (sgpr_with_a_fixed_part, "2MB"), (gpr, "2.4MB"), (gpr, "1GB"), (sgpr, "auto")],
@@ -184,6 +185,7 @@ def test_import_of_the_package_does_not_need_gpflow() -> None:
     assert run_fresh(code) is False
 
 
+@pytest.mark.thorough  # `test_limit_errors.py` has others
 def test_the_smallest_limit_of_an_error_is_feasible() -> None:
     """Rewrites depend on the limit: at the smallest of 1 byte the program had one node more."""
     rng = np.random.default_rng(0)

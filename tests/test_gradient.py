@@ -83,6 +83,7 @@ def nested(fn: Any, x: Any, order: int) -> Any:
     return tape.gradient(y, x)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("where", ["eager", "inside", "outside"])
 @pytest.mark.parametrize("kind", ["variable", "tensor"])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fresh_process import run_fresh
+from samples import but
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "keras.md"
 
@@ -55,27 +57,29 @@ def test_the_example() -> None:
     assert stock_peak > 2 * peak
 
 
+def kernel_and_data() -> tuple[Any, Any, Any]:
+    """Return a layer, the products of all pairs of rows of a batch, and rows and targets."""
+    import keras
+    import numpy as np
+
+    class Kernel(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            return keras.ops.sum(keras.ops.tanh(x @ keras.ops.transpose(x)), 1, keepdims=True)
+
+    rng = np.random.default_rng(0)
+    return Kernel, rng.normal(size=(1500, 4)), rng.normal(size=(1500, 1))
+
+
 def use() -> None:
     """Fit, compile again, fit, evaluate and predict; with the callback and without it."""
-    import gc
-    import weakref
-
     import keras
     import numpy as np
     import pytest
 
     import tf_exla
     import tf_exla.keras
-    from tf_exla.frontends.tf import planner
 
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(1500, 4)), rng.normal(size=(1500, 1))
-
-    class Kernel(keras.layers.Layer):  # type: ignore[misc]
-        """The products of all pairs of rows of a batch."""
-
-        def call(self, x: Any) -> Any:
-            return keras.ops.sum(keras.ops.tanh(x @ keras.ops.transpose(x)), 1, keepdims=True)
+    Kernel, x, y = kernel_and_data()
 
     def run(callback: Any) -> list[Any]:
         callbacks = [] if callback is None else [callback]
@@ -126,6 +130,27 @@ def use() -> None:
         assert model.jit_compile is before, fail
         assert "make_train_function" not in vars(model)
 
+    model = keras.Sequential([keras.Input((4,)), Kernel()])
+    model.compile("adam", "mse", run_eagerly=True)
+    with pytest.raises(ValueError, match="run_eagerly"):
+        model.predict(x, callbacks=[tf_exla.keras.MemoryLimit("20MB")], verbose=0)
+    with pytest.raises(TypeError, match="jit_compile"):
+        tf_exla.keras.MemoryLimit("20MB", jit_compile="yes")  # type: ignore[arg-type]
+
+
+def runs_within_runs() -> None:
+    """Evaluate the model and fit another at the ends of epochs, with several callbacks."""
+    import keras
+    import pytest
+
+    import tf_exla
+    import tf_exla.keras
+
+    Kernel, x, y = kernel_and_data()
+    model = keras.Sequential([keras.Input((4,)), Kernel()])
+    model.compile("adam", "mse", jit_compile=True)
+    before = model.jit_compile
+
     class Evaluating(keras.callbacks.Callback):  # type: ignore[misc]
         """Evaluates the model, and fits another, within the same callback's limit or another's."""
 
@@ -161,7 +186,20 @@ def use() -> None:
         if not isinstance(callbacks[0], Evaluating):
             assert "make_train_function" not in vars(model)
 
-    # Several runs share a plan, until the model is compiled again, also during a run.
+
+def several_runs() -> None:
+    """They share a plan, until the model is compiled again, also during a run."""
+    import gc
+    import weakref
+
+    import keras
+    import numpy as np
+
+    import tf_exla.keras
+    from tf_exla.frontends.tf import planner
+
+    Kernel, x, y = kernel_and_data()
+
     class Compiling(keras.callbacks.Callback):  # type: ignore[misc]
         def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
             self.model.compile(keras.optimizers.SGD(0.0), "mae")
@@ -213,16 +251,10 @@ def use() -> None:
     gc.collect()
     assert sum(one() is not None for one in models) <= 1  # that of the callback's reports
 
-    model = keras.Sequential([keras.Input((4,)), Kernel()])
-    model.compile("adam", "mse", run_eagerly=True)
-    with pytest.raises(ValueError, match="run_eagerly"):
-        model.predict(x, callbacks=[tf_exla.keras.MemoryLimit("20MB")], verbose=0)
-    with pytest.raises(TypeError, match="jit_compile"):
-        tf_exla.keras.MemoryLimit("20MB", jit_compile="yes")  # type: ignore[arg-type]
 
-
-def test_the_callback() -> None:
-    run_fresh(use)
+@pytest.mark.parametrize("calls", but([runs_within_runs], [use, runs_within_runs, several_runs]))
+def test_the_callback(calls: Callable[[], None]) -> None:
+    run_fresh(calls)
 
 
 def several_steps_at_once() -> None:
@@ -254,11 +286,9 @@ def several_steps_at_once() -> None:
         return history["loss"] + history["val_loss"], again, model.predict(x, **some)
 
     limit = tf_exla.keras.MemoryLimit("12MB")
-    for found, expected in zip(run(limit), run(), strict=True):
+    limited, reports = run(limit), limit.reports()
+    for found, expected in zip(limited, run(), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    limit = tf_exla.keras.MemoryLimit("12MB")
-    run(limit)
-    reports = limit.reports()
     assert all(report.projected_peak <= 12_000_000 for report in reports)
     assert any(report.projected_peak_before > 12_000_000 for report in reports)
 

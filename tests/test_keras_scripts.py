@@ -19,7 +19,7 @@ LIMITS = {
     "transformer": "10MB",
     "vae": "12MB",
 }
-OTHERS = ("gan", "recurrent", "transformer", "vae")
+OTHERS = ("gan", "recurrent", "siamese", "transformer", "vae")
 
 
 def test_each_script_has_a_limit() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -128,11 +128,23 @@ FEASIBLE = (*PROGRAMS, descending, any_far, ratio, transcription)
 def test_the_smallest_limit_is_feasible(
     function: Callable[..., Any], rewrites: bool | None
 ) -> None:
+    feasible(function, rewrites, (0, 5000))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("function", FEASIBLE, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("rewrites", [None, False])
+def test_larger_limits_are_feasible(function: Callable[..., Any], rewrites: bool | None) -> None:
+    feasible(function, rewrites, (8, 1000, 20_000, 50_000))
+
+
+def feasible(function: Callable[..., Any], rewrites: bool | None, larger_by: Sequence[int]) -> None:
+    """Check that a plan holds the smallest limit that an error names, and larger ones."""
     with pytest.raises(tf_exla.MemoryLimitError) as info:
         tf_exla.optimize(function, 1, strict=True, rewrites=rewrites)(X)
     limit = info.value.smallest_limit
     assert limit is not None
-    for larger in (0, 8, 1000, 5000, 20_000, 50_000):
+    for larger in larger_by:
         optimized = tf_exla.optimize(function, limit + larger, strict=True, rewrites=rewrites)
         assert optimized.report(X).projected_peak <= limit + larger
 

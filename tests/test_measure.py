@@ -76,9 +76,9 @@ def test_pool_is_named() -> None:
         from tf_exla.frontends.tf.measure import _onednn_pool, measured_peak
         send([_onednn_pool(), measured_peak(lambda: tf.zeros([10])).method])
     """
-    for enabled in ("0", "1"):
-        pool, method = run_fresh(code, env={"TF_ENABLE_ONEDNN_OPTS": enabled})
-        assert pool == (enabled == "1")
+    for enabled, env in ((False, None), (True, {"TF_ENABLE_ONEDNN_OPTS": "1"})):
+        pool, method = run_fresh(code, env=env)
+        assert pool == enabled
         assert ("oneDNN" in method) == pool
 
 

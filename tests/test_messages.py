@@ -87,6 +87,7 @@ def _optimized(function: Callable[..., Any], *arguments: tf.Tensor) -> Any:
     return stock, tf_exla.optimize(stock, before // SHARE)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
 def test_passes_and_fails_as_before(function: Callable[..., Any]) -> None:
     x, high, low = _data()

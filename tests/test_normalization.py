@@ -72,6 +72,7 @@ CASES: Mapping[Callable[..., tf.Tensor], Arrays] = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("rewrites", [None, False])
 @pytest.mark.parametrize("program", CASES, ids=lambda program: program.__name__)
 def test_quotients_stay_in_range(program: Callable[..., tf.Tensor], rewrites: bool | None) -> None:

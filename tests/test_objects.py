@@ -49,6 +49,7 @@ COPIES: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("called", [False, True], ids=["new", "called"])
 @pytest.mark.parametrize("stock", [affinities, tf.function(affinities)], ids=["python", "tf"])
 @pytest.mark.parametrize("how", COPIES)

@@ -75,6 +75,7 @@ def read_after_sparse_updates() -> tf.Tensor:
     return tf.reduce_sum(V) + tf.norm(V)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "program",
     [

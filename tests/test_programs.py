@@ -19,13 +19,16 @@ from programs_check import ALL, check_cases
 SIZE = 14
 BATCHES = [
     pytest.param(names, id=f"{names[0]} to {names[-1]}", marks=marks)
+    for table, step, needs in (
+        # Neighbours in a table are alike: of each three or four, every run has the first.
+        (CASES, 3, ()),
+        (GPFLOW_CASES, 4, (GPFLOW,)),
+        (FOUND_CASES, 3, ()),
+        (API_CASES, 3, ()),
+    )
     for cases, marks in (
-        (CASES, ()),
-        # Of each two neighbours in the table, which are alike, every run has the first.
-        (GPFLOW_CASES[::2], GPFLOW),
-        (GPFLOW_CASES[1::2], (GPFLOW, pytest.mark.thorough)),
-        (FOUND_CASES, ()),
-        (API_CASES, ()),
+        (table[::step], needs),
+        ([case for k, case in enumerate(table) if k % step], (*needs, pytest.mark.thorough)),
     )
     for first in range(0, len(cases), SIZE)
     for names in [[case.name for case in cases[first : first + SIZE]]]

@@ -58,6 +58,7 @@ PROGRAMS: Mapping[str, Callable[[tf.RaggedTensor], Any]] = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.each_value

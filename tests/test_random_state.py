@@ -84,6 +84,7 @@ def drawn(function: Callable[..., Any], *calls: Any) -> list[Any]:
     return made
 
 
+@pytest.mark.one_of(2, 1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_numbers_are_those_of_the_original_function(name: str) -> None:
     function, x, limit = PROGRAMS[name]
@@ -190,6 +191,7 @@ def measure(name: str) -> tuple[int, int]:
     return optimized.report(x).projected_peak, measured
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_measured_peaks(name: str) -> None:
     projected, measured = run_fresh(measure, name)

@@ -23,11 +23,22 @@ def block(language: str) -> str:
 
 
 @GPFLOW
-@pytest.mark.parametrize("iterations", [1, pytest.param(5, marks=pytest.mark.thorough)])
-def test_example_runs_inside_its_limit_and_stock_does_not(iterations: int) -> None:
-    example = block("python")
-    assert example.count('"maxiter": 5') == 1
-    shorter = example.replace('"maxiter": 5', f'"maxiter": {iterations}')
+@pytest.mark.parametrize(
+    ("rows", "limit", "iterations"),
+    [
+        ("20_000", "40MB", 1),
+        pytest.param("100_000", "200MB", 5, marks=pytest.mark.thorough),  # the example itself
+    ],
+)
+def test_example_runs_inside_its_limit_and_stock_does_not(
+    rows: str, limit: str, iterations: int
+) -> None:
+    shorter = block("python")
+    for full, given in (
+        ("100_000", rows), ("200MB", limit), ('"maxiter": 5', f'"maxiter": {iterations}')
+    ):  # fmt: skip
+        assert shorter.count(full) == 1
+        shorter = shorter.replace(full, given)
     report = run_fresh(shorter + "\nsend(optimizer.report.to_dict())")
     assert report["projected_peak"] <= report["limit"] < report["projected_peak_before"]
 

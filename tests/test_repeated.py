@@ -71,6 +71,7 @@ PLANNED = tuple(TABLES) if "TF_EXLA_FULL" in os.environ else ("K(X, X) v", "K K 
 """With TF_EXLA_FULL=1 all programs, which takes an hour."""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", PLANNED)
 def test_copies_need_no_more_than_one(name: str) -> None:
     made = TABLES[name]()
@@ -188,6 +189,7 @@ PARTS: dict[str, Callable[[int], Made]] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", PARTS)
 def test_equal_parts(name: str) -> None:
     one, several = (smallest_of(PARTS[name](times)) for times in (1, 4))

@@ -50,6 +50,7 @@ def other_input(q: Callable[..., Any]) -> Any:
     return tangents.jvp(loss), tangents.jvp(gradient)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("graph", [False, True])
 @pytest.mark.parametrize("program", [hessian_product, tape_outside, other_input])
 def test_forward_accumulators(program: Callable[..., Any], graph: bool) -> None:
@@ -111,6 +112,7 @@ def in_two_loops(q: Callable[..., Any], x: tf.Tensor) -> Any:
     return tape.gradient(y, x)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("function", [kernel, weighted])
 @pytest.mark.parametrize("program", [in_a_loop, in_a_choice, in_a_choice_in_a_loop, in_two_loops])
 def test_gradients_through_control_flow(

@@ -95,6 +95,7 @@ SAMPLE = [
 ]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("jit", [None, True] if EVERY else [None])
 @pytest.mark.parametrize("dtype", ["float32", "float64"] if EVERY else ["float32"])
 @pytest.mark.parametrize("name", PROGRAMS if EVERY else SAMPLE)

@@ -141,6 +141,7 @@ COPIED = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("jit", [None, True])
 @pytest.mark.parametrize("name", COPIED)
 def test_copies_are_not_compared(name: str, jit: bool | None) -> None:

@@ -76,6 +76,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_symmetrised(name: str) -> None:
     function, arguments = PROGRAMS[name], (0.3 * normal(N, 5), normal(N, 2, seed=1))

@@ -54,8 +54,11 @@ class _Driver:
         return same
 
 
-def faults() -> dict[str, Any]:
-    """Kill, stop and bring back workers while they compute."""
+def faults(kind: str) -> dict[str, Any]:
+    """Kill or stop workers and bring them back; at the end, kill both.
+
+    `kind`: a worker is killed while it computes, is killed between calls, or is stopped.
+    """
     found: dict[str, Any] = {}
     with workers(2) as running:
         tensor = tf.constant([1.0, 2.0])  # made before there was a cluster
@@ -63,18 +66,19 @@ def faults() -> dict[str, Any]:
         driver = _Driver(running)
         found["error"] = float(np.abs(driver.first - driver.want).max())
         found["kept"] = float(variable * tensor[1])
-        found["killed"] = [driver.during(1, signal.SIGKILL), driver.same()]
-        running.restart(1)
+        if kind == "killed":
+            found[kind] = [driver.during(1, signal.SIGKILL), driver.same()]
+            running.restart(1)
+        elif kind == "killed between":
+            running.send(0, signal.SIGKILL)
+            running.processes[0].wait()
+            found[kind] = [driver.same(), driver.same()]
+            running.restart(0)
+        else:
+            found[kind] = [driver.same(), driver.during(0, signal.SIGSTOP, 0.01), driver.same()]
+            running.send(0, signal.SIGCONT)
+            time.sleep(1)
         found["back"] = [driver.same(), driver.same()]
-        found["killed between"] = []
-        running.send(0, signal.SIGKILL)
-        running.processes[0].wait()
-        found["killed between"] = [driver.same(), driver.same()]
-        running.restart(0)
-        found["stopped"] = [driver.same(), driver.during(0, signal.SIGSTOP, 0.01), driver.same()]
-        running.send(0, signal.SIGCONT)
-        time.sleep(1)
-        found["continued"] = [driver.same(), driver.same()]
         for index in (0, 1):
             running.send(index, signal.SIGKILL)
             running.processes[index].wait()

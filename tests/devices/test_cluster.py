@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from cluster_processes import ROOT, free_ports, workers
+from forked_command import forked_command
 from fresh_process import run_fresh
+from samples import but
 
 import tf_exla
+from tf_exla.__main__ import main
 from tf_exla.frontends.tf.devices.cluster import environment
 
 LOADED = 25_000_000
 """What a worker's process grows by beside tensors once it runs larger shards: arenas of threads."""
 
 
-def test_workers_that_die_or_hang() -> None:
-    found = run_fresh("from devices.on_cluster import faults; send(faults())")
+@pytest.mark.parametrize(
+    "kind", but(["killed between", "stopped"], ["killed", "killed between", "stopped"])
+)
+def test_workers_that_die_or_hang(kind: str) -> None:
+    found = run_fresh(f"from devices.on_cluster import faults; send(faults({kind!r}))")
     assert found.pop("error") < 1e-9
     assert found.pop("kept") == 6
     assert found.pop("none left") == [2, True]
     assert all(all(same) for same in found.values()), found
 
 
+@pytest.mark.thorough  # the next test has a process's memory, and `test_devices.py` the projections
 def test_workers_hold_the_limit() -> None:
     found = run_fresh("from devices.on_cluster import memory; send(memory())")
     for growth, projected in zip(found["growth"], found["projected"], strict=True):
@@ -52,23 +58,16 @@ print(float(f(tf.random.stateless_normal([12007, 3], [1, 2], dtype=tf.float64)))
 """
 
 
-def run_script(path: Any, environment: dict[str, str], *options: str) -> Any:
-    import os
-
-    command = [sys.executable, "-m", "tf_exla", "run", "--limit", "60MB", *options, str(path)]
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **environment}
-    )
-
-
 def test_a_script_on_a_cluster_and_workers_that_end_with_it(tmp_path: Any) -> None:
     script, report = tmp_path / "script.py", tmp_path / "report.json"
     script.write_text(SCRIPT)
-    alone = run_script(script, {})
+    alone = forked_command("run", "--limit", "60MB", str(script), cwd=ROOT)
     with workers(2) as running:
         config = {"cluster": running.spec, "task": {"type": "chief", "index": 0}}
-        environment = {"TF_CONFIG": json.dumps(config)}
-        done = run_script(script, environment, "--devices", "all", "--report", str(report))
+        options = ["--limit", "60MB", "--devices", "all", "--report", str(report)]
+        done = forked_command(
+            "run", *options, str(script), cwd=ROOT, env={"TF_CONFIG": json.dumps(config)}
+        )
         assert done.returncode == 0, done.stderr
         assert float(done.stdout) == pytest.approx(float(alone.stdout), rel=1e-12)
         (function,) = json.loads(report.read_text())["functions"]
@@ -82,17 +81,10 @@ def test_a_script_on_a_cluster_and_workers_that_end_with_it(tmp_path: Any) -> No
 
 
 def serve(config: Any, *options: str) -> str:
-    import os
-
-    done = subprocess.run(
-        [sys.executable, "-m", "tf_exla", "worker", *options],
-        env={**os.environ, "TF_CONFIG": config if isinstance(config, str) else json.dumps(config)},
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
-    assert done.returncode == 1
-    return done.stderr
+    given = config if isinstance(config, str) else json.dumps(config)
+    done = CliRunner().invoke(main, ["worker", *options], env={"TF_CONFIG": given})
+    assert done.exit_code == 1
+    return done.output
 
 
 def test_workers_of_other_machines_are_asked_for() -> None:

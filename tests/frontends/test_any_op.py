@@ -53,6 +53,7 @@ def gradients(function: Callable[..., Any], arguments: Sequence[Any]) -> list[An
     return [tf.convert_to_tensor(tensor) for tensor in found]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_any_op(name: str) -> None:
     function, arguments = PROGRAMS[name]
@@ -62,6 +63,7 @@ def test_any_op(name: str) -> None:
     check(optimize(function, LARGE, tensor_size_threshold=1)(*arguments), expected)
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_beside_what_is_split(group: int) -> None:
     """Several programs in one, at the smallest limit."""
@@ -84,6 +86,7 @@ DIFFERENTIABLE = [
 ]
 
 
+@pytest.mark.one_of(3, 1)
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_under_a_tape(name: str) -> None:
     function, arguments = PROGRAMS[name]

@@ -38,6 +38,7 @@ def run(graph: Graph, values: Sequence[Array]) -> list[Array]:
     return [tensor.numpy() for tensor in restore(graph)([tf.constant(v) for v in values])]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("case", COMPILED, ids=str)
 def test_op_compiles(case: Case) -> None:
     node, values, want = build(case)
@@ -70,6 +71,7 @@ FLOATING = [
 ]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("case", FLOATING, ids=lambda case: case.op)
 def test_special_numbers(case: Case, dtype: str) -> None:

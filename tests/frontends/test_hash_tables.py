@@ -44,6 +44,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[], tuple[tf.Tensor, ...]]]]
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", CASES)
 def test_peak(name: str) -> None:
     measured, projected = run_fresh(measure, name)

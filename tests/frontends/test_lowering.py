@@ -132,6 +132,7 @@ def bands(x: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.square(k), 1)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("padding", ["VALID", "SAME"])
 @pytest.mark.parametrize("batch", [1, 2])
 def test_patches_of_an_image_that_do_not_fit(padding: str, batch: int) -> None:

@@ -395,6 +395,7 @@ KERNELS: dict[str, Callable[[Any], Any]] = {
 """Of the module of GPflow's kernels."""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels(name: str) -> None:
     """The numbers of GPflow's kernels, at tiles of some size and by the public API."""

@@ -144,6 +144,7 @@ def test_where_it_would_not_pay(fill: Callable[..., Array], rows: int, chunk: in
     same((values, places), tuple(tf.math.top_k(x, k)))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16", "int32"])
 def test_dtypes(dtype: str) -> None:
     inputs = scores_of(ties(np.random.default_rng(1), (ROWS, 30_000)), dtype)

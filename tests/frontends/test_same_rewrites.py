@@ -149,6 +149,7 @@ def said(made: Plan) -> tuple[Counter[str], Counter[str]]:
     return fired, Counter(f"{one.extent}: {', '.join(map(str, one.results))}" for one in loops)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_same_rewrites(name: str) -> None:
     formula, shapes, fired = PROGRAMS[name]

@@ -32,6 +32,7 @@ def inputs(dtype: str) -> list[tf.Tensor]:
     return [tf.constant(rng.normal(size=(rows, 3)), dtype) for rows in (N, M)]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", READ)
 def test_numbers(name: str, dtype: str) -> None:

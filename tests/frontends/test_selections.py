@@ -97,6 +97,7 @@ NO_NAN = {
 """Whose kernels keep or forget a NaN by the place in a row, or refuse it."""
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", but(["sort columns"], [*TOPS, *ANY_NAN, *SIGNS, *NO_NAN]))
 def test_the_stocks_own_bits(name: str) -> None:
     """At the smallest limit and above, along either axis."""

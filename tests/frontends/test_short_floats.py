@@ -245,6 +245,7 @@ COMPLETED: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", UNIT)
 @pytest.mark.parametrize("name", COMPLETED)
 def test_sums_that_a_body_completes(name: str, dtype: str) -> None:
@@ -294,6 +295,7 @@ def test_sums_of_segments_are_not_cut_into_columns(dtype: str) -> None:
         assert np.abs(found - truth).max() <= 2 * before
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("dtype", UNIT)
 def test_reductions_of_the_fuzz_table(dtype: str) -> None:
     codes: set[str] = set()

@@ -206,6 +206,7 @@ def test_empty_axes_below_a_limit(jit_compile: bool | None) -> None:
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("chunk", [4, 10])
 def test_compiled_bodies(chunk: int) -> None:
     """XLA's kernels for the bodies, also where rows are hidden: exp(-inf), 0 / 0."""
@@ -296,6 +297,7 @@ def weights_too(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return p, tf.linalg.matvec(p, y)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("function", "count"),
     [

@@ -126,13 +126,14 @@ def run(call: Any, name: str, out: Path, *more: str, changed: Sequence[str] = ()
     return records
 
 
-@pytest.mark.parametrize("name", ["knn", "attention", "graphs"])
+# `test_in_new_processes` has the graphs.
+@pytest.mark.parametrize("name", but(["attention", "graphs"], ["knn", "attention", "graphs"]))
 def test_smallest(name: str, call: Any, tmp_path: Path) -> None:
     assert {record["status"] for record in run(call, name, tmp_path)} == {"done"}
 
 
 @JAX
-@pytest.mark.parametrize("name", but(["attention", "cg"], IN_JAX))
+@pytest.mark.parametrize("name", but(["sgpr", "knn", "attention", "cg"], IN_JAX))
 def test_in_jax(name: str, call: Any, tmp_path: Path) -> None:
     *_, limit = records = run(call, name, tmp_path, "--frontend", "jax", changed=IN_JAX[name])
     assert {record["config"]["frontend"] for record in records} == {"jax"}
@@ -144,9 +145,15 @@ def test_in_jax(name: str, call: Any, tmp_path: Path) -> None:
 
 
 def test_in_new_processes(tmp_path: Path) -> None:
-    assert {record["status"] for record in run(command, "graphs", tmp_path)} == {"done"}
+    """All but the tables and figures."""
+
+    def call(name: str, *arguments: str) -> str:
+        return (invoke if name == "figures" else command)(name, *arguments)
+
+    assert {record["status"] for record in run(call, "graphs", tmp_path)} == {"done"}
 
 
+@pytest.mark.thorough  # `test_programs.py` has conjugate gradients, and others here have arms
 def test_cg_gives_both_arms_the_same_mean(call: Any, tmp_path: Path) -> None:
     stock, limit = (record["result"] for record in run(call, "cg", tmp_path))
     assert stock["residual"] < 1e-3
@@ -158,12 +165,16 @@ def test_cg_gives_both_arms_the_same_mean(call: Any, tmp_path: Path) -> None:
 
 
 def test_stock_matvec_ends_where_memory_does(call: Any, tmp_path: Path) -> None:
-    stock, limit, stock_slice, limit_slice = run(call, "matvec", tmp_path)
+    stock, limit = run(call, "matvec", tmp_path, changed=["sliced=[]"])
     assert (stock["status"], limit["status"]) == ("oom", "done")
     assert limit["result"]["call_seconds"]
-    tables = (tmp_path / "figures" / "tables.md").read_text()
-    assert "∅" in tables
-    assert "extrapolated" in tables
+    assert "∅" in (tmp_path / "figures" / "tables.md").read_text()
+
+
+@pytest.mark.thorough
+def test_some_rows_of_matvec_tell_of_all(call: Any, tmp_path: Path) -> None:
+    stock_slice, limit_slice = run(call, "matvec", tmp_path, changed=["sizes=[]"])
+    assert "extrapolated" in (tmp_path / "figures" / "tables.md").read_text()
     assert "all_rows" in stock_slice["result"]
     result = limit_slice["result"]
     assert result["all_rows"]["projected"] <= result["limit"]

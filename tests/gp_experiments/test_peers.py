@@ -60,6 +60,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("contender", "case"), PAIRS)
 def test_program_of_each_contender_is_right(contender: Contender, case: Case) -> None:
     if missing := contender.missing():
@@ -253,7 +254,17 @@ def test_synthetic_graphs_have_about_the_nodes_that_were_asked_for() -> None:
     assert 0.5 * 360 < counts[-1] < 2 * 360
 
 
-def test_command_writes_records_table_and_picture(tmp_path: Any) -> None:
+RATES = {f"{kind} {dtype} numpy": 1e10 for kind in ("gemm", "exp") for dtype in TOLERANCES}
+
+
+@pytest.mark.parametrize(
+    "rates", [RATES, pytest.param(None, id="measured", marks=pytest.mark.thorough)]
+)
+def test_command_writes_records_table_and_picture(
+    rates: dict[str, float] | None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if rates:
+        monkeypatch.setattr(roofline, "measure_rates", lambda: rates)
     arguments = ["--quick", "--only", "knn-l2", "--contender", "numpy", "--out", str(tmp_path)]
     done = CliRunner().invoke(peers, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output

@@ -86,6 +86,7 @@ ONE: Mapping[str, Callable[[X], X]] = {
 """Functions of one matrix of real numbers."""
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", ONE)
 def test_programs(name: str, dtype: str) -> None:
@@ -102,6 +103,7 @@ DERIVED: Mapping[str, Callable[[Callable[..., X]], Callable[..., X]]] = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("how", DERIVED)
 @pytest.mark.parametrize("name", sorted(set(ONE) - {"while", "pytree", "conjugate gradients"}))
 def test_derivatives(name: str, how: str) -> None:

@@ -98,6 +98,7 @@ CASTS: Mapping[str, Callable[[X], X]] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", CASTS)
 def test_casts_to_different_dtypes(name: str) -> None:
     x = RNG.standard_normal((700, 3)).astype("float32")

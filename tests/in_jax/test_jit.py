@@ -81,6 +81,7 @@ TRANSFORMS: dict[str, Transform] = {
 SELDOM = {"checkpoint", "grad of vmap", "Hessian times vector, reverse over reverse"}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(n, marks=[pytest.mark.thorough] * (n in SELDOM)) for n in TRANSFORMS],

@@ -49,6 +49,7 @@ FUNCTIONS: Mapping[str, Callable[[X], X]] = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("x64", [False, True])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_constants_have_the_dtypes_of_jax(name: str, x64: bool) -> None:
@@ -61,6 +62,7 @@ def test_constants_have_the_dtypes_of_jax(name: str, x64: bool) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", "int32", "uint64", "int64"])
 @pytest.mark.parametrize("reduce", [jnp.min, jnp.max])
 def test_extremes_of_integers(dtype: str, reduce: Callable[..., X]) -> None:

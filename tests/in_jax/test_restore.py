@@ -34,6 +34,7 @@ def _x64() -> Iterator[None]:
         yield
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "case", [case for case in CASES if graph_name(case.op, "float64") in EMIT], ids=str
 )
@@ -54,6 +55,7 @@ PROGRAMS = (
 )  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_split_program_means_what_the_program_does(name: str) -> None:
     function, arguments = programs.ALL[name].make()

@@ -122,6 +122,7 @@ def smallest(call: Any) -> int:
     return error.value.smallest_limit
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_within_the_smallest_limit(name: str) -> None:
     key, x = jax.random.key(1), jnp.asarray(rand(N, 3))

@@ -97,6 +97,7 @@ OTHERS: Mapping[str, tuple[Callable[..., X], list[Array]]] = {
 """Functions of arrays of other types and values."""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_programs(name: str) -> None:
     function, arguments = OTHERS[name]

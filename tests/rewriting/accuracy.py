@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -343,10 +343,13 @@ SOLVES = (
 CASES += SOLVES
 
 
-def rows() -> Iterator[Row]:
-    """Measure every case in both dtypes."""
+DTYPES = ("float64", "float32")
+
+
+def rows(dtypes: Sequence[str] = DTYPES) -> Iterator[Row]:
+    """Measure every case in both dtypes, or in one."""
     for case in CASES:
-        for dtype in ("float64", "float32"):
+        for dtype in dtypes:
             both = _before_and_after(case, dtype)
             found = np.array([_measured(case, dtype, both, seed) for seed in range(SEEDS)])
             worst = [tuple(map(float, pair)) for pair in found.max(0).T]

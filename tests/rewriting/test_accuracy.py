@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rewriting.accuracy import CASES, MOST, Row, rows
+import pytest
+from samples import but
+
+from rewriting.accuracy import CASES, DTYPES, MOST, Row, rows
 from tf_exla.rewrite import DEFAULTS, FAMILIES
 
 TABLE = Path(__file__).parents[2] / "docs" / "accuracy.md"
 
 
-def test_errors_are_those_of_the_original() -> None:
-    found = list(rows())
+@pytest.mark.parametrize("dtype", but(["float32"], DTYPES))
+def test_errors_are_those_of_the_original(dtype: str) -> None:
+    found = list(rows([dtype]))
     assert {row.case.family for row in found} == {name for name, rules in FAMILIES.items() if rules}
     worse = [row for row in found if row.ratio > MOST]
     assert {row.case.family for row in worse} == {"naive-distance", "solves"}, worse
