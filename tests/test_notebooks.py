@@ -32,8 +32,7 @@ def test_each_notebook_has_a_limit() -> None:
 
 
 SELDOM = (
-    "classification", "deep_and_noise", "latent", "multi_output", "optimizers", "sampling",
-    "saving", "sparse",
+    "classification", "deep_and_noise", "latent", "optimizers", "sampling", "saving", "sparse",
 )  # fmt: skip
 """Notebooks whose models are trained in the same way as those of the others, and two whose trainers
 and saved models `test_gpflow_scipy.py`, `test_keras.py` and `test_saved_model.py` have, too."""
