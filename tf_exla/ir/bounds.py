@@ -38,7 +38,7 @@ class Most:
         """Return the bounds that the tensor itself gives."""
         value = tensor.value
         if value is None or value.dtype.kind not in "iu":
-            return _of_shape(tensor.shape)
+            return _of_shape(tensor.shape, tensor.size if tensor.is_static else None)
         below = max(0, -int(value.min())) if value.size else 0
         return cls(tensor.shape, tensor.size, _integers(value), below)
 
@@ -108,9 +108,8 @@ def highest(bounds: Sequence[int | None]) -> int | None:
 
 
 @lru_cache(maxsize=1 << 12)  # walks ask for the same shapes all the time
-def _of_shape(shape: Shape | None) -> Most:
-    static = shape is not None and None not in shape
-    return Most(shape, math.prod(shape) if static else None)  # type: ignore[arg-type]
+def _of_shape(shape: Shape | None, size: int | None) -> Most:
+    return Most(shape, size)
 
 
 def _integers(value: Array) -> Shape | None:

@@ -97,7 +97,7 @@ def node_key(node: Node) -> Hashable | None:
     if node.op == "constant":
         value = np.asarray(node.attrs["value"])
         return ("constant", node.output.dtype, value.shape, value.tobytes())
-    attrs = tuple(sorted((name, _shown(value)) for name, value in node.attrs.items()))
+    attrs = tuple(sorted((name, shown(value)) for name, value in node.attrs.items()))
     operands: tuple[Hashable, ...] = node.inputs
     if node.op in REDUCTIONS and len(operands) == 2 and node.inputs[1].value is not None:
         rank = len(node.inputs[0].axes or ())
@@ -116,10 +116,11 @@ def exchanged(key: Hashable) -> Hashable:
     return (op, inputs[::-1], *rest)
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Return a text that determines an attribute: `repr` leaves out most of a large array."""
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}{value.shape}{value.tobytes()!r}"
+    if isinstance(value, np.ndarray):  # the bytes of strings are addresses
+        plain = value.tolist() if value.dtype == object else value.tobytes()
+        return f"{value.dtype}{value.shape}{plain!r}"
     return repr(value)
 
 

@@ -115,13 +115,13 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
 
     Candidates share most of their loops, and steps of one program have loops of one kind.
     """
-    kind = projector.kind(loop)
+    kind, known = projector.kind(loop), projector.fits.setdefault(loop, {})
     asked = room, options.body_bytes, options.largest_chunk, options.cores
     chosen = kind.chosen.get(asked)
     if chosen is None:
         made = _fitted(projector, loop, kind, room, options)
         chosen = kind.chosen[asked] = made.chunk, made.parallel
-    known = projector.fits.setdefault(loop, {})
+        known.setdefault(chosen, made if made is not loop else None)
     if chosen not in known:
         fitted = resize_loop(projector.ops, loop, *chosen, kind.bodies)
         known[chosen] = fitted if fitted is not loop else None

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from tf_exla.frontends.tf.emit import DEVICE, emit, emit_const, new_graph, placeholder
 from tf_exla.ir.bounds import HANDLES
+from tf_exla.ir.clean import shown
 from tf_exla.ir.graph import Array, Shape
 
 _MOST_KEPT = 1 << 14
@@ -76,12 +76,5 @@ def _key(op: str, operands: Sequence[Operand], attrs: Mapping[str, Any]) -> Hash
     """Return all that the shapes depend on; None for handles, whose data is TensorFlow's."""
     if any(one.dtype in HANDLES for one in operands):
         return None
-    known = tuple((one.dtype, one.shape, _value(one.value)) for one in operands)
-    return op, known, tuple(sorted((name, _value(value)) for name, value in attrs.items()))
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        plain = value.tolist() if value.dtype == object else value.tobytes()
-        return f"{value.dtype}{value.shape}{plain!r}"
-    return repr(value)
+    known = tuple((one.dtype, one.shape, shown(one.value)) for one in operands)
+    return op, known, tuple(sorted((name, shown(value)) for name, value in attrs.items()))
