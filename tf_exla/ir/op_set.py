@@ -11,6 +11,7 @@ from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.lists import ListEffect
 from tf_exla.ir.rates import Rates
 from tf_exla.ir.refusal import Refusal
+from tf_exla.ir.windows import Windows
 
 Work = Literal["pointwise", "product", "serial"]
 """The kind of a node's flops: pointwise kernels, products on all cores, or work on one core."""
@@ -36,6 +37,9 @@ class OpSet(Protocol):
         The last returned node is the op itself. The nodes before it are the constants that it
         needs (a new shape operand). The node's `outputs` are new tensors.
         """
+
+    def windows(self, node: Node) -> Windows | None:
+        """Return the windows of images that the node reads; None if it reads none, or others."""
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
         """Return an upper bound of the kernel's scratch bytes, in addition to its outputs.

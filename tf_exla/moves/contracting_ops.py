@@ -15,6 +15,7 @@ from tf_exla.ir.lists import ListEffect
 from tf_exla.ir.op_set import Compiles, OpSet, Work
 from tf_exla.ir.rates import Rates
 from tf_exla.ir.refusal import Refusal
+from tf_exla.ir.windows import Windows
 from tf_exla.model.projection import Projector
 from tf_exla.moves.blocking import written_out
 from tf_exla.split.while_axes import resized_while
@@ -45,6 +46,9 @@ class ContractingOps:
         if contraction_of(node) is None:
             return self.ops.resized(node, inputs, shapes)
         return (contraction.resized(self.ops, node, inputs, shapes),)
+
+    def windows(self, node: Node) -> Windows | None:
+        return self.ops.windows(node)
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
         """Bound a node's scratch; that of a contraction is what the loop that replaces it takes."""

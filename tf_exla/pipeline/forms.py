@@ -14,6 +14,8 @@ from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
 from tf_exla.moves.choosing import choose_again
+from tf_exla.moves.images.blocks import in_blocks
+from tf_exla.moves.images.growth import find_images
 from tf_exla.moves.iterations import write_iterations
 from tf_exla.moves.lowering import lower
 from tf_exla.moves.moving import move
@@ -157,9 +159,20 @@ class Forms:
         moved = move(lowered().graph, ops, least)
         if moved is not lowered().graph:
             yield self._again("lowered, by index", moved, slim)
+        yield from self._in_blocks(lowered(), slim)
         apart = transpose_apart(lowered().graph, ops, least)
         if apart is not lowered().graph:
             yield replace(lowered(), name="lowered, transposed apart", graph=apart)
+
+    def _in_blocks(self, lowered: Form, slim: Form) -> Iterator[Form]:
+        """Yield the forms with large images in blocks of rows, the largest blocks first."""
+        ops, least = self.projector.ops, least_bytes(self.projector, self.cleaned)
+        images = find_images(lowered.graph, ops, least)
+        if images is not None:
+            share = self.budget / max(self.projector.working_set(lowered.graph), 1)
+            for rows in images.choices(share):
+                name = f"lowered, in blocks of {rows} rows"
+                yield self._again(name, in_blocks(images, rows), slim)
 
     def _sinking(self, slim: Form) -> Iterator[Form]:
         """Yield the forms whose loops compute again what they read whole."""

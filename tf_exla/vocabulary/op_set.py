@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 
 from tf_exla.ir.axis_rule import AxisRule, AxisRuleError, bind
@@ -13,6 +14,7 @@ from tf_exla.ir.notes import note, noted
 from tf_exla.ir.op_set import Compiles, Work
 from tf_exla.ir.rates import CPU, Rates
 from tf_exla.ir.refusal import Refusal
+from tf_exla.ir.windows import Windows
 from tf_exla.vocabulary import trip_counts
 from tf_exla.vocabulary.meaning import Meaning
 from tf_exla.vocabulary.rebuild import rebuild
@@ -91,6 +93,15 @@ class VocabularyOps:
     def chooses(self, node: Node) -> bool:
         """Return whether results are some of an operand's numbers, though without a combiner."""
         return self.meaning(node.op).chooses
+
+    def windows(self, node: Node) -> Windows | None:
+        """Return the windows of images that the node reads; None if it reads none, or others."""
+        of_op = self.meaning(node.op).windows
+        if of_op is None or not all(one.is_static for one in (*node.inputs, *node.outputs)):
+            return None
+        with suppress(Refusal):
+            return of_op(node)
+        return None
 
     def make(
         self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str

@@ -72,6 +72,7 @@ squeeze = Rebuild(_squeezed_axes)
 strided_slice = Rebuild(lambda node, shapes: whole_axis_masks(node))
 declared_shape = Rebuild(_declared_shape)
 tile = Rebuild(operand=(1, _multiples))
+space = Rebuild(operand=(1, lambda inputs, shape: list(shape[1:-1])))
 top_k = Rebuild(operand=(1, lambda inputs, shape: shape[-1]))  # a chunk may hold fewer elements
 
 

@@ -94,6 +94,11 @@ def counted(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     return (len(range(start, limit, delta)),)
 
 
+def padded(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    around = np.reshape(_values(inputs[1]), (-1, 2)).sum(1)
+    return tuple(size + int(more) for size, more in zip(inputs[0].dims, around, strict=True))
+
+
 def taken(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     params, indices = inputs[0].dims, inputs[1].dims
     axis, batch = _values(inputs[2])[0] % len(params), attrs["batch_dims"]

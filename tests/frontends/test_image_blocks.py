@@ -1,0 +1,148 @@
+"""Images in blocks of rows: the same numbers for all ops with windows and all sizes of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from random_images import image_program
+from samples import batches
+
+import tf_exla
+from tf_exla.frontends.tf.capture import capture
+from tf_exla.frontends.tf.op_set import TensorFlowOps
+from tf_exla.frontends.tf.restore import restore
+from tf_exla.ir.check import check_graph
+from tf_exla.ir.clean import clean
+from tf_exla.moves.images.blocks import in_blocks
+from tf_exla.moves.images.growth import find_images
+from tf_exla.moves.lowering import lower
+
+
+def check(function: Callable[..., Any], *arrays: Any, text: str = "") -> int:
+    """Compare a program in blocks with the program; return the number of nodes in blocks."""
+    arguments = [tf.constant(one) for one in arrays]
+    traced = tf.function(function)
+    captured = capture(traced.get_concrete_function(*arguments))
+    ops = TensorFlowOps()
+    graph = lower(clean(captured.graph, ops), ops, 0)
+    images = find_images(graph, ops, 0)
+    if images is None:
+        return 0
+    try:
+        wanted = [one.numpy() for one in tf.nest.flatten(traced(*arguments))]
+    except tf.errors.InvalidArgumentError:
+        return 0  # TensorFlow has no gradient of dilated filters on a CPU
+    for rows in sorted({*images.choices(0.3), 1, 2, 3, images.size}):
+        if rows > images.size:
+            continue
+        made = in_blocks(images, rows)
+        check_graph(made, graph)
+        found = restore(made)([*arguments, *captured.constants])
+        for one, want in zip(found, wanted, strict=True):
+            scale = max(np.max(np.abs(want), initial=0), 1)
+            np.testing.assert_allclose(
+                one / scale, want / scale, 0, 1e-10, err_msg=f"{rows} {text}"
+            )
+    return len(images.steps)
+
+
+@pytest.mark.parametrize("seeds", batches(range(0, 200, 8), 200, 25))
+def test_random_programs(seeds: list[int]) -> None:
+    steps = []
+    for seed in seeds:
+        program = image_program(seed)
+        steps.append(
+            check(program.function, *program.arguments, text=f"seed {seed} {program.text}")
+        )
+    assert sum(count > 0 for count in steps) > len(steps) / 2
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+FILTERS = normal(3, 3, 2, 2, seed=1) / 4
+
+
+def conv(x: Any) -> Any:
+    return tf.nn.conv2d(x, FILTERS, 1, "SAME")
+
+
+def test_one_tensor_in_two_roles() -> None:
+    """Rows of a product with itself are read in blocks, and all of them."""
+
+    def attention(x: Any) -> Any:
+        y = conv(conv(x))[:, :, 0]
+        return conv(tf.matmul(tf.matmul(y, y, transpose_b=True), y)[:, :, None])
+
+    assert check(attention, normal(1, 21, 5, 2)) >= 3
+
+
+def test_sums_of_each_image() -> None:
+    """Squeeze and excite: channels are scaled by their means over each image."""
+
+    def scaled(x: Any) -> Any:
+        y = conv(x)
+        return conv(y * tf.sigmoid(tf.reduce_mean(y, [1, 2], keepdims=True)))
+
+    for batch in (1, 3):
+        assert check(scaled, normal(batch, 19, 6, 2)) >= 4
+
+
+def test_compared_numbers_have_the_same_bits() -> None:
+    """A maximum of the whole image is found again where it came from."""
+
+    def places(x: Any) -> Any:
+        y = conv(tf.tanh(conv(x)))
+        return tf.reduce_sum(tf.cast(y == tf.reduce_max(y, [1, 2], keepdims=True), tf.int32))
+
+    x = normal(1, 301, 40, 2)
+    assert check(places, x) >= 4
+    x = tf.constant(x)
+    smallest = 0
+    try:
+        tf_exla.optimize(places, 1, strict=True)(x)
+    except tf_exla.MemoryLimitError as error:
+        smallest = error.smallest_limit
+    for limit in (smallest, 2 * smallest):
+        assert tf_exla.optimize(places, limit, strict=True)(x) == 2
+
+
+def test_outside_of_an_image_nothing_is_read() -> None:
+    """Rows beyond the edges are no zeros after a bias, and may be infinite."""
+
+    def net(x: Any) -> Any:
+        y = tf.math.log(tf.square(conv(x)))
+        return conv(tf.where(tf.math.is_finite(y), y, 0.5) + 1)
+
+    assert check(net, normal(1, 23, 4, 2)) >= 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_limits(seed: int) -> None:
+    """A chain on one image runs in a small part of its memory, with the same numbers."""
+    filters = [tf.constant(normal(3, 3, a, b, seed=seed)) for a, b in ((2, 8), (8, 8), (8, 3))]
+
+    def loss(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(filters)
+            y = x
+            for one in filters:
+                y = tf.tanh(tf.nn.conv2d(y, one / 9, 1, "SAME"))
+            value = tf.reduce_mean(tf.square(y))
+        return [value, *tape.gradient(value, filters)]
+
+    x = tf.constant(normal(1, 211 + seed, 60, 2))
+    with pytest.raises(tf_exla.MemoryLimitError) as caught:
+        tf_exla.optimize(loss, 1, strict=True)(x)
+    error = caught.value
+    assert error.smallest_limit < error.projected_peak / 4
+    wanted = tf.function(loss)(x)
+    for limit in (error.smallest_limit, error.projected_peak // 4, error.projected_peak // 2):
+        optimized = tf_exla.optimize(loss, limit, strict=True)
+        for one, want in zip(optimized(x), wanted, strict=True):
+            np.testing.assert_allclose(one, want, 1e-9, 1e-12)

@@ -1,0 +1,1 @@
+"""Moves: large images in blocks of rows."""

@@ -1,0 +1,164 @@
+"""Large images in overlapping blocks of rows, so that they are split like a batch of images.
+
+A chunk of the rows of a convolution reads some rows of its neighbours. So a chain of convolutions,
+poolings and pointwise ops is computed for blocks of rows: a block of the input has all rows that
+the block of the result reads, and each op computes the rows that later ops need. Rows that
+neighbouring blocks both read are computed twice. What is outside of the image is masked wherever an
+op would read it. The blocks are the first axis, which is split like any batch.
+
+    relu(conv(x)) [1, 512, w, c]  ->  relu(conv(x at rows [16, 34])) [16, 32, w, c], whose sums,
+    or rows in order, are those of the image
+
+Only the other rows of a tensor, not its elements, are computed from those of its neighbours, so
+along one axis: that which is longest. Deep networks have wide overlaps, so this is tried late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_exla.ir.builder import Builder
+from tf_exla.ir.clean import clean
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.moves.images.cutting import Cut, Images
+from tf_exla.moves.images.rows import Fill, Rows, lowest
+
+
+def in_blocks(images: Images, rows: int) -> Graph:
+    """Return the program with images in blocks of `rows` rows of the grid."""
+    return _Blocks(images, rows).graph()
+
+
+class _Blocks(Cut):
+    """Makes the program in blocks."""
+
+    def __init__(self, images: Images, rows: int) -> None:
+        super().__init__(images, rows)
+        self.blocks: dict[Tensor, Tensor] = {}
+        self.parts: dict[tuple[Tensor, Rows, Fill | None], Tensor] = {}
+
+    def graph(self) -> Graph:
+        images = self.images
+        nodes: list[Node] = []
+        for node in images.graph.nodes:
+            step = images.steps.get(node)
+            if step is None:
+                nodes.append(node)
+                continue
+            w = Builder(node, images.ops)
+            results = step.compute(w, self.made(node), self)
+            for old, new in zip(node.outputs, results, strict=True):
+                if old in images.carried:
+                    self.blocks[old] = new
+                    if old in self.joined:
+                        _as(w, self._rows_in_order(w, old), old)
+                else:
+                    _as(w, new, old)
+            nodes += w.nodes
+        return clean(images.graph.with_nodes(nodes), images.ops)
+
+    def read(self, w: Builder, tensor: Tensor, rows: Rows, fill: Fill | None = None) -> Tensor:
+        """Return rows of each block; `fill`: what rows count as that the tensor does not have."""
+        axis = self.images.carried[tensor].axis
+        size, each = tensor.dims[axis], self.rows_per_block(tensor)
+        if rows.first >= 0 and (self.of_an_image - 1) * each + rows.stop <= size:
+            fill = None
+        known = self.parts.get((tensor, rows, fill))
+        if known is not None:
+            return known
+        needed = self.needed[tensor]
+        if tensor not in self.blocks:
+            self.blocks[tensor] = self._taken(w, tensor)
+        x = self.blocks[tensor]
+        if rows != needed:
+            begin = [rows.first - needed.first if at == axis else 0 for at in range(len(x.dims))]
+            dims = [rows.count if at == axis else n for at, n in enumerate(x.dims)]
+            x = w.op("slice", x, w.const(begin), w.const(dims))
+        if fill is not None:
+            x = self._masked(w, x, axis, self._numbers(w, tensor, rows), size, fill)
+        self.parts[tensor, rows, fill] = x
+        return x
+
+    def of_images(self, w: Builder, tensor: Tensor) -> Tensor:
+        """Return numbers of each image for each of its blocks."""
+        image = w.op("reshape", self._image(w), w.const([self.count]))
+        return w.op("take", tensor, image, w.const(0))
+
+    def _image(self, w: Builder) -> Tensor:
+        """Return the number of each block's image, [blocks, 1]."""
+        block = w.positions(self.count, 0, 2)
+        return w.op("floor_divide", block, w.const(self.of_an_image, block.dtype))
+
+    def _masked(
+        self, w: Builder, x: Tensor, axis: int, numbers: Tensor, size: int, fill: Fill
+    ) -> Tensor:
+        zero = w.const(0, numbers.dtype)
+        inside = w.op("logical_and", w.op("greater_equal", numbers, zero),
+                      w.op("less", numbers, w.const(size, numbers.dtype)))  # fmt: skip
+        shape = [n if at in (0, axis) else 1 for at, n in enumerate(x.dims)]
+        inside = w.op("reshape", inside, w.const(shape))
+        if not isinstance(fill, Tensor):
+            fill = lowest(w, x.dtype) if fill == "lowest" else w.zeros(x)
+        return w.op("where", inside, x, fill)
+
+    def _numbers(self, w: Builder, tensor: Tensor, rows: Rows) -> Tensor:
+        """Return the numbers of rows in each block, [blocks, rows]; some are not in the tensor."""
+        each = self.rows_per_block(tensor)
+        block = w.positions(self.count, 0, 2)
+        if self.images.batch > 1:
+            block = w.op("remainder", block, w.const(self.of_an_image, block.dtype))
+        first = w.op("multiply", block, w.const(each, block.dtype))
+        more = w.cast(w.positions(rows.count, 1, 2, rows.first), first.dtype)
+        return w.op("add", first, more)
+
+    def _taken(self, w: Builder, tensor: Tensor) -> Tensor:
+        """Take the blocks of a tensor that exists whole. Beyond its edge they repeat its edge."""
+        axis, rows = self.images.carried[tensor].axis, self.needed[tensor]
+        dims = tensor.dims
+        numbers = self._numbers(w, tensor, rows)
+        last = w.const(dims[axis] - 1, numbers.dtype)
+        numbers = w.op("minimum", w.op("maximum", numbers, w.const(0, numbers.dtype)), last)
+        between = range(1, axis)
+        if self.images.batch == 1:
+            x = w.op("reshape", tensor, w.const(dims[1:]))
+            x = w.op("take", x, numbers, w.const(axis - 1))  # [..., blocks, rows, ...]
+            x = _permuted(w, x, [axis - 1, *range(axis - 1), *range(axis, len(x.dims))])
+        else:  # from the rows of all images in a sequence
+            x = _permuted(w, tensor, [0, axis, *between, *range(axis + 1, len(dims))])
+            x = w.op("reshape", x, w.const([dims[0] * dims[axis], *x.dims[2:]]))
+            image = w.cast(self._image(w), numbers.dtype)
+            first = w.op("multiply", image, w.const(dims[axis], numbers.dtype))
+            x = w.op("take", x, w.op("add", numbers, first), w.const(0))  # [blocks, rows, ...]
+            x = _permuted(w, x, [0, *range(2, axis + 1), 1, *range(axis + 1, len(x.dims))])
+        return x
+
+    def _rows_in_order(self, w: Builder, tensor: Tensor) -> Tensor:
+        """Return the whole tensor, from the rows that belong to each block."""
+        axis, each = self.images.carried[tensor].axis, self.rows_per_block(tensor)
+        x = self.read(w, tensor, Rows(0, each))
+        batch, total, dims = self.images.batch, self.of_an_image * each, tensor.dims
+        if batch == 1:
+            x = _permuted(w, x, [*range(1, axis), 0, *range(axis, len(dims))])
+        else:
+            x = w.op("reshape", x, w.const([batch, self.of_an_image, *x.dims[1:]]))
+            x = _permuted(w, x, [0, *range(2, axis + 1), 1, *range(axis + 1, len(x.dims))])
+        whole = [total if at == axis else n for at, n in enumerate(dims)]
+        x = w.op("reshape", x, w.const(whole))
+        return w.op("slice", x, w.const([0] * len(dims)), w.const(list(dims)))
+
+
+def _permuted(w: Builder, x: Tensor, order: Sequence[int]) -> Tensor:
+    """Permute axes; if only axes of size one change places, that is a reshape."""
+    dims = [x.dims[axis] for axis in order]
+    moved = [axis for axis in order if x.dims[axis] > 1]
+    if moved == sorted(moved):
+        return w.op("reshape", x, w.const(dims))
+    return w.op("permute_dims", x, w.const(order))
+
+
+def _as(w: Builder, made: Tensor, tensor: Tensor) -> None:
+    """Name the result of the last node `tensor`."""
+    made = w.op("reshape", made, w.const(list(tensor.dims)))
+    last = w.nodes.pop()
+    assert last.output is made
+    w.nodes.append(last.replace(outputs=(tensor,)))

@@ -1,0 +1,104 @@
+"""Images cut into blocks of rows: which rows of each tensor a block needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.moves.images.rows import Carried, Rows, Step
+
+
+@dataclass(frozen=True)
+class Images:
+    """The tensors and nodes of a program that can be computed in blocks of rows.
+
+    `carried`: the axis of a tensor's rows, and how many of them belong to a row of the grid, of
+    `size` rows, along which all tensors are cut. `batch`: the number of images. `steps`: how each
+    node computes some rows.
+    """
+
+    graph: Graph
+    ops: OpSet
+    carried: Mapping[Tensor, Carried]
+    steps: Mapping[Node, Step]
+    batch: int
+    size: int
+
+    def choices(self, share: float) -> Iterator[int]:
+        """Yield numbers of rows of the grid in a block, the largest first.
+
+        A tensor should take at most `share` of its bytes. The smallest block has at least a quarter
+        of the rows that overlap: with fewer, it needs four fifths of the memory at best.
+        """
+        rows = self.size
+        while rows > 1:
+            rows = _nearby_divisor(self.size, rows // 2)
+            cut = Cut(self, rows)
+            least = rows == 1 or 4 * (rows // 2) < cut.overlap()
+            if cut.share() <= share or least:
+                yield rows
+            if least:
+                return
+
+
+def _nearby_divisor(size: int, rows: int) -> int:
+    """Return the largest divisor of `size` in (rows / 2, rows]; `rows` if there is none."""
+    return next((one for one in range(rows, rows // 2, -1) if size % one == 0), rows)
+
+
+class Cut:
+    """An image cut into blocks: how many rows of each tensor belong to one, and which it needs."""
+
+    def __init__(self, images: Images, rows: int) -> None:
+        self.images, self.rows = images, rows
+        self.of_an_image = -(-images.size // rows)
+        self.count = images.batch * self.of_an_image
+        self.needed: dict[Tensor, Rows] = {}
+        self.joined = _read_whole(images)
+        for tensor in self.joined:
+            self._need(tensor, Rows(0, self.rows_per_block(tensor)))
+        for node, step in reversed(list(images.steps.items())):
+            for at, one in step.reads(self.made(node), self).items():
+                self._need(node.inputs[at], one)
+
+    def rows_per_block(self, tensor: Tensor) -> int:
+        return int(self.images.carried[tensor].rate) * self.rows
+
+    def made(self, node: Node) -> Rows:
+        """Return the rows of its results that a node computes."""
+        own = [one for one in node.outputs if one in self.images.carried]
+        if not own:
+            return Rows(0, 0)
+        known = [self.needed[one] for one in own if one in self.needed]
+        return reduce(or_, known) if known else Rows(0, self.rows_per_block(own[0]))
+
+    def _need(self, tensor: Tensor, rows: Rows) -> None:
+        known = self.needed.get(tensor)
+        self.needed[tensor] = rows if known is None else known | rows
+
+    def overlap(self) -> int:
+        """Return the most rows of the grid that a block has in addition to its own."""
+        carried = self.images.carried
+        rows = (rows.count // int(carried[tensor].rate) for tensor, rows in self.needed.items())
+        return max(rows) - self.rows
+
+    def share(self) -> float:
+        """Return the largest part of a tensor's rows that a block needs."""
+        carried = self.images.carried
+        return max(
+            rows.count / tensor.dims[carried[tensor].axis] for tensor, rows in self.needed.items()
+        )
+
+
+def _read_whole(images: Images) -> set[Tensor]:
+    """Return the tensors that are computed in blocks, and that a node reads whole."""
+    read = set(images.graph.outputs)
+    for node in images.graph.nodes:
+        step = images.steps.get(node)
+        in_blocks = set() if step is None else {one.tensor for one in step.carried}
+        read.update(one for one in node.inputs if one not in in_blocks)
+    return {one for node in images.steps for one in node.outputs if one in images.carried} & read

@@ -1,0 +1,100 @@
+"""Rows of blocks: what the steps of the nodes and the blocks of the tensors share.
+
+"Rows" are the elements along one axis of images, whichever it is. The first axis of a tensor is
+that of the images of a batch. It becomes that of their blocks, those of one image in a sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from tf_exla.ir.builder import Builder
+from tf_exla.ir.graph import Node, Tensor
+
+Fill = Literal["zero", "lowest"] | Tensor
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Consecutive rows of each block, relative to the row that the block begins with."""
+
+    first: int
+    stop: int
+
+    def __or__(self, other: Rows) -> Rows:
+        return Rows(min(self.first, other.first), max(self.stop, other.stop))
+
+    @property
+    def count(self) -> int:
+        return self.stop - self.first
+
+
+class Carried(NamedTuple):
+    """A tensor with rows along `axis`; `rate`: rows of this tensor per row of a common grid."""
+
+    tensor: Tensor
+    axis: int
+    rate: Fraction = Fraction(1)
+
+
+class Layout(Protocol):
+    """How tensors are cut into blocks; `count`: the number of blocks of all images."""
+
+    count: int
+
+    def rows_per_block(self, tensor: Tensor) -> int:
+        """Return the rows of a tensor that each block adds to those of the block before."""
+
+
+class Blocks(Layout, Protocol):
+    """The blocks of all tensors, as far as they are computed."""
+
+    def read(self, w: Builder, tensor: Tensor, rows: Rows, fill: Fill | None = None) -> Tensor:
+        """Return rows of each block. `fill`: what rows count as that the tensor does not have."""
+
+    def of_images(self, w: Builder, tensor: Tensor) -> Tensor:
+        """Return numbers of each image for each of its blocks."""
+
+
+class Step(Protocol):
+    """A node that can be computed for blocks of rows."""
+
+    @property
+    def node(self) -> Node: ...
+
+    @property
+    def carried(self) -> tuple[Carried, ...]:
+        """The tensors that have rows, with their rates relative to each other."""
+
+    def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
+        """Return the rows of each operand that rows of the result need."""
+
+    def compute(self, w: Builder, made: Rows, blocks: Blocks) -> tuple[Tensor, ...]:
+        """Compute rows of the results for all blocks."""
+
+
+def read_alike(node: Node, carried: Sequence[Carried]) -> bool:
+    """Return whether no tensor is read twice, once in blocks and once whole or along another axis.
+
+    `carried`: one for each operand or result that has rows.
+    """
+    axes: dict[Tensor, int] = {one.tensor: one.axis for one in carried}
+    reads = sum(tensor in axes for tensor in (*node.inputs, *node.outputs))
+    return reads == len(carried) and all(axes[one.tensor] == one.axis for one in carried)
+
+
+def shape_in_blocks(tensor: Tensor, axis: int, rows: int, count: int) -> tuple[int, ...]:
+    """Return the shape of `count` blocks of `rows` rows."""
+    return (count, *tensor.dims[1:axis], rows, *tensor.dims[axis + 1 :])
+
+
+def lowest(w: Builder, dtype: str) -> Tensor:
+    """Return the lowest number of a dtype, as a constant."""
+    if "int" in dtype:
+        return w.const(np.iinfo(dtype).min, dtype)
+    return w.const(-np.inf, dtype)

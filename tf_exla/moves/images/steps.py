@@ -1,0 +1,232 @@
+"""How a node computes some rows of its results from some rows of its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tf_exla.ir.axis_rule import Axes, AxisRule
+from tf_exla.ir.builder import Builder
+from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.moves.images.rows import (
+    Blocks,
+    Carried,
+    Fill,
+    Layout,
+    Rows,
+    Step,
+    read_alike,
+    shape_in_blocks,
+)
+from tf_exla.moves.images.windowed import windowed
+from tf_exla.moves.places import moves_of
+
+
+def step_of(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Step | None:
+    """Return how a node computes rows along an axis of one of its tensors; None if it cannot."""
+    if node.stateful or node.subgraphs or node.op in _AS_IT_IS:
+        return None
+    if not all(one.is_static for one in (*node.inputs, *node.outputs)):
+        return None
+    if node.op == "sum" and tensor in node.inputs and axis in _summed(node):
+        return Summed(node, (Carried(tensor, axis),))
+    windows = ops.windows(node)
+    window = None if windows is None else windows.along(axis)
+    if windows is not None and window is not None:
+        return windowed(node, ops, windows, window)
+    return _shifted(node, axis) or _pointwise(node, tensor, axis, ops)
+
+
+_AS_IT_IS = frozenset({"check_numerics", "constant", "random_rows"})
+"""Ops that must not see rows beyond those of the tensor, or whose chunks are consecutive."""
+
+
+# Ops that compute each row from the same row of their operands.
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """A node whose axis rule passes on both the rows and the images.
+
+    `of_images`: positions of operands with numbers of each image but no rows.
+    """
+
+    node: Node
+    carried: tuple[Carried, ...]
+    of_images: tuple[int, ...]
+    ops: OpSet
+
+    def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
+        tensors = {one.tensor for one in self.carried}
+        return {at: made for at, one in enumerate(self.node.inputs) if one in tensors}
+
+    def compute(self, w: Builder, made: Rows, blocks: Blocks) -> tuple[Tensor, ...]:
+        operands = list(self.node.inputs)
+        for position in self.reads(made, blocks):
+            operands[position] = blocks.read(w, operands[position], made)
+        for position in self.of_images:
+            operands[position] = blocks.of_images(w, operands[position])
+        axes = {one.tensor: one.axis for one in self.carried}
+        shapes = [shape_in_blocks(t, axes[t], made.count, blocks.count) for t in self.node.outputs]
+        nodes = self.ops.resized(self.node, operands, shapes)
+        w.nodes += nodes
+        return nodes[-1].outputs
+
+
+def _pointwise(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Pointwise | None:
+    rule = ops.rule(node)
+    if not isinstance(rule, AxisRule):
+        return None
+    tensors, names = (*node.inputs, *node.outputs), (*rule.operands, *rule.results)
+    own = names[tensors.index(tensor)]
+    rows = None if own is None else own[axis]
+    if rows is None or not rows.splittable:
+        return None
+    carried = []
+    for position, (one, axes) in enumerate(zip(tensors, names, strict=True)):
+        at = _axis_of(rows.label, axes)
+        if at is None and position < len(node.inputs):
+            continue
+        if not at or one.dims[0] != tensor.dims[0]:
+            return None  # a sum over rows, or rows that are no part of images
+        carried.append(Carried(one, at))
+    if not read_alike(node, carried):
+        return None
+    of_images = _of_images(node, carried, ops)
+    return None if of_images is None else Pointwise(node, tuple(carried), of_images, ops)
+
+
+def _axis_of(label: str, axes: Axes | None) -> int | None:
+    """Return the axis that carries a label; 0, where no rows are, if it is a part of an axis."""
+    for at, axis in enumerate(axes or ()):
+        if axis is not None and axis.label == label:
+            return at if axis.block == 1 else 0
+    return None
+
+
+def _of_images(node: Node, carried: Sequence[Carried], ops: OpSet) -> tuple[int, ...] | None:
+    """Return the operands that have images but no rows; None if the node does not keep images.
+
+    The batch is doubled to see it: axes of size one are the same for an axis rule.
+    """
+    with_rows = {one.tensor: one.axis for one in carried}
+    batch = carried[0].tensor.dims[0]
+    doubled = dict(with_rows)
+    if batch > 1:
+        doubled.update((one, 1) for one in node.inputs if one.shape and one.dims[0] == batch)
+    larger = {}
+    for one in doubled:
+        larger[one] = one.with_axes((2 * one.dims[0], *one.dims[1:]), one.name)
+    operands = [larger.get(one, one) for one in node.inputs]
+    again = ops.resized(node, operands, [larger[one].dims for one in node.outputs])[-1]
+    rule = ops.rule(again)
+    if not isinstance(rule, AxisRule):
+        return None
+    tensors, names = (*node.inputs, *node.outputs), (*rule.operands, *rule.results)
+    firsts = {
+        axes[0] for one, axes in zip(tensors, names, strict=True) if one in with_rows and axes
+    }
+    first = firsts.pop()
+    if firsts or first is None or not first.splittable or first.block != 1:
+        return None
+    found = []
+    for position, axes in enumerate(names[: len(node.inputs)]):
+        if tensors[position] in with_rows:
+            continue
+        at = _axis_of(first.label, axes)
+        if at is None:
+            continue
+        if at or tensors[position] not in larger:
+            return None
+        found.append(position)
+    return tuple(found)
+
+
+# Sums over rows, and moved rows.
+
+
+@dataclass(frozen=True)
+class Summed:
+    """A sum over rows: each block adds its own."""
+
+    node: Node
+    carried: tuple[Carried, ...]
+
+    def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
+        return {0: Rows(0, layout.rows_per_block(self.node.inputs[0]))}
+
+    def compute(self, w: Builder, made: Rows, blocks: Blocks) -> tuple[Tensor, ...]:
+        x = self.node.inputs[0]
+        axes = _summed(self.node)
+        own = blocks.read(w, x, self.reads(made, blocks)[0], "zero")
+        total = w.op("sum", own, w.const(sorted(axes)), keep_dims=True)
+        if 0 not in axes:  # of each image
+            of_blocks = w.const([x.dims[0], blocks.count // x.dims[0], *total.dims[1:]])
+            total = w.op("sum", w.op("reshape", total, of_blocks), w.const([1]), keep_dims=False)
+        return (w.op("reshape", total, w.const(list(self.node.output.dims))),)
+
+
+def _summed(node: Node) -> set[int]:
+    axes = node.inputs[1].value
+    if axes is None:
+        return set()
+    return {axis % len(node.inputs[0].dims) for axis in np.ravel(axes).tolist()}
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """A slice or a pad: row i of the result is row i + `by`, or `fill`.
+
+    `around`: elements that other axes gain (or lose, if negative) before and after.
+    """
+
+    node: Node
+    carried: tuple[Carried, ...]
+    by: int
+    fill: Fill | None
+    around: tuple[tuple[int, int], ...]
+
+    def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
+        at = self.node.inputs.index(self.carried[0].tensor)
+        return {at: Rows(made.first + self.by, made.stop + self.by)}
+
+    def compute(self, w: Builder, made: Rows, blocks: Blocks) -> tuple[Tensor, ...]:
+        ((at, rows),) = self.reads(made, blocks).items()
+        x = blocks.read(w, self.node.inputs[at], rows, self.fill)
+        begin = [max(-before, 0) for before, _ in self.around]
+        left = [
+            size - max(-before, 0) - max(-after, 0)
+            for size, (before, after) in zip(x.dims, self.around, strict=True)
+        ]
+        if tuple(left) != x.dims:
+            x = w.op("slice", x, w.const(begin), w.const(left))
+        more = [[max(before, 0), max(after, 0)] for before, after in self.around]
+        if not np.any(more):
+            return (x,)
+        if isinstance(self.fill, Tensor):
+            return (w.op("pad_with", x, w.const(more), self.fill),)
+        return (w.op("pad", x, w.const(more)),)
+
+
+def _shifted(node: Node, axis: int) -> Shifted | None:
+    found = moves_of(node)
+    if found is None or not any(at == axis for at, _ in found.places):
+        return None
+    around = [(0, 0)] * len(found.data.dims)
+    for at, places in found.places:
+        kept = np.flatnonzero(places >= 0)
+        if not kept.size or np.any(np.diff(places[kept]) != 1) or np.any(np.diff(kept) != 1):
+            return None
+        first, last = int(places[kept[0]]), int(places[kept[-1]])
+        before, after = int(kept[0]) - first, len(places) - 1 - int(kept[-1])
+        around[at] = before, after - (found.data.dims[at] - 1 - last)
+        if (before > 0) != bool(kept[0]) or (around[at][1] > 0) != bool(after):
+            return None
+    (by, _), around[axis] = around[axis], (0, 0)
+    padded = node.op != "slice" and node.op != "strided_slice"
+    fill: Fill | None = (found.fill or "zero") if padded else None
+    carried = Carried(found.data, axis), Carried(node.output, axis)
+    return Shifted(node, carried, -by, fill, tuple(around))

@@ -1,0 +1,171 @@
+"""How ops that read windows compute rows of each block: they pad nothing, since blocks overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from tf_exla.ir.builder import Builder
+from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.windows import Role, Window, Windows
+from tf_exla.moves.images.rows import (
+    Blocks,
+    Carried,
+    Fill,
+    Layout,
+    Rows,
+    Step,
+    lowest,
+    read_alike,
+    shape_in_blocks,
+)
+
+
+def windowed(node: Node, ops: OpSet, windows: Windows, window: Window) -> Step | None:
+    """Return how a node computes rows that lie along the axis of `window`."""
+    tensors, roles = (*node.inputs, node.output), (*windows.operands, windows.result)
+    carried = [
+        Carried(one, window.axis, Fraction(window.stride if role == "image" else 1))
+        for one, role in zip(tensors, roles, strict=True)
+        if role
+    ]
+    if not read_alike(node, carried):
+        return None
+    kinds: Mapping[Role, type[Pooled | Spread | Correlated]]
+    kinds = {"pooled": Pooled, "image": Spread, "": Correlated}
+    return kinds[windows.result](node, tuple(carried), ops, windows, window)
+
+
+@dataclass(frozen=True)
+class _Windowed:
+    node: Node
+    carried: tuple[Carried, ...]
+    ops: OpSet
+    windows: Windows
+    window: Window
+
+    def positions(self, role: Role) -> list[int]:
+        return [at for at, one in enumerate(self.windows.operands) if one == role]
+
+    def read_by(self, places: Rows) -> Rows:
+        """Return the rows of the image that rows of the pooled tensor read."""
+        one = self.window
+        first = one.stride * places.first - one.before
+        return Rows(first, first + one.stride * (places.count - 1) + one.size)
+
+    def padded(self, w: Builder, x: Tensor) -> Tensor:
+        """Pad the other axes, since the node itself pads nothing."""
+        if not any(one.pads for one in self._others()):
+            return x
+        around = [[0, 0] for _ in x.dims]
+        for one in self._others():
+            around[one.axis] = [one.before, one.after]
+        if self.windows.fill == "zero":
+            return w.op("pad", x, w.const(around))
+        return w.op("pad_with", x, w.const(around), lowest(w, x.dtype))
+
+    def full(self, dims: tuple[int, ...], rows: int, count: int) -> tuple[int, ...]:
+        """Return the shape of blocks of a padded image."""
+        shape = [count, *dims[1:]]
+        for one in self._others():
+            shape[one.axis] += one.before + one.after
+        shape[self.window.axis] = rows
+        return tuple(shape)
+
+    def _others(self) -> list[Window]:
+        return [one for one in self.windows.axes if one.axis != self.window.axis]
+
+    def made(self, w: Builder, operands: list[Tensor], shape: tuple[int, ...]) -> Tensor:
+        """Make the node without padding."""
+        node = self.node
+        if self.windows.attrs:
+            node = node.replace(attrs=self.windows.attrs)
+        nodes = self.ops.resized(node, operands, [shape])
+        w.nodes += nodes
+        return nodes[-1].output
+
+
+class Pooled(_Windowed):
+    """A convolution, or a pooling."""
+
+    def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
+        return dict.fromkeys(self.positions("image"), self.read_by(made))
+
+    def compute(self, w: Builder, made: Rows, blocks: Blocks) -> tuple[Tensor, ...]:
+        operands = list(self.node.inputs)
+        fill: Fill | None = self.windows.fill if self.window.pads else None
+        for at, rows in self.reads(made, blocks).items():
+            operands[at] = self.padded(w, blocks.read(w, operands[at], rows, fill))
+        shape = shape_in_blocks(self.node.output, self.window.axis, made.count, blocks.count)
+        return (self.made(w, operands, shape),)
+
+
+class Spread(_Windowed):
+    """A transposed convolution, or a gradient of an image: each place adds to its window."""
+
+    def _places(self, made: Rows) -> Rows:
+        """Return the rows of the pooled tensor whose windows contain rows of the image."""
+        one = self.window
+        first = made.first + one.before
+        start = min(-((one.size - 1 - first) // one.stride), first // one.stride)
+        return Rows(start, (made.stop - 1 + one.before) // one.stride + 1)
+
+    def _image(self, made: Rows) -> Rows:
+        rows = self.read_by(self._places(made))
+        return Rows(rows.first, max(rows.stop, made.stop))
+
+    def _meets_other_places(self) -> bool:
+        """Return whether a row would also be in the window of a place that does not exist."""
+        one = self.window
+        rows = {c.tensor: c.tensor.dims[one.axis] for c in self.carried}
+        places = rows[self.node.inputs[self.positions("pooled")[0]]]
+        return one.size > one.stride or one.pads or rows[self.node.output] > places * one.stride
+
+    def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
+        return {
+            **dict.fromkeys(self.positions("pooled"), self._places(made)),
+            **dict.fromkeys(self.positions("image"), self._image(made)),
+        }
+
+    def compute(self, w: Builder, made: Rows, blocks: Blocks) -> tuple[Tensor, ...]:
+        operands, one = list(self.node.inputs), self.window
+        fill_places: Fill | None = "zero" if self._meets_other_places() else None
+        for at, rows in self.reads(made, blocks).items():
+            if at in self.positions("pooled"):
+                operands[at] = blocks.read(w, operands[at], rows, fill_places)
+            else:
+                fill = self.windows.fill if one.pads else None
+                operands[at] = self.padded(w, blocks.read(w, operands[at], rows, fill))
+        image = self._image(made)
+        shape = self.full(self.node.output.dims, image.count, blocks.count)
+        x = self.made(w, operands, shape)
+        begin = [0] * len(shape)
+        for other in self._others():
+            begin[other.axis] = other.before
+        begin[one.axis] = made.first - image.first
+        wanted = shape_in_blocks(self.node.output, one.axis, made.count, blocks.count)
+        if wanted == shape:
+            return (x,)
+        return (w.op("slice", x, w.const(begin), w.const(wanted)),)
+
+
+class Correlated(_Windowed):
+    """The gradient of filters: a sum over all places, so each block adds its own."""
+
+    def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
+        pooled = self.positions("pooled")
+        own = Rows(0, layout.rows_per_block(self.node.inputs[pooled[0]]))
+        return {
+            **dict.fromkeys(pooled, own),
+            **dict.fromkeys(self.positions("image"), self.read_by(own)),
+        }
+
+    def compute(self, w: Builder, made: Rows, blocks: Blocks) -> tuple[Tensor, ...]:
+        operands = list(self.node.inputs)
+        for at, rows in self.reads(made, blocks).items():
+            operands[at] = blocks.read(w, operands[at], rows, "zero")
+            if at in self.positions("image"):
+                operands[at] = self.padded(w, operands[at])
+        return (self.made(w, operands, self.node.output.dims),)
