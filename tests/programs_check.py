@@ -15,12 +15,13 @@ import tensorflow as tf
 from api_programs import API_CASES
 from found_programs import FOUND_CASES
 from fresh_process import run_fresh
+from image_programs import IMAGE_CASES
 from programs import ALL as OWN
 from programs import LARGE_CASES, Case
 
 import tf_exla
 
-ALL = {**OWN, **{case.name: case for case in (*FOUND_CASES, *API_CASES)}}
+ALL = {**OWN, **{case.name: case for case in (*FOUND_CASES, *API_CASES, *IMAGE_CASES)}}
 
 
 def check_cases(names: list[str], repeat: int = 0) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import pytest
 from api_programs import API_CASES
 from found_programs import FOUND_CASES
 from fresh_process import run_fresh
+from image_programs import IMAGE_CASES
 from needs import GPFLOW
 from programs import CASES, GPFLOW_CASES, LARGE_CASES
 from programs_check import ALL, check_cases
@@ -25,6 +26,7 @@ BATCHES = [
         (GPFLOW_CASES, 4, (GPFLOW,)),
         (FOUND_CASES, 3, ()),
         (API_CASES, 3, ()),
+        (IMAGE_CASES, 2, ()),
     )
     for cases, marks in (
         (table[::step], needs),

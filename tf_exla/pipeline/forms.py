@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from tf_exla.ir.clean import clean
-from tf_exla.ir.graph import Graph
+from tf_exla.ir.graph import Graph, Node
 from tf_exla.ir.traverse import count_nodes
 from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
 from tf_exla.moves.choosing import choose_again
-from tf_exla.moves.images.blocks import in_blocks
+from tf_exla.moves.images.blocks import in_blocks, one_block
 from tf_exla.moves.images.growth import find_images
 from tf_exla.moves.iterations import write_iterations
 from tf_exla.moves.lowering import lower
@@ -90,6 +90,7 @@ class Forms:
         yield slim
         yield Form("as captured", self.cleaned)
         yield from self._moved(slim, self.budget, self.cleaned)
+        yield from self.in_blocks()
         least = least_bytes(self.projector, self.cleaned)
         if read_rows(self.cleaned, self.projector, least, 0, 0) is not self.cleaned:
             for form in self._moved(slim, 0, self.cleaned):  # one row at a time needs the least
@@ -159,20 +160,35 @@ class Forms:
         moved = move(lowered().graph, ops, least)
         if moved is not lowered().graph:
             yield self._again("lowered, by index", moved, slim)
-        yield from self._in_blocks(lowered(), slim)
         apart = transpose_apart(lowered().graph, ops, least)
         if apart is not lowered().graph:
             yield replace(lowered(), name="lowered, transposed apart", graph=apart)
 
-    def _in_blocks(self, lowered: Form, slim: Form) -> Iterator[Form]:
-        """Yield the forms with large images in blocks of rows, the largest blocks first."""
+    def in_blocks(self) -> Iterator[Form]:
+        """Yield the forms with images in blocks of rows, the largest blocks first.
+
+        Windows of small images are read from whole images at first, since each op that is computed
+        in blocks makes their overlap wider.
+        """
         ops, least = self.projector.ops, least_bytes(self.projector, self.cleaned)
-        images = find_images(lowered.graph, ops, least)
-        if images is not None:
-            share = self.budget / max(self.projector.working_set(lowered.graph), 1)
-            for rows in images.choices(share):
-                name = f"lowered, in blocks of {rows} rows"
-                yield self._again(name, in_blocks(images, rows), slim)
+        if not any(ops.windows(node) for node in self.cleaned.nodes):
+            return
+        slim = self._slim()
+        graph = lower(self._sunk(slim.graph, self.budget), ops, least)
+        room = self.budget - sum(tensor.nbytes for tensor in graph.outputs)
+        seen: set[frozenset[Node]] = set()
+        for small in (least, 0):
+            images = find_images(graph, ops, small)
+            nodes = frozenset(node for one in images for node in one.steps)
+            if not images or nodes in seen:
+                continue
+            seen.add(nodes)
+            main = max(images, key=lambda one: max(tensor.nbytes for tensor in one.carried))
+            cuts = main.cuts()
+            for cut in cuts:
+                if cut is cuts[-1] or self.projector.working_set(one_block(cut)) <= room:
+                    blocks = in_blocks(graph, ops, (one.cut_to(cut.share()) for one in images))
+                    yield self._again(f"lowered, in blocks of {cut.rows} rows", blocks, slim)
 
     def _sinking(self, slim: Form) -> Iterator[Form]:
         """Yield the forms whose loops compute again what they read whole."""

@@ -15,47 +15,61 @@ along one axis: that which is longest. Deep networks have wide overlaps, so this
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Node, Tensor
-from tf_exla.moves.images.cutting import Cut, Images
+from tf_exla.ir.op_set import OpSet
+from tf_exla.moves.images.cutting import Cut
 from tf_exla.moves.images.rows import Fill, Rows, lowest
 
 
-def in_blocks(images: Images, rows: int) -> Graph:
-    """Return the program with images in blocks of `rows` rows of the grid."""
-    return _Blocks(images, rows).graph()
+def in_blocks(graph: Graph, ops: OpSet, cuts: Iterable[Cut]) -> Graph:
+    """Return the program with images cut into blocks."""
+    made = {node: blocks for blocks in map(_Blocks, cuts) for node in blocks.images.steps}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        nodes += made[node].nodes_of(node) if node in made else [node]
+    return clean(graph.with_nodes(nodes), ops)
+
+
+def one_block(cut: Cut) -> Graph:
+    """Return the part of a program that is computed for each block, for one block (of each image).
+
+    Its peak is about that of a loop's body, so that it tells which blocks the limit has room for.
+    """
+    images = cut.images
+    blocks = _Blocks(cut)
+    blocks.count, blocks.joined = images.batch, set()
+    nodes = [new for node in images.steps for new in blocks.nodes_of(node)]
+    made = {tensor for node in nodes for tensor in node.outputs}
+    read = dict.fromkeys(tensor for node in nodes for tensor in node.inputs if tensor not in made)
+    sums = [one for node in images.steps for one in node.outputs if one not in images.carried]
+    results = [blocks.blocks[tensor] for tensor in cut.joined]
+    return clean(Graph(tuple(read), tuple(nodes), (*sums, *results)), images.ops)
 
 
 class _Blocks(Cut):
-    """Makes the program in blocks."""
+    """Makes the nodes for blocks of one image."""
 
-    def __init__(self, images: Images, rows: int) -> None:
-        super().__init__(images, rows)
+    def __init__(self, cut: Cut) -> None:
+        super().__init__(cut.images, cut.rows)
         self.blocks: dict[Tensor, Tensor] = {}
         self.parts: dict[tuple[Tensor, Rows, Fill | None], Tensor] = {}
 
-    def graph(self) -> Graph:
-        images = self.images
-        nodes: list[Node] = []
-        for node in images.graph.nodes:
-            step = images.steps.get(node)
-            if step is None:
-                nodes.append(node)
+    def nodes_of(self, node: Node) -> list[Node]:
+        """Return the nodes that replace a node."""
+        carried, w = self.images.carried, Builder(node, self.images.ops)
+        results = self.images.steps[node].compute(w, self.made(node), self)
+        for old, new in zip(node.outputs, results, strict=True):
+            if old not in carried:
+                _as(w, new, old)
                 continue
-            w = Builder(node, images.ops)
-            results = step.compute(w, self.made(node), self)
-            for old, new in zip(node.outputs, results, strict=True):
-                if old in images.carried:
-                    self.blocks[old] = new
-                    if old in self.joined:
-                        _as(w, self._rows_in_order(w, old), old)
-                else:
-                    _as(w, new, old)
-            nodes += w.nodes
-        return clean(images.graph.with_nodes(nodes), images.ops)
+            self.blocks[old] = new
+            if old in self.joined:
+                _as(w, self._rows_in_order(w, old), old)
+        return w.nodes
 
     def read(self, w: Builder, tensor: Tensor, rows: Rows, fill: Fill | None = None) -> Tensor:
         """Return rows of each block; `fill`: what rows count as that the tensor does not have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -14,7 +14,7 @@ from tf_exla.moves.images.rows import Carried, Rows, Step
 
 @dataclass(frozen=True)
 class Images:
-    """The tensors and nodes of a program that can be computed in blocks of rows.
+    """Connected tensors and nodes of a program that can be computed in blocks of rows.
 
     `carried`: the axis of a tensor's rows, and how many of them belong to a row of the grid, of
     `size` rows, along which all tensors are cut. `batch`: the number of images. `steps`: how each
@@ -28,21 +28,25 @@ class Images:
     batch: int
     size: int
 
-    def choices(self, share: float) -> Iterator[int]:
-        """Yield numbers of rows of the grid in a block, the largest first.
+    def cuts(self) -> list[Cut]:
+        """Return ways to cut the image, into the largest blocks first.
 
-        A tensor should take at most `share` of its bytes. The smallest block has at least a quarter
-        of the rows that overlap: with fewer, it needs four fifths of the memory at best.
+        The smallest block has at least a quarter of the rows that overlap: with fewer, it needs
+        four fifths of the memory at best.
         """
+        cuts: list[Cut] = []
         rows = self.size
         while rows > 1:
             rows = _nearby_divisor(self.size, rows // 2)
-            cut = Cut(self, rows)
-            least = rows == 1 or 4 * (rows // 2) < cut.overlap()
-            if cut.share() <= share or least:
-                yield rows
-            if least:
-                return
+            cuts.append(Cut(self, rows))
+            if 4 * (rows // 2) < cuts[-1].overlap():
+                break
+        return cuts
+
+    def cut_to(self, share: float) -> Cut:
+        """Return the largest blocks that need at most a share of each tensor, or the smallest."""
+        cuts = self.cuts()
+        return next((one for one in cuts if one.share() <= share), cuts[-1])
 
 
 def _nearby_divisor(size: int, rows: int) -> int:

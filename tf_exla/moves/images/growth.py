@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from fractions import Fraction
 
 from tf_exla.ir.graph import Graph, Node, Tensor
@@ -13,26 +14,32 @@ from tf_exla.moves.images.rows import Carried, Step
 from tf_exla.moves.images.steps import step_of
 
 
-def find_images(graph: Graph, ops: OpSet, least: int) -> Images | None:
+def find_images(graph: Graph, ops: OpSet, least: int) -> list[Images]:
     """Return the images of which a node reads windows, if they have more than `least` bytes."""
+    found: list[Images] = []
+    taken: set[Node] = set()
     for node in graph.nodes:
-        windows = ops.windows(node)
+        windows = None if node in taken else ops.windows(node)
         if windows is None or max(one.nbytes for one in (*node.inputs, node.output)) <= least:
             continue
         roles = (*windows.operands, windows.result)
         image = next(t for t, role in zip((*node.inputs, node.output), roles, strict=True) if role)
         axis = max(windows.axes, key=lambda one: image.dims[one.axis]).axis
-        found = _Growth(graph, ops, least).grown(Carried(image, axis))
-        if found.steps:
-            return found
-    return None
+        images = _Growth(graph, ops, least, taken).grown(Carried(image, axis))
+        if images.steps and images.size > 1:
+            found.append(images)
+            taken.update(images.steps)
+    return found
 
 
 class _Growth:
-    """Finds all nodes that compute rows from rows, from one image on."""
+    """Finds all nodes that compute rows from rows, from one image on.
 
-    def __init__(self, graph: Graph, ops: OpSet, least: int) -> None:
-        self.graph, self.ops, self.least = graph, ops, least
+    `taken`: nodes that belong to other images.
+    """
+
+    def __init__(self, graph: Graph, ops: OpSet, least: int, taken: Collection[Node]) -> None:
+        self.graph, self.ops, self.least, self.taken = graph, ops, least, taken
         self.made_by, self.readers = producers(graph), consumers(graph)
         self.carried: dict[Tensor, Carried] = {}
         self.steps: dict[Node, Step] = {}
@@ -62,7 +69,7 @@ class _Growth:
 
     def _joined(self, node: Node, tensor: Tensor) -> list[Tensor]:
         """Add a node if it computes rows from rows; return the tensors that are new with it."""
-        if node in self.steps:
+        if node in self.steps or node in self.taken:
             return []
         known = self.carried[tensor]
         step = step_of(node, tensor, known.axis, self.ops)
