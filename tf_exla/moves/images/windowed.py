@@ -31,7 +31,8 @@ def windowed(node: Node, ops: OpSet, windows: Windows, window: Window) -> Step |
         for one, role in zip(tensors, roles, strict=True)
         if role
     ]
-    if not read_alike(node, carried):
+    others = [one for one in windows.axes if one is not window]
+    if not read_alike(node, carried) or any(min(one.before, one.after) < 0 for one in others):
         return None
     kinds: Mapping[Role, type[Pooled | Spread | Correlated]]
     kinds = {"pooled": Pooled, "image": Spread, "": Correlated}

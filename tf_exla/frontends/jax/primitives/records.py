@@ -6,8 +6,9 @@ A primitive without a record is never split, nor one that draws random numbers o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from tf_exla.frontends.jax.primitives import rules
+from tf_exla.frontends.jax.primitives import rules, windows
 from tf_exla.vocabulary import flops
 from tf_exla.vocabulary.meaning import Meaning
 from tf_exla.vocabulary.rebuild import Rebuild
@@ -71,10 +72,17 @@ RECORDS: Mapping[str, Meaning] = {
     "lax.tridiagonal_solve": Meaning(
         "... M, ... M, ... M, ... M n -> ... M n", flops=8, work="serial"),
     "lax.fft": Meaning(rules.transform, flops=40),
-    "lax.conv_general_dilated": Meaning(rules.convolution, flops=rules.filtered, work="product"),
-    **_many(_WINDOWS, """
-        reduce_window_max reduce_window_min reduce_window_sum select_and_gather_add
-        select_and_scatter_add"""),
+    "lax.conv_general_dilated": Meaning(rules.convolution, flops=rules.filtered, work="product",
+        windows=windows.convolution),
+    "lax.reduce_window_max": replace(_WINDOWS,
+        windows=windows.reduction("image", result="pooled", fill="lowest")),
+    "lax.reduce_window_min": replace(_WINDOWS,
+        windows=windows.reduction("image", result="pooled", fill=None)),
+    "lax.reduce_window_sum": replace(_WINDOWS,
+        windows=windows.reduction("image", result="pooled")),
+    "lax.select_and_gather_add": _WINDOWS,
+    "lax.select_and_scatter_add": replace(_WINDOWS,
+        windows=windows.reduction("pooled", "image", result="image", fill="lowest")),
     # Reading and writing by index.
     "lax.dynamic_slice": Meaning(rules.slice_at, flops=0, rebuild=Rebuild(rules.slice_sizes)),
     "lax.dynamic_update_slice": Meaning(rules.update_slice, flops=0),
