@@ -36,7 +36,7 @@ class _Layers:
 
     def layer(self, shape: Sequence[int]) -> tuple[str, Callable[[Any, Any], Any]]:
         """Return the name of a layer for an image of a shape, and its function of (x, filters)."""
-        names = ["conv", "pointwise", "pad", "crop", "norm"]
+        names = ["conv", "pointwise", "pad", "crop", "norm", "repeat"]
         names += {1: ["dilated", "pool", "mean"], 3: ["transposed"],
                   2: ["depthwise", "transposed", "nearest", "depth", "pool", "mean"],
                   }[self.space]  # fmt: skip
@@ -118,6 +118,15 @@ class _Layers:
         w = self.weight(1, shape[-1])
         how = self.rng.choice([tf.nn.relu, tf.tanh, tf.nn.softmax, tf.exp])
         return lambda x, f: how(x + f[w][0])
+
+    def _repeat(self, shape: Sequence[int]) -> Any:
+        """Repeat rows, or add those of neighbours up if there is a whole number of them."""
+        k = int(self.rng.integers(2, 4))
+        rest = shape[2:]
+        if shape[1] % k == 0 and self.rng.random() < 0.7:
+            split = [shape[0], shape[1] // k, k, *rest]
+            return lambda x, f: tf.reduce_max(tf.reshape(x, split), 2)
+        return lambda x, f: tf.repeat(x, k, 1)
 
     def _norm(self, shape: Sequence[int]) -> Any:
         """Divide by a moment of the whole image."""

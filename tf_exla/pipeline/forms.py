@@ -180,7 +180,9 @@ class Forms:
         for small in (least, 0):
             images = find_images(graph, ops, small)
             nodes = frozenset(node for one in images for node in one.steps)
-            if not images or nodes in seen:
+            if not images:
+                return
+            if nodes in seen:
                 continue
             seen.add(nodes)
             main = max(images, key=lambda one: max(tensor.nbytes for tensor in one.carried))

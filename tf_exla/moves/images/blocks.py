@@ -1,16 +1,15 @@
-"""Large images in overlapping blocks of rows, so that they are split like a batch of images.
+"""Images in overlapping blocks of rows, so that one image is split like a batch of images.
 
-A chunk of the rows of a convolution reads some rows of its neighbours. So a chain of convolutions,
-poolings and pointwise ops is computed for blocks of rows: a block of the input has all rows that
-the block of the result reads, and each op computes the rows that later ops need. Rows that
-neighbouring blocks both read are computed twice. What is outside of the image is masked wherever an
-op would read it. The blocks are the first axis, which is split like any batch.
+A chunk of a convolution's rows reads rows of its neighbours. So a chain of convolutions, poolings
+and pointwise ops is computed for blocks of rows. A block of the input has all rows that the block
+of the result depends on, and each op computes the rows that later ops need. Rows that two blocks
+need are computed twice. Rows outside of the image are masked wherever a window reads them, since
+the ops themselves pad nothing. The blocks are the first axis, which is split like any batch:
 
-    relu(conv(x)) [1, 512, w, c]  ->  relu(conv(x at rows [16, 34])) [16, 32, w, c], whose sums,
-    or rows in order, are those of the image
+    conv(relu(conv(x))) [1, 512, w, c]
+    -> conv(relu(conv(x at rows [16, 36]))) [16, 32, w, c], reshaped to [1, 512, w, c]
 
-Only the other rows of a tensor, not its elements, are computed from those of its neighbours, so
-along one axis: that which is longest. Deep networks have wide overlaps, so this is tried late.
+Blocks are along one axis, the longest. The deeper a network, the wider the overlaps.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.moves.images.cutting import Cut
-from tf_exla.moves.images.rows import Fill, Rows, lowest
+from tf_exla.moves.images.rows import Fill, Rows, lowest, part
 
 
 def in_blocks(graph: Graph, ops: OpSet, cuts: Iterable[Cut]) -> Graph:
@@ -80,14 +79,9 @@ class _Blocks(Cut):
         known = self.parts.get((tensor, rows, fill))
         if known is not None:
             return known
-        needed = self.needed[tensor]
         if tensor not in self.blocks:
             self.blocks[tensor] = self._taken(w, tensor)
-        x = self.blocks[tensor]
-        if rows != needed:
-            begin = [rows.first - needed.first if at == axis else 0 for at in range(len(x.dims))]
-            dims = [rows.count if at == axis else n for at, n in enumerate(x.dims)]
-            x = w.op("slice", x, w.const(begin), w.const(dims))
+        x = part(w, self.blocks[tensor], axis, self.needed[tensor], rows)
         if fill is not None:
             x = self._masked(w, x, axis, self._numbers(w, tensor, rows), size, fill)
         self.parts[tensor, rows, fill] = x
@@ -158,7 +152,7 @@ class _Blocks(Cut):
             x = _permuted(w, x, [0, *range(2, axis + 1), 1, *range(axis + 1, len(x.dims))])
         whole = [total if at == axis else n for at, n in enumerate(dims)]
         x = w.op("reshape", x, w.const(whole))
-        return w.op("slice", x, w.const([0] * len(dims)), w.const(list(dims)))
+        return part(w, x, axis, Rows(0, total), Rows(0, dims[axis]))
 
 
 def _permuted(w: Builder, x: Tensor, order: Sequence[int]) -> Tensor:

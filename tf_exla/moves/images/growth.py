@@ -15,15 +15,18 @@ from tf_exla.moves.images.steps import step_of
 
 
 def find_images(graph: Graph, ops: OpSet, least: int) -> list[Images]:
-    """Return the images of which a node reads windows, if they have more than `least` bytes."""
+    """Return the images of which a node reads windows, if each has more than `least` bytes."""
     found: list[Images] = []
     taken: set[Node] = set()
     for node in graph.nodes:
         windows = None if node in taken else ops.windows(node)
-        if windows is None or max(one.nbytes for one in (*node.inputs, node.output)) <= least:
+        if windows is None:
             continue
         roles = (*windows.operands, windows.result)
-        image = next(t for t, role in zip((*node.inputs, node.output), roles, strict=True) if role)
+        tensors = [t for t, role in zip((*node.inputs, node.output), roles, strict=True) if role]
+        image = max(tensors, key=lambda one: one.nbytes)
+        if image.nbytes <= image.dims[0] * least:
+            continue
         axis = max(windows.axes, key=lambda one: image.dims[one.axis]).axis
         images = _Growth(graph, ops, least, taken).grown(Carried(image, axis))
         if images.steps and images.size > 1:
@@ -75,7 +78,7 @@ class _Growth:
         step = step_of(node, tensor, known.axis, self.ops)
         if step is None:
             return []
-        large = max(one.tensor.nbytes for one in step.carried) > self.least
+        large = max(one.tensor.nbytes for one in step.carried) > known.tensor.dims[0] * self.least
         if not large and self.ops.windows(node) is not None:
             return []
         own = next(one for one in step.carried if one.tensor is tensor)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -28,6 +29,10 @@ class Rows:
 
     def __or__(self, other: Rows) -> Rows:
         return Rows(min(self.first, other.first), max(self.stop, other.stop))
+
+    def __mul__(self, each: int) -> Rows:
+        """Return the rows of steps of `each` rows."""
+        return Rows(each * self.first, each * self.stop)
 
     @property
     def count(self) -> int:
@@ -83,9 +88,21 @@ def read_alike(node: Node, carried: Sequence[Carried]) -> bool:
 
     `carried`: one for each operand or result that has rows.
     """
-    axes: dict[Tensor, int] = {one.tensor: one.axis for one in carried}
-    reads = sum(tensor in axes for tensor in (*node.inputs, *node.outputs))
-    return reads == len(carried) and all(axes[one.tensor] == one.axis for one in carried)
+    known = {one.tensor: one for one in carried}
+    reads = sum(tensor in known for tensor in (*node.inputs, *node.outputs))
+    return reads == len(carried) and all(known[one.tensor] == one for one in carried)
+
+
+def part(w: Builder, x: Tensor, axis: int, has: Rows, wanted: Rows) -> Tensor:
+    """Return some of the rows along an axis."""
+    if has == wanted:
+        return x
+    before, after = prod(x.dims[1:axis]), prod(x.dims[axis + 1 :])  # slices have few axes
+    flat = w.op("reshape", x, w.const([x.dims[0], before, has.count, after]))
+    begin = w.const([0, 0, wanted.first - has.first, 0])
+    rows = w.op("slice", flat, begin, w.const([x.dims[0], before, wanted.count, after]))
+    dims = [wanted.count if at == axis else size for at, size in enumerate(x.dims)]
+    return w.op("reshape", rows, w.const(dims))
 
 
 def shape_in_blocks(tensor: Tensor, axis: int, rows: int, count: int) -> tuple[int, ...]:

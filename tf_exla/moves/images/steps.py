@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from tf_exla.moves.images.rows import (
     Layout,
     Rows,
     Step,
+    part,
     read_alike,
     shape_in_blocks,
 )
@@ -59,21 +61,39 @@ class Pointwise:
     of_images: tuple[int, ...]
     ops: OpSet
 
+    def _steps(self, made: Rows) -> Rows:
+        """Return the steps, of one or more rows of each tensor, that contain rows of the result."""
+        each = self._rows_per_step(self.node.outputs[0])
+        return Rows(made.first // each, -(-made.stop // each))
+
+    def _rows_per_step(self, tensor: Tensor) -> int:
+        return next(int(one.rate) for one in self.carried if one.tensor is tensor)
+
     def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
-        tensors = {one.tensor for one in self.carried}
-        return {at: made for at, one in enumerate(self.node.inputs) if one in tensors}
+        tensors, steps = {one.tensor for one in self.carried}, self._steps(made)
+        return {
+            at: steps * self._rows_per_step(one)
+            for at, one in enumerate(self.node.inputs)
+            if one in tensors
+        }
 
     def compute(self, w: Builder, made: Rows, blocks: Blocks) -> tuple[Tensor, ...]:
         operands = list(self.node.inputs)
-        for position in self.reads(made, blocks):
-            operands[position] = blocks.read(w, operands[position], made)
+        for position, rows in self.reads(made, blocks).items():
+            operands[position] = blocks.read(w, operands[position], rows)
         for position in self.of_images:
             operands[position] = blocks.of_images(w, operands[position])
-        axes = {one.tensor: one.axis for one in self.carried}
-        shapes = [shape_in_blocks(t, axes[t], made.count, blocks.count) for t in self.node.outputs]
+        axes, steps = {one.tensor: one.axis for one in self.carried}, self._steps(made)
+        shapes = []
+        for one in self.node.outputs:
+            rows = steps * self._rows_per_step(one)
+            shapes.append(shape_in_blocks(one, axes[one], rows.count, blocks.count))
         nodes = self.ops.resized(self.node, operands, shapes)
         w.nodes += nodes
-        return nodes[-1].outputs
+        if len(self.node.outputs) > 1:
+            return nodes[-1].outputs
+        has = steps * self._rows_per_step(self.node.output)
+        return (part(w, nodes[-1].output, axes[self.node.output], has, made),)
 
 
 def _pointwise(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Pointwise | None:
@@ -90,9 +110,13 @@ def _pointwise(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Pointwise |
         at = _axis_of(rows.label, axes)
         if at is None and position < len(node.inputs):
             continue
-        if not at or one.dims[0] != tensor.dims[0]:
+        if not at or axes is None or one.dims[0] != tensor.dims[0]:
             return None  # a sum over rows, or rows that are no part of images
-        carried.append(Carried(one, at))
+        axis_of_rows = axes[at]
+        assert axis_of_rows is not None
+        carried.append(Carried(one, at, Fraction(axis_of_rows.block)))
+    if len(node.outputs) > 1 and any(one.rate != 1 for one in carried):
+        return None
     if not read_alike(node, carried):
         return None
     of_images = _of_images(node, carried, ops)
@@ -100,10 +124,10 @@ def _pointwise(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Pointwise |
 
 
 def _axis_of(label: str, axes: Axes | None) -> int | None:
-    """Return the axis that carries a label; 0, where no rows are, if it is a part of an axis."""
+    """Return the axis that carries a label."""
     for at, axis in enumerate(axes or ()):
         if axis is not None and axis.label == label:
-            return at if axis.block == 1 else 0
+            return at
     return None
 
 
@@ -139,7 +163,7 @@ def _of_images(node: Node, carried: Sequence[Carried], ops: OpSet) -> tuple[int,
         at = _axis_of(first.label, axes)
         if at is None:
             continue
-        if at or tensors[position] not in larger:
+        if at or axes is None or axes[0] != first or tensors[position] not in larger:
             return None
         found.append(position)
     return tuple(found)
