@@ -134,13 +134,17 @@ class _Layers:
         return lambda x, f: x / (1 + tf.reduce_mean(x**2, axes, keepdims=True))
 
 
-def image_program(seed: int) -> ImageProgram:
-    """Return the random program of a seed: one to six layers, some with a skip connection."""
+def image_program(seed: int, scale: int = 1) -> ImageProgram:
+    """Return the random program of a seed: one to six layers, some with a skip connection.
+
+    `scale`: the factor by which its image is larger than those of some thousand numbers.
+    """
     rng = np.random.default_rng(seed)
     space = int(rng.choice([1, 2, 3], p=[0.3, 0.5, 0.2]))
     longest = {1: 60, 2: 30, 3: 14}[space]
     batch = int(rng.choice([1, 2, 3], p=[0.7, 0.2, 0.1]))
-    shape = (batch, *(int(n) for n in rng.integers(4, longest, space)), int(rng.integers(1, 4)))
+    first, *others = (int(n) for n in rng.integers(4, longest, space))
+    shape = (batch, scale * first, *others, int(rng.integers(1, 4)))
     image = rng.normal(size=shape)
     layers = _Layers(rng, space)
     steps: list[tuple[str, Any]] = []
@@ -148,7 +152,7 @@ def image_program(seed: int) -> ImageProgram:
     for _ in range(int(rng.integers(1, 7))):
         name, step = layers.layer(x.shape.as_list())
         made = step(x, [tf.constant(one) for one in layers.filters])
-        if made.shape.num_elements() > 20000 or min(made.shape.as_list()) < 1:
+        if made.shape.num_elements() > 20000 * scale or min(made.shape.as_list()) < 1:
             continue
         skips = made.shape == x.shape and rng.random() < 0.4
         steps.append((f"{name}{'+' if skips else ''}", step))

@@ -307,6 +307,11 @@ def _images(R: Any) -> list[Case]:
         *(Case("Conv3DBackpropInputV2", lambda f, g, image=image: R.Conv3DBackpropInputV2(
             input_sizes=list(image), filter=f, out_backprop=g, **same3), [k, (*image[:-1], k[-1])])
           for image, k in volumes),
+        # With strides, images have more pixels than places, for each of which a patch is packed.
+        Case("Conv3DBackpropInputV2", lambda f, g: R.Conv3DBackpropInputV2(
+            input_sizes=[2, 43, 24, 20, 1], filter=f, out_backprop=g,
+            strides=[1, 2, 1, 2, 1], padding="VALID"),
+             [(3, 4, 1, 1, 3), (2, 21, 21, 10, 3)], tight=False),
         # Large filters of small images, with channels that fill whole vectors or not.
         *(case for s in ((batch, (3, 3, 16, 1)), ((1, 6, 6, 60_001), (3, 3, 60_001, 1)),
                          ((8, 3, 3, 20_000), (7, 7, 20_000, 1)),

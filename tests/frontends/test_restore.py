@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
 
+import tf_exla
 from tf_exla.frontends.tf.capture import Captured, capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored, restore
@@ -400,3 +401,24 @@ def test_the_order_bounds_the_peak() -> None:
     """In an outer function, too: nothing inlines the plan and runs it side by side."""
     one, working_set = run_fresh(chained_peak)
     assert working_set < 1.4 * one
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_tensors_of_many_axes(first: bool) -> None:
+    """Kernels of slices accept eight axes; parts of tensors with more are read and written."""
+
+    def function(x: Any) -> Any:
+        e = tf.exp(x)
+        rows = tf.reduce_max(e, -1, keepdims=True)
+        return tf.reduce_sum(e * tf.sin(e), -1), tf.reduce_sum(e), rows
+
+    dims = [500, 1, 2, 1, 1, 2, 1, 1, 40] if first else [2, 1, 500, 1, 2, 1, 1, 2, 40]
+    x = tf.constant(np.random.default_rng(0).normal(size=dims))
+    with pytest.raises(tf_exla.MemoryLimitError) as caught:
+        tf_exla.optimize(function, 1, strict=True)(x)
+    error = caught.value
+    assert error.smallest_limit < 0.9 * error.projected_peak
+    for limit in (error.smallest_limit, (error.smallest_limit + error.projected_peak) // 2):
+        found = tf_exla.optimize(function, limit, strict=True)(x)
+        for one, want in zip(found, tf.function(function)(x), strict=True):
+            np.testing.assert_allclose(one, want, 1e-12)

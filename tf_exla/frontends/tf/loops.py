@@ -18,7 +18,7 @@ from tf_exla.frontends.tf.chunk_start import Start, on_host
 from tf_exla.frontends.tf.emit import emit_const, is_large, placeholder
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.frontends.tf.positions import merge_best, merge_top_k
-from tf_exla.frontends.tf.writing import Piece, write_part
+from tf_exla.frontends.tf.writing import Piece, read_part, write_part
 from tf_exla.ir.graph import (
     ARG_REDUCERS,
     COMBINING,
@@ -27,7 +27,6 @@ from tf_exla.ir.graph import (
     Graph,
     Loop,
     Node,
-    SplitAxis,
     Tensor,
 )
 
@@ -167,13 +166,14 @@ class _Chunk:
         self.body = body
         self.start = start
         self.results = list(accumulators) if accumulators is not None else []
-        self.sliced: dict[Tensor, tuple[tf.Tensor, SplitAxis]] = {}
+        self.sliced: dict[Tensor, tuple[tf.Tensor, Piece]] = {}
         count = len(loop.inputs)
-        for tensor, value, slot in zip(body.inputs[:count], inputs, loop.slots, strict=True):
+        whole = zip(loop.inputs, inputs, loop.slots, strict=True)
+        for tensor, (of_loop, value, slot) in zip(body.inputs[:count], whole, strict=True):
             if slot is None or start is None:
                 emitter.set(tensor, value)
             else:
-                self.sliced[tensor] = (value, slot)
+                self.sliced[tensor] = (value, Piece(of_loop, tensor, slot))
         for tensor, position in zip(body.inputs[count:], loop.folds, strict=True):
             before = self.results[position]
             if before is not None:  # None for the first chunk of a running top-k
@@ -212,12 +212,8 @@ class _Chunk:
         for tensor in tensors:
             if tensor in self.sliced:
                 assert self.start is not None
-                value, slot = self.sliced.pop(tensor)
-                begin = self.start.at(len(tensor.dims), slot)
-                size = emit_const(self.emitter.graph, np.array(tensor.dims, self.start.index))
-                (part,) = self.emitter.op(
-                    "Slice", [value, begin, size], {}, large=True, name="chunk"
-                ).outputs
+                value, piece = self.sliced.pop(tensor)
+                part = read_part(self.emitter, self.start, value, piece)
                 part.set_shape(tensor.shape)
                 self.emitter.set(tensor, part)
 

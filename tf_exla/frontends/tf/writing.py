@@ -1,4 +1,4 @@
-"""Write a chunk's part of a result in place.
+"""Read a chunk's part of a tensor, and write its part of a result in place.
 
 `TensorStridedSliceUpdate` copies one element at a time on one core: 1.3 ns a byte of float32 in
 chunks of 1,000 rows. `InplaceUpdate` copies whole rows in 0.2 ns. So the result is viewed as
@@ -27,6 +27,8 @@ LEAST_ROW = 64
 """Bytes of a row from which writing by rows is faster."""
 MOST_ROWS = 1 << 12
 """The most rows of a part, since their numbers are a constant of the graph."""
+MOST_AXES = 8
+"""The most axes of a tensor that the kernels of slices accept."""
 _TYPES = frozenset({"bool", "float32", "float64", "int64"})
 
 
@@ -91,17 +93,42 @@ def _reshaped(emitter: Emitter, value: tf.Tensor, shape: tuple[int, ...]) -> tf.
     return emitter.op("Reshape", [value, dims], {}, large=True).outputs[0]
 
 
+def few_axes(dims: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """Merge all axes before `axis`, and all after it, if slices cannot have as many axes."""
+    if len(dims) <= MOST_AXES:
+        return dims
+    return math.prod(dims[:axis]), dims[axis], math.prod(dims[axis + 1 :])
+
+
+def read_part(emitter: Emitter, start: Start, value: tf.Tensor, piece: Piece) -> tf.Tensor:
+    """Return the part of a tensor for the chunk at `start`."""
+    whole, part, slot = piece
+    dims = few_axes(part.dims, slot.axis)
+    if dims != part.dims:
+        value = _reshaped(emitter, value, few_axes(whole.dims, slot.axis))
+        slot = SplitAxis(1, slot.block)
+    begin = start.at(len(dims), slot)
+    size = emit_const(emitter.graph, np.array(dims, start.index))
+    sliced = emitter.op("Slice", [value, begin, size], {}, large=True, name="chunk").outputs[0]
+    return sliced if dims == part.dims else _reshaped(emitter, sliced, part.dims)
+
+
 def _write_slice(
     emitter: Emitter, start: Start, accumulator: tf.Tensor, value: tf.Tensor, piece: Piece
 ) -> tf.Tensor:
-    _, part, slot = piece
+    whole, part, slot = piece
     graph, index = emitter.graph, start.index
-    begin = start.at(len(part.dims), slot)
-    size = emit_const(graph, np.array(part.dims, index))
+    dims = few_axes(part.dims, slot.axis)
+    if dims != part.dims:
+        accumulator = _reshaped(emitter, accumulator, few_axes(whole.dims, slot.axis))
+        value, slot = _reshaped(emitter, value, dims), SplitAxis(1, slot.block)
+    begin = start.at(len(dims), slot)
+    size = emit_const(graph, np.array(dims, index))
     end = emitter.op("AddV2", [begin, size], on_host(index)).outputs[0]
-    ones = emit_const(graph, np.ones(len(part.dims), index))
+    ones = emit_const(graph, np.ones(len(dims), index))
     masks = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     attrs = {f"{mask}_mask": 0 for mask in masks}
-    return emitter.op(
+    (made,) = emitter.op(
         "TensorStridedSliceUpdate", [accumulator, begin, end, ones, value], attrs, large=True
-    ).outputs[0]
+    ).outputs
+    return made if dims == part.dims else _reshaped(emitter, made, whole.dims)

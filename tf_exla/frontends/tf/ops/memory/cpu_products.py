@@ -143,12 +143,23 @@ def depthwise_filter_grad(call: Call) -> int:
 
 
 def conv3d_grad(filter_at: int) -> Bound:
-    """Pack the patches of all images, where it is not done in slices."""
+    """Hold the patches of all images, or pack them for one product where they are too large.
+
+    For the gradient of images that product has a patch of `made` channels for each pixel of the
+    image, of which there are more than places if windows are strides apart.
+    """
 
     def bound(call: Call) -> int:
         kernel = (call.outputs[0] if filter_at < 0 else call.inputs[filter_at]).shape
-        patches = tensor_bytes(call.inputs[2]) // max(1, kernel[-1]) * prod(kernel[:-1])
-        return patches + copy_of_everything(call)
+        *window, channels, made = kernel
+        places, size = call.inputs[2], itemsize(call.inputs[2].dtype)
+        patches = tensor_bytes(places) // max(1, made) * prod(window) * channels
+        if filter_at < 0:
+            product = prod(window) * channels, prod(places.shape[:-1]), made
+        else:
+            product = prod(call.outputs[0].shape[:-1]), prod(window) * made, channels
+        packed = packed_bytes(*product, size, call.threads)
+        return max(patches, packed) + copy_of_everything(call)
 
     return bound
 
