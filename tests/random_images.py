@@ -36,9 +36,9 @@ class _Layers:
 
     def layer(self, shape: Sequence[int]) -> tuple[str, Callable[[Any, Any], Any]]:
         """Return the name of a layer for an image of a shape, and its function of (x, filters)."""
-        names = ["conv", "pointwise", "pad", "crop", "norm", "repeat"]
+        names = ["conv", "pointwise", "pad", "crop", "norm", "repeat", "reflect"]
         names += {1: ["dilated", "pool", "mean"], 3: ["transposed"],
-                  2: ["depthwise", "transposed", "nearest", "depth", "pool", "mean"],
+                  2: ["depthwise", "transposed", "nearest", "bilinear", "depth", "pool", "mean"],
                   }[self.space]  # fmt: skip
         name = str(self.rng.choice(names, p=self._odds(names)))
         return name, getattr(self, f"_{name}")(shape)
@@ -88,6 +88,16 @@ class _Layers:
     def _nearest(self, shape: Sequence[int]) -> Any:
         size = [n * k for n, k in zip(shape[1:-1], (self._size(3), self._size(2)), strict=True)]
         return lambda x, f: tf.image.resize(x, size, "nearest")
+
+    def _bilinear(self, shape: Sequence[int]) -> Any:
+        size = [n * int(self.rng.choice([1, 2, 4, 3])) for n in shape[1:-1]]
+        return lambda x, f: tf.cast(tf.image.resize(x, size), x.dtype)
+
+    def _reflect(self, shape: Sequence[int]) -> Any:
+        most = [min(n - 1, 5) for n in shape[1:-1]]
+        around = [[int(k) for k in self.rng.integers(0, n + 1, 2)] for n in most]
+        mode = str(self.rng.choice(["REFLECT", "SYMMETRIC"]))
+        return lambda x, f: tf.pad(x, [[0, 0], *around, [0, 0]], mode)
 
     def _depth(self, shape: Sequence[int]) -> Any:
         if shape[-1] % 4 == 0:

@@ -51,7 +51,11 @@ def check(function: Callable[..., Any], *arrays: Any, text: str = "") -> int:
     return sum(len(one.steps) for one in images)
 
 
-@pytest.mark.parametrize("seeds", batches(range(0, 200, 8), 200, 25))
+SAMPLE = [5, 11, 22, 28, 50, 54, 69, 70, 73, 126, 135]
+"""Together they have each kind of layer, with and without gradients."""
+
+
+@pytest.mark.parametrize("seeds", batches(SAMPLE, 200, 25))
 def test_random_programs(seeds: list[int]) -> None:
     steps = []
     for seed in seeds:
@@ -123,7 +127,7 @@ def test_outside_of_an_image_nothing_is_read() -> None:
     assert check(net, normal(1, 23, 4, 2)) >= 5
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_limits(seed: int) -> None:
     """A chain on one image runs in a small part of its memory, with the same numbers."""
     filters = [tf.constant(normal(3, 3, a, b, seed=seed)) for a, b in ((2, 8), (8, 8), (8, 3))]

@@ -107,7 +107,7 @@ def test_limit() -> None:
     """The gradient of a chain on one image runs in a small part of its memory."""
     with enable_x64():
         filters = [jnp.asarray(normal(3, 3, *s, seed=3)) / 5 for s in ((2, 8), (8, 8), (8, 1))]
-        x = jnp.asarray(normal(1, 301, 40, 2))
+        x = jnp.asarray(normal(1, 201, 30, 2))
 
         def loss(filters: X) -> X:
             y = x

@@ -41,7 +41,8 @@ class Windows:
     """The windows of a node with one result.
 
     `operands`, `result`: the role of each tensor. `fill`: what padding counts as, where it is not
-    zero: "lowest" for maxima. `attrs`: the node's attributes if it pads nothing.
+    zero: "lowest" for maxima. `attrs`: the node's attributes if it pads nothing. `interpolates`:
+    the image lies between elements of the pooled tensor, which are repeated beyond its edges.
     """
 
     operands: tuple[Role, ...]
@@ -49,6 +50,7 @@ class Windows:
     axes: tuple[Window, ...]
     fill: Literal["zero", "lowest"] = "zero"
     attrs: Mapping[str, object] = field(default_factory=lambda: NO_ATTRS)
+    interpolates: bool = False
 
     def along(self, axis: int) -> Window | None:
         """Return the windows along an axis, if it has any."""

@@ -83,7 +83,7 @@ class _Blocks(Cut):
             self.blocks[tensor] = self._taken(w, tensor)
         x = part(w, self.blocks[tensor], axis, self.needed[tensor], rows)
         if fill is not None:
-            x = self._masked(w, x, axis, self._numbers(w, tensor, rows), size, fill)
+            x = self._filled(w, x, tensor, rows, fill)
         self.parts[tensor, rows, fill] = x
         return x
 
@@ -97,17 +97,41 @@ class _Blocks(Cut):
         block = w.positions(self.count, 0, 2)
         return w.op("floor_divide", block, w.const(self.of_an_image, block.dtype))
 
-    def _masked(
-        self, w: Builder, x: Tensor, axis: int, numbers: Tensor, size: int, fill: Fill
-    ) -> Tensor:
-        zero = w.const(0, numbers.dtype)
+    def only(self, w: Builder, x: Tensor, tensor: Tensor, rows: Rows, row: int) -> Tensor:
+        """Return rows `x` of a tensor's blocks, zero but in one row of the tensor."""
+        numbers = self._numbers(w, tensor, rows)
+        here = w.op("equal", numbers, w.const(row, numbers.dtype))
+        return w.op("where", self._across(w, here, x, tensor), x, w.zeros(x))
+
+    def moved(self, w: Builder, tensor: Tensor, rows: Rows, places: Tensor) -> Tensor:
+        """Return rows of each block in another order. `places`: [blocks, rows], in `rows`."""
+        x = self.read(w, tensor, rows)
+        return w.op("take", x, places, w.const(self.images.carried[tensor].axis), batch_dims=1)
+
+    def _filled(self, w: Builder, x: Tensor, tensor: Tensor, rows: Rows, fill: Fill) -> Tensor:
+        """Fill the rows that the tensor does not have."""
+        axis = self.images.carried[tensor].axis
+        numbers = self._numbers(w, tensor, rows)
+        zero, size = (w.const(value, numbers.dtype) for value in (0, tensor.dims[axis]))
+        if fill == "edge":
+            last = w.const(tensor.dims[axis] - 1, numbers.dtype)
+            nearest = w.op("minimum", w.op("maximum", numbers, zero), last)
+            own = w.cast(w.positions(rows.count, 1, 2), numbers.dtype)
+            places = w.op("add", own, w.op("subtract", nearest, numbers))
+            last = w.const(rows.count - 1, numbers.dtype)
+            places = w.op("minimum", w.op("maximum", places, zero), last)
+            return w.op("take", x, places, w.const(axis), batch_dims=1)
         inside = w.op("logical_and", w.op("greater_equal", numbers, zero),
-                      w.op("less", numbers, w.const(size, numbers.dtype)))  # fmt: skip
-        shape = [n if at in (0, axis) else 1 for at, n in enumerate(x.dims)]
-        inside = w.op("reshape", inside, w.const(shape))
+                      w.op("less", numbers, size))  # fmt: skip
         if not isinstance(fill, Tensor):
             fill = lowest(w, x.dtype) if fill == "lowest" else w.zeros(x)
-        return w.op("where", inside, x, fill)
+        return w.op("where", self._across(w, inside, x, tensor), x, fill)
+
+    def _across(self, w: Builder, of_rows: Tensor, x: Tensor, tensor: Tensor) -> Tensor:
+        """Return numbers of rows of blocks with the other axes of `x`, of size one."""
+        axis = self.images.carried[tensor].axis
+        shape = [n if at in (0, axis) else 1 for at, n in enumerate(x.dims)]
+        return w.op("reshape", of_rows, w.const(shape))
 
     def _numbers(self, w: Builder, tensor: Tensor, rows: Rows) -> Tensor:
         """Return the numbers of rows in each block, [blocks, rows]; some are not in the tensor."""

@@ -29,7 +29,7 @@ class Images:
     size: int
 
     def cuts(self) -> list[Cut]:
-        """Return ways to cut the image, into the largest blocks first.
+        """Return ways to cut the image, into the largest blocks first; none if all overlap wholly.
 
         The smallest block has at least a quarter of the rows that overlap: with fewer, it needs
         four fifths of the memory at best.
@@ -41,12 +41,13 @@ class Images:
             cuts.append(Cut(self, rows))
             if 4 * (rows // 2) < cuts[-1].overlap():
                 break
-        return cuts
+        return [one for one in cuts if one.share() < 1]
 
     def cut_to(self, share: float) -> Cut:
-        """Return the largest blocks that need at most a share of each tensor, or the smallest."""
+        """Return the largest blocks that need at most a share of all rows, or the smallest."""
         cuts = self.cuts()
-        return next((one for one in cuts if one.share() <= share), cuts[-1])
+        smallest = cuts[-1] if cuts else Cut(self, self.size)
+        return next((one for one in cuts if one.share() <= share), smallest)
 
 
 def _nearby_divisor(size: int, rows: int) -> int:
@@ -91,11 +92,14 @@ class Cut:
         return max(rows) - self.rows
 
     def share(self) -> float:
-        """Return the largest part of a tensor's rows that a block needs."""
+        """Return the bytes of the rows that a block needs, as a part of those of all rows."""
         carried = self.images.carried
-        return max(
-            rows.count / tensor.dims[carried[tensor].axis] for tensor, rows in self.needed.items()
+        whole = sum(tensor.nbytes for tensor in self.needed)
+        needed = sum(
+            tensor.nbytes * rows.count / tensor.dims[carried[tensor].axis]
+            for tensor, rows in self.needed.items()
         )
+        return needed / max(whole, 1)
 
 
 def _read_whole(images: Images) -> set[Tensor]:

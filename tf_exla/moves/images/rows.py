@@ -17,7 +17,8 @@ import numpy as np
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Node, Tensor
 
-Fill = Literal["zero", "lowest"] | Tensor
+Fill = Literal["zero", "lowest", "edge"] | Tensor
+"""What rows count as that a tensor does not have; "edge": as its nearest row."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,12 @@ class Blocks(Layout, Protocol):
 
     def read(self, w: Builder, tensor: Tensor, rows: Rows, fill: Fill | None = None) -> Tensor:
         """Return rows of each block. `fill`: what rows count as that the tensor does not have."""
+
+    def only(self, w: Builder, x: Tensor, tensor: Tensor, rows: Rows, row: int) -> Tensor:
+        """Return rows `x` of a tensor's blocks, zero but in one row of the tensor."""
+
+    def moved(self, w: Builder, tensor: Tensor, rows: Rows, places: Tensor) -> Tensor:
+        """Return rows of each block in another order. `places`: [blocks, rows], in `rows`."""
 
     def of_images(self, w: Builder, tensor: Tensor) -> Tensor:
         """Return numbers of each image for each of its blocks."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 
 from tf_exla.ir.axis_rule import Axes, AxisRule
 from tf_exla.ir.builder import Builder
@@ -39,7 +40,7 @@ def step_of(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Step | None:
     window = None if windows is None else windows.along(axis)
     if windows is not None and window is not None:
         return windowed(node, ops, windows, window)
-    return _shifted(node, axis) or _pointwise(node, tensor, axis, ops)
+    return _mirrored(node, axis) or _shifted(node, axis) or _pointwise(node, tensor, axis, ops)
 
 
 _AS_IT_IS = frozenset({"check_numerics", "constant", "random_rows"})
@@ -254,3 +255,45 @@ def _shifted(node: Node, axis: int) -> Shifted | None:
     fill: Fill | None = (found.fill or "zero") if padded else None
     carried = Carried(found.data, axis), Carried(node.output, axis)
     return Shifted(node, carried, -by, fill, tuple(around))
+
+
+@dataclass(frozen=True)
+class Mirrored:
+    """A pad by mirrored rows; `places`: the operand's row for each row of the result."""
+
+    node: Node
+    carried: tuple[Carried, ...]
+    places: tuple[int, ...]
+
+    def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
+        places = self._places(made, layout)
+        return {0: Rows(int(places.min()), int(places.max()) + 1)}
+
+    def _places(self, made: Rows, layout: Layout) -> npt.NDArray[np.int64]:
+        """Return the row for each row of a block, relative to the operand's block."""
+        x, result = self.carried
+        blocks = np.arange(layout.count) % (layout.count // x.tensor.dims[0])
+        first = blocks[:, None] * layout.rows_per_block(result.tensor)
+        rows = np.clip(first + np.arange(made.first, made.stop), 0, len(self.places) - 1)
+        places: npt.NDArray[np.int64] = np.asarray(self.places)[rows]
+        return places - blocks[:, None] * layout.rows_per_block(x.tensor)
+
+    def compute(self, w: Builder, made: Rows, blocks: Blocks) -> tuple[Tensor, ...]:
+        (rows,) = self.reads(made, blocks).values()
+        places = w.const(self._places(made, blocks) - rows.first)
+        x = blocks.moved(w, self.carried[0].tensor, rows, places)
+        around = np.array(self.node.inputs[1].value)
+        around[self.carried[0].axis] = 0
+        if not around.any():
+            return (x,)
+        mode = self.node.attrs["mode"]
+        return (w.op("mirror_pad", x, w.const(around), mode=mode),)
+
+
+def _mirrored(node: Node, axis: int) -> Mirrored | None:
+    found = moves_of(node) if node.op == "mirror_pad" else None
+    places = {} if found is None else dict(found.places)
+    if axis not in places or not axis or 0 in places:
+        return None
+    carried = Carried(node.inputs[0], axis), Carried(node.output, axis)
+    return Mirrored(node, carried, tuple(places[axis].tolist()))

@@ -18,6 +18,7 @@ from tf_exla.moves.images.rows import (
     Rows,
     Step,
     lowest,
+    part,
     read_alike,
     shape_in_blocks,
 )
@@ -34,6 +35,9 @@ def windowed(node: Node, ops: OpSet, windows: Windows, window: Window) -> Step |
     others = [one for one in windows.axes if one is not window]
     if not read_alike(node, carried) or any(min(one.before, one.after) < 0 for one in others):
         return None
+    if windows.interpolates:
+        between = Between if windows.result == "image" else BetweenGradient
+        return between(node, tuple(carried), ops, windows, window)
     kinds: Mapping[Role, type[Pooled | Spread | Correlated]]
     kinds = {"pooled": Pooled, "image": Spread, "": Correlated}
     return kinds[windows.result](node, tuple(carried), ops, windows, window)
@@ -170,3 +174,46 @@ class Correlated(_Windowed):
             if at in self.positions("image"):
                 operands[at] = self.padded(w, operands[at])
         return (self.made(w, operands, self.node.output.dims),)
+
+
+class Between(_Windowed):
+    """An interpolation of rows, which reads the nearest row on either side."""
+
+    def _steps(self, made: Rows) -> Rows:
+        each = self.window.stride
+        return Rows(made.first // each - 1, -(-made.stop // each) + 1)
+
+    def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
+        return dict.fromkeys(self.positions("pooled"), self._steps(made))
+
+    def compute(self, w: Builder, made: Rows, blocks: Blocks) -> tuple[Tensor, ...]:
+        operands, axis = list(self.node.inputs), self.window.axis
+        for at, rows in self.reads(made, blocks).items():
+            operands[at] = blocks.read(w, operands[at], rows, "edge")
+        has = self._steps(made) * self.window.stride
+        shape = shape_in_blocks(self.node.output, axis, has.count, blocks.count)
+        return (part(w, self.made(w, operands, shape), axis, has, made),)
+
+
+class BetweenGradient(_Windowed):
+    """The gradient of an interpolation: the edges also have what is beyond them."""
+
+    def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
+        steps = Rows(made.first - 1, made.stop + 1)
+        return {
+            **dict.fromkeys(self.positions("pooled"), steps),
+            **dict.fromkeys(self.positions("image"), steps * self.window.stride),
+        }
+
+    def compute(self, w: Builder, made: Rows, blocks: Blocks) -> tuple[Tensor, ...]:
+        operands, axis, result = list(self.node.inputs), self.window.axis, self.node.output
+        for at, rows in self.reads(made, blocks).items():
+            fill: Fill | None = "zero" if at in self.positions("image") else None
+            operands[at] = blocks.read(w, operands[at], rows, fill)
+        has = Rows(made.first - 1, made.stop + 1)
+        x = self.made(w, operands, shape_in_blocks(result, axis, has.count, blocks.count))
+        total = part(w, x, axis, has, made)
+        for edge, beyond in ((0, -1), (result.dims[axis] - 1, 1)):
+            near = part(w, x, axis, has, Rows(made.first + beyond, made.stop + beyond))
+            total = w.op("add", total, blocks.only(w, near, result, made, edge))
+        return (total,)

@@ -80,6 +80,29 @@ def resolution(operand: Role, result: Role) -> Rule:
     return rule
 
 
+def interpolation(*operands: Role, result: Role) -> Rule:
+    """Return the rule of bilinear interpolation, or of its gradient, along axes that it enlarges.
+
+    The kernel computes weights in float32 from positions in the whole image. Only for powers of two
+    are they the same everywhere.
+    """
+
+    def rule(node: Node) -> Windows | None:
+        roles: list[Role] = [*operands, result]
+        shapes = [sizes(one) for one in (*node.inputs, node.output)]
+        image, pooled = (shapes[roles.index(role)] for role in ("image", "pooled"))
+        if node.attrs.get("align_corners") or not node.attrs.get("half_pixel_centers"):
+            return None
+        axes = []
+        for axis in _space(node, len(image)):
+            factor, rest = divmod(image[axis], max(pooled[axis], 1))
+            if not rest and factor and factor & (factor - 1) == 0:
+                axes.append(Window(axis, factor, factor))
+        return Windows(operands, result, tuple(axes), interpolates=True) if axes else None
+
+    return rule
+
+
 def _exact(node: Node, factor: int) -> bool:
     """Return whether the kernel repeats each pixel `factor` times, wherever it is.
 
