@@ -127,6 +127,98 @@ def test_outside_of_an_image_nothing_is_read() -> None:
     assert check(net, normal(1, 23, 4, 2)) >= 5
 
 
+def gradient(net: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the gradients of a net's squares."""
+
+    def made(*arguments: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(arguments)
+            loss = tf.reduce_sum(tf.square(net(*arguments)))
+        return tape.gradient(loss, arguments)
+
+    return made
+
+
+def test_moved_images_stay_whole() -> None:
+    """A slice or a pad may move images of the batch together with their rows."""
+    around = [[0, 1], [2, 1], [0, 0], [0, 0]]
+    check(lambda x: conv(conv(x)[:1, 1:]), normal(2, 19, 4, 2))
+    check(lambda x: conv(tf.pad(conv(x), around)), normal(1, 19, 4, 2))
+    check(lambda x: conv(tf.pad(conv(x)[1:], around)), normal(2, 19, 4, 2))
+
+
+def test_results_with_different_overlaps() -> None:
+    """One result of a node is read by a convolution, and another is not."""
+
+    def halves(x: Any) -> Any:
+        a, b = tf.split(tf.concat([conv(x), x], -1), 2, -1)
+        return conv(conv(a)) + b
+
+    def best(x: Any) -> Any:
+        values, places = tf.nn.top_k(conv(x), 2)
+        return conv(values) + tf.cast(places, x.dtype)
+
+    for net in (halves, best):
+        assert check(net, normal(1, 19, 4, 2)) >= 5
+
+
+def test_sums_that_are_images() -> None:
+    """The gradient of one row of an image is a sum over rows, and is itself read in rows."""
+    for batch in (1, 2):
+        x = normal(batch, 19, 4, 2)
+        assert check(gradient(lambda x: conv(conv(x) - conv(x)[:, 9:10])), x) >= 10
+
+
+def test_images_that_are_filters() -> None:
+    assert check(gradient(lambda x: tf.nn.conv2d(x, x, 1, "SAME")), normal(5, 5, 5, 5)) >= 5
+
+
+def test_operands_of_one_image() -> None:
+    """Products do not broadcast their batch, so that each block needs the operand."""
+
+    def columns(x: Any) -> Any:
+        weights = tf.nn.softmax(tf.einsum("bhwc,bgwc->bwhg", conv(x), x))
+        return conv(tf.einsum("bwhg,bgwc->bhwc", weights, conv(x)))
+
+    def looked_up(x: Any, table: Any) -> Any:
+        return conv(tf.gather(table, tf.argmax(conv(x), -1), axis=1, batch_dims=1))
+
+    def mixed(x: Any, weights: Any) -> Any:
+        return conv(tf.einsum("bhwc,bcd->bhwd", conv(x), weights))
+
+    for batch in (1, 2):
+        x = normal(batch, 19, 4, 2)
+        assert check(gradient(columns), x) >= 20
+        assert check(gradient(mixed), x, normal(batch, 2, 2)) >= 8
+        assert check(looked_up, x, normal(batch, 2, 2)) >= 3
+
+
+def test_as_many_channels_as_images() -> None:
+    """Numbers of each channel are none of each image."""
+
+    def net(x: Any, scale: Any) -> Any:
+        return conv(tf.nn.relu(conv(x) * scale) + scale)
+
+    steps = [check(gradient(net), normal(batch, 11, 4, 2), normal(2)) for batch in (2, 3)]
+    assert steps[0] == steps[1]
+
+
+def test_rows_outside_do_not_fail() -> None:
+    """Integers that are zero, or no places of a table, only outside of what is read."""
+
+    def pool(x: Any) -> Any:
+        return tf.nn.max_pool2d(x, 3, 1, "SAME")
+
+    x = np.random.default_rng(0).integers(1, 5, (1, 19, 4, 2)).astype(np.int32)
+    x[:, 0] = 0
+    for divided in (lambda x: 9 // x[:, 1:], lambda x: 9 % x[:, 1:]):
+        assert check(lambda x, divided=divided: pool(divided(x)), x) == 3
+    x[:, 0] = -7
+    table = normal(5, 2)
+    assert check(lambda x: conv(tf.gather(table, x[:, 1:, :, 0])), x) >= 2
+    assert check(lambda x: conv(tf.gather(table, pool(pool(x))[..., 0])), x) >= 4
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_limits(seed: int) -> None:
     """A chain on one image runs in a small part of its memory, with the same numbers."""

@@ -44,7 +44,7 @@ def one_block(cut: Cut) -> Graph:
     nodes = [new for node in images.steps for new in blocks.nodes_of(node)]
     made = {tensor for node in nodes for tensor in node.outputs}
     read = dict.fromkeys(tensor for node in nodes for tensor in node.inputs if tensor not in made)
-    sums = [one for node in images.steps for one in node.outputs if one not in images.carried]
+    sums = [t for node in images.steps for t in node.outputs if t not in images.made_by(node)]
     results = [blocks.blocks[tensor] for tensor in cut.joined]
     return clean(Graph(tuple(read), tuple(nodes), (*sums, *results)), images.ops)
 
@@ -59,10 +59,10 @@ class _Blocks(Cut):
 
     def nodes_of(self, node: Node) -> list[Node]:
         """Return the nodes that replace a node."""
-        carried, w = self.images.carried, Builder(node, self.images.ops)
+        in_blocks, w = self.images.made_by(node), Builder(node, self.images.ops)
         results = self.images.steps[node].compute(w, self.made(node), self)
         for old, new in zip(node.outputs, results, strict=True):
-            if old not in carried:
+            if old not in in_blocks:
                 _as(w, new, old)
                 continue
             self.blocks[old] = new

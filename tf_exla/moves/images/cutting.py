@@ -28,6 +28,11 @@ class Images:
     batch: int
     size: int
 
+    def made_by(self, node: Node) -> list[Tensor]:
+        """Return the results that a node makes in blocks, which sums over rows are not."""
+        made = {one.tensor for one in self.steps[node].carried}
+        return [one for one in node.outputs if one in made]
+
     def cuts(self) -> list[Cut]:
         """Return ways to cut the image, into the largest blocks first; none if all overlap wholly.
 
@@ -67,15 +72,17 @@ class Cut:
         for tensor in self.joined:
             self._need(tensor, Rows(0, self.rows_per_block(tensor)))
         for node, step in reversed(list(images.steps.items())):
-            for at, one in step.reads(self.made(node), self).items():
+            made = self.made(node)
+            self.needed.update((one, made) for one in images.made_by(node))
+            for at, one in step.reads(made, self).items():
                 self._need(node.inputs[at], one)
 
     def rows_per_block(self, tensor: Tensor) -> int:
         return int(self.images.carried[tensor].rate) * self.rows
 
     def made(self, node: Node) -> Rows:
-        """Return the rows of its results that a node computes."""
-        own = [one for one in node.outputs if one in self.images.carried]
+        """Return the rows that a node computes, the same of all its results."""
+        own = self.images.made_by(node)
         if not own:
             return Rows(0, 0)
         known = [self.needed[one] for one in own if one in self.needed]
@@ -109,4 +116,4 @@ def _read_whole(images: Images) -> set[Tensor]:
         step = images.steps.get(node)
         in_blocks = set() if step is None else {one.tensor for one in step.carried}
         read.update(one for one in node.inputs if one not in in_blocks)
-    return {one for node in images.steps for one in node.outputs if one in images.carried} & read
+    return {one for node in images.steps for one in images.made_by(node)} & read

@@ -81,7 +81,9 @@ class _Growth:
         large = max(one.tensor.nbytes for one in step.carried) > known.tensor.dims[0] * self.least
         if not large and self.ops.windows(node) is not None:
             return []
-        own = next(one for one in step.carried if one.tensor is tensor)
+        own = next((one for one in step.carried if one.tensor is tensor), None)
+        if own is None:
+            return []  # it is read whole, as filters
         scale = known.rate / own.rate
         found = {one.tensor: one._replace(rate=one.rate * scale) for one in step.carried}
         if any(self.carried.get(one, new) != new for one, new in found.items()):

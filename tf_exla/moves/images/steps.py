@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,6 +13,7 @@ from tf_exla.ir.axis_rule import Axes, AxisRule
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.moves.images.batch import of_images
 from tf_exla.moves.images.rows import (
     Blocks,
     Carried,
@@ -78,10 +79,17 @@ class Pointwise:
             if one in tensors
         }
 
+    def _safe(self, w: Builder, operand: Tensor) -> Fill | None:
+        """Return what rows outside of the image count as, if others may make the op fail."""
+        if "int" not in operand.dtype or self.node.op not in _MAY_FAIL:
+            return None
+        return w.const(_MAY_FAIL[self.node.op], operand.dtype)
+
     def compute(self, w: Builder, made: Rows, blocks: Blocks) -> tuple[Tensor, ...]:
         operands = list(self.node.inputs)
         for position, rows in self.reads(made, blocks).items():
-            operands[position] = blocks.read(w, operands[position], rows)
+            one = operands[position]
+            operands[position] = blocks.read(w, one, rows, self._safe(w, one))
         for position in self.of_images:
             operands[position] = blocks.of_images(w, operands[position])
         axes, steps = {one.tensor: one.axis for one in self.carried}, self._steps(made)
@@ -95,6 +103,13 @@ class Pointwise:
             return nodes[-1].outputs
         has = steps * self._rows_per_step(self.node.output)
         return (part(w, nodes[-1].output, axes[self.node.output], has, made),)
+
+
+_MAY_FAIL = {
+    **dict.fromkeys(("floor_divide", "pow", "remainder", "truncate_divide"), 1),
+    **dict.fromkeys(("GatherNd", "sparse_cross_entropy", "take"), 0),
+}
+"""Ops that fail for some integers, with one for which they do not."""
 
 
 def _pointwise(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Pointwise | None:
@@ -116,12 +131,15 @@ def _pointwise(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Pointwise |
         axis_of_rows = axes[at]
         assert axis_of_rows is not None
         carried.append(Carried(one, at, Fraction(axis_of_rows.block)))
+        labels = [axis.label for axis in axes if axis is not None]
+        if position < len(node.inputs) and len(set(labels)) < len(labels):
+            return None  # matrices, which may be singular in rows outside of the image
     if len(node.outputs) > 1 and any(one.rate != 1 for one in carried):
         return None
     if not read_alike(node, carried):
         return None
-    of_images = _of_images(node, carried, ops)
-    return None if of_images is None else Pointwise(node, tuple(carried), of_images, ops)
+    images = of_images(node, [one.tensor for one in carried], ops)
+    return None if images is None else Pointwise(node, tuple(carried), images, ops)
 
 
 def _axis_of(label: str, axes: Axes | None) -> int | None:
@@ -130,44 +148,6 @@ def _axis_of(label: str, axes: Axes | None) -> int | None:
         if axis is not None and axis.label == label:
             return at
     return None
-
-
-def _of_images(node: Node, carried: Sequence[Carried], ops: OpSet) -> tuple[int, ...] | None:
-    """Return the operands that have images but no rows; None if the node does not keep images.
-
-    The batch is doubled to see it: axes of size one are the same for an axis rule.
-    """
-    with_rows = {one.tensor: one.axis for one in carried}
-    batch = carried[0].tensor.dims[0]
-    doubled = dict(with_rows)
-    if batch > 1:
-        doubled.update((one, 1) for one in node.inputs if one.shape and one.dims[0] == batch)
-    larger = {}
-    for one in doubled:
-        larger[one] = one.with_axes((2 * one.dims[0], *one.dims[1:]), one.name)
-    operands = [larger.get(one, one) for one in node.inputs]
-    again = ops.resized(node, operands, [larger[one].dims for one in node.outputs])[-1]
-    rule = ops.rule(again)
-    if not isinstance(rule, AxisRule):
-        return None
-    tensors, names = (*node.inputs, *node.outputs), (*rule.operands, *rule.results)
-    firsts = {
-        axes[0] for one, axes in zip(tensors, names, strict=True) if one in with_rows and axes
-    }
-    first = firsts.pop()
-    if firsts or first is None or not first.splittable or first.block != 1:
-        return None
-    found = []
-    for position, axes in enumerate(names[: len(node.inputs)]):
-        if tensors[position] in with_rows:
-            continue
-        at = _axis_of(first.label, axes)
-        if at is None:
-            continue
-        if at or axes is None or axes[0] != first or tensors[position] not in larger:
-            return None
-        found.append(position)
-    return tuple(found)
 
 
 # Sums over rows, and moved rows.
@@ -250,6 +230,8 @@ def _shifted(node: Node, axis: int) -> Shifted | None:
         around[at] = before, after - (found.data.dims[at] - 1 - last)
         if (before > 0) != bool(kept[0]) or (around[at][1] > 0) != bool(after):
             return None
+    if around[0] != (0, 0):
+        return None  # other images of the batch
     (by, _), around[axis] = around[axis], (0, 0)
     padded = node.op != "slice" and node.op != "strided_slice"
     fill: Fill | None = (found.fill or "zero") if padded else None
