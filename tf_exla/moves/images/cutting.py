@@ -40,13 +40,26 @@ class Images:
         four fifths of the memory at best.
         """
         cuts: list[Cut] = []
-        rows = self.size
+        rows, whole = self.size, self._whole()
         while rows > 1:
-            rows = _nearby_divisor(self.size, rows // 2)
+            rows = _nearby_divisor(whole, rows // 2)
             cuts.append(Cut(self, rows))
             if 4 * (rows // 2) < cuts[-1].overlap():
                 break
         return [one for one in cuts if one.share() < 1]
+
+    def _whole(self) -> int:
+        """Return the rows of the grid that blocks divide evenly, if possible.
+
+        They are those of the largest tensor that is read whole, since it is copied if the last
+        block has more rows than it.
+        """
+        read = sorted(_read_whole(self), key=lambda one: one.nbytes)
+        if not read:
+            return self.size
+        axis, rate = self.carried[read[-1]].axis, int(self.carried[read[-1]].rate)
+        rows, rest = divmod(read[-1].dims[axis], rate)
+        return self.size if rest else rows
 
     def cut_to(self, share: float) -> Cut:
         """Return the largest blocks that need at most a share of all rows, or the smallest."""

@@ -27,6 +27,7 @@ from tf_exla.moves.images.rows import (
 )
 from tf_exla.moves.images.windowed import windowed
 from tf_exla.moves.places import moves_of
+from tf_exla.vocabulary.table import VOCABULARY
 
 
 def step_of(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Step | None:
@@ -107,9 +108,9 @@ class Pointwise:
 
 _MAY_FAIL = {
     **dict.fromkeys(("floor_divide", "pow", "remainder", "truncate_divide"), 1),
-    **dict.fromkeys(("GatherNd", "sparse_cross_entropy", "take"), 0),
+    **dict.fromkeys(("sparse_cross_entropy", "take"), 0),
 }
-"""Ops that fail for some integers, with one for which they do not."""
+"""Ops that fail for some integers, with one for which they do not. Others may be unknown."""
 
 
 def _pointwise(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Pointwise | None:
@@ -121,7 +122,7 @@ def _pointwise(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Pointwise |
     rows = None if own is None else own[axis]
     if rows is None or not rows.splittable:
         return None
-    carried = []
+    carried: list[Carried] = []
     for position, (one, axes) in enumerate(zip(tensors, names, strict=True)):
         at = _axis_of(rows.label, axes)
         if at is None and position < len(node.inputs):
@@ -136,6 +137,9 @@ def _pointwise(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Pointwise |
             return None  # matrices, which may be singular in rows outside of the image
     if len(node.outputs) > 1 and any(one.rate != 1 for one in carried):
         return None
+    integers = any("int" in one.tensor.dtype for one in carried if one.tensor in node.inputs)
+    if integers and node.op not in VOCABULARY:
+        return None  # it may fail for those in rows outside of the image
     if not read_alike(node, carried):
         return None
     images = of_images(node, [one.tensor for one in carried], ops)
