@@ -46,7 +46,7 @@ class Images:
             cuts.append(Cut(self, rows))
             if 4 * (rows // 2) < cuts[-1].overlap():
                 break
-        return [one for one in cuts if one.share() < 1]
+        return [one for one in cuts if one.is_smaller()]
 
     def _whole(self) -> int:
         """Return the rows of the grid that blocks divide evenly, if possible.
@@ -110,6 +110,12 @@ class Cut:
         carried = self.images.carried
         rows = (rows.count // int(carried[tensor].rate) for tensor, rows in self.needed.items())
         return max(rows) - self.rows
+
+    def is_smaller(self) -> bool:
+        """Return whether a block needs a part of the largest tensor, not all of it."""
+        largest = max(self.needed, key=lambda one: one.nbytes)
+        size = largest.dims[self.images.carried[largest].axis]
+        return self.needed[largest].count < size
 
     def share(self) -> float:
         """Return the bytes of the rows that a block needs, as a part of those of all rows."""

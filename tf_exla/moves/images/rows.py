@@ -21,6 +21,10 @@ Fill = Literal["zero", "lowest", "edge"] | Tensor
 """What rows count as that a tensor does not have; "edge": as its nearest row."""
 
 
+_MOST_AXES = 8
+"""The most axes of a tensor that kernels of slices accept."""
+
+
 @dataclass(frozen=True)
 class Rows:
     """Consecutive rows of each block, relative to the row that the block begins with."""
@@ -104,12 +108,13 @@ def part(w: Builder, x: Tensor, axis: int, has: Rows, wanted: Rows) -> Tensor:
     """Return some of the rows along an axis."""
     if has == wanted:
         return x
-    before, after = prod(x.dims[1:axis]), prod(x.dims[axis + 1 :])  # slices have few axes
-    flat = w.op("reshape", x, w.const([x.dims[0], before, has.count, after]))
-    begin = w.const([0, 0, wanted.first - has.first, 0])
-    rows = w.op("slice", flat, begin, w.const([x.dims[0], before, wanted.count, after]))
     dims = [wanted.count if at == axis else size for at, size in enumerate(x.dims)]
-    return w.op("reshape", rows, w.const(dims))
+    if len(dims) > _MOST_AXES:
+        flat = [x.dims[0], prod(x.dims[1:axis]), has.count, prod(x.dims[axis + 1 :])]
+        rows = part(w, w.op("reshape", x, w.const(flat)), 2, has, wanted)
+        return w.op("reshape", rows, w.const(dims))
+    begin = [wanted.first - has.first if at == axis else 0 for at in range(len(dims))]
+    return w.op("slice", x, w.const(begin), w.const(dims))
 
 
 def shape_in_blocks(tensor: Tensor, axis: int, rows: int, count: int) -> tuple[int, ...]:
