@@ -37,7 +37,7 @@ def check(function: Callable[..., Any], *arrays: Any, text: str = "") -> int:
         wanted = [one.numpy() for one in tf.nest.flatten(traced(*arguments))]
     except tf.errors.InvalidArgumentError:
         return 0  # TensorFlow has no gradient of dilated filters on a CPU
-    rows_tried = {one.rows for one in images[0].cuts()} | {1, 2, 3, images[0].size}
+    rows_tried = {one.rows for one in images[0].cuts} | {1, 2, 3, images[0].size}
     for rows in rows_tried:
         cuts = [Cut(one, min(rows, one.size)) for one in images]
         made = in_blocks(graph, ops, cuts)

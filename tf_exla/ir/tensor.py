@@ -15,6 +15,9 @@ from tf_exla.ir.dtypes import short_dtype
 Array = npt.NDArray[np.generic]
 Shape = tuple[int | None, ...]
 
+MOST_SLICED_AXES = 8
+"""The most axes of a tensor that TensorFlow's kernels of slices accept."""
+
 _ITEM_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "qint8": 1, "quint8": 1,
     "int16": 2, "uint16": 2, "qint16": 2, "quint16": 2, "float16": 2, "bfloat16": 2, "half": 2,

@@ -186,9 +186,8 @@ class Forms:
                 continue
             seen.add(nodes)
             main = max(images, key=lambda one: max(tensor.nbytes for tensor in one.carried))
-            cuts = main.cuts()
-            for cut in cuts:
-                if cut is cuts[-1] or self.projector.working_set(one_block(cut)) <= room:
+            for cut in main.cuts:
+                if cut is main.cuts[-1] or self.projector.working_set(one_block(cut)) <= room:
                     blocks = in_blocks(graph, ops, (one.cut_to(cut.share()) for one in images))
                     yield self._again(f"lowered, in blocks of {cut.rows} rows", blocks, slim)
 

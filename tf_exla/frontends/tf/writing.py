@@ -22,13 +22,12 @@ from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.emit import emit_const
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.ir.graph import SplitAxis, Tensor, item_bytes
+from tf_exla.ir.tensor import MOST_SLICED_AXES
 
 LEAST_ROW = 64
 """Bytes of a row from which writing by rows is faster."""
 MOST_ROWS = 1 << 12
 """The most rows of a part, since their numbers are a constant of the graph."""
-MOST_AXES = 8
-"""The most axes of a tensor that the kernels of slices accept."""
 _TYPES = frozenset({"bool", "float32", "float64", "int64"})
 
 
@@ -95,7 +94,7 @@ def _reshaped(emitter: Emitter, value: tf.Tensor, shape: tuple[int, ...]) -> tf.
 
 def few_axes(dims: tuple[int, ...], axis: int) -> tuple[int, ...]:
     """Merge all axes before `axis`, and all after it, if slices cannot have as many axes."""
-    if len(dims) <= MOST_AXES:
+    if len(dims) <= MOST_SLICED_AXES:
         return dims
     return math.prod(dims[:axis]), dims[axis], math.prod(dims[axis + 1 :])
 

@@ -40,7 +40,7 @@ def one_block(cut: Cut) -> Graph:
     """
     images = cut.images
     blocks = _Blocks(cut)
-    blocks.count, blocks.joined = images.batch, set()
+    blocks.count, blocks.joined = images.batch, ()
     nodes = [new for node in images.steps for new in blocks.nodes_of(node)]
     made = {tensor for node in nodes for tensor in node.outputs}
     read = dict.fromkeys(tensor for node in nodes for tensor in node.inputs if tensor not in made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 
 from tf_exla.ir.graph import Graph, Node, Tensor
@@ -33,8 +33,19 @@ class Images:
         made = {one.tensor for one in self.steps[node].carried}
         return [one for one in node.outputs if one in made]
 
+    @cached_property
+    def read_whole(self) -> tuple[Tensor, ...]:
+        """The tensors that are computed in blocks, and that a node reads whole, in order."""
+        read = set(self.graph.outputs)
+        for node in self.graph.nodes:
+            step = self.steps.get(node)
+            in_blocks = set() if step is None else {one.tensor for one in step.carried}
+            read.update(one for one in node.inputs if one not in in_blocks)
+        return tuple(one for node in self.steps for one in self.made_by(node) if one in read)
+
+    @cached_property
     def cuts(self) -> list[Cut]:
-        """Return ways to cut the image, into the largest blocks first; none if all overlap wholly.
+        """Ways to cut the image, into the largest blocks first; none if all overlap wholly.
 
         The smallest block has at least a quarter of the rows that overlap: with fewer, it needs
         four fifths of the memory at best.
@@ -54,18 +65,16 @@ class Images:
         They are those of the largest tensor that is read whole, since it is copied if the last
         block has more rows than it.
         """
-        read = sorted(_read_whole(self), key=lambda one: one.nbytes)
-        if not read:
+        if not self.read_whole:
             return self.size
-        axis, rate = self.carried[read[-1]].axis, int(self.carried[read[-1]].rate)
-        rows, rest = divmod(read[-1].dims[axis], rate)
+        largest = self.carried[max(self.read_whole, key=lambda one: one.nbytes)]
+        rows, rest = divmod(largest.tensor.dims[largest.axis], int(largest.rate))
         return self.size if rest else rows
 
     def cut_to(self, share: float) -> Cut:
         """Return the largest blocks that need at most a share of all rows, or the smallest."""
-        cuts = self.cuts()
-        smallest = cuts[-1] if cuts else Cut(self, self.size)
-        return next((one for one in cuts if one.share() <= share), smallest)
+        smallest = self.cuts[-1] if self.cuts else Cut(self, self.size)
+        return next((one for one in self.cuts if one.share() <= share), smallest)
 
 
 def _nearby_divisor(size: int, rows: int) -> int:
@@ -81,7 +90,7 @@ class Cut:
         self.of_an_image = -(-images.size // rows)
         self.count = images.batch * self.of_an_image
         self.needed: dict[Tensor, Rows] = {}
-        self.joined = _read_whole(images)
+        self.joined = images.read_whole
         for tensor in self.joined:
             self._need(tensor, Rows(0, self.rows_per_block(tensor)))
         for node, step in reversed(list(images.steps.items())):
@@ -126,13 +135,3 @@ class Cut:
             for tensor, rows in self.needed.items()
         )
         return needed / max(whole, 1)
-
-
-def _read_whole(images: Images) -> set[Tensor]:
-    """Return the tensors that are computed in blocks, and that a node reads whole."""
-    read = set(images.graph.outputs)
-    for node in images.graph.nodes:
-        step = images.steps.get(node)
-        in_blocks = set() if step is None else {one.tensor for one in step.carried}
-        read.update(one for one in node.inputs if one not in in_blocks)
-    return {one for node in images.steps for one in images.made_by(node)} & read

@@ -16,13 +16,10 @@ import numpy as np
 
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.tensor import MOST_SLICED_AXES
 
 Fill = Literal["zero", "lowest", "edge"] | Tensor
 """What rows count as that a tensor does not have; "edge": as its nearest row."""
-
-
-_MOST_AXES = 8
-"""The most axes of a tensor that kernels of slices accept."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ def part(w: Builder, x: Tensor, axis: int, has: Rows, wanted: Rows) -> Tensor:
     if has == wanted:
         return x
     dims = [wanted.count if at == axis else size for at, size in enumerate(x.dims)]
-    if len(dims) > _MOST_AXES:
+    if len(dims) > MOST_SLICED_AXES:
         flat = [x.dims[0], prod(x.dims[1:axis]), has.count, prod(x.dims[axis + 1 :])]
         rows = part(w, w.op("reshape", x, w.const(flat)), 2, has, wanted)
         return w.op("reshape", rows, w.const(dims))

@@ -27,6 +27,7 @@ from tf_exla.moves.images.rows import (
 )
 from tf_exla.moves.images.windowed import windowed
 from tf_exla.moves.places import moves_of
+from tf_exla.vocabulary.rules.builders import static_axes
 from tf_exla.vocabulary.table import VOCABULARY
 
 
@@ -178,11 +179,9 @@ class Summed:
         return (w.op("reshape", total, w.const(list(self.node.output.dims))),)
 
 
-def _summed(node: Node) -> set[int]:
-    axes = node.inputs[1].value
-    if axes is None:
-        return set()
-    return {axis % len(node.inputs[0].dims) for axis in np.ravel(axes).tolist()}
+def _summed(node: Node) -> frozenset[int]:
+    known = node.inputs[1].value is not None
+    return static_axes(node, 1, len(node.inputs[0].dims)) if known else frozenset()
 
 
 @dataclass(frozen=True)
