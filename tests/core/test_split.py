@@ -351,3 +351,26 @@ def test_results_of_remade_nodes_are_not_saved_between_stages() -> None:
         made = next(rewrite(index, arrange(index, region, large, frozenset({kept}))))
         results = [tensor for node in made.nodes for tensor in node.outputs]
         assert len(results) == len(set(results))
+
+
+def test_what_a_product_enlarges_is_concatenated() -> None:
+    """A sum over chunks of a result that is larger than its operand would need three of them."""
+
+    def fn(xp: Any, x: Any, w: Any) -> Any:
+        a = xp.reshape(xp.exp(x), (600, 50, 40))
+        root = xp.linalg.cholesky(xp.matmul(xp.permute_dims(a, (0, 2, 1)), a) + np.eye(40))
+        return xp.sum(xp.sum(root, axis=1), axis=1, keepdims=True).T @ w
+
+    graph = trace(fn, (600, 2000), (600, 5003))
+    index = DefUse(graph, InPlaceOps())
+    matrix = next(node.outputs[0] for node in graph.nodes if node.op == "exp")
+    region = grow(index, matrix, 0, lambda tensor: tensor.nbytes > 1000)
+    assert region is not None
+    assert region.enlarging() == {index.producer[graph.outputs[0]]}
+    with pytest.raises(MemoryLimitError) as info:
+        optimize_graph(graph, InPlaceOps(), limit=resident_bytes(graph), options=OPTIONS)
+    assert info.value.smallest_limit is not None
+    projector = Projector(InPlaceOps())
+    kept = projector.working_set(graph) - projector.project(graph).working_set
+    limit = resident_bytes(graph) + kept + 2 * graph.outputs[0].nbytes
+    assert info.value.smallest_limit < limit

@@ -69,8 +69,8 @@ def _next(
         tried.add(seed)
         node = index.producer[seed]
         try:
-            check = partial(_check_simple, ops)
-            region = grow(index, seed, axis, _as_large_as(seed), check=check)
+            admits = partial(_is_simple, ops)
+            region = grow(index, seed, axis, _as_large_as(seed), admits=admits)
         except Refusal as error:
             refusals.append(RefusedRewrite(FAMILY, "unroll", node.name, str(error)))
             continue
@@ -210,13 +210,14 @@ def _contracted(index: DefUse, stages: Stages) -> tuple[Graph, list[Node]]:
     return replaced(index, region, [node]), [node]
 
 
-def _check_simple(ops: OpSet, node: Node, rule: AxisRule) -> None:
-    """Raise `Refusal` unless a node's cost is proportional to the indices it handles."""
+def _is_simple(ops: OpSet, node: Node, rule: AxisRule) -> bool:
+    """Return True; raise `Refusal` if a node costs more than in proportion to its indices."""
     if ops.aliases(node):
-        return
+        return True
     data = sum(axes is not None for axes in rule.operands)
     if not all(label[0].islower() for label in rule.sizes) or (rule.combine and data > 1):
         raise Refusal(f"{node.op} is done for all indices at once")
+    return True
 
 
 def _unrolled(index: DefUse, stages: Stages) -> tuple[Graph, list[Node]]:

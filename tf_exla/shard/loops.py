@@ -17,9 +17,9 @@ from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
 from tf_exla.shard.link import Link
-from tf_exla.split.candidates import Large
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.growth import grow
+from tf_exla.split.large import Large
 from tf_exla.split.region import RefusedSplit
 from tf_exla.split.repeating import compared_again
 from tf_exla.split.resize import resize_loop

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +19,7 @@ from tf_exla.split.context import SearchContext
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.growth import grow
 from tf_exla.split.incumbent import Incumbent
+from tf_exla.split.large import AskedLarge, Large
 from tf_exla.split.progress import (
     Peak,
     own_bytes,
@@ -28,49 +28,13 @@ from tf_exla.split.progress import (
     peak_of,
     rest_bytes,
 )
-from tf_exla.split.region import RefusedSplit
+from tf_exla.split.region import RefusedSplit, Region
 from tf_exla.split.repeating import compared_again, unrepeatable
 from tf_exla.split.stages import Stages, arrange, rewrite
 from tf_exla.split.symmetric_tiles import pair_graphs
 from tf_exla.split.tiles import tile_at
 
 Refusals = dict[tuple[Tensor, int, Node], RefusedSplit]
-
-
-@dataclass(frozen=True)
-class Large:
-    """A predicate for large tensors: the seed, lists, and tensors of more than `small` bytes."""
-
-    small: int
-    seed: Tensor | None
-
-    def __call__(self, tensor: Tensor) -> bool:
-        return tensor is self.seed or tensor.nbytes > self.small or is_list(tensor)
-
-
-@dataclass
-class _Asked:
-    """A `Large` that records for which bounds `small` all its answers would be the same."""
-
-    is_large: Large
-    least: int = 0
-    below: float = math.inf
-
-    def __call__(self, tensor: Tensor) -> bool:
-        if tensor is self.is_large.seed or is_list(tensor):
-            return True
-        size = tensor.nbytes
-        if size <= self.is_large.small:
-            if size > self.least:
-                self.least = size
-            return False
-        if size < self.below:  # large because of its bytes only
-            self.below = size
-        return True
-
-    def answers_for(self, small: int) -> bool:
-        """Return whether the bound `small` would give the same answers."""
-        return self.least <= small < self.below
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,31 +98,62 @@ def _untiled(
         for axis, size in enumerate(seed.axes or ()):
             if size is None or size <= 1:
                 continue
-            grown: list[_Asked] = []
+            grown: list[AskedLarge] = []
             for small in smalls:
                 if any(asked.answers_for(small) for asked in grown):  # the same region
                     continue
                 is_large = Large(small, seed)
-                grown.append(_Asked(is_large))
-                region = grow(index, seed, axis, grown[-1], remake=True)
-                if region is None or (region.key, region.extent) in tried:
-                    continue
-                tried.add((region.key, region.extent))
-                for refusal in region.refusals:
-                    refusals[refusal.tensor, refusal.axis, refusal.node] = refusal
-                stages = arrange(index, region, is_large)
-                again = unrepeatable(index, stages)
-                if again is not None:
-                    refusals[again.tensor, again.axis, again.node] = again
-                    continue
-                context.projector.tick()
-                stages, graphs = _built(index, stages)
-                if all(map(best.excludes, graphs)):
-                    continue
-                one = _fitted(context, index, stages, graphs, is_large)
-                if not fixes_much(context, one):
-                    best.add(one.own, one.peak, one.high)
-                yield one
+                grown.append(AskedLarge(is_large))
+                for region in _regions(index, grown[-1], seed, axis):
+                    if (region.key, region.extent) in tried:
+                        continue
+                    tried.add((region.key, region.extent))
+                    one = _split(context, index, region, is_large, best, refusals)
+                    if one is not None:
+                        yield one
+
+
+def _regions(
+    index: DefUse, is_large: Callable[[Tensor], bool], seed: Tensor, axis: int
+) -> Iterator[Region]:
+    """Yield the region of an axis, and that without reductions that enlarge what they read."""
+    region = grow(index, seed, axis, is_large, remake=True)
+    if region is None:
+        return
+    yield region
+    enlarging = region.enlarging()
+    if enlarging:
+        smaller = grow(
+            index, seed, axis, is_large, remake=True, admits=lambda node, _: node not in enlarging
+        )
+        if smaller is not None:
+            yield smaller
+
+
+def _split(
+    context: SearchContext,
+    index: DefUse,
+    region: Region,
+    is_large: Large,
+    best: Incumbent,
+    refusals: Refusals,
+) -> Candidate | None:
+    """Return the candidate of a region; None if it is refused or cannot be the best."""
+    for refusal in region.refusals:
+        refusals[refusal.tensor, refusal.axis, refusal.node] = refusal
+    stages = arrange(index, region, is_large)
+    again = unrepeatable(index, stages)
+    if again is not None:
+        refusals[again.tensor, again.axis, again.node] = again
+        return None
+    context.projector.tick()
+    stages, graphs = _built(index, stages)
+    if all(map(best.excludes, graphs)):
+        return None
+    one = _fitted(context, index, stages, graphs, is_large)
+    if not fixes_much(context, one):
+        best.add(one.own, one.peak, one.high)
+    return one
 
 
 def _with_tiles(context: SearchContext, found: list[Candidate]) -> Iterator[Candidate]:
@@ -210,18 +205,15 @@ def repeated(context: SearchContext, graph: Graph, last: Candidate) -> Candidate
     index = context.index(graph)
     for seed in _seeds(context.projector, index, [], among=before.seed):
         is_large = Large(last.is_large.small, seed)
-        region = grow(index, seed, before.axis, is_large, remake=True)
-        if region is None or (len(region.members), region.extent) != (
-            len(before.members),
-            before.extent,
-        ):
-            continue
-        stages = arrange(index, region, is_large)
-        if unrepeatable(index, stages) is not None:
-            continue
-        made = evaluate(context, index, stages, is_large)
-        if [structure_of(loop) for loop in made.own_loops()] == wanted:
-            return made
+        for region in _regions(index, is_large, seed, before.axis):
+            if (len(region.members), region.extent) != (len(before.members), before.extent):
+                continue
+            stages = arrange(index, region, is_large)
+            if unrepeatable(index, stages) is not None:
+                continue
+            made = evaluate(context, index, stages, is_large)
+            if [structure_of(loop) for loop in made.own_loops()] == wanted:
+                return made
     return None
 
 

@@ -34,12 +34,13 @@ def grow(
     axis: int,
     is_large: Callable[[Tensor], bool],
     remake: bool = False,
-    check: Callable[[Node, AxisRule], None] | None = None,
+    admits: Callable[[Node, AxisRule], bool] | None = None,
 ) -> Region | None:
     """Return the region of one axis of `seed`; None if no node can take part.
 
     `remake`: cheap nodes that read nothing that carries the axis are recomputed in each region.
-    `check` is called for each node that joins. What it raises ends the growth.
+    `admits` is asked about each node before it joins: the others end the region. What it raises
+    ends the growth.
     A region that would end in the middle of a list ends before the list.
     """
     size = _size(seed, axis)
@@ -48,7 +49,7 @@ def grow(
         try:
             for lists in (True, False):
                 start = Region(seed, axis, size // block)
-                growth = _Growth(index, start, is_large, remake, check, lists)
+                growth = _Growth(index, start, is_large, remake, admits, lists)
                 region = growth.run()
                 if not growth.parts_lists:
                     return region
@@ -71,14 +72,14 @@ class _Growth:
         region: Region,
         is_large: Callable[[Tensor], bool],
         remake: bool,
-        check: Callable[[Node, AxisRule], None] | None,
+        admits: Callable[[Node, AxisRule], bool] | None,
         lists: bool,
     ) -> None:
         self.index = index
         self.lists = lists
         self.parts_lists = False
         self.remake = remake
-        self.check = check
+        self.admits = admits
         self.is_large = is_large
         self.region = region
         self.work: list[Tensor] = []  # large tensors whose readers are still to be followed
@@ -185,8 +186,8 @@ class _Growth:
             for made, slot in zip(node.outputs, results, strict=True)
         ):
             return self._refuse(tensor, axis, node, "chunks do not make its other results")
-        if self.check is not None:
-            self.check(node, rule)
+        if self.admits is not None and not self.admits(node, rule):
+            return False
         region.members[node] = Member(rule, label, unit, operands, results)
         remade = self.remake and self._is_remade(node)
         if remade:

@@ -70,6 +70,25 @@ class Region:
         slot = self.members[node].operands[position]
         return slot is not None and self.slots.get(node.inputs[position]) == slot
 
+    def enlarging(self) -> frozenset[Node]:
+        """Return the reductions whose result is larger than the chunks' tensors that they read.
+
+        A gradient that is scattered into a large table is one. It takes less memory to concatenate
+        the chunks of what is scattered than to add up tables.
+        """
+        return frozenset(
+            node
+            for node in self.members
+            if self.combiner(node) is not None
+            and (read := self._bytes_read_inside(node))
+            and sum(made.nbytes for made in node.outputs) > read
+        )
+
+    def _bytes_read_inside(self, node: Node) -> int:
+        """Return the bytes of the tensors that a member reads from other members."""
+        read = {t for at, t in enumerate(node.inputs) if self.inside(node, at)}
+        return sum(tensor.nbytes for tensor in read)
+
     @property
     def key(self) -> frozenset[tuple[Node, str]]:
         return frozenset((node, member.label) for node, member in self.members.items())

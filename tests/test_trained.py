@@ -1,0 +1,59 @@
+"""Steps of training whose peaks are tables, and what an optimizer adds to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from fresh_process import run_fresh
+
+import tf_exla
+
+WORDS, SIZE = 20_011, (512, 12)
+
+
+def step_on_words() -> tuple[Any, tuple[tf.Tensor, tf.Tensor]]:
+    """A step of Keras's Adam, whose two moments of the words' table are scattered into tables."""
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(
+        [
+            keras.Input(SIZE[1:], dtype="int32"),
+            keras.layers.Embedding(WORDS, 64),
+            keras.layers.Bidirectional(keras.layers.LSTM(48, return_sequences=True)),
+            keras.layers.Bidirectional(keras.layers.LSTM(48)),
+            keras.layers.Dense(1, activation="sigmoid"),
+        ]
+    )
+    model.compile("adam", loss="binary_crossentropy")
+    model.optimizer.build(model.trainable_variables)
+
+    def step(words: tf.Tensor, label: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            loss = model.compute_loss(words, label, model(words, training=True))
+        gradients = tape.gradient(loss, model.trainable_variables)
+        model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    random = np.random.default_rng(0)
+    words = tf.constant(random.integers(0, WORDS, SIZE), "int32")
+    return step, (words, tf.constant(random.integers(0, 2, [SIZE[0], 1]), "float32"))
+
+
+def trained(share: float) -> dict[str, Any]:
+    """Train for four steps, with stock and within a share of stock's projected peak."""
+    step, data = step_on_words()
+    before = tf_exla.explain(tf.function(step), *data, limit=10**13).projected_peak_before
+    expected = [float(step(*data)) for _ in range(4)]
+    step, data = step_on_words()
+    optimized = tf_exla.optimize(step, int(before * share))
+    found = [float(optimized(*data)) for _ in range(4)]
+    return {"losses": (expected, found), "loops": len(optimized.report(*data).loops)}
+
+
+def test_a_recurrent_net_on_words() -> None:
+    """The rows that are scattered are concatenated: tables of each chunk would be added up."""
+    found = run_fresh(trained, 0.4)
+    np.testing.assert_allclose(*found["losses"], rtol=1e-4)
+    assert found["loops"]
