@@ -8,6 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 from fresh_process import run_fresh
+from programs import Case, Made, normal, with_gradients
+from programs_check import check_case
 
 import tf_exla
 
@@ -56,4 +58,29 @@ def test_a_recurrent_net_on_words() -> None:
     """The rows that are scattered are concatenated: tables of each chunk would be added up."""
     found = run_fresh(trained, 0.4)
     np.testing.assert_allclose(*found["losses"], rtol=1e-4)
+    assert found["loops"]
+
+
+def deep_net_with_dropout() -> Made:
+    """Each of many layers keeps a random tensor for its gradient, small for the whole program."""
+    layers, kept = 64, 0.9
+
+    def function(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        for layer, weight in enumerate(tf.unstack(weights)):
+            x = tf.nn.relu(tf.matmul(x, weight))
+            drawn = tf.random.stateless_uniform(x.shape, [layer, 7], dtype=x.dtype)
+            x = tf.where(drawn < kept, x / kept, tf.zeros_like(x))
+        return tf.reduce_sum(tf.square(x))
+
+    return with_gradients(function), (normal(6007, 24), 0.3 * normal(layers, 24, 24, seed=1))
+
+
+def dropped() -> dict[str, Any]:
+    return check_case(Case("deep net with dropout", deep_net_with_dropout, 6))
+
+
+def test_a_deep_net_with_dropout() -> None:
+    found = run_fresh(dropped)
+    assert found["measured"] <= found["projected"] <= found["limit"]
+    assert found["worst"] <= 1
     assert found["loops"]

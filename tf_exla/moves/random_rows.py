@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.traverse import with_subgraphs
+from tf_exla.ir.traverse import walk, with_subgraphs
 
 PHILOX = (1, 3)
 """TensorFlow's algorithms that are Philox: the one of this name, and the automatic choice."""
@@ -29,24 +30,47 @@ SPLIT = frozenset(
 )
 
 
-def random_rows(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Draw random tensors of more than `least` bytes by rows, also in sub-graphs."""
+def random_rows(graph: Graph, ops: OpSet, together: int, each: int = 0) -> Graph:
+    """Draw random tensors by rows, also in sub-graphs, all but the smallest.
+
+    These take at most `together` bytes in total, or `each` by itself: every one of a hundred layers
+    with dropout keeps a tensor for its gradient.
+    """
+    drawn = [node for node in walk(graph) if _has_rows(node) and node.output.nbytes > each]
+    large = frozenset(_large(drawn, together))
+    return _drawn_by_rows(graph, ops, large) if large else graph
+
+
+def _large(drawn: list[Node], together: int) -> Iterator[Node]:
+    """Yield all nodes but the smallest, whose results take at most `together` bytes in total."""
+    total = 0
+    for nbytes, nodes in groupby(sorted(drawn, key=_bytes), _bytes):
+        same = list(nodes)
+        total += nbytes * len(same)
+        if total > together:
+            yield from same
+
+
+def _bytes(node: Node) -> int:
+    return node.output.nbytes
+
+
+def _drawn_by_rows(graph: Graph, ops: OpSet, large: frozenset[Node]) -> Graph:
     nodes: list[Node] = []
     for old in graph.nodes:
-        node = with_subgraphs(old, lambda sub: random_rows(sub, ops, least))
-        nodes.extend(_by_rows(node, ops) if _is_large(node, least) else [node])
+        node = with_subgraphs(old, lambda sub: _drawn_by_rows(sub, ops, large))
+        nodes.extend(_by_rows(node, ops) if node in large else [node])
     made = tuple(nodes)
     same = all(a is b for a, b in zip(made, graph.nodes, strict=False))
     return graph if same and len(made) == len(graph.nodes) else graph.replace(nodes=made)
 
 
-def _is_large(node: Node, least: int) -> bool:
+def _has_rows(node: Node) -> bool:
+    """Return whether a node's numbers depend on a counter, and are rows of more than one."""
     if node.op not in SPLIT or not all(t.is_static for t in (*node.inputs, *node.outputs)):
         return False
     algorithm = node.inputs[3].value
-    if node.output.nbytes <= least or algorithm is None:
-        return False
-    return int(algorithm) in PHILOX and _leading(node.output) > 0
+    return algorithm is not None and int(algorithm) in PHILOX and _leading(node.output) > 0
 
 
 def _leading(drawn: Tensor) -> int:

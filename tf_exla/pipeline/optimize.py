@@ -162,7 +162,8 @@ def _by_rows(run: _Run, graph: Graph) -> Graph:
         return graph
     least = least_bytes(projector, graph)
     graph = run.checked("lighten", lighten(graph, ops, least))
-    made = scatter_rows(random_rows(graph, ops, least), ops, least)
+    drawn = random_rows(graph, ops, together=least, each=SETTINGS.worth_bytes)
+    made = scatter_rows(drawn, ops, least)
     return run.checked("rows", clean(part_loop_variables(made, ops), ops))
 
 

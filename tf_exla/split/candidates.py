@@ -159,8 +159,9 @@ def _split(
 def _with_tiles(context: SearchContext, found: list[Candidate]) -> Iterator[Candidate]:
     """Yield candidates: with tiles if their loops exceed the budget; for speed, with and without.
 
-    Tiles change only the new loops. If the rest of a program needs more than the budget, and more
-    than another candidate needs in total, tiles would not get it chosen, so none are tried.
+    Tiles change only the new loops. If the rest of a program needs more than the budget, none are
+    tried where they would gain little now (later steps split what is then at the peak), or where
+    the rest needs more than another candidate in total: tiles would not get it chosen.
     """
     projector, budget = context.projector, context.budget
     fixed = {one: fixes_much(context, one) for one in found}
@@ -173,7 +174,11 @@ def _with_tiles(context: SearchContext, found: list[Candidate]) -> Iterator[Cand
         if extent > SETTINGS.batch or not (context.options.cached or not for_speed):
             continue
         loose = projector.project(one.graph).loose
-        if rests[one] + projector.overhead(one.graph) > budget and rests[one] - loose > lowest_high:
+        rest = rests[one] + projector.overhead(one.graph)
+        gain = max(one.own - rest, 0)
+        if rest > budget and (
+            gain <= one.own // SETTINGS.negligible or rests[one] - loose > lowest_high
+        ):
             continue
         tiles[one] = made = _tiled(context, one, for_speed)
         if made is not None and not fixed[one]:
