@@ -3,8 +3,8 @@
 From a seed tensor and an axis the region grows over producers and consumers, following the axis's
 label. Backward it ends at small tensors, graph inputs, and results of ops that need the axis
 whole: these tensors are sliced. Forward it ends at reductions of the axis, and at ops that need the
-axis whole, for which the chunks are concatenated. So a region always exists. The projection of the
-result tells whether it saves memory.
+axis whole or are not admitted, for which the chunks are concatenated. So a region always exists.
+The projection of the result tells whether it saves memory.
 """
 
 from __future__ import annotations
