@@ -76,11 +76,16 @@ def deep_net_with_dropout() -> Made:
 
 
 def dropped() -> dict[str, Any]:
-    return check_case(Case("deep net with dropout", deep_net_with_dropout, 6))
+    found = check_case(Case("deep net with dropout", deep_net_with_dropout, 6))
+    function, arguments = deep_net_with_dropout()
+    smaller = found["before"] // 12
+    report = tf_exla.explain(tf.function(function, autograph=False), *arguments, limit=smaller)
+    return found | {"smaller": smaller, "projected_smaller": report.projected_peak}
 
 
 def test_a_deep_net_with_dropout() -> None:
     found = run_fresh(dropped)
     assert found["measured"] <= found["projected"] <= found["limit"]
+    assert found["projected_smaller"] <= found["smaller"]
     assert found["worst"] <= 1
     assert found["loops"]

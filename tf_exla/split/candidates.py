@@ -175,10 +175,8 @@ def _with_tiles(context: SearchContext, found: list[Candidate]) -> Iterator[Cand
             continue
         loose = projector.project(one.graph).loose
         rest = rests[one] + projector.overhead(one.graph)
-        gain = max(one.own - rest, 0)
-        if rest > budget and (
-            gain <= one.own // SETTINGS.negligible or rests[one] - loose > lowest_high
-        ):
+        gains_little = one.own - rest <= one.own // SETTINGS.negligible
+        if rest > budget and (gains_little or rests[one] - loose > lowest_high):
             continue
         tiles[one] = made = _tiled(context, one, for_speed)
         if made is not None and not fixed[one]:
