@@ -56,6 +56,9 @@ class OpSet(Protocol):
     def forwards(self, node: Node) -> tuple[int, ...]:
         """Return the inputs whose buffer the first output certainly reuses at their last use."""
 
+    def stores(self, node: Node) -> int | None:
+        """Return the input that a variable or a list keeps after the node; None if none does."""
+
     def flops(self, node: Node) -> int:
         """Return the floating-point operations of the node, roughly."""
 

@@ -19,6 +19,7 @@ from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.model.sizes import Sizes
+from tf_exla.model.views import Views
 
 CHAIN_BYTES = 4096
 """Nodes that touch a tensor of at least this many bytes run in the order of the plan."""
@@ -102,6 +103,7 @@ class _Walk:
         self.fused = ops.fused(graph)
         self.buffers: dict[Tensor, _Buffer] = {}
         self.values: dict[Tensor, _Buffer] = {}  # of variables since their last assignment
+        self.parts = Views(ops) if any(map(self._assigns, graph.nodes)) else None
         self.sized: list[_Buffer] = []
         self.position = 0
         self.bytes = 0
@@ -119,7 +121,7 @@ class _Walk:
         for position, node in enumerate(self.graph.nodes):
             self.position = position
             self._start(node)
-            held.append(loose + self.bytes)
+            held.append(loose + self.bytes + self._copied(node))
             self._finish(node)
         end = len(held)
         spans = (
@@ -172,6 +174,8 @@ class _Walk:
                 for k, tensor in enumerate(node.inputs):
                     if k not in shared and self._dies(tensor, node.outputs[k]):
                         shared[k] = self.buffers[tensor]
+        elif node.op == "identity_n":
+            return {k: self.buffers[tensor] for k, tensor in enumerate(node.inputs)}
         if (first := self._shared_buffer(node)) is not None:
             shared[0] = first
         if (
@@ -192,6 +196,17 @@ class _Walk:
                 old.bytes, old.first = self.sizes.nbytes(old.tensor), self.position
                 self.bytes += old.bytes
                 self.sized.append(old)
+
+    def _assigns(self, node: Node) -> bool:
+        return node.stateful and not node.outputs and self.ops.stores(node) is not None
+
+    def _copied(self, node: Node) -> int:
+        """Return the bytes of an assigned value that is copied, as a part of a larger buffer."""
+        if self.parts is None:
+            return 0
+        self.parts.add(node)
+        value = node.inputs[self.ops.stores(node) or 0] if self._assigns(node) else None
+        return self.sizes.nbytes(value) if value is not None and value in self.parts else 0
 
     def _hold_parent(self, node: Node) -> None:
         """Count a view or copy, and keep alive the operand of which it may be a view."""

@@ -44,6 +44,9 @@ class SearchSettings:
     small_beside: int = 32
     """A tensor that is this many times smaller than the split tensor is small however tight the
     limit is: split into 32 chunks, the split tensor needs no more."""
+    small_last: int = 4
+    """The same, tried where no split is progress otherwise: what is computed again may read, and
+    so keep, tensors that are larger than itself, such as the old values of assigned variables."""
     small_operand: int = 4
     """An operand is small relative to a result that is this many times larger: copying or
     preprocessing it costs at most a quarter of what is saved."""

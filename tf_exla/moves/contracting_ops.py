@@ -79,6 +79,9 @@ class ContractingOps:
     def forwards(self, node: Node) -> tuple[int, ...]:
         return self.ops.forwards(node)
 
+    def stores(self, node: Node) -> int | None:
+        return self.ops.stores(node)
+
     def flops(self, node: Node) -> int:
         one = contraction_of(node)
         return self.ops.flops(node) if one is None else contraction.flops(self.ops, one)

@@ -65,17 +65,22 @@ class Candidate:
 
 
 def candidates(
-    context: SearchContext, graph: Graph, over: list[Tensor], refusals: Refusals
+    context: SearchContext,
+    graph: Graph,
+    over: list[Tensor],
+    refusals: Refusals,
+    beside: int = SETTINGS.small_beside,
 ) -> Iterator[Candidate]:
     """Yield the graphs in which a region of one of the largest tensors is split.
 
     `over`: tensors to try first, above the user's threshold or slow to compute. Reasons that stop
-    a region are added to `refusals`. Loops are also split along another axis where one matrix of a
-    batch is too large, or larger than the cache.
+    a region are added to `refusals`. Tensors `beside` times smaller than the split one are small.
+    Loops are also split along another axis where one matrix of a batch is too large, or larger than
+    the cache.
     """
     index = context.index(graph)
     seeds = _seeds(context.projector, index, over)
-    yield from _with_tiles(context, list(_untiled(context, index, seeds, refusals)))
+    yield from _with_tiles(context, list(_untiled(context, index, seeds, refusals, beside)))
     if context.options.uses("symmetry"):
         tensors = [seed for seed in seeds if not is_list(seed)]
         for pair in pair_graphs(context, index, tensors):
@@ -83,7 +88,7 @@ def candidates(
 
 
 def _untiled(
-    context: SearchContext, index: DefUse, seeds: list[Tensor], refusals: Refusals
+    context: SearchContext, index: DefUse, seeds: list[Tensor], refusals: Refusals, beside: int
 ) -> Iterator[Candidate]:
     """Yield the graphs in which a region is split along one axis."""
     tried: set[object] = set()
@@ -91,7 +96,7 @@ def _untiled(
     for seed in seeds:
         bounds = [
             *(context.budget // part for part in SETTINGS.small_parts),
-            seed.nbytes // SETTINGS.small_beside,
+            seed.nbytes // beside,
             0,
         ]
         smalls = list(dict.fromkeys(max(bound, CHAIN_BYTES) for bound in bounds))

@@ -89,15 +89,14 @@ def may_stream(loop: Loop, later: Loop, completed: Container[Tensor]) -> bool:
         return False
     if any(result.combine == "max" for result in loop.results):
         return True
-    own = dict(zip(loop.outputs, (result.slot for result in loop.results), strict=True))
-
-    def is_known(position: int) -> bool:
-        tensor, slot = later.inputs[position], later.slots[position]
-        if tensor not in completed:
-            return True
-        return slot is not None and tensor in own and own[tensor] == slot
-
-    return any(all(map(is_known, read)) for read in sums)
+    chunks = {
+        (tensor, result.slot)
+        for tensor, result in zip(loop.outputs, loop.results, strict=True)
+        if result.slot is not None
+    }
+    pairs = enumerate(zip(later.inputs, later.slots, strict=True))
+    unknown = {k for k, pair in pairs if pair[0] in completed and pair not in chunks}
+    return any(unknown.isdisjoint(read) for read in sums)
 
 
 def sums_read(loop: Loop) -> list[frozenset[int]]:

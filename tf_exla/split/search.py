@@ -165,9 +165,12 @@ class _Search:
     def _split(self, graph: Graph, over: list[Tensor]) -> Graph | None:
         """Split the best of all regions; `over`: tensors above the user's threshold."""
         context = self.context
-        found = list(candidates(context, graph, over, self.refusals))
-        self.last = best = self._chosen(graph, found, bool(over))
-        if best is None:
+        for beside in (SETTINGS.small_beside, SETTINGS.small_last):
+            found = list(candidates(context, graph, over, self.refusals, beside))
+            self.last = best = self._chosen(graph, found, bool(over))
+            if best is not None:
+                break
+        else:
             return None
         if best.peak > context.budget and fixes_much(context, best):
             sunk = self._sunk(graph)

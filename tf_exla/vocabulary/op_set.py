@@ -139,6 +139,10 @@ class VocabularyOps:
         """Return the inputs whose buffer the first output certainly reuses at their last use."""
         return ()
 
+    def stores(self, node: Node) -> int | None:
+        """Return the input that a variable or a list keeps after the node; None if none does."""
+        return None
+
     def rounds_factors(self, dtype: str) -> bool:
         """Return whether products round their factors to fewer digits than sums."""
         return False

@@ -23,12 +23,13 @@ from tf_exla.frontends.tf.emit import (
     scope_name,
 )
 from tf_exla.frontends.tf.names import tensorflow_name
+from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.ops.compiled import has_form
 from tf_exla.frontends.tf.ops.table import record
 from tf_exla.frontends.tf.static_sizes import with_shape
-from tf_exla.frontends.tf.views import STORED, Views
 from tf_exla.ir.control_flow import body_of, cond_of
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
+from tf_exla.model.views import Views
 
 # TensorFlow must not fold results of constants above this size, since it would keep them.
 FOLD_BYTES = 1024
@@ -60,7 +61,7 @@ class Emitter:
         self._last_large: tf.Operation | None = None
         self._values: dict[Tensor, tf.Tensor] = {}
         self._constant: dict[Tensor, Array | None] = {}
-        self._views = Views()
+        self._views = Views(OPS)
         self._anchors: dict[tuple[Any, ...], tuple[tf.Tensor, tf.Tensor]] = {}
 
     def run(self, graph: Graph, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -175,7 +176,7 @@ class Emitter:
     def _hidden(self, node: Node) -> list[tf.Tensor]:
         """Return a node's operands, one of them an anchor if TensorFlow could fold the node."""
         inputs = self.values(node.inputs)
-        if (stored := STORED.get(node.op)) is not None:
+        if (stored := record(node.op).stores) is not None:
             inputs[stored] = self.owned(node.inputs[stored])
         if (
             node.stateful

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from tf_exla.frontends.tf.emit import is_large
 from tf_exla.ir.graph import Graph, Node, Tensor, const
 from tf_exla.ir.powers import of_known_powers
 from tf_exla.ir.traverse import with_subgraphs
@@ -13,13 +14,43 @@ from tf_exla.ir.traverse import with_subgraphs
 _DIAGONALS = {"MatrixDiag": "matrix_diag", "MatrixDiagPart": "matrix_diag_part",
               "MatrixSetDiag": "matrix_set_diag"}  # fmt: skip
 """Ops of the main diagonal only."""
+_UPDATES = {"AssignAddVariableOp": "add", "AssignSubVariableOp": "subtract"}
 _MOMENTS = 5
 """Number of results that both batch normalizations share, and of operands of both gradients."""
 
 
 def normalize(graph: Graph) -> Graph:
     """Return the graph with the versions of ops that can be split."""
-    return of_known_powers(of_main_diagonals(without_reserve(graph)))
+    return with_new_values(of_known_powers(of_main_diagonals(without_reserve(graph))))
+
+
+def with_new_values(graph: Graph) -> Graph:
+    """Assign the sum instead of adding to a variable, where the variable is large.
+
+    An update in place needs the whole difference, and copies the variable if anything else holds
+    its value. The new value is computed in chunks like any result, and replaces the old one.
+    """
+    nodes: list[Node] = []
+    for old in graph.nodes:
+        node = with_subgraphs(old, with_new_values)
+        if node.op not in _UPDATES or not is_large(node.inputs[1]):
+            nodes.append(node)
+            continue
+        handle, change = node.inputs
+        value = Tensor(change.shape, change.dtype, f"{node.name}/value")
+        total = Tensor(change.shape, change.dtype, f"{node.name}/total")
+        read = dataclasses.replace(
+            node, op="read_variable", inputs=(handle,), outputs=(value,),
+            attrs={"dtype": change.dtype}, name=value.name,
+        )  # fmt: skip
+        add = Node(
+            _UPDATES[node.op], (value, change), (total,), name=total.name, source=node.source
+        )
+        assign = dataclasses.replace(
+            node, op="AssignVariableOp", inputs=(handle, total), attrs={"validate_shape": True}
+        )
+        nodes += [read, add, assign]
+    return graph.with_nodes(nodes)
 
 
 def of_main_diagonals(graph: Graph) -> Graph:

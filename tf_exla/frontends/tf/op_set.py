@@ -114,6 +114,10 @@ class TensorFlowOps(VocabularyOps):
         reuses = record(node.op).reuses
         return tuple(k for k in reuses if k < len(node.inputs)) if reuses else ()
 
+    def stores(self, node: Node) -> int | None:
+        """Return the input that a variable or a list keeps after the node; None if none does."""
+        return record(node.op).stores
+
     def rounds_factors(self, dtype: str) -> bool:
         """Return whether products round their factors to fewer digits than sums."""
         return rounds_factors(dtype)

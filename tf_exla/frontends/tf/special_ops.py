@@ -41,14 +41,14 @@ def _top_k(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
     return emit_chunk_top_k(emitter, node)
 
 
-def _read_variable(emitter: Emitter, node: Node) -> None:
-    """Before a read, end the mode in which each read of a variable copies it.
+def _share_variable(emitter: Emitter, node: Node) -> None:
+    """Before a use, end the mode in which each read or assignment of a variable is a copy.
 
     TensorFlow begins that mode with the first sparse update, for good. The next sparse update
     begins it again, and copies the variable if something still reads it.
     """
-    if is_large(node.output) and not emitter.compiled:
-        handle = emitter.values(node.inputs)
+    if is_large(*node.inputs[1:], *node.outputs) and not emitter.compiled:
+        handle = emitter.values(node.inputs[:1])
         emitter.op("DisableCopyOnRead", handle, {}, large=True, stateful=node.stateful)
 
 
@@ -79,7 +79,7 @@ SPECIAL: Mapping[str, Special] = {
     "radix_step": emit_step,
     "radix_values": emit_values,
     "random_rows": emit_random_rows,
-    "read_variable": _read_variable,
+    **dict.fromkeys(("read_variable", "AssignVariableOp"), _share_variable),
     **dict.fromkeys(TOTALS, _with_total),
     "running_top_k": emit_running_top_k,
     "scatter_rows": emit_scatter_rows,

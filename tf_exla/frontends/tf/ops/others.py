@@ -14,6 +14,7 @@ STATEFUL_RANDOM = "it draws other numbers each time, and is never split nor comp
 KERNEL_STATE = "in graphs and loops its kernel has the state, never split nor computed twice"
 
 OPS: Mapping[str, Op] = {
+    "AssignVariableOp": moved(stores=1),
     **many(Op(size="not smaller"), "BatchMatrixBandPart BatchMatrixDiag"),
     **many(Op(bounds=sizes.axes), "BroadcastArgs BroadcastGradientArgs"),
     **many(Op(reason="it holds sub-graphs, which are split one by one"), """

@@ -48,7 +48,8 @@ class Op(Meaning):
     calls for it. `view`: whether the first result aliases the first operand: "always", as a "part"
     of it, or if the result has the "same" elements. If this is not certain, a projection counts
     both the view and a new buffer. `reuses`: operands whose buffer the kernel certainly reuses for
-    its result if they have the result's size and dtype and no other holder.
+    its result if they have the result's size and dtype and no other holder. `stores`: the operand
+    that a variable or a list keeps.
 
     *XLA.* `xla`: how well XLA compiles it to the same numbers, for real numbers of at least 32
     bits (`xla.py`). `form`: other ops that replace it in a cluster.
@@ -66,6 +67,7 @@ class Op(Meaning):
     xla_calls: Bound | None = None
     view: View = ""
     reuses: tuple[int, ...] = ()
+    stores: int | None = None
     xla: Compiles | Callable[[Node], Compiles] = ""
     form: Form | None = None
     size: Size = ""

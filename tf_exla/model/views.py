@@ -6,17 +6,15 @@ stored there is copied: else the whole buffer would stay, of which only the view
 
 from __future__ import annotations
 
-from tf_exla.frontends.tf.ops.table import record
 from tf_exla.ir.graph import Node, Tensor
-
-STORED = {"AssignVariableOp": 1, "list_push": 1, "list_set": 2}
-"""Ops that store an operand, with its position."""
+from tf_exla.ir.op_set import OpSet
 
 
 class Views:
     """The views among the tensors of one graph, whose nodes are added in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, ops: OpSet) -> None:
+        self._ops = ops
         self._made: set[Tensor] = set()
         self._views: set[Tensor] = set()
 
@@ -28,17 +26,17 @@ class Views:
         if node.op == "constant" or not node.inputs:
             return
         self._made.update(node.outputs)
-        known = record(node.op)
-        if known.view:
-            data = max(node.inputs, key=lambda tensor: tensor.nbytes)
-            for tensor in node.outputs:
+        if self._ops.aliases(node) or self._ops.may_alias(node):
+            largest = max(node.inputs, key=lambda tensor: tensor.nbytes)
+            for k, tensor in enumerate(node.outputs):
                 if tensor.dtype in ("variant", "resource"):
                     continue
+                data = node.inputs[k] if node.op == "identity_n" else largest
                 if data in self._views or (data in self._made and _is_part(tensor, data)):
                     self._views.add(tensor)
             return
-        for position in known.reuses:  # computed in place
-            operand = node.inputs[position] if position < len(node.inputs) else None
+        for position in self._ops.forwards(node):  # computed in place
+            operand = node.inputs[position]
             if operand in self._views and operand.nbytes == node.outputs[0].nbytes:
                 self._views.add(node.outputs[0])
 
