@@ -9,7 +9,7 @@ read anyway; inside a cluster they stay in registers.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tf_exla.ir.clean import drop_dead
 from tf_exla.ir.graph import Graph, Node, Tensor
@@ -21,12 +21,19 @@ from tf_exla.split.origins import clash, tests_order
 
 def recompute(body: Graph, ops: OpSet) -> Graph:
     """Let the clusters of a body recompute results that are cheaper to compute than to read."""
-    tested = tests_order(body)
+    made = _recomputed(body, ops, lambda one: True)
+    if made is body or not tests_order(body) or clash(made, ops) is None:
+        return made
+    return _recomputed(body, ops, lambda one: clash(one, ops) is None)
+
+
+def _recomputed(body: Graph, ops: OpSet, admits: Callable[[Graph], bool]) -> Graph:
+    """Recompute one result after the other, as long as the body that is made is admitted."""
     for node in body.nodes:
         if node.op == "xla_cluster":
             for tensor in reversed(node.outputs):
                 made = _without(body, tensor, ops)
-                if made is not None and not (tested and clash(made, ops)):
+                if made is not None and admits(made):
                     body = made
     return body
 

@@ -1,4 +1,4 @@
-"""Emitters of ops that TensorFlow lacks, and of `top_k` in chunks."""
+"""Emitters of ops that TensorFlow lacks or has with faults, and of `top_k` in chunks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tf_exla.frontends.tf.emitter import Emitter, Special
 from tf_exla.frontends.tf.loops import emit_loop
 from tf_exla.frontends.tf.ops.convolutions import OPERANDS, has_cpu_kernel
 from tf_exla.frontends.tf.positions import emit_best
+from tf_exla.frontends.tf.products import emit_batch_matmul
 from tf_exla.frontends.tf.radix import emit_counts, emit_step, emit_values
 from tf_exla.frontends.tf.ragged import TOTALS
 from tf_exla.frontends.tf.random_rows import emit_random_rows
@@ -69,6 +70,7 @@ def _with_total(emitter: Emitter, node: Node) -> list[tf.Tensor]:
 
 
 SPECIAL: Mapping[str, Special] = {
+    "batch_matmul": emit_batch_matmul,
     "xla_cluster": emit_compiled,
     **dict.fromkeys(OPERANDS, _convolution),
     "loop": _loop,
