@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from programs import normal, rbf
@@ -159,3 +160,32 @@ def test_errors_pass_through_functions_that_autograph_converts() -> None:
     with pytest.raises(tf_exla.MemoryLimitError) as info:
         step(tf.ones(100_000))
     assert info.value.smallest_limit is not None
+
+
+def both_ways(x: tf.Tensor, chances: tf.Tensor) -> tf.Tensor:
+    """Forward and backward passes over the rows of an input, each with a list of them."""
+
+    def forth(before: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+        made = tf.linalg.matvec(chances, before, transpose_a=True) * tf.exp(row)
+        return made / tf.reduce_sum(made)
+
+    def back(after: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+        made = tf.linalg.matvec(chances, after * tf.exp(row))
+        return made / tf.reduce_sum(made)
+
+    forward = tf.scan(forth, x, tf.ones_like(x[0]))
+    backward = tf.scan(back, x, tf.ones_like(x[0]), reverse=True)
+    both = forward[:-1] * backward[1:]
+    return tf.reduce_mean(both / tf.reduce_sum(both, 1, keepdims=True), 0)
+
+
+def test_a_limit_that_stock_holds_is_not_refused() -> None:
+    """The lists of two scans are equal: merged, one list would live for both."""
+    rng = np.random.default_rng(0)
+    operands = tf.constant(rng.standard_normal((1_501, 211))), tf.constant(rng.random((211, 211)))
+    function = tf.function(both_ways)
+    stock = tf_exla.explain(function, *operands, limit=10**12).projected_peak_before
+    report = tf_exla.explain(function, *operands, limit=stock)
+    assert report.projected_peak <= stock
+    optimized = tf_exla.optimize(both_ways, stock, strict=True)
+    np.testing.assert_allclose(optimized(*operands), function(*operands), rtol=1e-12)

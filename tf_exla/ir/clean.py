@@ -9,6 +9,7 @@ import numpy as np
 from tf_exla.ir.control_flow import CHOICES, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.idle_variables import without_idle_variables
+from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traits import IDENTITIES, REDUCTIONS, RESHAPES
 from tf_exla.ir.traverse import with_subgraphs, without_dead
@@ -76,7 +77,9 @@ def _stays_apart(node: Node, apart: int | None) -> bool:
     """Return whether a node is not merged: a constant exists before the call in any case."""
     if apart is None or node.op == "constant":
         return False
-    return any(not tensor.is_static or tensor.nbytes >= apart for tensor in node.outputs)
+    return any(
+        not tensor.is_static or is_list(tensor) or tensor.nbytes >= apart for tensor in node.outputs
+    )
 
 
 def is_identity(node: Node) -> bool:

@@ -62,7 +62,7 @@ class Forms:
     transposed are computed twice. A While of few iterations is written out. The gradient of any
     other computes again what would fill large lists.
     Equal results that are merged may need more memory: a program that holds the budget with them
-    apart stays as it is.
+    apart, or as it was traced, stays as it is.
     """
 
     projector: Projector
@@ -85,6 +85,8 @@ class Forms:
         apart = self._apart() if over else None
         if apart is not None and self.projector.working_set(apart.graph) <= self.budget:
             yield apart
+        elif over and self.projector.working_set(self.original) <= self.budget:
+            yield Form("as traced", self.original, spare=True, whole=True)
         yield Form("rewritten", self.rewritten.graph, self.rewritten.applications)
         slim = self._slim()
         yield slim

@@ -4,64 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.structure import structure_of
-from tf_exla.model.cost import graph_seconds
 from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
+from tf_exla.split.candidate import Candidate, fixes_much, lowest, lowest_of_its_own, measured
 from tf_exla.split.chunks import has_loops
 from tf_exla.split.context import SearchContext
 from tf_exla.split.def_use import DefUse
 from tf_exla.split.growth import grow
 from tf_exla.split.incumbent import Incumbent
 from tf_exla.split.large import AskedLarge, Large
-from tf_exla.split.progress import (
-    Peak,
-    own_bytes,
-    own_loops,
-    own_step,
-    peak_of,
-    rest_bytes,
-)
 from tf_exla.split.region import RefusedSplit, Region
 from tf_exla.split.repeating import compared_again, unrepeatable
 from tf_exla.split.stages import Stages, arrange, rewrite
 from tf_exla.split.symmetric_tiles import pair_graphs
-from tf_exla.split.tiles import tile_at
+from tf_exla.split.tile_candidates import with_tiles
 
 Refusals = dict[tuple[Tensor, int, Node], RefusedSplit]
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A graph with one region split, and the bytes that it needs.
-
-    `peak`: the working set. `high`: its largest steps. `own`: the working set at the new loops.
-    """
-
-    graph: Graph
-    peak: int
-    high: Peak
-    own: int
-    concatenated: int  # bytes of the largest tensor that its loops concatenate, except outputs;
-    # or add up: an operand of a product is computed in a loop only if no loop makes it
-    index: DefUse
-    stages: Stages | None  # None where a pair of axes is split: nothing can be kept
-    is_large: Large
-
-    def own_loops(self) -> list[Loop]:
-        """Return the new loops: those that the index's graph does not have."""
-        return own_loops(self.graph, self.index.graph)
-
-    @cached_property
-    def seconds(self) -> float:
-        """The estimated time, computed on first use."""
-        return graph_seconds(self.index.ops, self.graph)
 
 
 def candidates(
@@ -80,7 +43,7 @@ def candidates(
     """
     index = context.index(graph)
     seeds = _seeds(context.projector, index, over)
-    yield from _with_tiles(context, list(_untiled(context, index, seeds, refusals, beside)))
+    yield from with_tiles(context, list(_untiled(context, index, seeds, refusals, beside)))
     if context.options.uses("symmetry"):
         tensors = [seed for seed in seeds if not is_list(seed)]
         for pair in pair_graphs(context, index, tensors):
@@ -161,46 +124,6 @@ def _split(
     return one
 
 
-def _with_tiles(context: SearchContext, found: list[Candidate]) -> Iterator[Candidate]:
-    """Yield candidates: with tiles if their loops exceed the budget; for speed, with and without.
-
-    Tiles change only the new loops. If the rest of a program needs more than the budget, none are
-    tried where they would gain little now (later steps split what is then at the peak), or where
-    the rest needs more than another candidate in total: tiles would not get it chosen.
-    """
-    projector, budget = context.projector, context.budget
-    fixed = {one: fixes_much(context, one) for one in found}
-    lowest_high = min((one.high.bytes for one in found if not fixed[one]), default=0)
-    tiles: dict[Candidate, Candidate | None] = {}
-    rests = {one: rest_bytes(projector.project(one.graph), one.index.graph) for one in found}
-    for one in sorted(found, key=rests.__getitem__):
-        extent = one.stages.region.extent if one.stages is not None else 0
-        for_speed = one.own <= budget
-        if extent > SETTINGS.batch or not (context.options.cached or not for_speed):
-            continue
-        loose = projector.project(one.graph).loose
-        rest = rests[one] + projector.overhead(one.graph)
-        gains_little = one.own - rest <= one.own // SETTINGS.negligible
-        if rest > budget and (gains_little or rests[one] - loose > lowest_high):
-            continue
-        tiles[one] = made = _tiled(context, one, for_speed)
-        if made is not None and not fixed[one]:
-            lowest_high = min(lowest_high, made.high.bytes)
-    for one in found:
-        tiled = tiles.get(one)
-        if tiled is None or one.own <= budget:
-            yield one
-        if tiled is not None:
-            yield tiled
-
-
-def fixes_much(context: SearchContext, one: Candidate) -> bool:
-    """Return whether the loops concatenate a large tensor, which is never split again."""
-    program = context.working_set(one.index.graph)
-    most = max(context.budget // SETTINGS.fixed_of_budget, program // SETTINGS.fixed_of_program)
-    return one.concatenated > most
-
-
 def repeated(context: SearchContext, graph: Graph, last: Candidate) -> Candidate | None:
     """Split a part that equals the part split last in the same way.
 
@@ -223,31 +146,6 @@ def repeated(context: SearchContext, graph: Graph, last: Candidate) -> Candidate
             if [structure_of(loop) for loop in made.own_loops()] == wanted:
                 return made
     return None
-
-
-def measured(
-    projector: Projector,
-    graph: Graph,
-    index: DefUse,
-    concatenated: int,
-    stages: Stages | None,
-    is_large: Large,
-) -> Candidate:
-    """Return the candidate for a graph in which a region of the index's graph is split."""
-    peak, high = projector.working_set(graph), peak_of(projector, graph)
-    own = own_bytes(projector, graph, index.graph)
-    return Candidate(graph, peak, high, own, concatenated, index, stages, is_large)
-
-
-def _tiled(context: SearchContext, one: Candidate, for_speed: bool) -> Candidate | None:
-    projection = context.projector.project(one.graph)
-    position = own_step(projection, one.index.graph)
-    graph = tile_at(
-        context, one.graph, projection.peak_step if position is None else position, for_speed
-    )
-    if graph is None:
-        return None
-    return measured(context.projector, graph, one.index, one.concatenated, one.stages, one.is_large)
 
 
 def _seeds(
@@ -311,19 +209,3 @@ def _fitted(
         return min(holding, key=lambda one: one.seconds)
     alike = len({one.high for one in made}) == 1
     return lowest_of_its_own(made, context.budget) if alike else lowest(made)
-
-
-def lowest(found: list[Candidate]) -> Candidate:
-    """Return the candidate with the lowest peak, the fastest of several."""
-    peak = min(one.peak for one in found)
-    return _fastest([one for one in found if one.peak == peak])
-
-
-def lowest_of_its_own(found: list[Candidate], budget: int) -> Candidate:
-    """Return the fastest candidate whose `own` holds the budget, else that with the least `own`."""
-    least = min(max(one.own, budget) for one in found)
-    return _fastest([one for one in found if one.own <= least])
-
-
-def _fastest(found: list[Candidate]) -> Candidate:
-    return found[0] if len(found) == 1 else min(found, key=lambda one: one.seconds)

@@ -6,7 +6,8 @@ from tf_exla.ir.graph import Loop, Tensor
 from tf_exla.model.cost import node_seconds
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
-from tf_exla.split.candidates import Candidate, evaluate
+from tf_exla.split.candidate import Candidate
+from tf_exla.split.candidates import evaluate
 from tf_exla.split.context import SearchContext
 from tf_exla.split.stages import Stages, arrange
 

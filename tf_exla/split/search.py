@@ -17,15 +17,8 @@ from tf_exla.model.cost import node_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, carried_bytes
 from tf_exla.model.settings import SETTINGS
-from tf_exla.split.candidates import (
-    Candidate,
-    Refusals,
-    candidates,
-    fixes_much,
-    lowest,
-    lowest_of_its_own,
-    repeated,
-)
+from tf_exla.split.candidate import Candidate, fixes_much, lowest, lowest_of_its_own
+from tf_exla.split.candidates import Refusals, candidates, repeated
 from tf_exla.split.context import SearchContext
 from tf_exla.split.invariants import compute_in_loops, large_bytes
 from tf_exla.split.progress import most_steps, peak_of

@@ -9,7 +9,7 @@ from tf_exla.byte_size import format_bytes
 from tf_exla.ir.graph import Graph
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.projection import Projector
-from tf_exla.split.candidates import Candidate, fixes_much
+from tf_exla.split.candidate import Candidate, fixes_much
 from tf_exla.split.chunks import has_loops
 from tf_exla.split.context import SearchContext
 
