@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import tensorflow as tf
 
@@ -15,7 +16,7 @@ from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.ir.axis_rule import AxisRule
-from tf_exla.ir.graph import Graph, Tensor
+from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.moves.random_rows import random_rows
 
 OPS = TensorFlowOps()
@@ -62,23 +63,50 @@ def test_law(op: str, dtype: str, rest: tuple[int, ...]) -> None:
     (node,) = (node for node in graph.nodes if node.op == "random_rows")
     rule = OPS.rule(node)
     assert isinstance(rule, AxisRule)
-    assert str(rule).startswith("a, =, _, _, _")
-    assert rule.labels() == ("a",)
+    assert str(rule).startswith("a, b, =, _, _, _")
+    assert rule.labels() == ("a", "b")
     for values in COUNTERS:
         counter = tf.constant(values, tf.uint64)
         whole = np.asarray(draw(op, dtype, rest, counter))
         for start, stop in pairwise((0, 1, 4, 9)):
-            cut = Tensor((stop - start,), "int64", "rows")
-            shape = (stop - start, *rest)
-            nodes = OPS.resized(node, (cut, *node.inputs[1:]), [shape])
-            made = Graph(
-                (*graph.inputs, cut),
-                (*(n for n in graph.nodes if n.op == "constant"), *nodes),
-                nodes[-1].outputs,
-            )
             numbers = tf.range(start, stop, dtype=tf.int64)
-            (found,) = restore(made)([counter, numbers])
-            assert np.asarray(found).tobytes() == whole[start:stop].tobytes()
+            found = drawn(graph, node, counter, (numbers, None))
+            assert found.tobytes() == whole[start:stop].tobytes()
+
+
+def drawn(
+    graph: Graph, node: Node, counter: tf.Tensor, numbers: tuple[tf.Tensor | None, ...]
+) -> npt.NDArray[Any]:
+    """Draw the rows and columns of these numbers alone; None: all of them."""
+    operands, shape = list(node.inputs), list(node.output.dims)
+    cuts: list[Tensor] = []
+    for k, one in enumerate(numbers):
+        if one is not None:
+            shape[k] = one.shape[0]
+            operands[k] = Tensor((shape[k],), "int64", f"numbers{k}")
+            cuts.append(operands[k])
+    nodes = OPS.resized(node, operands, [tuple(shape)])
+    made = [n for n in graph.nodes if n.op in ("arange", "constant")]
+    cut = Graph((*graph.inputs, *cuts), (*made, *nodes), nodes[-1].outputs)
+    given = [one for one in numbers if one is not None]
+    return np.asarray(restore(cut)([counter, *given])[0])
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize("rest", [(24,), (23,), (7, 3)], ids=str)
+@pytest.mark.parametrize(("op", "dtype"), KINDS)
+def test_law_of_columns(op: str, dtype: str, rest: tuple[int, ...]) -> None:
+    """Of some columns, each row has its own place among the numbers."""
+    counter = tf.constant(COUNTERS[1], tf.uint64)
+    graph = program(op, dtype, rest, counter)
+    (node,) = (node for node in graph.nodes if node.op == "random_rows")
+    whole = np.asarray(draw(op, dtype, rest, counter))
+    for begin, end in pairwise((0, 1, 4, rest[0])):
+        columns = tf.range(begin, end, dtype=tf.int64)
+        for start, stop in ((0, 9), (2, 3), (3, 9)):
+            rows = None if stop - start == 9 else tf.range(start, stop, dtype=tf.int64)
+            found = drawn(graph, node, counter, (rows, columns))
+            assert found.tobytes() == whole[start:stop, begin:end].tobytes()
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,9 @@ class SearchSettings:
     copied_work: int = 4
     """The most flops, in multiples of the program's, of a program with copies for transposed
     readers. Copies of tensors that are transposed again and again do not pay off."""
+    column_numbers: int = 2
+    """A random tensor can be drawn by columns if their numbers take at most 1/this of its bytes.
+    Tensors of one shape share them."""
     counter: int = 8
     """The most elements of a counter: the begin of a slice has one per axis."""
     runs: int = 16

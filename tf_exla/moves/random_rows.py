@@ -1,8 +1,9 @@
-"""Random tensors by rows: at an offset, the counter gives the rows from there on.
+"""Random tensors by rows or columns: at an offset, the counter gives the numbers from there on.
 
 Stateless random ops encrypt a counter (Philox, Salmon et al. 2011): block b of a tensor's numbers
 comes from `counter + b`. So a few rows have the same bits alone as among all rows. `random_rows` is
-our own op: an operand holds the numbers of its rows, and a chunk has its part of them.
+our own op: operands hold the numbers of its rows and columns, and a chunk has its part of them. Of
+some columns, each row is drawn by itself: paths of a simulation whose steps come first.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tf_exla.ir.builder import Builder
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import walk, with_subgraphs
+from tf_exla.model.settings import SETTINGS
 
 PHILOX = (1, 3)
 """TensorFlow's algorithms that are Philox: the one of this name, and the automatic choice."""
@@ -31,7 +33,7 @@ SPLIT = frozenset(
 
 
 def random_rows(graph: Graph, ops: OpSet, together: int, each: int = 0) -> Graph:
-    """Draw random tensors by rows, also in sub-graphs, all but the smallest.
+    """Draw random tensors by rows and columns, also in sub-graphs, all but the smallest.
 
     These take at most `together` bytes in total, or `each` by itself: every one of a hundred layers
     with dropout keeps a tensor for its gradient.
@@ -99,12 +101,15 @@ def _by_rows(node: Node, ops: OpSet) -> list[Node]:
     leading = _leading(node.output)
     count = math.prod(dims[:leading])
     rows = w.op("arange", *(w.const(value, "int64") for value in (0, count, 1)))
-    attrs = {**node.attrs, "random": node.op}
+    columns = w.const(0, "int64")
+    if SETTINGS.column_numbers * 8 * dims[leading] <= node.output.nbytes:
+        columns = w.op("arange", *(w.const(value, "int64") for value in (0, dims[leading], 1)))
+    attrs = {**node.attrs, "random": node.op, "row": math.prod(dims[leading:])}
     if leading == 1:
-        return [*w.nodes, _drawn(node, (rows, shape, *rest), node.output, attrs)]
+        return [*w.nodes, _drawn(node, (rows, columns, shape, *rest), node.output, attrs)]
     drawn = Tensor((count, *dims[leading:]), node.output.dtype, f"{w.name}/rows")
     flat = w.const(drawn.dims, shape.dtype)
-    w.nodes.append(_drawn(node, (rows, flat, *rest), drawn, attrs))
+    w.nodes.append(_drawn(node, (rows, columns, flat, *rest), drawn, attrs))
     reshaped = w.op("reshape", drawn, w.const(dims))
     last = w.nodes.pop()
     assert last.output is reshaped

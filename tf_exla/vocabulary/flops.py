@@ -17,6 +17,12 @@ def per_operand(node: Node) -> int:
     return node.inputs[0].size
 
 
+def random_rows(node: Node) -> int:
+    """Count one operation per number. A part of a row is drawn by itself, in some 20 us."""
+    rows, *row = node.output.dims
+    return node.output.size + (20_000 * rows if math.prod(row) < int(str(node.attrs["row"])) else 0)
+
+
 def sum_of_list(node: Node) -> int:
     """Count one addition per element of all operands but the first."""
     return node.output.size * (len(node.inputs) - 1)

@@ -168,7 +168,7 @@ VOCABULARY: Mapping[str, Meaning] = {
     "arange": _moved(made_whole, shapes.counted),
     "constant": Meaning(reason="it is a constant; its readers take their chunks of it", flops=0),
     "no_op": Meaning(flops=0),
-    "random_rows": Meaning(random_rows),
+    "random_rows": Meaning(random_rows, flops=flops.random_rows),
     "read_variable": _moved(made_whole),
     **_many(_moved(whole), "shape size"),
     **_many(Meaning(made_whole), """

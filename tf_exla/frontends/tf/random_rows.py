@@ -1,4 +1,4 @@
-"""Emit `random_rows`: rows of a stateless random tensor, with the same bits as in the whole tensor.
+"""Emit `random_rows`: parts of a stateless random tensor, with the bits that they have in it.
 
 TensorFlow's kernels (core/kernels/random_op_cpu.h, stateless_random_ops_v2.cc) draw four numbers of
 up to 32 bits from one counter, or two of 64 bits. A truncated normal may draw again, and reserves
@@ -8,13 +8,14 @@ up to 32 bits from one counter, or two of 64 bits. A truncated normal may draw a
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
-from tf_exla.frontends.tf.emit import emit_const, is_large
+from tf_exla.frontends.tf.emit import DEVICE
 from tf_exla.frontends.tf.emitter import Emitter
+from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.ir.graph import Node, item_bytes
 
 
@@ -24,46 +25,70 @@ def numbers_of_a_counter(dtype: str) -> int:
 
 
 def emit_random_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
-    """Draw the consecutive rows whose numbers operand 0 holds."""
-    inputs = emitter.values(node.inputs)
-    rows, _, key, counter, *rest = inputs
-    random, dims = str(node.attrs["random"]), node.output.dims
-    each, group = math.prod(dims[1:]), numbers_of_a_counter(node.output.dtype)
+    """Draw the consecutive rows and columns whose numbers operands 0 and 1 hold.
 
-    def op(kind: str, operands: list[tf.Tensor], large: bool = False, **attrs: Any) -> tf.Tensor:
-        return emitter.op(kind, operands, attrs, large=large and is_large(node.output)).outputs[0]
-
-    def number(value: Any, dtype: str = "int64") -> tf.Tensor:
-        return emit_const(emitter.graph, np.asarray(value, dtype))
-
-    def part(value: tf.Tensor, begin: tf.Tensor, count: int, large: bool = False) -> tf.Tensor:
-        return op("Slice", [value, begin, number([count])], large)
-
+    Whole rows are drawn at once. Of parts of rows, each is drawn by itself.
+    """
+    rows, columns, _, *rest = emitter.values(node.inputs)
+    count, *row = node.output.dims
+    each, whole, of_column = math.prod(row), int(str(node.attrs["row"])), math.prod(row[1:])
+    group = numbers_of_a_counter(node.output.dtype)
+    draw = _Draw(node, rest, group)
     # An anchor, since TensorFlow would keep numbers that it can draw before the program runs.
-    first = part(rows, emitter.anchor(np.zeros(1, np.int64), "int64"), 1)
-    first = op("Mul", [first, number(each)])
-    counters = op("FloorDiv", [first, number(group)])
-    if random == "stateless_truncated_normal":
-        counters = op("Mul", [counters, number(64 * group)])
-    counter = _later(op, part, number, counter, counters)
-    attrs = {key: value for key, value in node.attrs.items() if key != "random"}
-    if each % group == 0:
-        shape = number(dims)
-        return [op(random, [shape, key, counter, *rest], True, **attrs)]
-    # The rows may begin within the numbers of one counter: draw more and slice.
-    count = math.prod(dims)
-    more = op(random, [number([count + group - 1]), key, counter, *rest], True, **attrs)
-    begin = op("FloorMod", [first, number(group)])
-    drawn = part(more, begin, count, True)
-    return [op("Reshape", [drawn, number(dims)], True)]
+    zero = emitter.anchor(np.zeros(1, np.int64), "int64")
+    with emitter.after_large() as results:
+        first = (rows + zero) * whole
+        if each == whole:
+            numbers = draw(first[:1], count * each, whole % group == 0)
+        else:
+            first += columns[0] * of_column
+            aligned = whole % group == of_column % group == 0
+            if count == 1:
+                numbers = draw(first, each, aligned)
+            else:
+                result = tf.TensorSpec([each], node.output.dtype)
+                numbers = tf.map_fn(
+                    lambda one: draw(one[None], each, aligned),
+                    first,
+                    fn_output_signature=result,
+                    parallel_iterations=1,
+                )
+        results.append(tf.reshape(numbers, node.output.dims))
+    return list(results)
 
 
-def _later(op: Any, part: Any, number: Any, counter: tf.Tensor, by: tf.Tensor) -> tf.Tensor:
+@dataclass(frozen=True)
+class _Draw:
+    """Draws numbers of a random tensor; `rest`: key, counter, algorithm, and bounds if any."""
+
+    node: Node
+    rest: list[tf.Tensor]
+    group: int
+
+    def __call__(self, first: tf.Tensor, count: int, aligned: bool) -> tf.Tensor:
+        """Draw `count` numbers from `first` on; `aligned`: a counter begins there."""
+        counters = first // self.group
+        if self.node.attrs["random"] == "stateless_truncated_normal":
+            counters *= 64 * self.group
+        if aligned:
+            return self._drawn(count, counters)
+        # They may begin within the numbers of one counter: draw more and slice.
+        more = self._drawn(count + self.group - 1, counters)
+        return tf.slice(more, first % self.group, [count])
+
+    def _drawn(self, count: int, counters: tf.Tensor) -> tf.Tensor:
+        key, counter, algorithm, *bounds = self.rest
+        counter = _later(counter, tf.cast(counters, tf.uint64))
+        named = dict(zip(("minval", "maxval"), bounds, strict=False))
+        if not bounds:
+            named["dtype"] = tf.as_dtype(self.node.output.dtype)
+        kernel = getattr(tf.raw_ops, tensorflow_name(str(self.node.attrs["random"])))
+        with tf.device(self.node.attrs.get(DEVICE)):
+            return kernel(shape=[count], key=key, counter=counter, alg=algorithm, **named)
+
+
+def _later(counter: tf.Tensor, by: tf.Tensor) -> tf.Tensor:
     """Add `by` to a counter of two words, the lower first."""
-    by = op("Cast", [by], dtype="uint64")
-    low, high = (part(counter, number([at]), 1) for at in (0, 1))
-    after = op("AddV2", [low, by])
-    carry = op("Less", [after, low])
-    carry = op("Cast", [carry], dtype="uint64")
-    high = op("AddV2", [high, carry])
-    return op("ConcatV2", [after, high, number(0, "int32")])
+    low = counter[:1] + by
+    carry = tf.cast(low < by, tf.uint64)
+    return tf.concat([low, counter[1:] + carry], 0)

@@ -129,10 +129,15 @@ def made_whole(node: Node) -> str:
 
 
 def random_rows(node: Node) -> str:
-    """Draw the rows whose numbers operand 0 holds; operand 1 holds the shape of the result."""
-    row = Letters().low(1)
-    rest = ["_"] * (len(node.inputs) - 2)
-    return arrow([row, "=", *rest], [row + Letters().up(rank(node.output) - 1)])
+    """Draw the rows and columns whose numbers operands 0 and 1 hold; operand 2 holds the shape.
+
+    If operand 1 is no list, all columns are drawn.
+    """
+    letters = Letters()
+    row, column = letters.low(1), letters.low(rank(node.inputs[1]))
+    rest = ["_"] * (len(node.inputs) - 3)
+    drawn = row + column + letters.up(rank(node.output) - 1 - len(column))
+    return arrow([row, column or "_", "=", *rest], [drawn])
 
 
 def reduction(combine: Combine | None) -> Callable[[Node], str]:

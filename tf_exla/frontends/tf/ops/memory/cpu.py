@@ -287,9 +287,15 @@ def radix_step(call: Call) -> int:
 
 
 def random_rows(call: Call) -> int:
-    """Count the larger draw from which rows that begin within a counter's numbers are sliced."""
-    each, size = prod(call.outputs[0].shape[1:]), itemsize(call.outputs[0].dtype)
+    """Count the larger draw from which rows that begin within a counter's numbers are sliced.
+
+    Parts of several rows are drawn into a list, and then stacked.
+    """
+    rows, *row = call.outputs[0].shape
+    each, size = prod(row), itemsize(call.outputs[0].dtype)
     group = 2 if size == 8 else 4
+    if each < int(str(call.attrs["row"])):
+        return (all_bytes(call.outputs) if rows > 1 else 0) + 2 * (each + group) * size + 2**14
     return all_bytes(call.outputs) + group * size if each % group else 0
 
 
