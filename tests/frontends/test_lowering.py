@@ -56,6 +56,13 @@ PROGRAMS: dict[str, tuple[Callable[..., tf.Tensor], Array]] = {
         for lower in (-1, 0, 2)
         for upper in (-1, 0, 3, 6)
     },
+    "scatter_add": (
+        lambda x: tf.tensor_scatter_nd_add(x, [[0, 1], [2, 4], [0, 1]], x[0, :3]), reals(3, 5)),
+    "scatter_add of rows": (
+        lambda x: tf.tensor_scatter_nd_add(x, tf.constant([[2], [0], [2]], tf.int64), x[:3]),
+        reals(4, 5)),
+    "scatter_sub of integers": (
+        lambda x: tf.tensor_scatter_nd_sub(x, [[1], [1]], x[2:4]), np.arange(12).reshape(4, 3)),
     "set_diag": (lambda x: tf.linalg.set_diag(x, 2 * x[..., 0]), reals(3, 5, 5)),
     "set_diag of an oblong": (lambda x: tf.linalg.set_diag(x, x[..., 0]), reals(3, 5, 7)),
     "diag": (tf.linalg.diag, reals(3, 5)),
@@ -230,3 +237,24 @@ def test_gradient_of_cross_entropy() -> None:
     expected = function(x, labels)
     np.testing.assert_allclose(loss, expected[0], rtol=1e-14)
     np.testing.assert_allclose(gradient, expected[1], rtol=1e-13)
+
+
+def in_cells(x: tf.Tensor) -> tf.Tensor:
+    """The mass of particles in the eight cells around each, added one after the other."""
+    places = x * 9.0
+    cell, part = tf.cast(places, tf.int32), places - tf.floor(places)
+    mass = tf.zeros([1_000], x.dtype)
+    for corner in np.ndindex(2, 2, 2):
+        at = tf.linalg.matvec(cell + corner, tf.constant([100, 10, 1]))
+        weight = tf.reduce_prod(tf.where(tf.constant(corner) == 1, part, 1.0 - part), 1)
+        mass = tf.tensor_scatter_nd_add(mass, at[:, None], weight)
+    return mass
+
+
+def test_particles_in_cells() -> None:
+    x = tf.constant(np.random.default_rng(0).random((50_021, 3)))
+    before = tf_exla.explain(tf.function(in_cells), x, limit=10**12)
+    working_set = before.projected_peak_before - before.resident
+    optimized = tf_exla.optimize(in_cells, before.resident + working_set // 3, strict=True)
+    assert optimized.report(x).loops
+    np.testing.assert_allclose(optimized(x), in_cells(x), rtol=1e-10)

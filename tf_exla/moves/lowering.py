@@ -240,6 +240,18 @@ def _diag_part(w: Builder, node: Node) -> Tensor | None:
 
 Lowering = Callable[[Builder, Node], Tensor | tuple[Tensor, ...] | None]
 
+
+def _scattered_sum(op: str) -> Lowering:
+    """x with u added at places = x + scatter(u): the sum of u may be split, and x is added once"""
+
+    def sums(w: Builder, node: Node) -> Tensor | None:
+        x, places, values = node.inputs
+        shape = w.const(x.dims, places.dtype)
+        return w.op(op, x, w.op("scatter_nd", places, values, shape))
+
+    return sums
+
+
 LOWERINGS: Mapping[str, Lowering] = {
     "argmax": _arg_reduction("max_with_position"),
     "argmin": _arg_reduction("min_with_position"),
@@ -250,6 +262,8 @@ LOWERINGS: Mapping[str, Lowering] = {
     "matrix_diag": _diag,
     "matrix_set_diag": _set_diag,
     "mean": _mean,
+    "scatter_add": _scattered_sum("add"),
+    "scatter_subtract": _scattered_sum("subtract"),
     "softmax": _softmax,
     "sparse_cross_entropy": _sparse_cross_entropy,
 }

@@ -77,6 +77,10 @@ def filled(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     return tuple(_values(inputs[0]))
 
 
+def scattered(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+    return tuple(_values(inputs[2]))
+
+
 def joined(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     *parts, where = inputs
     shape = list(parts[0].dims)

@@ -158,7 +158,7 @@ VOCABULARY: Mapping[str, Meaning] = {
     "tile": replace(_moved(tile), rebuild=rebuild.tile),
     # Reading and writing by index.
     **_many(Meaning(tensor_scatter), "scatter_add scatter_max scatter_min scatter_subtract"),
-    "scatter_nd": Meaning(scatter_nd),
+    "scatter_nd": Meaning(scatter_nd, shape=shapes.scattered, dtype_of=1),
     "scatter_rows": Meaning(scatter_rows),
     "scatter_update": _moved(tensor_scatter, shapes.same),
     "segment_sum": Meaning(segments("add"), flops=flops.per_operand, shape=shapes.segmented),
