@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from core.kernels import InPlaceOps
 from tf_exla.frontends.numpy.trace import trace
+from tf_exla.ir.graph import Graph
 from tf_exla.ir.rates import CPU, Rates
 from tf_exla.model import rates
 from tf_exla.model.cost import graph_seconds
@@ -105,6 +108,22 @@ def test_the_op_set_says_how_long_its_device_takes() -> None:
     assert faster < gpu < cpu / 10
     # Beside what they compute, GPUs take longer to launch it.
     assert H100.launch / H100.byte > 10 * CPU.launch / CPU.byte
+
+
+def test_each_iteration_takes_time() -> None:
+    def loop(times: int) -> Graph:
+        def program(xp: Any, x: Any) -> Any:
+            _, found = xp.while_loop(
+                lambda xp, i, _: xp.less(i, np.int32(times)),
+                lambda xp, i, y: (i + np.int32(1), xp.sin(y)),
+                (np.int32(0), x),
+            )
+            return found
+
+        return trace(program, (701, 503))
+
+    once, often = (graph_seconds(InPlaceOps(), loop(times)) for times in (1, 100))
+    assert 99 * once < often < 101 * once
 
 
 def test_products_of_rounded_factors_have_a_rate_of_their_own() -> None:

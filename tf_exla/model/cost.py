@@ -1,12 +1,14 @@
 """Cost model: estimated run time of nodes, loops and graphs, by which plans are compared.
 
-A node costs its launch, its flops and the bytes that it moves. Only ratios matter. The time of each
-depends on the device; the op set provides it (`ir/rates.py`).
+A node costs its launch, its flops and the bytes that it moves. A While costs as much for each of
+its iterations, if a counter bounds them, else for one. Only ratios matter. The time of each depends
+on the device; the op set provides it (`ir/rates.py`).
 """
 
 from __future__ import annotations
 
 from tf_exla.ir.aliases import roots
+from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.notes import note, noted
 from tf_exla.ir.op_set import OpSet
@@ -70,7 +72,8 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
     if node.op == "xla_cluster":
         return sum(compiled_seconds(ops, sub, byte, parallel) for _, sub in node.subgraphs)
     if node.subgraphs:
-        return sum(
+        times = ops.iterations(node, {}) if is_while(node) else 1
+        return (times or 1) * sum(
             graph_seconds(ops, sub, promises=promises)
             for name, sub in node.subgraphs
             if node.attrs.get(LIKELY, name) == name

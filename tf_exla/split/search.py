@@ -90,7 +90,7 @@ def slow_nodes(projector: Projector, graph: Graph, options: Options) -> list[tup
 
 
 def _has_user_loops(one: Candidate) -> bool:
-    """Return whether a While is split: its many iterations are not counted in estimates of time."""
+    """Return whether a While is split: estimates count its iterations only if a counter does."""
     return any(is_while(node) for loop in one.own_loops() for node in loop.template.nodes)
 
 
