@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from tf_exla.frontends.tf.emit import is_large
+from tf_exla.frontends.tf.emit import DEVICE, is_large
 from tf_exla.ir.graph import Graph, Node, Tensor, const
 from tf_exla.ir.powers import of_known_powers
 from tf_exla.ir.traverse import with_subgraphs
@@ -33,21 +33,26 @@ def with_new_values(graph: Graph) -> Graph:
     nodes: list[Node] = []
     for old in graph.nodes:
         node = with_subgraphs(old, with_new_values)
-        if node.op not in _UPDATES or not is_large(node.inputs[1]):
+        change = node.inputs[-1] if node.op in _UPDATES else None
+        if change is None or not (change.is_static and is_large(change)):
             nodes.append(node)
             continue
-        handle, change = node.inputs
+        handle = node.inputs[0]
+        placed = {key: value for key, value in node.attrs.items() if key == DEVICE}
         value = Tensor(change.shape, change.dtype, f"{node.name}/value")
         total = Tensor(change.shape, change.dtype, f"{node.name}/total")
         read = dataclasses.replace(
             node, op="read_variable", inputs=(handle,), outputs=(value,),
-            attrs={"dtype": change.dtype}, name=value.name,
+            attrs={**placed, "dtype": change.dtype}, name=value.name,
         )  # fmt: skip
         add = Node(
             _UPDATES[node.op], (value, change), (total,), name=total.name, source=node.source
         )
         assign = dataclasses.replace(
-            node, op="AssignVariableOp", inputs=(handle, total), attrs={"validate_shape": True}
+            node,
+            op="AssignVariableOp",
+            inputs=(handle, total),
+            attrs={**placed, "validate_shape": True},
         )
         nodes += [read, add, assign]
     return graph.with_nodes(nodes)
