@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -160,6 +161,22 @@ def test_errors_pass_through_functions_that_autograph_converts() -> None:
     with pytest.raises(tf_exla.MemoryLimitError) as info:
         step(tf.ones(100_000))
     assert info.value.smallest_limit is not None
+
+
+def test_a_slow_smallest_limit_is_called_slow() -> None:
+    """Paths of a simulation, one at a time."""
+
+    def paths() -> tf.Tensor:
+        drawn = tf.random.stateless_normal([20, 20_011], [1, 2], dtype=tf.float64)
+        return tf.reduce_mean(tf.exp(tf.cumsum(0.1 * drawn, 0)))
+
+    with pytest.raises(tf_exla.MemoryLimitError, match="times as long as unsplit") as error:
+        tf_exla.explain(tf.function(paths), limit=1)
+    assert error.value.slowdown > 10
+    assert pickle.loads(pickle.dumps(error.value)).slowdown == error.value.slowdown
+    with pytest.raises(tf_exla.MemoryLimitError) as error:
+        tf_exla.explain(tf.function(sums), X, limit=1)
+    assert str(error.value).count("times as long") == (error.value.slowdown >= 10)
 
 
 def both_ways(x: tf.Tensor, chances: tf.Tensor) -> tf.Tensor:

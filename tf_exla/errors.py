@@ -63,7 +63,8 @@ class MemoryLimitError(_Reported):
     `limit`, `resident`, `projected_peak` (of the unsplit program) and `smallest_limit` are bytes.
     The program runs with `smallest_limit`. The other attributes describe the plan for that limit.
     `blocker`: the largest tensor alive at its peak. `residents`: the largest tensors that exist
-    before the call. `parts`: the parts of its peak in addition to resident tensors.
+    before the call. `parts`: the parts of its peak in addition to resident tensors. `slowdown`: the
+    estimated time of a call relative to that of the unsplit program.
     `smallest_in_parts`: a smaller limit that may work as well, if sizes are computed from data: the
     call then runs up to these sizes first. None if there is none.
     """
@@ -82,6 +83,7 @@ class MemoryLimitError(_Reported):
         blocker: Blocker | None,
         residents: tuple[PeakPart, ...] = (),
         parts: tuple[PeakPart, ...] = (),
+        slowdown: float = 1.0,
     ) -> None:
         self.function = function
         self.limit = limit
@@ -91,6 +93,7 @@ class MemoryLimitError(_Reported):
         self.blocker = blocker
         self.residents = residents
         self.parts = parts
+        self.slowdown = slowdown
         super().__init__(self._message())
 
     def may_work_in_parts(self, limit: int) -> None:
@@ -127,6 +130,12 @@ class MemoryLimitError(_Reported):
             parts = (f"{format_bytes(one.bytes)} {one.what}" for one in _worth_naming(self.parts))
             smallest += f", of which {'; '.join((there, *parts))}"
         lines.append(f"{smallest}.")
+        if self.slowdown >= _SLOW:
+            times = float(f"{self.slowdown:.1g}")
+            lines.append(
+                f"A call within it takes an estimated {times:,.0f} times as long as unsplit. "
+                "A little more memory is faster: explain(..., limit=...).curve() has the trade-off."
+            )
         if self.smallest_in_parts is not None:
             lines.append(
                 f"{both(self.smallest_in_parts)} may work too: the call then runs up to the sizes "
@@ -144,6 +153,10 @@ class MemoryLimitError(_Reported):
         if blocker.op is not None and blocker.axis is not None:
             return f"{what}; axis {blocker.axis} reaches {blocker.op}: {blocker.reason}."
         return f"{what}; {blocker.reason}."
+
+
+_SLOW = 10
+"""From how many times the time on a message says so: more than an estimate may be off."""
 
 
 def _worth_naming(parts: tuple[PeakPart, ...], whole: int = 0) -> list[PeakPart]:

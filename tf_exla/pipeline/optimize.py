@@ -210,7 +210,12 @@ def _too_large(
         blocker=blocker(projector, smallest.graph, smallest.refusals),
         residents=largest_residents(smallest.graph),
         parts=peak_parts(projector, smallest.graph),
+        slowdown=_seconds(projector, smallest.graph) / max(_seconds(projector, graph), 1e-9),
     )
+
+
+def _seconds(projector: Projector, graph: Graph) -> float:
+    return graph_seconds(projector.ops, graph)
 
 
 def _check_bounded(projector: Projector, graph: Graph, function: str, options: Options) -> None:

@@ -186,6 +186,7 @@ class _Search:
             blocker=least.blocker,
             residents=least.residents,
             parts=made.certificate.parts,
+            slowdown=least.slowdown,
         )
 
     def _holds(self, made: Certified) -> bool:
