@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from fresh_process import run_fresh
+from keras_steps import training_step
 from programs import Case, Made, normal, with_gradients
 from programs_check import check_case
 
@@ -29,18 +30,10 @@ def step_on_words() -> tuple[Any, tuple[tf.Tensor, tf.Tensor]]:
         ]
     )
     model.compile("adam", loss="binary_crossentropy")
-    model.optimizer.build(model.trainable_variables)
-
-    def step(words: tf.Tensor, label: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            loss = model.compute_loss(words, label, model(words, training=True))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
     random = np.random.default_rng(0)
     words = tf.constant(random.integers(0, WORDS, SIZE), "int32")
-    return step, (words, tf.constant(random.integers(0, 2, [SIZE[0], 1]), "float32"))
+    labels = tf.constant(random.integers(0, 2, [SIZE[0], 1]), "float32")
+    return training_step(model), (words, labels)
 
 
 def trained(share: float) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
+from keras_steps import training_step
 
 import tf_exla
 
@@ -41,6 +42,20 @@ def adam(weights: tf.Variable, mean: tf.Variable, square: tf.Variable) -> Any:
     return step
 
 
+def within(step: Any, limit: int | None) -> Any:
+    """Return the step within a limit; None: stock."""
+    return tf.function(step) if limit is None else tf_exla.optimize(step, limit, strict=True)
+
+
+def peaks(function: Any, data: tuple[tf.Tensor, ...], limit: int | None) -> dict[str, Any]:
+    """Return the peaks of one more step and its limit, if it has one."""
+    if limit is None:
+        return {}
+    measured = int(tf_exla.measured_peak(function, *data, fresh=False))
+    projected = function.report(*data).projected_peak
+    return {"measured": measured, "projected": projected, "limit": limit}
+
+
 def after_steps(room: float | None, sparse: bool, count: int = 2) -> dict[str, Any]:
     """Return sums of all variables, and bytes.
 
@@ -52,18 +67,11 @@ def after_steps(room: float | None, sparse: bool, count: int = 2) -> dict[str, A
     if sparse:
         for one in state:
             one.scatter_update(tf.IndexedSlices(tf.ones([1, COLUMNS]), [3]))
-    function: Any = tf.function(adam(*state))
-    limit = None
-    if room is not None:
-        limit = int((3 + room) * BYTES) + (1 << 20)
-        function = tf_exla.optimize(adam(*state), limit, strict=True)
+    limit = None if room is None else int((3 + room) * BYTES) + (1 << 20)
+    function = within(adam(*state), limit)
     results = [float(function(*operands())) for _ in range(count)]
     sums = [float(tf.reduce_sum(tf.cast(one, tf.float64) * k)) for k, one in enumerate(state, 1)]
-    found = {"numbers": [*results, *sums], "limit": limit}
-    if limit is not None:
-        found["projected"] = function.report(*operands()).projected_peak
-        found["measured"] = int(tf_exla.measured_peak(function, *operands(), fresh=False))
-    return found
+    return {"numbers": [*results, *sums]} | peaks(function, operands(), limit)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -117,33 +125,17 @@ def clipped_step(layers: int) -> tuple[Any, tuple[tf.Tensor, tf.Tensor], int]:
     dense = [keras.layers.Dense(512, activation="relu") for _ in range(layers)]
     model = keras.Sequential([keras.Input((512,)), *dense, keras.layers.Dense(1)])
     model.compile(keras.optimizers.AdamW(1e-3, global_clipnorm=1.0), "mse")
-    model.optimizer.build(model.trainable_variables)
-
-    def step(x: tf.Tensor, y: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            loss = model.compute_loss(x, y, model(x, training=True))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return loss
-
     rng = np.random.default_rng(0)
-    data = tf.constant(rng.random((48, 512)), "float32"), tf.constant(rng.random((48, 1)))
-    return step, (data[0], tf.cast(data[1], "float32")), 4 * model.count_params()
+    x, y = (tf.constant(rng.random((48, size)), "float32") for size in (512, 1))
+    return training_step(model), (x, y), 4 * model.count_params()
 
 
 def clipped(share: float | None) -> dict[str, Any]:
     """Return losses of three steps. `share`: room for the call, as a part of the weights."""
     step, data, weights = clipped_step(10)
-    function: Any = tf.function(step)
-    limit = None
-    if share is not None:
-        limit = int((3 + share) * weights)
-        function = tf_exla.optimize(step, limit, strict=True)
-    found: dict[str, Any] = {"losses": [float(function(*data)) for _ in range(3)], "limit": limit}
-    if limit is not None:
-        found["projected"] = function.report(*data).projected_peak
-        found["measured"] = int(tf_exla.measured_peak(function, *data, fresh=False))
-    return found
+    limit = None if share is None else int((3 + share) * weights)
+    function = within(step, limit)
+    return {"losses": [float(function(*data)) for _ in range(3)]} | peaks(function, data, limit)
 
 
 def test_gradients_for_a_norm_are_computed_twice() -> None:

@@ -201,6 +201,7 @@ def _too_large(
     """Return the error that reports the smallest limit; `rewritten`: programs that were split."""
     graph = max(rewritten, key=run.held)
     projector, held, taken = run.projector, run.held(graph), run.options.allocator.taken
+    whole = graph_seconds(projector.ops, graph)
     return MemoryLimitError(
         function,
         limit=run.limit,
@@ -210,12 +211,8 @@ def _too_large(
         blocker=blocker(projector, smallest.graph, smallest.refusals),
         residents=largest_residents(smallest.graph),
         parts=peak_parts(projector, smallest.graph),
-        slowdown=_seconds(projector, smallest.graph) / max(_seconds(projector, graph), 1e-9),
+        slowdown=graph_seconds(projector.ops, smallest.graph) / max(whole, 1e-9),
     )
-
-
-def _seconds(projector: Projector, graph: Graph) -> float:
-    return graph_seconds(projector.ops, graph)
 
 
 def _check_bounded(projector: Projector, graph: Graph, function: str, options: Options) -> None:

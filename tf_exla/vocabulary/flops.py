@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.vocabulary.random_rows import are_parts
 
 
 def per_operand(node: Node) -> int:
@@ -19,8 +20,8 @@ def per_operand(node: Node) -> int:
 
 def random_rows(node: Node) -> int:
     """Count one operation per number. A part of a row is drawn by itself, in some 20 us."""
-    rows, *row = node.output.dims
-    return node.output.size + (20_000 * rows if math.prod(row) < int(str(node.attrs["row"])) else 0)
+    dims = node.output.dims
+    return node.output.size + (20_000 * dims[0] if are_parts(dims, node.attrs) else 0)
 
 
 def sum_of_list(node: Node) -> int:

@@ -69,16 +69,13 @@ def transposed(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
     return tuple(inputs[0].dims[axis] for axis in _values(inputs[1]))
 
 
-def named(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
-    return tuple(_values(inputs[1]))
+def held_by(position: int) -> Callable[[Sequence[Tensor], Attrs], Dims]:
+    """Return the rule of ops that get the shape of their result as an operand."""
 
+    def shape(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
+        return tuple(_values(inputs[position]))
 
-def filled(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
-    return tuple(_values(inputs[0]))
-
-
-def scattered(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:
-    return tuple(_values(inputs[2]))
+    return shape
 
 
 def joined(inputs: Sequence[Tensor], attrs: Attrs) -> Dims:

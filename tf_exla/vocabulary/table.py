@@ -135,12 +135,12 @@ VOCABULARY: Mapping[str, Meaning] = {
         shape=shapes.solved, attrs={"lower": True, "adjoint": False}),
     # Movement.
     "band_part": _moved("... A B, _, _ -> ... A B", shapes.same),
-    "broadcast_to": _moved("..., = -> ...", shapes.named),
+    "broadcast_to": _moved("..., = -> ...", shapes.held_by(1)),
     "concat": _moved(concat(-1), shapes.joined),
     **_many(_moved(same_axes), "expand_dims"),
     "squeeze": replace(_moved(same_axes), rebuild=rebuild.squeeze),
     "flip": _moved(along(1, keeps=True), shapes.same),
-    "full": replace(_moved(fill, shapes.filled), dtype_of=1),
+    "full": replace(_moved(fill, shapes.held_by(0)), dtype_of=1),
     "image_patches": _moved("n H W C -> n P Q K"),
     "matrix_diag": _moved(diagonal("result", 5), shapes.dense, align="RIGHT_LEFT"),
     "matrix_diag_part": _moved(diagonal("operand", 3), shapes.diagonal, align="RIGHT_LEFT"),
@@ -158,7 +158,7 @@ VOCABULARY: Mapping[str, Meaning] = {
     "tile": replace(_moved(tile), rebuild=rebuild.tile),
     # Reading and writing by index.
     **_many(Meaning(tensor_scatter), "scatter_add scatter_max scatter_min scatter_subtract"),
-    "scatter_nd": Meaning(scatter_nd, shape=shapes.scattered, dtype_of=1),
+    "scatter_nd": Meaning(scatter_nd, shape=shapes.held_by(2), dtype_of=1),
     "scatter_rows": Meaning(scatter_rows),
     "scatter_update": _moved(tensor_scatter, shapes.same),
     "segment_sum": Meaning(segments("add"), flops=flops.per_operand, shape=shapes.segmented),

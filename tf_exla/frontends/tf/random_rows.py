@@ -17,11 +17,7 @@ from tf_exla.frontends.tf.emit import DEVICE
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.ir.graph import Node, item_bytes
-
-
-def numbers_of_a_counter(dtype: str) -> int:
-    """Return how many numbers of a dtype one counter yields, or how many are drawn together."""
-    return 2 if item_bytes(dtype) == 8 else 4
+from tf_exla.vocabulary.random_rows import are_parts, numbers_of_a_counter
 
 
 def emit_random_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
@@ -32,13 +28,13 @@ def emit_random_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     rows, columns, _, *rest = emitter.values(node.inputs)
     count, *row = node.output.dims
     each, whole, of_column = math.prod(row), int(str(node.attrs["row"])), math.prod(row[1:])
-    group = numbers_of_a_counter(node.output.dtype)
+    group = numbers_of_a_counter(item_bytes(node.output.dtype))
     draw = _Draw(node, rest, group)
     # An anchor, since TensorFlow would keep numbers that it can draw before the program runs.
     zero = emitter.anchor(np.zeros(1, np.int64), "int64")
     with emitter.after_large() as results:
         first = (rows + zero) * whole
-        if each == whole:
+        if not are_parts(node.output.dims, node.attrs):
             numbers = draw(first[:1], count * each, whole % group == 0)
         else:
             first += columns[0] * of_column

@@ -22,6 +22,7 @@ from tf_exla.frontends.tf.ops.memory.call import (
 )
 from tf_exla.model.eigen import L1, LEAST_L1
 from tf_exla.model.top_k import CHUNKED, by_groups, few_groups, running_size
+from tf_exla.vocabulary.random_rows import are_parts, numbers_of_a_counter
 
 # Eigen evaluates broadcasts in blocks that fit a core's cache: measured 120 kB for each thread, and
 # twice that for the conditional.
@@ -293,8 +294,8 @@ def random_rows(call: Call) -> int:
     """
     rows, *row = call.outputs[0].shape
     each, size = prod(row), itemsize(call.outputs[0].dtype)
-    group = 2 if size == 8 else 4
-    if each < int(str(call.attrs["row"])):
+    group = numbers_of_a_counter(size)
+    if are_parts(call.outputs[0].shape, call.attrs):
         return (all_bytes(call.outputs) if rows > 1 else 0) + 2 * (each + group) * size + 2**14
     return all_bytes(call.outputs) + group * size if each % group else 0
 
