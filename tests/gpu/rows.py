@@ -48,7 +48,7 @@ DERIVED = replace(
     H100, byte=_BYTE, **following(_BYTE), launch=2e-5, cluster=4e-5, iteration=240e-6, serial=1.0,
     product_8=1 / (0.4 * 67e12), product_4=1 / (0.4 * 67e12), product_tf32=1 / (0.5 * 495e12),
     pointwise_8=1 / (0.05 * 34e12), pointwise_4=1 / (0.08 * 67e12), compiled_pointwise=0.3,
-    short_axis_element=8.5e-12, top_k_element=2.3e-11, top_k_start=240e-6,
+    short_axis_element=8.5e-12, top_k_column=0.0, top_k_element=2.3e-11, top_k_start=240e-6,
 )  # fmt: skip
 """The rates that plans were made with when the rows were measured: derived from peaks."""
 

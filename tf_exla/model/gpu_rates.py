@@ -57,10 +57,17 @@ H100 = Rates(
     short_axis_element=8.46e-12,
     compiling=2.0,  # the median first call of a compiled row; 0.3 to 14 s
     compiling_node=0.02,  # an estimate: as long again for a cluster of a hundred nodes
-    top_k_element=2.21e-11,  # twice the measured time: the model shares rows out between two cores
+    # The top ten of 1 to 1,000 rows of 200,000 elements took 0.6 to 1.8 ms: a row takes as long
+    # alone as with fifty others. Twice that for an element: the model divides rows between two
+    # cores.
+    top_k_column=3e-9,
+    top_k_element=1.3e-11,
     # Plans of L2 neighbours take 0.95 ms to find the top ten of 270 rows by groups, 0.3 of them for
     # what the model counts. The host waits for the test for NaN, and short rows are sorted.
     top_k_start=7e-4,
+    # A chunk of 1,000 rows whose best are merged takes 0.35 ms longer than one of whole rows: short
+    # rows are sorted, in several kernels.
+    top_k_merge=3.5e-4,
     top_k_kept=1e-9,  # an estimate: a row's heap is in shared memory
 )
 
@@ -73,9 +80,15 @@ def in_module(rates: Rates) -> Rates:
     """Return the rates in a module that XLA compiles, whose loops need no host.
 
     On an H100, eight iterations took 0.19 ms longer than three. Neighbours by L1 took 2.9 ms where
-    their top-k was found by groups, and 5.4 ms otherwise.
+    their top-k was found by groups, and 5.4 ms otherwise. XLA's own kernel of a top-k takes 2.6 ns
+    for each element of a row, and for 1,000 rows 13 ps for each of all. In a chunk of 1,000 rows of
+    6,496 elements it took 0.48 ms, and 0.05 ms for 256 rows of 1,400: 0.2 µs or more for a row.
     """
-    return replace(rates, iteration=4e-5, top_k_start=12 * rates.launch)
+    return replace(
+        rates, iteration=4e-5, top_k_start=12 * rates.launch,
+        top_k_column=2.6e-9, top_k_element=2.6e-11, top_k_kept=4e-8,
+        top_k_merge=4 * rates.launch,
+    )  # fmt: skip
 
 
 USUAL: Mapping[str, Rates] = {"NVIDIA H100": H100, "NVIDIA H200": H200}

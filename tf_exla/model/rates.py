@@ -81,6 +81,7 @@ def plausible(measured: Mapping[str, float], kind: DeviceKind) -> Rates:
         for name, value in measured.items()
         if name in usual
         and float(value) > 0
+        and usual[name] > 0
         and abs(math.log(float(value) / usual[name])) < math.log(kind.largest_factor)
     }
     return Rates(**{**usual, **kept})

@@ -51,7 +51,8 @@ class Groups:
 def kernel_seconds(rows: int, n: int, k: int, rates: Rates = CPU) -> float:
     """Estimate one run of the kernel itself."""
     kept = k * rates.top_k_kept if k > 1 else 0.0
-    return rows * (n * rates.top_k_element + kept) / min(max(rows, 1), 2)
+    shared = rows * (n * rates.top_k_element + kept) / min(max(rows, 1), 2)
+    return n * rates.top_k_column + shared
 
 
 def find_groups(shape: Sequence[int], k: int, rates: Rates = CPU) -> Groups | None:
@@ -88,7 +89,8 @@ def merge_seconds(shape: Sequence[int], rates: Rates = CPU) -> float:
     """Estimate the time to merge the top k of one chunk with that of the chunks before."""
     *batch, k = shape
     rows = math.prod(batch)
-    return kernel_seconds(rows, 2 * k, k, rates) + rows * k * rates.top_k_gathered
+    gathered = rows * k * rates.top_k_gathered
+    return rates.top_k_merge + kernel_seconds(rows, 2 * k, k, rates) + gathered
 
 
 def running_size(n: int) -> int:

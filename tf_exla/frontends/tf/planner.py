@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError, UnboundedMemoryWarning
+from tf_exla.frontends.tf.convolution_workspace import limit_workspace
 from tf_exla.frontends.tf.dataset_loops import DATASET_LOOPS
 from tf_exla.frontends.tf.devices.function import ShardedFunction
 from tf_exla.frontends.tf.fallback import unplanned
@@ -82,6 +83,7 @@ class Planner:
         self, graph: Graph, limit: int, options: Options, name: str, ops: TensorFlowOps = OPS
     ) -> Plan:
         devices, outside = self.settings.devices, self.settings.outside
+        limit_workspace(graph)
         if devices is None:
             if self.sharded:
                 raise TypeError(f"{name}: sharded tensors need optimize(..., devices=...)")

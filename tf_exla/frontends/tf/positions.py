@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tf_exla.frontends.tf.emit import emit_const, is_large
 from tf_exla.frontends.tf.emitter import Emitter
+from tf_exla.frontends.tf.on_device import restored, unsigned
 from tf_exla.frontends.tf.whole_forms import ranked_by
 from tf_exla.ir.graph import Node, Tensor
 
@@ -36,11 +37,14 @@ def merge_top_k(
     def op(name: str, operands: list[tf.Tensor], **attrs: Any) -> list[tf.Tensor]:
         return list(emitter.op(name, operands, attrs, large=large).outputs)
 
+    places, offset, *known = (
+        unsigned(emitter, one) for one in (places, offset, before[1]) if one is not None
+    )
     (places,) = op("AddV2", [places, offset])
     if before[0] is not None:
         axis = emit_const(emitter.graph, np.asarray(rank - 1, np.int32))
         (values,) = op("ConcatV2", [before[0], values, axis])
-        (places,) = op("ConcatV2", [before[1], places, axis])
+        (places,) = op("ConcatV2", [*known, places, axis])
         k = emit_const(emitter.graph, np.asarray(tops[0].dims[-1], np.int32))
         ranked = ranked_by(emitter, values) if emitter.compiled else values
         best, chosen = op("TopKV2", [ranked, k], sorted=True, index_type="int32")
@@ -48,6 +52,7 @@ def merge_top_k(
             (best,) = op("GatherV2", [values, chosen, axis], batch_dims=rank - 1)
         values = best
         (places,) = op("GatherV2", [places, chosen, axis], batch_dims=rank - 1)
+    places = restored(emitter, places, tops[1].dtype)
     for made, whole in zip((values, places), tops, strict=True):
         made.set_shape(whole.shape)
     return [values, places]
@@ -66,7 +71,9 @@ def merge_best(
     Only a strictly better value replaces the previous one, so that of equal values the first stays.
     """
     large = is_large(*tops)
-    places = emitter.op("AddV2", [part[1], offset], {}, large=large).outputs[0]
+    operands = [unsigned(emitter, one) for one in (part[1], offset)]
+    places = emitter.op("AddV2", operands, {}, large=large).outputs[0]
+    places = restored(emitter, places, tops[1].dtype)
     compare = "Greater" if largest else "Less"
     better = emitter.op(compare, [part[0], before[0]], {}, large=large).outputs[0]
     made = []

@@ -23,14 +23,16 @@ def emit_counts(emitter: Emitter, node: Node) -> list[tf.Tensor]:
         sign = tf.bitwise.right_shift(bits, tf.constant(width - 1, signed))
         key = tf.bitwise.bitwise_xor(bits, tf.bitwise.bitwise_and(sign, signed.max))
         key = tf.where(tf.math.is_nan(x), tf.constant(signed.max, signed), key)
+        key = tf.bitcast(key, unsigned)
         found: list[tf.Tensor] = []
         for column in range(node.inputs[1].dims[1]):
             with tf.control_dependencies(found[-1:]):  # so that only one has scratch memory
-                above = tf.bitcast(key - state[0, column], unsigned)
+                # Unsigned, since TensorFlow subtracts and reshapes int32 on the host.
+                above = key - tf.bitcast(state[0, column], unsigned)
                 digit = tf.minimum(
                     tf.bitwise.right_shift(above, shift), tf.constant(size, unsigned)
                 )
-                digit = tf.reshape(tf.cast(digit, tf.int32), [-1])
+                digit = tf.cast(tf.reshape(digit, [-1]), tf.int32)
                 found.append(_count(digit, size))
         results.append(tf.stack(found))
     return list(results)

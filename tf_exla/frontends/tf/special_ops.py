@@ -11,6 +11,7 @@ from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.emit import is_large
 from tf_exla.frontends.tf.emitter import Emitter, Special
 from tf_exla.frontends.tf.loops import emit_loop
+from tf_exla.frontends.tf.narrow_products import emit_narrow
 from tf_exla.frontends.tf.ops.convolutions import OPERANDS, has_cpu_kernel
 from tf_exla.frontends.tf.positions import emit_best
 from tf_exla.frontends.tf.products import emit_batch_matmul
@@ -42,6 +43,10 @@ def _top_k(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
     return emit_chunk_top_k(emitter, node)
 
 
+def _batch_matmul(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
+    return emit_narrow(emitter, node) or emit_batch_matmul(emitter, node)
+
+
 def _share_variable(emitter: Emitter, node: Node) -> None:
     """Before a use, end the mode in which each read or assignment of a variable is a copy.
 
@@ -70,10 +75,11 @@ def _with_total(emitter: Emitter, node: Node) -> list[tf.Tensor]:
 
 
 SPECIAL: Mapping[str, Special] = {
-    "batch_matmul": emit_batch_matmul,
+    "batch_matmul": _batch_matmul,
     "xla_cluster": emit_compiled,
     **dict.fromkeys(OPERANDS, _convolution),
     "loop": _loop,
+    "matmul": emit_narrow,
     **dict.fromkeys(("max", "min"), emit_extreme),
     "max_with_position": emit_best,
     "min_with_position": emit_best,

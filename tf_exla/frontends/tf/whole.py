@@ -29,6 +29,7 @@ from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.rates import Rates
 from tf_exla.ir.traits import EQUALITY, ORDER
 from tf_exla.ir.traverse import walk
+from tf_exla.late.inverting import invert
 from tf_exla.model.allocator import Allocator
 from tf_exla.model.gpu_rates import in_module
 from tf_exla.model.module_ops import ModuleOps
@@ -40,6 +41,8 @@ from tf_exla.vocabulary.rules.builders import words
 TRIES = 3
 _LEAST_SLOPE = 0.25
 """The next try subtracts at most four times the excess."""
+_CLOSER = 0.97
+"""Chunks change in steps, so the next try aims at a little less."""
 ALIGNMENT = 256
 """Bytes to which TensorFlow's allocators round on a GPU."""
 _STRUCTURE = frozenset(words("cond constant loop switch while xla_cluster"))
@@ -93,28 +96,30 @@ def compile_whole(
                 break
             if not (operands.are_known and is_compiled_whole(plan.graph)):
                 return None
-            made = emit(plan.graph)
+            made = emit(invert(plan.graph, WHOLE_OPS))
             needed = allocator.taken(working_set(made, operands))
             if plan.resident + needed <= limit:
                 module = dataclasses.replace(plan, working_set=needed)
                 return dataclasses.replace(made, module=module)
-            excess = plan.resident + needed - limit
-            budget = plan.projected_peak - int(excess / _slope(tried, (plan.working_set, needed)))
-            tried = plan.working_set, needed
+            now = plan.working_set, needed
+            budget = plan.resident + _next(limit - plan.resident, tried, now)
+            tried = now
             if budget <= plan.resident:
                 break
     return None
 
 
-def _slope(before: tuple[int, int] | None, now: tuple[int, int]) -> float:
-    """Return how much less a module needs for each byte less that is projected.
+def _next(room: int, before: tuple[int, int] | None, now: tuple[int, int]) -> int:
+    """Return the working set to plan for, so that the module of the plan needs at most `room`.
 
-    Both are pairs of projected and needed bytes: those of two tries. Copies that XLA makes may not
-    shrink with the chunks.
+    `before`, `now`: the projected and needed bytes of two tries. After one, what a module needs is
+    taken to be in proportion. Copies that do not shrink with the chunks show after two.
     """
-    if before is None or before[0] == now[0]:
-        return 1.0
-    return min(1.0, max(_LEAST_SLOPE, (before[1] - now[1]) / (before[0] - now[0])))
+    projected, needed = now
+    if before is None or before[0] <= projected or before[1] <= needed:
+        return int(_CLOSER * projected * room / needed)
+    slope = (before[1] - needed) / (before[0] - projected)
+    return int(_CLOSER * (projected - (needed - room) / max(slope, _LEAST_SLOPE)))
 
 
 def module_of(options: Options, restore: Callable[[], object]) -> Plan | None:

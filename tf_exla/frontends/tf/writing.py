@@ -21,6 +21,7 @@ from tf_exla.frontends.tf.chunk_start import Start, on_host
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.emit import emit_const
 from tf_exla.frontends.tf.emitter import Emitter
+from tf_exla.frontends.tf.on_device import movable, restored
 from tf_exla.ir.graph import SplitAxis, Tensor, item_bytes
 from tf_exla.ir.tensor import MOST_SLICED_AXES
 
@@ -118,6 +119,7 @@ def _write_slice(
     whole, part, slot = piece
     graph, index = emitter.graph, start.index
     dims = few_axes(part.dims, slot.axis)
+    accumulator, value = movable(emitter, accumulator), movable(emitter, value)
     if dims != part.dims:
         accumulator = _reshaped(emitter, accumulator, few_axes(whole.dims, slot.axis))
         value, slot = _reshaped(emitter, value, dims), SplitAxis(1, slot.block)
@@ -130,4 +132,5 @@ def _write_slice(
     (made,) = emitter.op(
         "TensorStridedSliceUpdate", [accumulator, begin, end, ones, value], attrs, large=True
     ).outputs
-    return made if dims == part.dims else _reshaped(emitter, made, whole.dims)
+    made = made if dims == part.dims else _reshaped(emitter, made, whole.dims)
+    return restored(emitter, made, whole.dtype)

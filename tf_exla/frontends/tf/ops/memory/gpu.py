@@ -10,6 +10,7 @@ Buffers are reused as on a CPU (`Op.reuses`).
 
 from __future__ import annotations
 
+import os
 from math import prod
 
 from tf_exla.frontends.tf.ops.memory.call import (
@@ -21,7 +22,8 @@ from tf_exla.frontends.tf.ops.memory.call import (
     transposed_reduction,
 )
 
-_WORKSPACE = 32 << 20  # cuBLASLt's on this generation, for half precision
+WORKSPACE_VARIABLE, WORKSPACE_UNIT = "TF_CUDNN_WORKSPACE_LIMIT_IN_MB", 1 << 20
+WORKSPACE = 32 << 20  # cuBLASLt's on this generation, for half precision
 
 
 def moved(call: Call) -> int:
@@ -33,7 +35,7 @@ def moved(call: Call) -> int:
 def product(call: Call) -> int:
     """Count pointers for each matrix of a batch, and a workspace for half precision."""
     out = call.outputs[0]
-    half = _WORKSPACE if itemsize(out.dtype) == 2 else 0
+    half = WORKSPACE if itemsize(out.dtype) == 2 else 0
     return half + 64 * prod(out.shape[:-2])
 
 
@@ -131,6 +133,18 @@ def top_k(call: Call) -> int:
     return rows * columns * (12 + 2 * size) + rows * columns // 4 + 16 * rows + 4096
 
 
+def workspace() -> int | None:
+    """Return the bytes that each of cuDNN's convolutions may take, if the environment says so."""
+    try:
+        return int(os.environ[WORKSPACE_VARIABLE]) * WORKSPACE_UNIT
+    except (KeyError, ValueError):  # TensorFlow ignores what is no number
+        return None
+
+
 def convolution(call: Call) -> int:
-    """Count operands and results in cuDNN's order of axes, and its workspace; fitted."""
-    return copy_of_everything(call) * 5 // 4
+    """Count operands and results in cuDNN's order of axes, and its workspace.
+
+    Without a limit of the workspace, the quarter that algorithms took in most cases.
+    """
+    copies, allowed = copy_of_everything(call), workspace()
+    return copies + (copies // 4 if allowed is None else allowed)
