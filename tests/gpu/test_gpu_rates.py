@@ -7,12 +7,12 @@ import statistics
 from fresh_process import run_fresh
 from needs import GPFLOW
 
-WITHIN = 1.7
-"""The largest factor is 1.63, of L2 neighbours in 600 MB with XLA; plans may change a little."""
+WITHIN = 1.8
+"""The largest factor is 1.71, of L2 neighbours in 100 MB; plans may change a little."""
 TYPICAL = 1.2
 """The median factor is 1.11."""
-WITHIN_MODULE, TYPICAL_MODULE = 3.0, 1.4
-"""For plans in one module: 2.9 for a top-k of few rows and for float32 of ten inputs; 1.30."""
+WITHIN_MODULE, TYPICAL_MODULE = 3.0, 1.5
+"""For plans in one module: 2.9 for float32 of ten inputs. The model fuses no products."""
 NOT_MODELLED = {
     ("neighbours L1", "stock"),  # 47 ms, of which sums along ten columns take 33
     ("neighbours L1", "1GB, XLA"),  # 12 ms, of which the top-k by groups takes 8
@@ -43,7 +43,7 @@ def test_estimates_are_near_what_was_measured() -> None:
     }
     assert not {key: factor for key, factor in factors.items() if factor > WITHIN}
     assert statistics.median(factors.values()) < TYPICAL
-    assert len(modules) == 14
+    assert len(modules) == 11
     known = [max(ratio, 1 / ratio) for ratio in modules.values()]
     assert max(known) < WITHIN_MODULE
     assert statistics.median(known) < TYPICAL_MODULE

@@ -6,9 +6,8 @@ With inverses inside of the loops, a step of SGPR (200,000 x 500) in 2 GB took 4
 
 The error is bounded as that of the solve, a multiple of |L⁻¹| |L| |X|, if Z L - 1 is small for the
 computed inverse Z (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 14). So
-L⁻¹ B is (L⁻ᵀ)ᵀ B with L⁻ᵀ from a solve, and L⁻ᵀ B is (L⁻¹)ᵀ B: such a solve makes that product small.
-For factors of kernel matrices with a condition of 24 to 2e5, both had the same error within a
-factor of 1.2.
+L⁻¹ B is (L⁻ᵀ)ᵀ B with L⁻ᵀ from a solve, and L⁻ᵀ B is (L⁻¹)ᵀ B: for these, Z L - 1 is small. For
+factors of kernel matrices with a condition of 24 to 2e5, the errors differed by a factor of 1.2.
 
 It comes after all rewrites, which could reorder the products. (L⁻¹ B) (L⁻¹ B)ᵀ must not become
 L⁻¹ (B Bᵀ) L⁻ᵀ.

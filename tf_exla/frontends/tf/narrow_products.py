@@ -18,8 +18,8 @@ from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.ir.graph import Node
 
 LONGEST = 8
-"""The longest sum of products of columns. Each element of a symmetric matrix is computed twice. With
-twelve terms this took 12 ps, and 10.8 ps with a product; with three terms 6.6 and 10.2 ps."""
+"""The longest sum of products of columns. With twelve terms an element of a symmetric matrix, which
+is computed twice, took 12 ps, and 10.8 ps with a product; with three terms 6.6 and 10.2 ps."""
 
 
 def emit_narrow(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
@@ -69,7 +69,7 @@ class _Product:
         *_, rows, _ = self.node.output.dims
         vector = 0 if rows == 1 else 1
         matrix = 1 - vector
-        # The axis of the matrix that is contracted: the first of a right operand that is not flipped.
+        # The matrix's contracted axis: the first of a right operand, unless that is flipped.
         axis = -2 if (matrix == 1) != self.flipped[matrix] else -1
         shape = [*self.node.inputs[vector].dims[:-2], 1, 1]
         shape[axis] = self.depth
