@@ -14,6 +14,7 @@ from tf_exla.model.allocator import EXACT
 
 RESIDENT, LIMIT, STEP = 8_000_000, 300_000_000, 1_300_000
 ROOM = LIMIT - RESIDENT
+EMPTY = Graph((), (), ())
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Planned:
     """A plan whose working set is a multiple of STEP; `graph` stands for it where it is emitted."""
 
     working_set: int
-    graph: Any = Graph((), (), ())
+    graph: Any = EMPTY
     resident: int = RESIDENT
 
 
