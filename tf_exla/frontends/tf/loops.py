@@ -17,6 +17,7 @@ import tensorflow as tf
 from tf_exla.frontends.tf.chunk_start import Start, on_host
 from tf_exla.frontends.tf.emit import emit_const, is_large, placeholder
 from tf_exla.frontends.tf.emitter import Emitter
+from tf_exla.frontends.tf.on_device import movable, restored
 from tf_exla.frontends.tf.positions import merge_best, merge_top_k
 from tf_exla.frontends.tf.writing import Piece, read_part, write_part
 from tf_exla.ir.graph import (
@@ -85,7 +86,9 @@ def _emit_while(
     index = _index_dtype(loop)
     first, last = chunks
     passed = [last] if isinstance(last, tf.Tensor) else []
-    initial = [emit_const(emitter.graph, first, index), *accumulators, *inputs, *passed]
+    dtypes = [one.dtype.name for one in accumulators]
+    held = [movable(emitter, one) for one in accumulators]
+    initial = [emit_const(emitter.graph, first, index), *held, *inputs, *passed]
     cond, body = emitter.child("cond"), emitter.child("body")
     variables = [
         [placeholder(child.graph, t.dtype.name, t.shape, t) for t in initial]
@@ -97,7 +100,9 @@ def _emit_while(
     count = len(accumulators)
     start = Start(body, index, counter=i, step=loop.chunk)
     operands = rest[count : count + len(inputs)]
-    combined = _Chunk(body, loop, loop.body, operands, start, rest[:count]).run()
+    before = [restored(body, *one) for one in zip(rest[:count], dtypes, strict=True)]
+    results = _Chunk(body, loop, loop.body, operands, start, before).run()
+    combined = [movable(body, one) for one in results]
     after = body.op("AddV2", [i, emit_const(body.graph, 1, index)], on_host(index)).outputs[0]
     made = emitter.while_loop(
         initial,
@@ -108,7 +113,8 @@ def _emit_while(
         stateful=False,
         large=True,
     )
-    return made[1 : 1 + count]
+    results = made[1 : 1 + count]
+    return [restored(emitter, *one) for one in zip(results, dtypes, strict=True)]
 
 
 def _is_position(loop: Loop, position: int) -> bool:

@@ -47,11 +47,11 @@ def emit_chunk_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     tops = node.outputs
     *batch, n = node.inputs[0].dims
     with emitter.after_large() as ended:
-        made = chunk_top_k(tf.reshape(x, [math.prod(batch), n]), tops[0].dims[-1])
-        ended += [
-            tf.reshape(tf.cast(one, top.dtype), top.dims)
-            for one, top in zip(made, tops, strict=True)
-        ]
+        best = chunk_top_k(tf.reshape(x, [math.prod(batch), n]), tops[0].dims[-1])
+        made = [tf.cast(one, top.dtype) for one, top in zip(best, tops, strict=True)]
+        if len(batch) != 1:  # a GPU reshapes int32 on the host
+            made = [tf.reshape(one, top.dims) for one, top in zip(made, tops, strict=True)]
+        ended += made
     return ended
 
 
