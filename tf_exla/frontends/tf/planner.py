@@ -19,7 +19,7 @@ from tf_exla.frontends.tf.fallback import unplanned
 from tf_exla.frontends.tf.op_set import OPS, TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.settings import Settings
-from tf_exla.frontends.tf.whole import Operands, compile_whole
+from tf_exla.frontends.tf.whole import Operands, compile_whole, in_place_of
 from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.ir.traverse import walk
 from tf_exla.model.options import Options
@@ -120,13 +120,14 @@ class Planner:
             return None
         name = self.settings.name
         try:
-            return compile_whole(
+            made = compile_whole(
                 lambda limit, ops: self._planned(plan.original, limit, apart, name, ops),
                 lambda graph: self._emit(graph, compiled=True),
                 Operands(plan.original.inputs[:count], captured),
                 plan.limit,
                 options.allocator,
             )
+            return None if made is None else in_place_of(plan, made)
         except Exception:  # of a plan or its function for XLA, or since XLA refuses what it got
             return None
 

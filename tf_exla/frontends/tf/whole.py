@@ -109,6 +109,27 @@ def compile_whole(
     return None
 
 
+def in_place_of(plan: Plan, made: Restored) -> Restored:
+    """Return a compiled function whose plan is compared with the program that `plan` replaces.
+
+    The module's own plan was made for a smaller limit, and compared with the program as a module.
+    """
+    module = made.module
+    assert module is not None
+    steps = module.steps
+    if steps and plan.steps:
+        first = dataclasses.replace(steps[0], seconds_before=plan.steps[0].seconds_before)
+        steps = (first, *steps[1:])
+    compared = dataclasses.replace(
+        module,
+        limit=plan.limit,
+        working_set_before=plan.working_set_before,
+        projection_before=plan.projection_before,
+        steps=steps,
+    )
+    return dataclasses.replace(made, module=compared)
+
+
 def _next(room: int, before: tuple[int, int] | None, now: tuple[int, int]) -> int:
     """Return the working set to plan for, so that the module of the plan needs at most `room`.
 
