@@ -12,8 +12,9 @@ from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.frontends.tf.whole import WHOLE_OPS
+from tf_exla.ir.builder import make_node
 from tf_exla.ir.check import check_graph
-from tf_exla.ir.graph import Graph, Loop
+from tf_exla.ir.graph import Graph, Loop, LoopResult, SplitAxis, Tensor
 from tf_exla.late.inverting import invert
 from tf_exla.model.options import Options
 from tf_exla.pipeline.optimize import optimize_graph
@@ -116,3 +117,28 @@ def test_the_error_is_that_of_the_solve(lower: bool, adjoint: bool) -> None:
     for i in range(40) if lower != adjoint else range(39, -1, -1):  # substitution, more digits
         wanted[i] = (right[i] - exact[i] @ wanted) / exact[i, i]
     assert np.abs(found - wanted).max() < 4 * np.abs(expected[0] - wanted).max()
+
+
+def test_a_factor_of_each_iteration() -> None:
+    """A matrix that the body of a loop computes is inverted there, if one iteration has enough."""
+    factor = Tensor((40, 40), "float64", "factor")
+    scale = Tensor((6,), "float64", "scale")
+    for columns, products in ((900, 1), (300, 0)):
+        right = Tensor((40, columns), "float64", "right")
+        part = Tensor((1,), "float64", "part")
+        shared, given = factor.fresh_copy(), right.fresh_copy()
+        own = make_node(WHOLE_OPS, "multiply", (shared, part), {}, "own").output
+        nodes = [
+            make_node(WHOLE_OPS, "multiply", (shared, part), {}, "own").replace(outputs=(own,))
+        ]
+        nodes.append(make_node(WHOLE_OPS, "solve_triangular", (own, given), {}, "solve"))
+        body = Graph((shared, part, given), tuple(nodes), nodes[-1].outputs)
+        loop = Loop(
+            "loop", (factor, scale, right), (right.fresh_copy(),), name="loop", extent=6, chunk=1,
+            body=body, slots=(None, SplitAxis(0), None), results=(LoopResult("add"),),
+        )  # fmt: skip
+        graph = Graph((factor, scale, right), (loop,), loop.outputs)
+        made = invert(graph, WHOLE_OPS)
+        found = [node.op for one in made.nodes if isinstance(one, Loop) for node in one.body.nodes]
+        assert found.count("matmul") == products
+        assert "solve_triangular" not in [node.op for node in made.nodes]

@@ -35,90 +35,99 @@ class _Inverse(NamedTuple):
     adjoint: bool
 
 
+Origins = Mapping[Tensor, Tensor]
+"""What an input of a body, which every iteration reads whole, is outside of all loops."""
+
+
 def invert(graph: Graph, ops: OpSet) -> Graph:
     """Replace the solves of float64 with one matrix and many columns."""
-    found = _Solves(graph)
-    wanted = {key for key, count in found.columns.items() if count >= COLUMNS * key.matrix.dims[-1]}
-    return _Inverting(found, wanted, ops).graph(graph, {}) if wanted else graph
+    columns: dict[_Inverse, float] = {}
+    _count(graph, {}, {}, columns)
+    wanted = {key for key, count in columns.items() if count >= COLUMNS * key.matrix.dims[-1]}
+    return _Inverting(wanted, ops).graph(graph, {}, {}) if wanted else graph
 
 
-class _Solves:
-    """The solves of a program: `columns` by inverse, `origin`: inputs of bodies, as outside."""
+def _count(
+    graph: Graph,
+    origins: Origins,
+    runs: Mapping[Tensor, float],
+    columns: dict[_Inverse, float],
+) -> None:
+    """Add up the columns of all solves in a graph.
 
-    def __init__(self, graph: Graph) -> None:
-        self.columns: dict[_Inverse, float] = {}
-        self.origin: dict[Tensor, Tensor] = {}
-        self._visit(graph, 1.0)
+    `runs`: how often the graph runs for one value of a tensor that iterations share.
+    """
+    for node in graph.nodes:
+        if isinstance(node, Loop) and node.bitwise_group is None:
+            for body, trips in ((node.body, node.mean_trip_count), (node.remainder, 1.0)):
+                if body is not None:
+                    inner = _inside(node, body, origins)
+                    pairs = zip(body.inputs, node.inputs, strict=False)
+                    times = {new: trips * runs.get(old, 1.0) for new, old in pairs if new in inner}
+                    _count(body, inner, times, columns)
+        elif (key := _key(node, origins)) is not None:
+            count = runs.get(node.inputs[0], 1.0) * node.output.dims[-1]
+            columns[key] = columns.get(key, 0.0) + count
 
-    def _visit(self, graph: Graph, times: float) -> None:
-        for node in graph.nodes:
-            if isinstance(node, Loop) and node.bitwise_group is None:
-                for body, runs in ((node.body, node.mean_trip_count), (node.remainder, 1.0)):
-                    if body is not None:
-                        self._enter(node, body, times * runs)
-            elif (key := self.key(node)) is not None:
-                self.columns[key] = self.columns.get(key, 0.0) + times * node.output.dims[-1]
 
-    def _enter(self, loop: Loop, body: Graph, times: float) -> None:
-        for outside, inside, slot in zip(loop.inputs, body.inputs, loop.slots, strict=False):
-            if slot is None:
-                self.origin[inside] = self.origin.get(outside, outside)
-        self._visit(body, times)
+def _inside(loop: Loop, body: Graph, origins: Origins) -> Origins:
+    pairs = zip(loop.inputs, body.inputs, loop.slots, strict=False)
+    return {inner: origins.get(outer, outer) for outer, inner, slot in pairs if slot is None}
 
-    def key(self, node: Node) -> _Inverse | None:
-        """Return the inverse that a solve needs; None for other nodes."""
-        if node.op != "solve_triangular" or node.output.dtype != "float64":
-            return None
-        matrix, right = node.inputs
-        if not (matrix.is_static and right.is_static) or len(right.dims) != 2 or not right.size:
-            return None
-        if len(matrix.dims) != 2:
-            return None
-        flags = node.attrs
-        lower, adjoint = bool(flags.get("lower", True)), bool(flags.get("adjoint", False))
-        return _Inverse(self.origin.get(matrix, matrix), lower, adjoint)
+
+def _key(node: Node, origins: Origins) -> _Inverse | None:
+    """Return the inverse that a solve needs; None for other nodes."""
+    if node.op != "solve_triangular" or node.output.dtype != "float64":
+        return None
+    matrix, right = node.inputs
+    if not (matrix.is_static and right.is_static) or not right.size:
+        return None
+    if len(matrix.dims) != 2 or len(right.dims) != 2:
+        return None
+    lower, adjoint = bool(node.attrs.get("lower", True)), bool(node.attrs.get("adjoint", False))
+    return _Inverse(origins.get(matrix, matrix), lower, adjoint)
+
+
+def _keys(node: Node, origins: Origins) -> list[_Inverse]:
+    """Return the inverses that a node needs, inside of loops as well."""
+    if not isinstance(node, Loop):
+        key = _key(node, origins)
+        return [] if key is None else [key]
+    if node.bitwise_group is not None:
+        return []
+    found = []
+    for _, body in node.subgraphs:
+        inner = _inside(node, body, origins)
+        found += [key for one in body.nodes for key in _keys(one, inner)]
+    return found
 
 
 class _Inverting:
     """One replacement of the solves that need one of the `wanted` inverses."""
 
-    def __init__(self, solves: _Solves, wanted: set[_Inverse], ops: OpSet) -> None:
-        self.solves = solves
+    def __init__(self, wanted: set[_Inverse], ops: OpSet) -> None:
         self.wanted = wanted
         self.ops = ops
 
-    def graph(self, graph: Graph, known: Mapping[_Inverse, Tensor]) -> Graph:
+    def graph(self, graph: Graph, known: Mapping[_Inverse, Tensor], origins: Origins) -> Graph:
         """Return a graph that computes the inverses it needs, except for `known` ones."""
         here, nodes = dict(known), list[Node]()
         for node in graph.nodes:
-            keys = {key: None for key in self._keys(node) if key in self.wanted}
             made: dict[_Inverse, Tensor] = {}
-            for key in keys:
+            for key in _keys(node, origins):
+                matrix = next((t for t in node.inputs if origins.get(t, t) is key.matrix), None)
+                if key not in self.wanted or matrix is None:  # computed inside of the loop
+                    continue
                 if key not in here:
-                    matrix = self._local(node, key.matrix)
-                    if matrix is None:  # computed inside of the loop
-                        continue
                     here[key] = self._inverse(node, matrix, key, nodes)
                 made[key] = here[key]
-            if isinstance(node, Loop) and keys:
-                nodes.append(self._loop(node, made))
+            if isinstance(node, Loop) and node.bitwise_group is None:
+                nodes.append(self._loop(node, made, origins))
             elif made:
                 nodes.extend(self._product(node, *made.values()))
             else:
                 nodes.append(node)
         return graph.with_nodes(nodes)
-
-    def _keys(self, node: Node) -> list[_Inverse]:
-        if not isinstance(node, Loop):
-            key = self.solves.key(node)
-            return [] if key is None else [key]
-        if node.bitwise_group is not None:
-            return []
-        return [key for _, body in node.subgraphs for one in body.nodes for key in self._keys(one)]
-
-    def _local(self, node: Node, matrix: Tensor) -> Tensor | None:
-        """Return the operand of a node that is the matrix of the program."""
-        return next((t for t in node.inputs if self.solves.origin.get(t, t) is matrix), None)
 
     def _inverse(self, node: Node, matrix: Tensor, key: _Inverse, nodes: list[Node]) -> Tensor:
         w = Builder(node, self.ops)
@@ -135,14 +144,14 @@ class _Inverting:
         w.op("matmul", inverse, node.inputs[1], transpose_a=True, transpose_b=False)
         return [w.nodes[-1].replace(outputs=node.outputs)]
 
-    def _loop(self, loop: Loop, made: Mapping[_Inverse, Tensor]) -> Loop:
+    def _loop(self, loop: Loop, made: Mapping[_Inverse, Tensor], origins: Origins) -> Loop:
         """Return a loop that reads the inverses `made` outside, and computes its own ones."""
         count = len(loop.inputs)
 
         def changed(body: Graph) -> Graph:
             inside = {key: one.fresh_copy() for key, one in made.items()}
             inputs = (*body.inputs[:count], *inside.values(), *body.inputs[count:])
-            return self.graph(body, inside).replace(inputs=inputs)
+            return self.graph(body, inside, _inside(loop, body, origins)).replace(inputs=inputs)
 
         return loop.replace(
             inputs=(*loop.inputs, *made.values()),
