@@ -127,12 +127,9 @@ def test_a_factor_of_each_iteration() -> None:
         right = Tensor((40, columns), "float64", "right")
         part = Tensor((1,), "float64", "part")
         shared, given = factor.fresh_copy(), right.fresh_copy()
-        own = make_node(WHOLE_OPS, "multiply", (shared, part), {}, "own").output
-        nodes = [
-            make_node(WHOLE_OPS, "multiply", (shared, part), {}, "own").replace(outputs=(own,))
-        ]
-        nodes.append(make_node(WHOLE_OPS, "solve_triangular", (own, given), {}, "solve"))
-        body = Graph((shared, part, given), tuple(nodes), nodes[-1].outputs)
+        own = make_node(WHOLE_OPS, "multiply", (shared, part), {}, "own")
+        solve = make_node(WHOLE_OPS, "solve_triangular", (own.output, given), {}, "solve")
+        body = Graph((shared, part, given), (own, solve), solve.outputs)
         loop = Loop(
             "loop", (factor, scale, right), (right.fresh_copy(),), name="loop", extent=6, chunk=1,
             body=body, slots=(None, SplitAxis(0), None), results=(LoopResult("add"),),
