@@ -11,6 +11,7 @@ from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.tf import whole
 from tf_exla.ir.graph import Graph
 from tf_exla.model.allocator import EXACT
+from tf_exla.pipeline.tightening import TRIES, Try, between
 
 RESIDENT, LIMIT, STEP = 8_000_000, 300_000_000, 1_300_000
 ROOM = LIMIT - RESIDENT
@@ -60,6 +61,17 @@ def test_most_of_the_limit_is_used(
     operands = whole.Operands((), ())
     found: Any = whole.compile_whole(plan_within, lambda _: Made(), operands, LIMIT, EXACT)  # type: ignore[arg-type,return-value]
     assert found.module.working_set == needed() <= ROOM
-    assert len(plans) <= whole.TRIES
+    assert len(plans) <= TRIES
     if len(plans) > 1:
         assert needed() > 0.85 * ROOM - factor * STEP
+
+
+@pytest.mark.parametrize("fixed", [0, 40_000_000])
+def test_between_two_tries(fixed: int) -> None:
+    """What a module needs is taken to grow evenly between a try that holds and one that fails."""
+    small, large = Try(10_000_000, 20_000_000), Try(50_000_000, 150_000_000 + fixed)
+    found = between(100_000_000, small, large)
+    needed = 20_000_000 + (130_000_000 + fixed) * (found - 10_000_000) / 40_000_000
+    assert 96_000_000 < needed <= 97_000_001
+    assert between(100_000_000, small, Try(50_000_000, 20_000_000)) == 10_000_000
+    assert between(10_000_000, small, large) == 10_000_000

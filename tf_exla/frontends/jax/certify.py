@@ -29,10 +29,12 @@ from tf_exla.frontends.jax.restore import restore
 from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.ir.traverse import walk
 from tf_exla.pipeline.plan import Plan
+from tf_exla.pipeline.tightening import TRIES, Try, between, next_room
 
 X = Any  # an array, or an aval
 
-TRIES = 3
+SPARE = 1.25
+"""How many times what the smallest plan needs must be free for more tries, each a compilation."""
 RUNTIME = 1 << 20
 """Bytes of a call in addition to all arrays: handles, small allocations of threads."""
 PACKED, BLOCKS = "operands that kernels pack", "unused parts of the allocator's blocks"
@@ -116,17 +118,19 @@ class _Search:
         if self._may_hold and self._holds(self._original):
             return self._original
         budget = self.limit
-        for attempt in range(TRIES):
+        tried: Try | None = None
+        for _ in range(TRIES):
             plan = self._plan(budget)
             if plan is None:
                 break
             made = self._planned(plan)
             if self._holds(made):
                 return made
-            budget = self._tighter(plan, made, 4**attempt)
+            before, tried = tried, self._try(plan, made)
+            budget = plan.resident + next_room(self.limit - plan.resident, before, tried)
             if budget <= plan.resident:
                 break
-        return self._smallest()
+        return self._smallest(tried)
 
     @cached_property
     def _may_hold(self) -> bool:
@@ -156,15 +160,11 @@ class _Search:
                 self._plans[limit] = None
         return self._plans[limit]
 
-    def _tighter(self, plan: Plan, made: Certified, times: int) -> int:
-        """Return the limit for the next plan: this plan's projected peak minus XLA's excess.
+    def _smallest(self, failed: Try | None) -> Certified:
+        """Compile the smallest plan. Raises `MemoryLimitError` if even that exceeds the limit.
 
-        The excess may be constant, or due to another chunk. So later tries subtract more.
+        `failed`: the last try.
         """
-        return plan.projected_peak - times * (made.certificate.peak - self.limit)
-
-    def _smallest(self) -> Certified:
-        """Compile the smallest plan. Raises `MemoryLimitError` if even that exceeds the limit."""
         try:
             plan = self.program.plan_within(1)
         except MemoryLimitError as error:
@@ -172,7 +172,7 @@ class _Search:
             plan = self.program.plan_within(error.smallest_limit)
         made = self._planned(plan)
         if self._holds(made):
-            return made
+            return self._larger(plan, made, failed) or made
         smallest, original = made.certificate.peak, plan.projected_peak_before
         if self._may_hold:
             original = self._original.certificate.peak
@@ -188,6 +188,33 @@ class _Search:
             parts=made.certificate.parts,
             slowdown=least.slowdown,
         )
+
+    def _larger(self, least: Plan, made: Certified, failed: Try | None) -> Certified | None:
+        """Return a plan between the smallest one, which holds, and one that failed.
+
+        `failed`: the last try. Without one, the smallest plan is projected to exceed the limit, and
+        XLA needs less. Then one that is larger in proportion is tried as well.
+        """
+        room = self.limit - least.resident
+        now = self._try(least, made)
+        if SPARE * now.needed > room:
+            return None
+        targets = [between(room, now, failed)] if failed else [next_room(room, None, now)]
+        for target in targets:
+            plan = self._plan(least.resident + target)
+            if plan is None or plan.projected_peak <= least.projected_peak:
+                return None
+            found = self._planned(plan)
+            if self._holds(found):
+                return found
+            if failed is None:
+                failed = self._try(plan, found)
+                targets.append(between(room, now, failed))
+        return None
+
+    @staticmethod
+    def _try(plan: Plan, made: Certified) -> Try:
+        return Try(plan.working_set, made.certificate.peak - plan.resident)
 
     def _holds(self, made: Certified) -> bool:
         return made.certificate.peak <= self.limit

@@ -17,6 +17,8 @@ import numpy as np
 from jax import lax
 
 from tf_exla.frontends.jax.compat import apply
+from tf_exla.frontends.jax.convolutions import convolve
+from tf_exla.frontends.jax.device import on_gpu
 from tf_exla.frontends.jax.diagonals import in_one_pass
 from tf_exla.frontends.jax.emit import EMIT, array_dtype
 from tf_exla.frontends.jax.held import held, hold
@@ -109,6 +111,8 @@ def _bind(node: Node, operands: list[X]) -> Sequence[X]:
     params: Any = node.attrs["params"]
     context: Any = node.attrs["context"]
     with nullcontext() if context is None else context.manager:
+        if primitive is lax.conv_general_dilated_p and not on_gpu():
+            return [convolve(operands, params)]
         made = apply(primitive, operands, params)
     return made if primitive.multiple_results else [made]
 

@@ -36,13 +36,9 @@ from tf_exla.model.module_ops import ModuleOps
 from tf_exla.model.options import Options
 from tf_exla.model.xla_gpu import GPU_SCRATCH, workspace
 from tf_exla.pipeline.plan import Plan
+from tf_exla.pipeline.tightening import TRIES, Try, next_room
 from tf_exla.vocabulary.rules.builders import words
 
-TRIES = 3
-_LEAST_SLOPE = 0.25
-"""The next try subtracts at most four times the excess."""
-_CLOSER = 0.97
-"""Chunks change in steps, so the next try aims at a little less."""
 ALIGNMENT = 256
 """Bytes to which TensorFlow's allocators round on a GPU."""
 _STRUCTURE = frozenset(words("cond constant loop switch while xla_cluster"))
@@ -88,7 +84,8 @@ def compile_whole(
     Raises whatever XLA, a plan or its function raises.
     """
     for kernels in (WHOLE_OPS, OPS):  # OPS: where XLA does not fuse what the other expects
-        budget, tried = limit, None
+        budget = limit
+        tried: Try | None = None
         for _ in range(TRIES):
             try:
                 plan = plan_within(budget, kernels)
@@ -101,8 +98,8 @@ def compile_whole(
             if plan.resident + needed <= limit:
                 module = dataclasses.replace(plan, working_set=needed)
                 return dataclasses.replace(made, module=module)
-            now = plan.working_set, needed
-            budget = plan.resident + _next(limit - plan.resident, tried, now)
+            now = Try(plan.working_set, needed)
+            budget = plan.resident + next_room(limit - plan.resident, tried, now)
             tried = now
             if budget <= plan.resident:
                 break
@@ -128,19 +125,6 @@ def in_place_of(plan: Plan, made: Restored) -> Restored:
         steps=steps,
     )
     return dataclasses.replace(made, module=compared)
-
-
-def _next(room: int, before: tuple[int, int] | None, now: tuple[int, int]) -> int:
-    """Return the working set to plan for, so that the module of the plan needs at most `room`.
-
-    `before`, `now`: the projected and needed bytes of two tries. After one, what a module needs is
-    taken to be in proportion. Copies that do not shrink with the chunks show after two.
-    """
-    projected, needed = now
-    if before is None or before[0] <= projected or before[1] <= needed:
-        return int(_CLOSER * projected * room / needed)
-    slope = (before[1] - needed) / (before[0] - projected)
-    return int(_CLOSER * (projected - (needed - room) / max(slope, _LEAST_SLOPE)))
 
 
 def module_of(options: Options, restore: Callable[[], object]) -> Plan | None:
