@@ -18,6 +18,7 @@ from samples import but
 
 import tf_exla.jax
 from tf_exla.errors import MemoryLimitError
+from tf_exla.frontends.jax import planning
 from tf_exla.frontends.jax.capture import capture
 from tf_exla.frontends.jax.planning import Settings, make_plan
 
@@ -167,3 +168,20 @@ def test_a_smaller_chunk_of_a_product_may_need_more() -> None:
         with contextlib.suppress(MemoryLimitError):
             plan = call.program.plan_within(202_000_000 + room * 1_000_000)
             assert plan.working_set <= room * 1_000_000
+
+
+def test_what_is_infeasible_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[int] = []
+    optimize = planning.optimize_graph
+
+    def counted(*args: X, limit: int, **how: X) -> X:
+        limits.append(limit)
+        return optimize(*args, limit=limit, **how)
+
+    monkeypatch.setattr(planning, "optimize_graph", counted)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(N, 3)))
+    with pytest.raises(MemoryLimitError) as caught:
+        tf_exla.jax.jit(lambda x: jnp.tanh(_k(x)) @ x, 100_000)(x)
+    assert limits[0] == 100_000
+    assert len(limits) == 2  # the second is the smallest plan, which is compiled
+    assert caught.value.smallest_limit > 1_000_000

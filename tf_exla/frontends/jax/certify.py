@@ -113,6 +113,7 @@ class _Search:
         self.donated = donated
         self.limit = program.settings.limit
         self._plans: dict[int, Plan | None] = {}
+        self._refused: MemoryLimitError | None = None
 
     def found(self) -> Certified:
         if self._may_hold and self._holds(self._original):
@@ -156,8 +157,8 @@ class _Search:
         if limit not in self._plans:
             try:
                 self._plans[limit] = self.program.plan_within(limit)
-            except MemoryLimitError:
-                self._plans[limit] = None
+            except MemoryLimitError as error:
+                self._plans[limit], self._refused = None, error.with_traceback(None)
         return self._plans[limit]
 
     def _smallest(self, failed: Try | None) -> Certified:
@@ -165,11 +166,10 @@ class _Search:
 
         `failed`: the last try.
         """
-        try:
-            plan = self.program.plan_within(1)
-        except MemoryLimitError as error:
-            least = error
-            plan = self.program.plan_within(error.smallest_limit)
+        plan = self._plan(1) if self._refused is None else None
+        if plan is None:
+            assert self._refused is not None
+            plan = self.program.plan_within(self._refused.smallest_limit)
         made = self._planned(plan)
         if self._holds(made):
             return self._larger(plan, made, failed) or made
@@ -177,16 +177,17 @@ class _Search:
         if self._may_hold:
             original = self._original.certificate.peak
             smallest = min(smallest, original)
+        least = self._refused
         raise MemoryLimitError(
-            least.function,
+            self.program.settings.name,
             limit=self.limit,
-            resident=least.resident,
+            resident=plan.resident,
             projected_peak=original,
             smallest_limit=smallest,
-            blocker=least.blocker,
-            residents=least.residents,
+            blocker=least.blocker if least else None,
+            residents=least.residents if least else (),
             parts=made.certificate.parts,
-            slowdown=least.slowdown,
+            slowdown=least.slowdown if least else 1.0,
         )
 
     def _larger(self, least: Plan, made: Certified, failed: Try | None) -> Certified | None:
