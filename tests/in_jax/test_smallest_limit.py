@@ -20,6 +20,7 @@ import tf_exla.jax
 from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.jax import planning
 from tf_exla.frontends.jax.capture import capture
+from tf_exla.frontends.jax.certify import RUNTIME
 from tf_exla.frontends.jax.planning import Settings, make_plan
 
 X = Any
@@ -185,3 +186,23 @@ def test_what_is_infeasible_is_searched_once(monkeypatch: pytest.MonkeyPatch) ->
     assert limits[0] == 100_000
     assert len(limits) == 2  # the second is the smallest plan, which is compiled
     assert caught.value.smallest_limit > 1_000_000
+
+
+def test_what_jax_holds_is_not_refused() -> None:
+    """XLA needs half as much again for choices of matrices if it schedules them in sequence."""
+
+    def function(x: X, y: X, kind: X, sign: X) -> X:
+        d = x[:, None] - y[None]
+        kernels = [lambda d: jnp.exp(-(d**2)), lambda d: 1 / (1 + d**2), lambda d: jnp.abs(d)]
+        k = lax.switch(kind, kernels, d)
+        k = lax.cond(sign > 0, lambda k: k / k.sum(1, keepdims=True), lambda k: k - 1.5, k)
+        return k @ y, (k**2).sum(0)
+
+    rng = np.random.default_rng(0)
+    given = jnp.asarray(rng.normal(size=1000)), jnp.asarray(rng.normal(size=1200)), 1, -1.0
+    stock = jax.jit(function).lower(*given).compile()
+    found = stock.memory_analysis()
+    peak = found.temp_size_in_bytes + found.argument_size_in_bytes + found.output_size_in_bytes
+    call = tf_exla.jax.jit(function, peak + RUNTIME + 4096).lower(*given).compile()
+    for one, want in zip(call(*given), stock(*given), strict=True):
+        np.testing.assert_allclose(one, want, 1e-12)

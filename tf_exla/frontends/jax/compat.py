@@ -44,9 +44,16 @@ def warn_if_untested(version: tuple[int, ...] = VERSION) -> None:
     )
 
 
-def compiler_options() -> dict[str, str | bool]:
-    """Return the options for compiling certified programs on the default device."""
-    return {} if on_gpu() else dict(_cpu_options())
+def compiler_options(concurrent: bool = False) -> dict[str, str | bool]:
+    """Return the options for compiling certified programs on the default device.
+
+    `concurrent`: whether XLA may run concurrently what the program has in sequence.
+    """
+    made = {} if on_gpu() else dict(_cpu_options())
+    return {key: made[key] for key in made if not (concurrent and key == _SCHEDULER)}
+
+
+_SCHEDULER = "xla_cpu_enable_concurrency_optimized_scheduler"
 
 
 @cache
@@ -62,7 +69,7 @@ def _cpu_options() -> Mapping[str, str | bool]:
         jax.jit(lambda: 0).lower().compile(compiler_options=libraries)
     except jax.errors.JaxRuntimeError:  # no such option
         libraries = {}
-    return {"xla_cpu_enable_concurrency_optimized_scheduler": False, **libraries}
+    return {_SCHEDULER: False, **libraries}
 
 
 def user_frames(info: Any) -> Iterable[Any]:
