@@ -78,9 +78,9 @@ def test_the_original_is_not_compiled_beyond_the_limit(monkeypatch: pytest.Monke
     compiled: list[Plan | None] = []
     usual = certify._Search._compiled
 
-    def spied(self: X, function: X, constants: X, plan: Plan | None) -> Certified:
+    def spied(self: X, function: X, constants: X, plan: Plan | None, *order: bool) -> Certified:
         compiled.append(plan)
-        return usual(self, function, constants, plan)
+        return usual(self, function, constants, plan, *order)
 
     monkeypatch.setattr(certify._Search, "_compiled", spied)
     function, arguments = matvec()

@@ -34,6 +34,10 @@ BLOCK_DEPTH = 320
 _TASK_WORK = 1_280_000
 
 
+_REGISTERS = (4, 8)
+"""Columns that Eigen's innermost kernel has in registers, by the instructions it is built for."""
+
+
 def packed_bytes(rows: int, inner: int, cols: int, size: int, threads: int) -> int:
     """Bound the packed operands of Eigen's TensorContraction on a thread pool.
 
@@ -61,7 +65,7 @@ def _shardings(rows: int, cols: int, threads: int) -> set[tuple[int, int, bool]]
     """
     m, n = cols, rows
     found = set()
-    for nr in (4, 8):
+    for nr in _REGISTERS:
         few_columns = n // threads < nr or (
             n // threads < 4 * nr
             and n % (threads * nr) != 0
@@ -93,14 +97,20 @@ def _sharded_axis(sharded: int, other: int, is_m: bool, inner: int, size: int, t
 def _sharded_by_inner(rows: int, inner: int, cols: int, size: int, threads: int) -> int:
     """Bound the buffers where each worker sums its share of the inner axis into its own output.
 
-    Eigen does so only if the output is thin or too small to occupy all threads, and if all buffers
-    fit in the L3 cache. The best number of workers is about the square root of the inner extent.
+    Eigen does so (shardByInnerDim) only if all buffers fit in the L3 cache, each worker's share is
+    not tiny, and the output is tiny. Or the share is long, and the output is thin or too small to
+    occupy all threads. The best number of workers is about the square root of the inner extent.
     """
     workers = min(threads, inner // 8, 2 * isqrt(inner) + 2)
-    thin = min(rows, cols) < 16 or max(rows, cols) < 8 * threads
     # 100,000 cycles for each thread, an eighth of a cycle for each coefficient and step in depth.
     busy = rows * cols * min(inner, BLOCK_DEPTH) > 1_000_000 * threads
-    if workers < 2 or (busy and not thin) or 2 * rows * cols * size > L3:
+    share = inner // 2  # two workers or more
+    possible = any(
+        (share >= 2 * nr and max(rows, cols) // threads < nr)
+        or (share > 8 * nr and (min(rows, cols) < 2 * nr or not busy))
+        for nr in _REGISTERS
+    )
+    if workers < 2 or not possible or 2 * rows * cols * size > L3:
         return 0
     depth = min(ceil(inner / workers), L1 // (12 * size))
     return min(workers * rows * cols * size, L3) + workers * depth * (rows + cols) * size

@@ -229,7 +229,7 @@ class _Search:
         Each may need less: a choice of matrices took 126 MB in sequence, and 84 otherwise.
         """
         made = self._unchanged(concurrent=False)
-        if self._holds(made) or made.certificate.peak > OTHERWISE * self.limit:
+        if self._holds(made) or made.certificate.peak > OTHERWISE * self.limit or on_gpu():
             return made
         other = self._unchanged(concurrent=True)
         if other.certificate.outside:  # bounded for one kernel at a time
