@@ -202,16 +202,18 @@ def _too_large(
     graph = max(rewritten, key=run.held)
     projector, held, taken = run.projector, run.held(graph), run.options.allocator.taken
     whole = graph_seconds(projector.ops, graph)
+    least = projector.working_set(smallest.graph)
+    fitted = fit_loops(projector, smallest.graph, least, run.options)  # others have more room
     return MemoryLimitError(
         function,
         limit=run.limit,
         resident=held,
         projected_peak=held + taken(projector.working_set(graph)),
-        smallest_limit=held + taken(projector.working_set(smallest.graph)),
+        smallest_limit=held + taken(least),
         blocker=blocker(projector, smallest.graph, smallest.refusals),
         residents=largest_residents(smallest.graph),
         parts=peak_parts(projector, smallest.graph),
-        slowdown=graph_seconds(projector.ops, smallest.graph) / max(whole, 1e-9),
+        slowdown=graph_seconds(projector.ops, fitted) / max(whole, 1e-9),
     )
 
 
