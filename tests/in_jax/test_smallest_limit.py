@@ -206,3 +206,16 @@ def test_what_jax_holds_is_not_refused() -> None:
     call = tf_exla.jax.jit(function, peak + RUNTIME + 4096).lower(*given).compile()
     for one, want in zip(call(*given), stock(*given), strict=True):
         np.testing.assert_allclose(one, want, 1e-12)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_one_row_of_a_computed_matrix(axis: int) -> None:
+    """XLA does not fuse the hyperbolic tangent into the slice of one row."""
+    x = jnp.asarray(np.random.default_rng(0).normal(size=N))
+
+    def row(x: X, i: X) -> X:
+        return jnp.take(jnp.tanh(x[:, None] - x[None]), i, axis)
+
+    function = tf_exla.jax.jit(row, WHOLE // 16)
+    for i in (7, N - 1, -1):
+        np.testing.assert_array_equal(function(x, i), row(x, i))

@@ -75,9 +75,14 @@ def _writes_elements(ops: OpSet, node: Node) -> bool:
 
 
 def _reads(ops: OpSet, node: Node, longest: int) -> bool:
-    """Return whether XLA can fuse the producers of a node's operands into it."""
+    """Return whether XLA can fuse the producers of a node's operands into it.
+
+    A read of one index becomes a dynamic slice, which XLA does not fuse with expensive producers.
+    """
     if node.op in REDUCTIONS:
         return _is_short(node, longest)
+    if node.op == "take" and node.inputs[1].size == 1:
+        return False
     return node.op in _MOVEMENT or node.op in _SEARCHES or _is_pointwise(ops, node)
 
 
