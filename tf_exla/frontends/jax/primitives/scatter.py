@@ -14,6 +14,7 @@ from jax import lax
 from jax.lax import GatherScatterMode
 
 from tf_exla.frontends.jax.inlining import apply
+from tf_exla.frontends.jax.primitives.flat_places import flat_segments
 from tf_exla.frontends.jax.primitives.gather import clamped, diagonal_at
 from tf_exla.frontends.jax.primitives.masks import diagonal
 from tf_exla.frontends.jax.primitives.outer_places import outer_scatter_add
@@ -54,6 +55,7 @@ def _scatter_add(w: Writer, call: Call) -> Sequence[Tensor] | None:
     made = None if known is None else _on_diagonal(w, call, known, adds=True)
     if made is None and _is_zero(w, x):
         made = _segments(w, call) or _rows(w, call)
+        made = made or flat_segments(w, call, _window_shape(call))
     return made
 
 
