@@ -274,7 +274,8 @@ def test_calibrate(tmp_path: Path) -> None:
     assert str(path) in done.output.replace("\n", "")
     (found,) = json.loads(path.read_text()).values()
     assert set(found) == {field.name for field in fields(Rates)}
-    assert all(value > 0 for value in found.values())
+    of_gpus = {"top_k_column", "top_k_merge"}
+    assert all(value > 0 for name, value in found.items() if name not in of_gpus)
     assert calibrate("--forget").exit_code == 0
     assert not path.exists()
     refused = calibrate(rates="")

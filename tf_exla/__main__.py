@@ -140,7 +140,8 @@ def calibrate(forget: bool, anyway: bool) -> None:
     table = Table("seconds of one", "usual", "measured", "ratio")
     for name, usual in asdict(kind.usual).items():
         value = getattr(measured, name)
-        table.add_row(name, f"{usual:.1e}", f"{value:.1e}", f"{value / usual:.2f}")
+        ratio = f"{value / usual:.2f}" if usual else ""  # some rates are of GPUs only
+        table.add_row(name, f"{usual:.1e}", f"{value:.1e}", ratio)
     Console().print(table)
     click.echo(f"{path}: rates of {kind.name}")
 

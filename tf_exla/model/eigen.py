@@ -34,6 +34,23 @@ BLOCK_DEPTH = 320
 _TASK_WORK = 1_280_000
 
 
+def patches_bytes(pixels: int, terms: int, filters: int, size: int, threads: int) -> int:
+    """Bound the packed operands of a convolution in XLA: a product of patches with the filters.
+
+    Eigen shares out the inner axis (shardByInnerDim) only if each share is long, and there are few
+    filters or pixels. Calls with 1 to 128 channels and filters packed at most 2 MB.
+    """
+    share = terms // 2  # two workers or more
+    shared = any(
+        (share >= 2 * nr and max(pixels, filters) // threads < nr)
+        or (share > 8 * nr and min(pixels, filters) < 2 * nr)
+        for nr in _REGISTERS
+    )
+    if shared or threads == 1:
+        return packed_bytes(pixels, terms, filters, size, threads)
+    return _packed(pixels, terms, filters, size, threads)
+
+
 _REGISTERS = (4, 8)
 """Columns that Eigen's innermost kernel has in registers, by the instructions it is built for."""
 
@@ -49,12 +66,17 @@ def packed_bytes(rows: int, inner: int, cols: int, size: int, threads: int) -> i
         # The sequential product packs the columns whole, as deep as the L1 cache allows.
         depth = min(inner, L1 // (12 * size))
         return depth * cols * size + min(depth * rows * size, 2**20)
+    packed = _packed(rows, inner, cols, size, threads)
+    return max(packed, _sharded_by_inner(rows, inner, cols, size, threads))
+
+
+def _packed(rows: int, inner: int, cols: int, size: int, threads: int) -> int:
+    """Bound the packed operands where the rows or columns are shared out."""
     depth = min(inner, 2 * BLOCK_DEPTH)
-    packed = max(
+    return max(
         _sharded_axis(sharded, other, is_m, inner, size, threads) + depth * other * size
         for sharded, other, is_m in _shardings(rows, cols, threads)
     )
-    return max(packed, _sharded_by_inner(rows, inner, cols, size, threads))
 
 
 def _shardings(rows: int, cols: int, threads: int) -> set[tuple[int, int, bool]]:
@@ -97,20 +119,14 @@ def _sharded_axis(sharded: int, other: int, is_m: bool, inner: int, size: int, t
 def _sharded_by_inner(rows: int, inner: int, cols: int, size: int, threads: int) -> int:
     """Bound the buffers where each worker sums its share of the inner axis into its own output.
 
-    Eigen does so (shardByInnerDim) only if all buffers fit in the L3 cache, each worker's share is
-    not tiny, and the output is tiny. Or the share is long, and the output is thin or too small to
-    occupy all threads. The best number of workers is about the square root of the inner extent.
+    Eigen does so only if the output is thin or too small to occupy all threads, and if all buffers
+    fit in the L3 cache. The best number of workers is about the square root of the inner extent.
     """
     workers = min(threads, inner // 8, 2 * isqrt(inner) + 2)
+    thin = min(rows, cols) < 16 or max(rows, cols) < 8 * threads
     # 100,000 cycles for each thread, an eighth of a cycle for each coefficient and step in depth.
     busy = rows * cols * min(inner, BLOCK_DEPTH) > 1_000_000 * threads
-    share = inner // 2  # two workers or more
-    possible = any(
-        (share >= 2 * nr and max(rows, cols) // threads < nr)
-        or (share > 8 * nr and (min(rows, cols) < 2 * nr or not busy))
-        for nr in _REGISTERS
-    )
-    if workers < 2 or not possible or 2 * rows * cols * size > L3:
+    if workers < 2 or (busy and not thin) or 2 * rows * cols * size > L3:
         return 0
     depth = min(ceil(inner / workers), L1 // (12 * size))
     return min(workers * rows * cols * size, L3) + workers * depth * (rows + cols) * size

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tf_exla.model.eigen import packed_bytes
+from tf_exla.model.eigen import packed_bytes, patches_bytes
 
 _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.\-]+) = (.*?) ([\w\-]+)\((.*)$")
 _ARRAY = re.compile(r"\b([a-z]+[0-9]*)\w*\[([0-9,]*)\]")
@@ -115,7 +115,7 @@ def _convolution(call: Call) -> int:
     filters = kernel.shape[labels.group(1).index("o")] if labels else 1
     patch, pixels = (prod(one.shape) // max(1, filters) for one in (kernel, made))
     groups = sum(prod(one.shape) * one.item for one in (image, made) if "_group_count" in call.text)
-    return groups + packed_bytes(pixels, patch, filters, max(4, made.item), _threads())
+    return groups + patches_bytes(pixels, patch, filters, max(4, made.item), _threads())
 
 
 def _square(times: int) -> Callable[[Call], int]:
