@@ -21,6 +21,12 @@ class Views:
     def __contains__(self, tensor: Tensor) -> bool:
         return tensor in self._views
 
+    def stand_in(self, tensor: Tensor, original: Tensor) -> None:
+        """Add an input of a sub-graph that is emitted in place; it is `original`."""
+        for known in (self._made, self._views):
+            if original in known:
+                known.add(tensor)
+
     def add(self, node: Node) -> None:
         """Add the results of a node."""
         if node.op == "constant" or not node.inputs:

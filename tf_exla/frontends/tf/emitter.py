@@ -61,7 +61,7 @@ class Emitter:
         self._last_large: tf.Operation | None = None
         self._values: dict[Tensor, tf.Tensor] = {}
         self._constant: dict[Tensor, Array | None] = {}
-        self._views = Views(OPS)
+        self.views = Views(OPS)
         self._anchors: dict[tuple[Any, ...], tuple[tf.Tensor, tf.Tensor]] = {}
 
     def run(self, graph: Graph, inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -74,7 +74,7 @@ class Emitter:
     def owned(self, tensor: Tensor) -> tf.Tensor:
         """Return an emitted tensor, or a copy if it may be a part of a larger buffer."""
         value = self._values[tensor]
-        if tensor not in self._views or self.compiled:
+        if tensor not in self.views or self.compiled:
             return value
         return self.op("DeepCopy", [value], {}, large=True, name="owned").outputs[0]
 
@@ -103,7 +103,7 @@ class Emitter:
             ).outputs
         for tensor, value in zip(node.outputs, made, strict=True):
             self._values[tensor] = with_shape(value, tensor.shape, self.op)
-        self._views.add(node)
+        self.views.add(node)
 
     def _form(self, node: Node) -> tf.Tensor:
         """Emit the ops that replace a node in a cluster."""

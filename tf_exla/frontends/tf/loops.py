@@ -178,6 +178,7 @@ class _Chunk:
         for tensor, (of_loop, value, slot) in zip(body.inputs[:count], whole, strict=True):
             if slot is None or start is None:
                 emitter.set(tensor, value)
+                emitter.views.stand_in(tensor, of_loop)
             else:
                 self.sliced[tensor] = (value, Piece(of_loop, tensor, slot))
         for tensor, position in zip(body.inputs[count:], loop.folds, strict=True):
@@ -194,8 +195,8 @@ class _Chunk:
             emitter.begins = start is None or (start.counter is None and not start.fixed)
         made = self._emit_nodes()
         emitter.around, emitter.begins = outer
-        if self.start is None:
-            return self.emitter.values(self.body.outputs)
+        if self.start is None:  # a result that is a part of an operand would keep all of it
+            return [emitter.owned(tensor) for tensor in self.body.outputs]
         for tensor in dict.fromkeys(self.body.outputs):
             if tensor not in made:
                 self._slice([tensor])
