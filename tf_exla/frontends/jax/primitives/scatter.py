@@ -55,7 +55,6 @@ def _scatter_add(w: Writer, call: Call) -> Sequence[Tensor] | None:
     made = None if known is None else _on_diagonal(w, call, known, adds=True)
     if made is None and _is_zero(w, x):
         made = _segments(w, call) or _rows(w, call)
-        made = made or flat_segments(w, call, _window_shape(call))
     return made
 
 
@@ -190,8 +189,16 @@ def _outer(w: Writer, call: Call) -> Sequence[Tensor] | None:
     return outer_scatter_add(w, call) if _is_zero(w, call.inputs[0]) else None
 
 
+def _flat(w: Writer, call: Call) -> Sequence[Tensor] | None:
+    """Add to zeros at several coordinates that depend on each other."""
+    x, _, updates = call.inputs
+    if 0 in updates.dims or 0 in x.dims or kind_of(x.dtype) not in "fic" or not _is_zero(w, x):
+        return None
+    return flat_segments(w, call, _window_shape(call))
+
+
 CONVERTERS: Mapping[str, Any] = {
     "scatter": first_of(_scatter, own_rows),
-    "scatter-add": first_of(_scatter_add, _outer, own_rows),
+    "scatter-add": first_of(_scatter_add, _outer, own_rows, _flat),
     **dict.fromkeys(("scatter-max", "scatter-min", "scatter-mul", "scatter-sub"), own_rows),
 }
