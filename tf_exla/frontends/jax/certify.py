@@ -202,18 +202,19 @@ class _Search:
         now = self._try(least, made)
         if SPARE * now.needed > room:
             return None
-        targets = [between(room, now, failed)] if failed else [next_room(room, None, now)]
-        for target in targets:
+        first = failed is None
+        target = between(room, now, failed) if failed else next_room(room, None, now)
+        while True:
             plan = self._plan(least.resident + target)
             if plan is None or plan.projected_peak <= least.projected_peak:
                 return None
             found = self._planned(plan)
             if self._holds(found):
                 return found
-            if failed is None:
-                failed = self._try(plan, found)
-                targets.append(between(room, now, failed))
-        return None
+            if not first:
+                return None
+            first = False
+            target = between(room, now, self._try(plan, found))
 
     @staticmethod
     def _try(plan: Plan, made: Certified) -> Try:

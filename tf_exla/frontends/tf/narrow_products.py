@@ -9,6 +9,8 @@ Products of float32 stay. XLA fuses them, and took minutes to compile these form
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -73,12 +75,11 @@ class _Product:
         axis = -2 if (matrix == 1) != self.flipped[matrix] else -1
         shape = [*self.node.inputs[vector].dims[:-2], 1, 1]
         shape[axis] = self.depth
-        terms = self._op("Mul", (self.left, self.right)[matrix], self._shaped(vector, shape))
-        rank = len(terms.shape)
-        axes = emit_const(self.emitter.graph, np.array([rank + axis], np.int32))
+        operands = (self.left, self.right)
+        terms = self._op("Mul", operands[matrix], self._shaped(operands[vector], shape))
+        axes = emit_const(self.emitter.graph, np.array([len(terms.shape) + axis], np.int32))
         made = self.emitter.op("Sum", [terms, axes], {"keep_dims": False}).outputs[0]
-        dims = emit_const(self.emitter.graph, np.array(self.node.output.dims, np.int64))
-        return self.emitter.op("Reshape", [made, dims], {}).outputs[0]
+        return self._shaped(made, self.node.output.dims)
 
     def _part(self, operand: int, k: int, contracted: int, kept: int) -> tf.Tensor:
         """Return index `k` of the contracted axis, with the other axis at place `kept`."""
@@ -91,12 +92,10 @@ class _Product:
         part = self.emitter.op("Slice", inputs, {}).outputs[0]
         shape = [*dims[:-2], 1, 1]
         shape[kept] = size[-2 if contracted == -1 else -1]
-        wanted = emit_const(graph, np.array(shape, np.int64))
-        return self.emitter.op("Reshape", [part, wanted], {}).outputs[0]
+        return self._shaped(part, shape)
 
-    def _shaped(self, operand: int, shape: list[int]) -> tf.Tensor:
+    def _shaped(self, value: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
         dims = emit_const(self.emitter.graph, np.array(shape, np.int64))
-        value = (self.left, self.right)[operand]
         return self.emitter.op("Reshape", [value, dims], {}).outputs[0]
 
     def _op(self, name: str, left: tf.Tensor, right: tf.Tensor) -> tf.Tensor:
