@@ -100,10 +100,12 @@ class TensorFlowOps(VocabularyOps):
     def may_alias(self, node: Node) -> bool:
         """Return whether outputs may share a part of the first input's buffer, or be copies.
 
-        Slices may be views. Other ops pass the buffer on only if no element changes.
+        Whole rows may be views. Other ops pass the buffer on only if no element changes.
         """
         view = record(node.op).view
-        return view == "part" or (
+        if view == "part":
+            return _may_be_rows(node)
+        return (
             view == "same"
             and bool(node.inputs)
             and any(tensor.nbytes == node.inputs[0].nbytes for tensor in node.outputs)
@@ -164,6 +166,16 @@ def _is_view(node: Node) -> bool:
         return False
     row = node.inputs[0].nbytes // whole[0] if whole[0] else 0
     return row > 0 and row % _ALIGNMENT == 0
+
+
+def _may_be_rows(node: Node) -> bool:
+    """Return whether parts may be whole rows of the first axis; the kernels copy all others."""
+    whole, part = max(node.inputs, key=lambda tensor: tensor.nbytes), node.outputs[0]
+    if not (whole.is_static and part.is_static):
+        return True
+    row = [size for size in whole.dims[1:] if size != 1]
+    dims = [size for size in part.dims if size != 1]
+    return dims[len(dims) - len(row) :] == row
 
 
 # The dtypes that the kernels of loops support: Empty, Slice, TensorStridedSliceUpdate. Handles are
