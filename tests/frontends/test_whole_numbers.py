@@ -178,10 +178,10 @@ def failed() -> list[Any]:
     as_on_a_gpu()
     emit = Planner._emit
 
-    def broken(self: Any, graph: Any, like: Any = None, compiled: bool = False) -> Any:
+    def broken(self: Any, graph: Any, *args: Any, compiled: bool = False, **named: Any) -> Any:
         if compiled:
             raise RuntimeError("no module")
-        return emit(self, graph, like)
+        return emit(self, graph, *args, **named)
 
     mock.patch.object(Planner, "_emit", broken).start()
     x = tf.constant(np.random.default_rng(0).standard_normal((1500, 2)))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from tf_exla.ir.contraction import OP as CONTRACTION
-from tf_exla.ir.control_flow import body_of, cond_of, is_while
+from tf_exla.ir.control_flow import body_of, is_while
 from tf_exla.ir.graph import ARG_REDUCERS, Graph, Loop, Node, Tensor
 from tf_exla.ir.notes import note, noted
 from tf_exla.ir.op_set import OpSet
@@ -243,14 +243,21 @@ class Projector:
             return self._loop_temporary(node)
         if node.op == "xla_cluster":
             return self._cluster_temporary(node)
+        if not node.subgraphs:
+            return scratch_bytes(self.sizes, node)
+        inner = max(self.inside(node, sub).working_set for _, sub in node.subgraphs)
         if is_while(node) and self.ops.overwrites_variables():
-            body, cond = body_of(node), cond_of(node)
-            alive = lifetimes(body, self.ops, self.sizes, frozenset(), frozenset(body.inputs))
-            return max(self._with(body, alive).working_set, self.project(cond).working_set)
-        if node.subgraphs:
-            inner = max(self.project(sub).working_set for _, sub in node.subgraphs)
-            return inner + carried_bytes(node, self.sizes)
-        return scratch_bytes(self.sizes, node)
+            return inner
+        return inner + carried_bytes(node, self.sizes)
+
+    def inside(self, node: Node, sub: Graph) -> Projection:
+        """Project one run of a sub-graph of a node."""
+        if isinstance(node, Loop):
+            return self.project_body(node, sub)
+        if not (is_while(node) and sub is body_of(node) and self.ops.overwrites_variables()):
+            return self.project(sub)
+        alive = lifetimes(sub, self.ops, self.sizes, frozenset(), frozenset(sub.inputs))
+        return self._with(sub, alive)
 
     def _loop_temporary(self, loop: Loop) -> int:
         """Return the bytes of the bodies in flight, or of the remainder, which runs after them."""

@@ -26,9 +26,11 @@ from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.ops.compiled import has_form
 from tf_exla.frontends.tf.ops.table import record
+from tf_exla.frontends.tf.order import Order
 from tf_exla.frontends.tf.static_sizes import with_shape
 from tf_exla.ir.control_flow import body_of, cond_of
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
+from tf_exla.model.concurrency import Place
 from tf_exla.model.views import Views
 
 # TensorFlow must not fold results of constants above this size, since it would keep them.
@@ -40,9 +42,10 @@ _DATA_OPERAND = {"full": 1, "OneHot": 2}
 class Emitter:
     """An emitter of graphs into one FuncGraph.
 
-    `effects`: the ops that must run, in order. Every chained op waits for the previous one.
+    `effects`: the ops that must run, in order.
     `special`: functions that emit ops TensorFlow lacks, by name. If a function returns None, the op
-    is emitted as TensorFlow's. `compiled`: XLA compiles this graph itself.
+    is emitted as TensorFlow's. `compiled`: XLA compiles this graph itself. `places`: the nodes that
+    a node must wait for, if not for all before it.
     An *anchor* is an input that replaces a small constant, which TensorFlow must not fold.
     """
 
@@ -51,6 +54,7 @@ class Emitter:
         graph: func_graph.FuncGraph,
         special: Mapping[str, Special],
         compiled: bool = False,
+        places: Mapping[Node, Place] | None = None,
     ) -> None:
         self.graph = graph
         self.special = special
@@ -58,7 +62,7 @@ class Emitter:
         self.effects: list[tf.Operation] = []
         self.around: Any = None  # the chunk of the enclosing loop
         self.begins = False  # whether this is the first chunk of split rows
-        self._last_large: tf.Operation | None = None
+        self.order = Order(graph, places or {})
         self._values: dict[Tensor, tf.Tensor] = {}
         self._constant: dict[Tensor, Array | None] = {}
         self.views = Views(OPS)
@@ -80,6 +84,7 @@ class Emitter:
 
     def node(self, node: Node) -> None:
         """Emit one node."""
+        self.order.begin(node)
         special = self.special.get(node.op)
         made = None if special is None else special(self, node)
         if made is not None:
@@ -104,6 +109,7 @@ class Emitter:
         for tensor, value in zip(node.outputs, made, strict=True):
             self._values[tensor] = with_shape(value, tensor.shape, self.op)
         self.views.add(node)
+        self.order.end(node)
 
     def _form(self, node: Node) -> tf.Tensor:
         """Emit the ops that replace a node in a cluster."""
@@ -132,18 +138,6 @@ class Emitter:
         """Return the emitted tensor, or None."""
         return self._values.get(tensor)
 
-    @contextmanager
-    def after_large(self) -> Iterator[list[tf.Tensor]]:
-        """Chain the ops that TensorFlow's own functions add in this context as one large op.
-
-        The caller puts the results into the yielded list; later large ops wait for them.
-        """
-        results: list[tf.Tensor] = []
-        last = [] if self._last_large is None else [self._last_large]
-        with self.graph.as_default(), tf.control_dependencies(last):
-            yield results
-        self._wait_for(results)
-
     def op(
         self,
         kind: str,
@@ -157,13 +151,13 @@ class Emitter:
         """Emit one op; if large, after the last large op; if stateful, after the last stateful."""
         control = []
         large = large and not self.compiled
-        if large and self._last_large is not None:
-            control.append(self._last_large)
+        if large and (last := self.order.last) is not None:
+            control.append(last)
         if stateful and self.effects:
             control.append(self.effects[-1])
         made = emit(self.graph, kind, inputs, attrs, control=control, name=scope_name(name, kind))
         if large:
-            self._last_large = made
+            self.order.last = made
         if stateful:
             self.effects.append(made)
         return made
@@ -219,7 +213,8 @@ class Emitter:
 
     def child(self, name: str, compiled: bool = False) -> Emitter:
         """Return an emitter for a function that this graph will call."""
-        made = Emitter(new_graph(name, self.graph), self.special, compiled or self.compiled)
+        graph, compiled = new_graph(name, self.graph), compiled or self.compiled
+        made = Emitter(graph, self.special, compiled, self.order.places)
         made.begins = self.begins
         return made
 
@@ -317,18 +312,9 @@ class Emitter:
         inputs[0] = self.op("Identity", inputs[:1], {}, large=True, name="chosen").outputs[0]
         kind = ("" if node.stateful else "Stateless") + tensorflow_name(node.op)
         made = self.op(kind, inputs, attrs, large=True, stateful=node.stateful, name=node.name)
-        self._wait_for(made.outputs)
+        if not self.compiled:
+            self.order.wait_for(made.outputs)
         return self._lowered(made)
-
-    def _wait_for(self, outputs: Sequence[tf.Tensor]) -> None:
-        """Make later large ops wait for results: a control edge waits for the choice only."""
-        read = [
-            self.op("Identity", [output], {}, name="done")
-            for output in outputs
-            if output.dtype not in (tf.resource, tf.variant)
-        ]
-        if read and not self.compiled:
-            self._last_large = emit(self.graph, "NoOp", [], {}, control=read, name="done")
 
     def _lowered(self, op: tf.Operation) -> list[tf.Tensor]:
         if not self.compiled:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +20,11 @@ from tf_exla.frontends.tf.op_set import OPS, TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.settings import Settings
 from tf_exla.frontends.tf.whole import Operands, compile_whole, in_place_of
-from tf_exla.ir.graph import Graph, Tensor
+from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.traverse import walk
+from tf_exla.model.concurrency import Place, places
 from tf_exla.model.options import Options
-from tf_exla.model.projection import resident_bytes
+from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan
 from tf_exla.shard.choose import shard_graph
@@ -102,7 +103,8 @@ class Planner:
                 assert self.settings.devices is not None
                 inputs = self.concrete.graph.inputs
                 return ShardedFunction(plan, self.settings.devices, self._emit, inputs)
-            return (self._whole(plan) if called else None) or self._emit(plan.graph)
+            whole = self._whole(plan) if called else None
+            return whole or self._emit(plan.graph, places=_places(plan))
         except Exception as error:
             self.settings.guard.take(self.settings.name, error)
             # The graph before the passes has the same outputs in the same order.
@@ -132,10 +134,26 @@ class Planner:
             return None
 
     def _emit(
-        self, graph: Graph, like: Sequence[Any] | None = None, compiled: bool = False
+        self,
+        graph: Graph,
+        like: Sequence[Any] | None = None,
+        compiled: bool = False,
+        places: Mapping[Node, Place] | None = None,
     ) -> Restored:
         like = self.concrete.graph.inputs if like is None else like
-        return restore(graph, name="optimized", like=like, keep=self.functions, compiled=compiled)
+        return restore(
+            graph,
+            name="optimized",
+            like=like,
+            keep=self.functions,
+            compiled=compiled,
+            places=places,
+        )
+
+
+def _places(plan: Plan) -> Mapping[Node, Place]:
+    """Return which nodes may run at the same time; on a GPU none, as it has one stream."""
+    return {} if plan.failure or OPS.device == "GPU" else places(Projector(OPS), plan.graph)
 
 
 def _check_datasets(graph: Graph, function: str, firm: bool) -> None:

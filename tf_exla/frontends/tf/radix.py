@@ -17,7 +17,7 @@ def emit_counts(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     x, state = emitter.values(node.inputs)
     width, size = 8 * item_bytes(node.inputs[0].dtype), node.output.dims[1]
     signed, unsigned = tf.as_dtype(f"int{width}"), tf.as_dtype(f"uint{width}")
-    with emitter.after_large() as results:
+    with emitter.order.around() as results:
         shift = tf.constant(shift_of(node), unsigned)
         bits = tf.bitcast(x, signed)
         sign = tf.bitwise.right_shift(bits, tf.constant(width - 1, signed))

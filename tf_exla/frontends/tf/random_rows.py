@@ -32,7 +32,7 @@ def emit_random_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     draw = _Draw(node, rest, group)
     # An anchor, since TensorFlow would keep numbers that it can draw before the program runs.
     zero = emitter.anchor(np.zeros(1, np.int64), "int64")
-    with emitter.after_large() as results:
+    with emitter.order.around() as results:
         first = (rows + zero) * whole
         if not are_parts(node.output.dims, node.attrs):
             numbers = draw(first[:1], count * each, whole % group == 0)

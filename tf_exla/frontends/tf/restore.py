@@ -7,7 +7,7 @@ To keep this order, the function is not inlined and Grappler is disabled for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
@@ -24,7 +24,8 @@ from tensorflow.python.ops import cond_v2, while_v2
 from tf_exla.frontends.tf.emit import define, new_graph, placeholder
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.frontends.tf.special_ops import SPECIAL
-from tf_exla.ir.graph import Graph
+from tf_exla.ir.graph import Graph, Node
+from tf_exla.model.concurrency import Place
 from tf_exla.pipeline.collecting import rare_collections
 from tf_exla.pipeline.plan import Plan
 
@@ -40,18 +41,20 @@ def restore(
     like: Sequence[tf.Tensor] = (),
     keep: Sequence[Any] = (),
     compiled: bool = False,
+    places: Mapping[Node, Place] | None = None,
 ) -> Restored:
     """Emit `graph` as a function of its flat inputs.
 
     `like`: tensors whose handle data the first inputs take. `keep`: objects that must live as long
-    as the function. `compiled`: XLA compiles the function as a whole.
+    as the function. `compiled`: XLA compiles the function as a whole. `places`: which nodes a node
+    waits for, if not for all before it.
     """
     function_graph = new_graph(name)
     inputs = [
         placeholder(function_graph, tensor.dtype, tensor.shape, source)
         for tensor, source in zip_longest(graph.inputs, like)
     ]
-    emitter = Emitter(function_graph, SPECIAL, compiled)
+    emitter = Emitter(function_graph, SPECIAL, compiled, places)
     outputs = emitter.run(graph, inputs)
     anchors, values = emitter.anchored()
     attrs = {**NO_INLINE, MUST_COMPILE: True} if compiled else NO_INLINE

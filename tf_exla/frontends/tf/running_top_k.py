@@ -30,7 +30,7 @@ def emit_running_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     *batch, n = node.inputs[0].dims
     rows, k = math.prod(batch), values.dims[-1]
     known = [emitter.known(tensor) for tensor in node.inputs[1:]]
-    with emitter.after_large() as ended:
+    with emitter.order.around() as ended:
         before = None
         if known[0] is not None and known[1] is not None:
             before = tf.reshape(known[0], [rows, k]), tf.reshape(known[1], [rows, k])
@@ -46,7 +46,7 @@ def emit_chunk_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     x, _ = emitter.values(node.inputs)
     tops = node.outputs
     *batch, n = node.inputs[0].dims
-    with emitter.after_large() as ended:
+    with emitter.order.around() as ended:
         best = chunk_top_k(tf.reshape(x, [math.prod(batch), n]), tops[0].dims[-1])
         made = [tf.cast(one, top.dtype) for one, top in zip(best, tops, strict=True)]
         if len(batch) != 1:  # a GPU reshapes int32 on the host
