@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,10 @@ import pytest
 from core.kernels import InPlaceOps
 from tf_exla.frontends.numpy import evaluate, trace
 from tf_exla.ir.graph import Graph, Loop
-from tf_exla.model.cost import graph_seconds
+from tf_exla.ir.rates import CPU
+from tf_exla.model import cost
+from tf_exla.model.cost import graph_seconds, node_seconds
+from tf_exla.model.machine import cache_bytes
 from tf_exla.model.options import Options
 from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan
@@ -84,3 +88,22 @@ def test_more_room_costs_no_time(share: float) -> None:
         plan = optimize_graph(graph, InPlaceOps(), limit=int(limit * needed), options=OPTIONS)
         times.append(graph_seconds(InPlaceOps(), plan.graph, promises=False))
     assert times[1] <= 1.05 * times[0]
+
+
+def test_a_chunk_larger_than_the_cache_is_not_estimated_as_cached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = loops(optimized(kernel_product(4001)))[0]
+    cached = node_seconds(InPlaceOps(), loop)
+    monkeypatch.setattr(cost, "CACHE", 1 << 10)
+    uncached = node_seconds(InPlaceOps(), loop)
+    body = [graph_seconds(InPlaceOps(), loop.body, byte) for byte in (CPU.cached_byte, CPU.byte)]
+    assert uncached - cached > 0.5 * loop.mean_trip_count * (body[1] - body[0]) > 0
+
+
+def test_a_reported_cache_of_many_cores_counts_as_a_small_one(tmp_path: Path) -> None:
+    for size, found in (("480M", 32 << 20), ("8192K", 8 << 20), ("none", 32 << 20)):
+        folder = tmp_path / size
+        (folder / "index3").mkdir(parents=True)
+        (folder / "index3" / "size").write_text(f"{size}\n")
+        assert cache_bytes(folder) == found

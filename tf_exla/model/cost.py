@@ -13,7 +13,9 @@ from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.notes import note, noted
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.rates import Rates
+from tf_exla.ir.traverse import walk
 from tf_exla.model.fusion import in_registers
+from tf_exla.model.machine import CACHE
 from tf_exla.model.top_k import merge_seconds, saved_seconds, top_k_seconds
 
 LIKELY = "likely"
@@ -45,7 +47,9 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
     rates = ops.rates()
     if isinstance(node, Loop):
         full = rates.iteration / beside(node.parallel)
-        full += graph_seconds(ops, node.body, rates.cached_byte, node.parallel, promises)
+        fits = node.parallel * _largest_bytes(node.body) <= CACHE
+        byte = rates.cached_byte if fits else rates.byte
+        full += graph_seconds(ops, node.body, byte, node.parallel, promises)
         full += sum(
             rates.launch + chunk.nbytes * (rates.byte + rates.cached_byte)
             for chunk in node.sliced(node.body)
@@ -91,6 +95,15 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
         moved = sum(t.nbytes for t in node.inputs) + sum(t.nbytes for t in node.outputs)
     seconds = work_seconds(ops, node, parallel) + moved * _byte_seconds(ops, node, byte, parallel)
     return rates.launch / beside(parallel) + seconds
+
+
+def _largest_bytes(body: Graph) -> int:
+    """Return the bytes of the largest tensor of a body; each is written once and read soon."""
+    known: int | None = noted(body, "largest", None)
+    if known is None:
+        known = max((t.nbytes for node in walk(body) for t in node.outputs), default=0)
+        note(body, "largest", None, known)
+    return known
 
 
 def beside(parallel: int) -> int:

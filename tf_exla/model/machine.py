@@ -8,17 +8,19 @@ import re
 from functools import cache
 from pathlib import Path
 
-DEFAULT = 32 << 20
-LARGEST = 128 << 20  # larger caches are shared by more cores than run one program
+CACHE = 32 << 20
+"""Servers report the cache of all their cores, of which a virtual machine has a few: 480 MB for
+two. There, of chunks for 4 to 128 MB, those for 32 MB were the fastest for 14 programs, within 5 %;
+those for 128 MB took up to 1.3 times as long."""
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @cache
 def cache_bytes(folder: Path = _CACHES) -> int:
-    """Return the bytes of the last-level cache, 128 MB at most; 32 MB if Linux reports none."""
+    """Return the bytes of the last-level cache, 32 MB at most or if Linux reports none."""
     sizes = [_bytes(path) for path in folder.glob("index*/size")]
-    return min(max(sizes, default=0) or DEFAULT, LARGEST)
+    return min(max(sizes, default=0) or CACHE, CACHE)
 
 
 @cache
