@@ -22,7 +22,7 @@ from tf_exla.model.sizes import Sizes
 from tf_exla.model.views import Views
 
 CHAIN_BYTES = 4096
-"""Nodes that touch a tensor of at least this many bytes run in the order of the plan."""
+"""Nodes that touch a tensor of at least this many bytes wait for earlier ones, as in the plan."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Projection of the memory that a graph needs, from its order and the lifetimes of its tensors.
 
 A node needs its live buffers (`lifetimes.py`) and temporary memory: scratch, or the iterations of a
-loop. Restore enforces the order of the plan for every node that touches a tensor of at least
-`CHAIN_BYTES`; smaller tensors are not ordered and count for the whole run.
+loop. Restore enforces the order of the plan, as far as the peak depends on it, for every node that
+touches a tensor of at least `CHAIN_BYTES`; smaller tensors count for the whole run.
 
 - *resident*: bytes that exist before the call: inputs, what handles refer to, constants.
 - *working set*: bytes that the call itself allocates.

@@ -1,7 +1,7 @@
 """Restore a `Graph` as a TensorFlow function that keeps the plan.
 
-TensorFlow runs every op that is ready. So nodes that touch a tensor of at least `CHAIN_BYTES` are
-chained by control dependencies in the order of the graph, and stateful nodes among themselves.
+TensorFlow runs every op that is ready. So control dependencies make nodes that touch a tensor of at
+least `CHAIN_BYTES` wait for earlier ones (`order.py`). Stateful nodes are chained.
 To keep this order, the function is not inlined and Grappler is disabled for it.
 """
 
