@@ -11,18 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.clean import drop_dead
-from tf_exla.ir.control_flow import Variable, body_of, cond_of, is_while, with_variables
+from tf_exla.ir.control_flow import Variable, body_of, is_while, with_variables
 from tf_exla.ir.copying import copy_nodes
-from tf_exla.ir.graph import Graph, Node, Tensor, const
-from tf_exla.ir.lists import is_list
+from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.traverse import consumers, producers, put_in_order, reads, with_subgraphs
+from tf_exla.ir.traverse import producers, put_in_order, with_subgraphs
 from tf_exla.model.lifetimes import passed_on
 from tf_exla.model.settings import SETTINGS
+from tf_exla.moves.kept_lists import KeptList, kept_lists, new_list
 from tf_exla.moves.sinking import movable
 from tf_exla.split.origins import clash, is_test, tests_order
 
@@ -42,26 +40,6 @@ def keep_less(graph: Graph, ops: OpSet) -> Graph:
 
 
 @dataclass(frozen=True)
-class _List:
-    """A list that one While makes and another one empties.
-
-    `at`, `end`: its positions among their variables. `start`: the node that makes the empty list.
-    `push`, `pop`: the only nodes of the bodies that read it.
-    """
-
-    at: int
-    end: int
-    start: Node
-    push: Node
-    pop: Node
-
-    @property
-    def item(self) -> Tensor:
-        """The tensor that an iteration adds."""
-        return self.push.inputs[1]
-
-
-@dataclass(frozen=True)
 class _Part:
     """Nodes of a body, in their order, and the tensors that they read from outside of them."""
 
@@ -75,7 +53,7 @@ def _shortened(graph: Graph) -> Graph | None:
     for backward in filter(is_while, graph.nodes):
         makers = dict.fromkeys(made_by[t] for t in backward.inputs if t in made_by)
         for forward in filter(is_while, makers):
-            lists = list(_lists(graph, forward, backward))
+            lists = list(kept_lists(graph, forward, backward))
             found = ((one, _part_of(forward, backward, one)) for one in lists)
             parts = {one: part for one, part in found if part is not None}
             if parts:
@@ -83,39 +61,7 @@ def _shortened(graph: Graph) -> Graph | None:
     return None
 
 
-def _lists(graph: Graph, forward: Node, backward: Node) -> Iterator[_List]:
-    """Yield the lists to which `forward` adds, and from which `backward` pops, one tensor each."""
-    uses, made_by = consumers(graph), producers(graph)
-    read = reads(graph)
-    for end, tensor in enumerate(backward.inputs):
-        if not is_list(tensor) or tensor not in forward.outputs:
-            continue
-        if len(uses[tensor]) > 1 or tensor in graph.outputs or backward.outputs[end] in read:
-            continue
-        at = forward.outputs.index(tensor)
-        start = made_by.get(forward.inputs[at])
-        push, pop = _only_reader(forward, at), _only_reader(backward, end)
-        if start is None or push is None or pop is None:
-            continue
-        if (start.op, push.op, pop.op) == ("list_empty", "list_push", "list_pop"):
-            yield _List(at, end, start, push, pop)
-
-
-def _only_reader(node: Node, at: int) -> Node | None:
-    """Return the node of a body that makes a variable's next value; None if others read either."""
-    body, cond = body_of(node), cond_of(node)
-    before, after = body.inputs[at], body.outputs[at]
-    readers = [one for one in body.nodes if before in one.inputs]
-    if len(readers) != 1 or readers[0].inputs[0] is not before or cond.inputs[at] in reads(cond):
-        return None
-    if before in body.outputs or body.outputs.count(after) > 1:
-        return None
-    if readers[0].outputs[0] is not after or any(after in one.inputs for one in body.nodes):
-        return None
-    return readers[0]
-
-
-def _part_of(forward: Node, backward: Node, one: _List) -> _Part | None:
+def _part_of(forward: Node, backward: Node, one: KeptList) -> _Part | None:
     """Return how an iteration computes a large item from small tensors and what it passes on."""
     body, item = body_of(forward), one.item
     if not item.is_static or item.dtype in HANDLES or item.nbytes < SETTINGS.worth_bytes:
@@ -167,7 +113,11 @@ class _Pair:
     """A While and its gradient, between which those of their `lists` with `parts` are replaced."""
 
     def __init__(
-        self, forward: Node, backward: Node, lists: Sequence[_List], parts: Mapping[_List, _Part]
+        self,
+        forward: Node,
+        backward: Node,
+        lists: Sequence[KeptList],
+        parts: Mapping[KeptList, _Part],
     ) -> None:
         self.forward = forward
         self.backward = backward
@@ -217,24 +167,12 @@ class _Pair:
 
     def _listed(self, kept: Tensor) -> tuple[Tensor, Variable]:
         """Keep a small tensor in a list of its own; return it in the gradient's body."""
-        like = self.chosen[0]
-        empty, before, after, full, rest = (
-            Tensor((), "variant", f"{kept.name}/kept", items=kept.shape) for _ in range(5)
-        )
-        dtype = {"element_dtype": kept.dtype}
-        sizes, again = (const(np.array(kept.dims, np.int32), f"{kept.name}/sizes") for _ in "12")
-        most = like.start.inputs[1]
-        attrs = {**like.start.attrs, **dtype}
-        start = like.start.replace(inputs=(sizes.output, most), outputs=(empty,), attrs=attrs)
-        self.starts += [sizes, start]
-        self.pushes.append(like.push.replace(inputs=(before, kept), outputs=(after,)))
-        self.pushed.append(Variable(empty, before, after))
-        value = Tensor(kept.shape, kept.dtype, kept.name)
-        attrs = {**like.pop.attrs, **dtype}
-        outputs = (rest, value)
-        pop = like.pop.replace(inputs=(full, again.output), outputs=outputs, attrs=attrs)
-        self.pops += [again, pop]
-        return value, Variable(empty, full, rest)
+        made = new_list(self.chosen[0], kept)
+        self.starts += made.starts
+        self.pushes.append(made.push)
+        self.pushed.append(made.pushed)
+        self.pops += made.pops
+        return made.value, made.read
 
     def _forward(self) -> Node:
         body, pushes = body_of(self.forward), {one.push for one in self.chosen}
