@@ -77,11 +77,7 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
         return sum(compiled_seconds(ops, sub, byte, parallel) for _, sub in node.subgraphs)
     if node.subgraphs:
         times = ops.iterations(node, {}) if is_while(node) else 1
-        return (times or 1) * sum(
-            graph_seconds(ops, sub, promises=promises)
-            for name, sub in node.subgraphs
-            if node.attrs.get(LIKELY, name) == name
-        )
+        return (times or 1) * _once_seconds(ops, node, promises)
     if node.op == "constant":
         return 0.0
     if node.op == "top_k" and node.inputs[0].is_static and node.outputs[0].is_static:
@@ -130,14 +126,26 @@ def graph_seconds(
 
 
 def _graph_seconds(ops: OpSet, graph: Graph, byte: float, parallel: int, promises: bool) -> float:
-    hidden = ops.fused(graph)
-    if not hidden:
-        return sum(node_seconds(ops, node, byte, parallel, promises) for node in graph.nodes)
+    hidden, seconds = ops.fused(graph), 0.0
+    counts: dict[Tensor, int] = {}  # the iterations of a loop, which bound those of its gradient
+    for node in graph.nodes:
+        if is_while(node):
+            times = ops.iterations(node, counts) or 1
+            counts |= {tensor: most for tensor, (_, most) in ops.counted(node, times).items()}
+            seconds += times * _once_seconds(ops, node, promises)
+        elif not hidden or node.subgraphs or node.op == "top_k":
+            seconds += node_seconds(ops, node, byte, parallel, promises)
+        else:
+            seconds += _fused_seconds(ops, node, hidden, byte, parallel)
+    return seconds
+
+
+def _once_seconds(ops: OpSet, node: Node, promises: bool) -> float:
+    """Estimate the time of one run of the sub-graphs of control flow that are likely to run."""
     return sum(
-        node_seconds(ops, node, byte, parallel, promises)
-        if node.subgraphs or node.op == "top_k"
-        else _fused_seconds(ops, node, hidden, byte, parallel)
-        for node in graph.nodes
+        graph_seconds(ops, sub, promises=promises)
+        for name, sub in node.subgraphs
+        if node.attrs.get(LIKELY, name) == name
     )
 
 

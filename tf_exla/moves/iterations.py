@@ -124,7 +124,7 @@ class _Writer:
             return None
         written = len(self.nodes)
         for _ in range(SETTINGS.written_iterations + 1):
-            goes_on = _static_value(cond, variables)
+            goes_on = static_value(cond, variables)
             if goes_on is None or len(self.nodes) - written > SETTINGS.written_nodes:
                 break
             if not goes_on:
@@ -294,7 +294,7 @@ _MAKERS: Mapping[str, Callable[[_Writer, Node], Items | None]] = {
 # Numbers.
 
 
-def _static_value(graph: Graph, inputs: Sequence[Tensor]) -> bool | None:
+def static_value(graph: Graph, inputs: Sequence[Tensor]) -> bool | None:
     """Return the truth value that a graph computes from known numbers; None if it is unknown."""
     instead = dict(zip(graph.inputs, inputs, strict=True))
     for old in graph.nodes:

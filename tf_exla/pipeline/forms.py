@@ -21,6 +21,7 @@ from tf_exla.moves.lowering import lower
 from tf_exla.moves.moving import move
 from tf_exla.moves.own_copies import operands_apart, transpose_apart
 from tf_exla.moves.row_reads import read_rows
+from tf_exla.moves.segments import in_segments
 from tf_exla.moves.sinking import sink
 from tf_exla.moves.small_lists import keep_less
 from tf_exla.moves.unmerging import unmerge
@@ -60,7 +61,7 @@ class Forms:
     a lowered softmax has a divisor. Before sinking, the gradient of a choice computes again what it
     reads of the choice. Rows that are two axes in one are computed apart. Tensors that are read
     transposed are computed twice. A While of few iterations is written out. The gradient of any
-    other computes again what would fill large lists.
+    other computes again what would fill large lists, or runs segments of the loop again.
     Equal results that are merged may need more memory: a program that holds the budget with them
     apart, or as it was traced, stays as it is.
     """
@@ -112,7 +113,7 @@ class Forms:
         return Form("equal results apart", graph, spare=True, whole=whole)
 
     def _loops_changed(self, slim: Form) -> Iterator[Form]:
-        """Yield the forms without loops of few iterations, and without large lists.
+        """Yield the forms without loops of few iterations, and with smaller lists.
 
         Iterations that are written out run faster, up to twice, but take long to plan if many.
         """
@@ -121,12 +122,18 @@ class Forms:
         forms = [("iterations written out", written), ("small lists", keep_less(slim.graph, ops))]
         if count_nodes(written) > count_nodes(slim.graph) + SETTINGS.written_first:
             forms.reverse()
-        for name, graph in forms:
-            if graph is not slim.graph:
-                form = self._again(name, graph, slim)
-                yield form
-                for moved in self._moved(form, self.budget, None):
-                    yield replace(moved, name=f"{moved.name}, {name}")
+        made = [self._again(name, graph, slim) for name, graph in forms if graph is not slim.graph]
+        for form in (*made, *self.in_segments()):
+            yield form
+            for moved in self._moved(form, self.budget, None):
+                yield replace(moved, name=f"{moved.name}, {form.name}")
+
+    def in_segments(self) -> Iterator[Form]:
+        """Yield the form with loops that are run again in segments for their gradient."""
+        slim = self._slim()
+        graph = in_segments(slim.graph, self.projector.ops)
+        if graph is not slim.graph:
+            yield self._again("loops in segments", graph, slim)
 
     def _slim(self) -> Form:
         """Return the form without the rewrites that need memory."""

@@ -250,20 +250,25 @@ class _Found:
 
 
 def _fastest(projector: Projector, forms: Forms, budget: int, options: Options) -> _Found:
-    """Return the plan of `_within`, or a faster one with images in blocks.
+    """Return the plan of `_within`, or a faster one with images in blocks or loops in segments.
 
     Convolutions of one image can be split along channels, at the price of reading it many times.
+    A loop can be split along another axis, at the price of running it many times.
     """
     ops, found = projector.ops, _within(projector, forms, budget, options)
     seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
     if projector.working_set(found.graph) > budget or seconds < graph_seconds(ops, forms.cleaned):
         return found
-    for form in forms.in_blocks():
-        blocks = split(projector, form.graph, budget, options)
-        if projector.working_set(blocks.graph) <= budget:
-            faster = graph_seconds(ops, blocks.graph) < seconds
-            others = (*found.others, replace(found, lost="it is slower"))
-            return _Found(blocks.graph, blocks, form, others) if faster else found
+    for group in (forms.in_blocks(), forms.in_segments()):
+        for form in group:
+            made = split(projector, form.graph, budget, options)
+            if projector.working_set(made.graph) > budget:
+                continue
+            if graph_seconds(ops, made.graph) < seconds:
+                others = (*found.others, replace(found, lost="it is slower"))
+                found = _Found(made.graph, made, form, others)
+                seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
+            break
     return found
 
 

@@ -10,7 +10,7 @@ the chunks are then added, as in any reduction.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 from weakref import WeakKeyDictionary
@@ -28,6 +28,7 @@ from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.resized import resized_graph
 from tf_exla.ir.traits import LINEAR
 from tf_exla.ir.traverse import producers, reads
+from tf_exla.ir.zeros import is_zero
 
 JOINED = frozenset({"add", "add_n", "concat", "stack", "subtract"})
 """Ops whose result is a partial sum if all operands are."""
@@ -40,10 +41,6 @@ ADDS = frozenset({"float32", "float64", "complex64", "complex128", "int32", "int
 
 State = Literal["split", "partial", "lost"]
 """How a tensor depends on the axis: it carries it, is a sum over it, or chunks do not give it."""
-
-_KEPT_ZERO = frozenset(
-    {"broadcast_to", "expand_dims", "full", "identity", "negative", "reshape", "tile"}
-)
 
 
 def while_rule(
@@ -71,6 +68,7 @@ def while_rule(
             sizes[names[root]] = size or 0
             if partial:
                 adding.add(names[root])
+                one.sums[names[root]] = partial
         return Axis(names[root])
 
     body = one.body
@@ -109,25 +107,12 @@ def _fits(
     return True
 
 
-def is_zero(tensor: Tensor, producer: Mapping[Tensor, Node]) -> bool:
-    """Return whether all elements of a tensor are known to be zero."""
-    if tensor.value is not None:
-        return not np.any(tensor.value)
-    node = producer.get(tensor)
-    if node is None:
-        return False
-    if node.op == "constant":
-        return not np.any(np.asarray(node.attrs["value"]))
-    if node.op == "zeros_like":
-        return not is_list(tensor)
-    return node.op in _KEPT_ZERO and is_zero(node.inputs[node.op == "full"], producer)
-
-
 @dataclass(frozen=True)
 class _Joined:
     """The axes of a While's body.
 
     `rules`: of its nodes; `made`: the producers of its tensors; `whole`: classes not to be split.
+    `sums`: by the label of an axis of the rule, the variables that are sums over it.
     """
 
     body: Graph
@@ -136,6 +121,7 @@ class _Joined:
     made: Mapping[Tensor, Node]
     classes: AxisClasses
     whole: frozenset[Place]
+    sums: dict[str, frozenset[int]] = field(default_factory=dict)
 
     def carries(self, tensor: Tensor, root: Place) -> int:
         """Return how many axes of a tensor are of the class."""
@@ -158,13 +144,12 @@ def _join(ops: OpSet, node: Node) -> _Joined:
     whole: set[Place] = set()
     rules: dict[Node, AxisRule | Refusal] = {}
     made = producers(body)
-    wanted = reads(body)
     for one in body.nodes:
         if one.op == "constant":
             if not repeats_one(np.asarray(one.attrs["value"])):
                 whole.update(_places(one.output))
             continue
-        own = while_rule(ops, one, made, wanted) if is_while(one) else None
+        own = while_rule(ops, one, made, frozenset()) if is_while(one) else None
         rule = rules[one] = own or ops.rule(one, lists=True)
         if isinstance(rule, AxisRule):
             whole |= classes.join(one, rule, reduces=True)
@@ -278,9 +263,12 @@ class _Walk:
         if len(carried) > 1 or "partial" in operands:
             return False
         (label,) = carried
+        inner = _joined(self.ops, node).sums.get(label, ()) if is_while(node) else None
         for position, tensor in enumerate(node.outputs):
             if rule.result_axis(position, label) is not None:
                 states[tensor] = "split"
+            elif inner is not None and position not in inner:
+                continue  # a variable of a While that does not depend on the axis
             elif label not in rule.combine:
                 states[tensor] = "lost"
             elif rule.combine[label] == "add" and tensor.dtype in ADDS:
