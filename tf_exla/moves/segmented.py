@@ -98,12 +98,9 @@ class Segmented:
     def _backward(self, zero: Tensor, checkpoints: Sequence[Tensor]) -> Node:
         """Return the loop over the segments in reverse order, which runs each of them again."""
         old, body, cond = self.backward, body_of(self.backward), cond_of(self.backward)
-        outer, filled, given = (
-            _Loop(old, self.ops),
-            dict[int, Tensor](),
-            list[tuple[Tensor, Tensor]](),
-        )
-        trips = zero
+        outer, trips = _Loop(old, self.ops), zero
+        filled: dict[int, Tensor] = {}
+        given: list[tuple[Tensor, Tensor]] = []
         for part, starts in zip(self.parts, self.starts, strict=True):
             outer.nodes += [node for one in starts.values() for node in one.pops]
             same = {k: part.loop.inputs[k].fresh_copy() for k in part.same}

@@ -34,6 +34,8 @@ from tf_exla.vocabulary.trip_counts import step_of
 
 _CHECKED = 2000
 """Iterations for which a condition is evaluated, at 50 µs each: in a tenth of a second."""
+_SHORTEST = 4
+"""Iterations of a segment: three loops begin for each, which takes the time of a few nodes."""
 
 
 def in_segments(graph: Graph, ops: OpSet) -> Graph:
@@ -145,6 +147,6 @@ def _length(parts: Sequence[Kept], trips: int) -> tuple[int, int]:
         carried += sum(inputs[k].nbytes for k in part.carried)
     if not kept:
         return 0, 0
-    length = max(1, round(math.sqrt(trips * carried / kept)))
+    length = max(_SHORTEST, round(math.sqrt(trips * carried / kept)))
     saved = trips * kept - (-(-trips // length) * carried + length * kept)
     return (length, saved) if 2 * saved >= trips * kept else (0, 0)
