@@ -92,12 +92,27 @@ def stopping_early() -> Made:
     return with_gradients(loss), (drawn(500, 20),)
 
 
+def walking() -> Made:
+    """A state that is only added to: its gradient is a sum that other gradients read."""
+
+    def loss(x: tf.Tensor) -> tf.Tensor:
+        h, g = tf.zeros_like(x[0]) + 0.1, tf.zeros_like(x[0]) + 0.2
+        for k in tf.range(61):
+            h += x[k]
+            g = tf.exp(-g * g) * h
+            g = tf.exp(-h * h) * g
+        return tf.reduce_sum(tf.sin(h) + tf.sin(g))
+
+    return with_gradients(loss), (drawn(61, 1001, 4),)
+
+
 PROGRAMS: dict[str, Callable[[], Made]] = {
     "prime": lambda: recurrence(61),
     "square": lambda: recurrence(36),
     "LSTM": lstm,
     "scan": scanned,
     "stops early": stopping_early,
+    "only added to": walking,
 }
 TOLERANCE: dict[str, dict[str, float]] = {
     "float32": {"rtol": 1e-3, "atol": 1e-6},

@@ -178,6 +178,8 @@ class Segmented:
             return False
         if is_list(variable) or not variable.is_static:
             return False
+        if any(result in node.inputs for node in body.nodes):
+            return False  # what others read of it must contain its first value
         alone = readers[0].inputs.count(variable) == 1 and body.outputs.count(result) == 1
         return alone and readers[0].output is result and cond.inputs[k] not in reads(cond)
 
