@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
+from random_loops import random_loop
 
 import tf_exla
 from tf_exla.frontends.tf.capture import capture
@@ -17,8 +18,10 @@ from tf_exla.frontends.tf.restore import restore
 from tf_exla.ir.check import check_graph
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph
+from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.moves.segments import in_segments
+from tf_exla.split.search import split
 
 Made = tuple[Callable[..., Any], Sequence[tf.Tensor]]
 
@@ -153,6 +156,23 @@ def test_a_quarter_of_the_memory_is_enough(name: str) -> None:
     assert within.report(*arguments).projected_peak <= peak // 4
     for value, want in zip(flat(within(*arguments)), flat(function(*arguments)), strict=True):
         np.testing.assert_allclose(value, want, **TOLERANCE[value.dtype.name])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_loops(seed: int) -> None:
+    loss, operands = random_loop(seed)
+    both = with_gradients(loss)
+    graph, segments, given = planned((both, operands))
+    if segments is graph:
+        pytest.skip("segments do not save half of its lists")
+    wanted = [one for one in tf.nest.flatten(tf.function(both)(*operands)) if one is not None]
+    room = Projector(OPS).working_set(segments) // 3
+    parts = split(Projector(OPS), segments, room, Options(cores=2)).graph
+    for program in (segments, parts):
+        check_graph(program, graph)
+        for value, want in zip(restore(program)(given), wanted, strict=True):
+            scale = float(tf.reduce_max(tf.abs(want)))
+            np.testing.assert_allclose(value, want, rtol=1e-8, atol=1e-9 * scale)
 
 
 def test_iterations_that_data_end_need_no_more() -> None:
