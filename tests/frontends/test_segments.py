@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
+from programs import normal as drawn
+from programs import with_gradients
 from random_loops import random_loop
 
 import tf_exla
@@ -24,20 +26,6 @@ from tf_exla.moves.segments import in_segments
 from tf_exla.split.search import split
 
 Made = tuple[Callable[..., Any], Sequence[tf.Tensor]]
-
-
-def drawn(*shape: int, seed: int = 0, dtype: str = "float64") -> tf.Tensor:
-    return tf.constant(np.random.default_rng(seed).normal(size=shape).astype(dtype))
-
-
-def with_gradients(loss: Callable[..., tf.Tensor]) -> Callable[..., Any]:
-    def both(*arguments: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(arguments)
-            value = loss(*arguments)
-        return value, tape.gradient(value, arguments)
-
-    return both
 
 
 def recurrence(steps: int) -> Made:

@@ -45,19 +45,24 @@ def kept_lists(graph: Graph, forward: Node, backward: Node) -> Iterator[KeptList
             continue
         at = forward.outputs.index(tensor)
         start = made_by.get(forward.inputs[at])
-        push, pop = _only_reader(forward, at), _only_reader(backward, end)
+        push, pop = only_reader(forward, at), only_reader(backward, end)
         if start is None or push is None or pop is None:
+            continue
+        if (
+            push.inputs[0] is not body_of(forward).inputs[at]
+            or pop.inputs[0] is not body_of(backward).inputs[end]
+        ):
             continue
         if (start.op, push.op, pop.op) == ("list_empty", "list_push", "list_pop"):
             yield KeptList(at, end, start, push, pop)
 
 
-def _only_reader(node: Node, at: int) -> Node | None:
+def only_reader(node: Node, at: int) -> Node | None:
     """Return the node of a body that makes a variable's next value; None if others read either."""
     body, cond = body_of(node), cond_of(node)
     before, after = body.inputs[at], body.outputs[at]
     readers = [one for one in body.nodes if before in one.inputs]
-    if len(readers) != 1 or readers[0].inputs[0] is not before or cond.inputs[at] in reads(cond):
+    if len(readers) != 1 or cond.inputs[at] in reads(cond):
         return None
     if before in body.outputs or body.outputs.count(after) > 1:
         return None

@@ -11,9 +11,9 @@ from tf_exla.ir.copying import copy_nodes
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.traverse import producers, put_in_order, reads
+from tf_exla.ir.traverse import producers, put_in_order
 from tf_exla.model.lifetimes import passed_on
-from tf_exla.moves.kept_lists import KeptList, NewList, new_list
+from tf_exla.moves.kept_lists import KeptList, NewList, new_list, only_reader
 from tf_exla.vocabulary.trip_counts import step_of
 
 
@@ -171,17 +171,10 @@ class Segmented:
 
         Then those of a segment add to zero, since only such a sum can be split.
         """
-        body, cond = body_of(self.backward), cond_of(self.backward)
-        variable, result = body.inputs[k], body.outputs[k]
-        readers = [node for node in body.nodes if variable in node.inputs]
-        if len(readers) != 1 or readers[0].op not in ("add", "add_n"):
+        variable, reader = body_of(self.backward).inputs[k], only_reader(self.backward, k)
+        if reader is None or reader.op not in ("add", "add_n") or is_list(variable):
             return False
-        if is_list(variable) or not variable.is_static:
-            return False
-        if any(result in node.inputs for node in body.nodes):
-            return False  # what others read of it must contain its first value
-        alone = readers[0].inputs.count(variable) == 1 and body.outputs.count(result) == 1
-        return alone and readers[0].output is result and cond.inputs[k] not in reads(cond)
+        return variable.is_static and reader.inputs.count(variable) == 1
 
     def _run_again(self, part: Kept, values: Mapping[int, Tensor], outer: _Loop) -> Node:
         """Add the loop that fills the lists of one segment, from the `values` of variables."""
