@@ -11,21 +11,12 @@ import tensorflow as tf
 from core.test_small_axes import PROGRAMS, SMALL, D, M, N, gaps
 from fresh_process import run_fresh
 from frontends.tensorflow_namespace import TENSORFLOW
+from programs import with_gradients as gradients
 
 import tf_exla
 from rewriting.rewritten import check_numbers, random, rewritten
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.ir.traverse import walk
-
-
-def gradients(loss: Callable[..., tf.Tensor]) -> Callable[..., Any]:
-    def both(*arguments: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(arguments)
-            value = loss(*arguments)
-        return value, tape.gradient(value, arguments)
-
-    return both
 
 
 def captured(name: str) -> Callable[..., Any]:
