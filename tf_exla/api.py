@@ -75,7 +75,7 @@ def optimize(
             the memory that is free on the device when a plan is made.
         jit_compile: Whether XLA compiles the bodies of loops. None: where that is known to be
             faster, on a CPU. The report names the ops that XLA leaves to TensorFlow. On a GPU, True
-            compiles the whole plan as one module if that holds the limit. This takes seconds, and
+            compiles the whole plan with its loops if that holds the limit. This takes seconds, and
             pays in programs that are called hundreds of times.
         tensor_size_threshold: Bytes. Every larger tensor that can be split is split, whatever the
             limit. Defaults to the flag in TF_EXLA_FLAGS.

@@ -56,10 +56,9 @@ def test_most_of_the_limit_is_used(
     def needed(*_: Any) -> int:
         return int(fixed + factor * plans[-1].working_set)
 
-    monkeypatch.setattr(whole, "working_set", needed)
-    monkeypatch.setattr(whole, "is_compiled_whole", lambda _: True)
+    monkeypatch.setattr(whole, "buffers", needed)
     operands = whole.Operands((), ())
-    found: Any = whole.compile_whole(plan_within, lambda _: Made(), operands, LIMIT, EXACT)  # type: ignore[arg-type,return-value]
+    found: Any = whole.compile_whole(plan_within, lambda *_: Made(), operands, LIMIT, EXACT)  # type: ignore[arg-type,return-value]
     assert found.module.working_set == needed() <= ROOM
     assert len(plans) <= TRIES
     if len(plans) > 1:

@@ -33,7 +33,7 @@ def _compiled(name: str) -> dict[str, Any]:
     report = within.report(*arguments)
     return {
         "name": name,
-        "module": "one module" in str(report),
+        "module": "XLA compiled the plan" in str(report),
         "limit": report.limit,
         "projected": report.projected_peak,
         "measured": int(tf_exla.measured_peak(within, *arguments)),

@@ -63,17 +63,17 @@ def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: float) -> Gra
     body = original.replace(nodes=tuple(nodes))
     for run, compiles in _runs(body.nodes, ops, forced):
         inner, after = _without_second_names(body, run, ops) if compiles else (run, [])
-        cluster = _cluster(body, inner) if compiles else None
-        if cluster is not None and (forced or _pays(cluster, inner, ops, runs)):
+        merged = cluster(body, inner) if compiles else None
+        if merged is not None and (forced or _pays(merged, inner, ops, runs)):
             made.extend(node for node in run if node.op == "constant")
-            made.append(cluster)
+            made.append(merged)
             made.extend(after)
             changed = True
         else:
             made.extend(dict.fromkeys(whole.get(node, node) for node in run))
     if not changed:
         return original
-    return recompute(body.replace(nodes=_without_unused(made, body.outputs)), ops)
+    return recompute(body.replace(nodes=without_unused(made, body.outputs)), ops)
 
 
 def _with_forms(body: Graph, ops: OpSet, forced: bool) -> tuple[list[Node], dict[Node, Node]]:
@@ -156,7 +156,7 @@ def _without_second_names(
     return [node for node in run if node not in after], after
 
 
-def _cluster(body: Graph, run: list[Node]) -> Node | None:
+def cluster(body: Graph, run: list[Node]) -> Node | None:
     """Merge a run into one node; None if it computes nothing."""
     inside = {tensor for node in run for tensor in node.outputs}
     constants = {node.output: node for node in body.nodes if node.op == "constant"}
@@ -218,7 +218,7 @@ def _pays(cluster: Node, run: list[Node], ops: OpSet, runs: float) -> bool:
     return SETTINGS.calls * runs * saved > compile_seconds(graph, rates)
 
 
-def _without_unused(nodes: list[Node], outputs: tuple[Tensor, ...]) -> tuple[Node, ...]:
+def without_unused(nodes: list[Node], outputs: tuple[Tensor, ...]) -> tuple[Node, ...]:
     """Drop the constants that only clusters read, since each cluster has its own copy."""
     read = {tensor for node in nodes for tensor in node.inputs} | set(outputs)
     return tuple(node for node in nodes if node.op != "constant" or node.output in read)

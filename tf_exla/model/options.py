@@ -20,7 +20,7 @@ class Options:
     """Settings of one optimization; sizes in bytes.
 
     `jit_compile`: whether XLA compiles the bodies of loops; None: where it pays off.
-    `whole`: whether XLA compiles a plan as one module, if it can and its buffers hold the limit.
+    `whole`: whether XLA compiles a plan with its loops, if it can and its buffers hold the limit.
     `rewrites`: families of rewrites to switch on or off, in place of their defaults.
     `tensor_size_threshold`: split every tensor above it that can be split, whatever the limit.
     `tensor_split_size`: the largest chunk of a split tensor.

@@ -302,7 +302,7 @@ _TF32 = (
     "tf.config.experimental.enable_tensor_float_32_execution(False) keeps all digits"
 )
 
-_WHOLE = "XLA compiled the plan as one module: the peak is that of its buffers"
+_WHOLE = "XLA compiled the plan with its loops: the peak is that of its buffers"
 _BEFORE = (
     "a loop of the function has sizes that only a call tells: after a call, the report includes it"
 )

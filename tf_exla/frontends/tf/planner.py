@@ -20,6 +20,7 @@ from tf_exla.frontends.tf.op_set import OPS, TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.settings import Settings
 from tf_exla.frontends.tf.whole import Operands, compile_whole, in_place_of
+from tf_exla.frontends.tf.xla_trials import without_trials
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.traverse import walk
 from tf_exla.model.concurrency import Place, places
@@ -111,10 +112,11 @@ class Planner:
             return self._emit(plan.original)
 
     def _whole(self, plan: Plan) -> Restored | None:
-        """Return a plan of the same program as one module, if there is one within the limit."""
+        """Return a plan of the same program as XLA modules, if there is one within the limit."""
         options = plan.options
         if options is None or not options.whole or plan.failure:
             return None
+        without_trials()
         apart = dataclasses.replace(options, jit_compile=False, whole=False)
         captured = [*self.concrete.captured_inputs, *self.constants]
         count = len(self.concrete.inputs) - len(self.concrete.captured_inputs)
@@ -124,7 +126,7 @@ class Planner:
         try:
             made = compile_whole(
                 lambda limit, ops: self._planned(plan.original, limit, apart, name, ops),
-                lambda graph: self._emit(graph, compiled=True),
+                lambda graph, whole: self._emit(graph, compiled=whole),
                 Operands(plan.original.inputs[:count], captured),
                 plan.limit,
                 options.allocator,

@@ -1,9 +1,10 @@
-"""Compile a planned program as one XLA module, loops included.
+"""Compile a planned program as XLA modules, loops included.
 
-On a GPU, TensorFlow launches each op of an iteration from the host. In one module, XLA fuses the
-ops of an iteration and runs the loops itself. XLA orders a program and assigns its buffers, so a
-projection guarantees nothing. The compiled module states its buffers. If they exceed the limit, the
-program is planned again for less.
+On a GPU, TensorFlow launches each op of an iteration from the host. In a module, XLA fuses the ops
+of an iteration and runs the loops itself. A program is one module, or several with nodes between
+them that are left to TensorFlow (`late/staging.py`). XLA orders a module and assigns its buffers,
+so a projection guarantees nothing. The compiled module states its buffers. If they exceed the
+limit, the program is planned again for less.
 """
 
 from __future__ import annotations
@@ -21,19 +22,22 @@ from tensorflow.python.framework import ops
 from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.op_set import OPS, TensorFlowOps
-from tf_exla.frontends.tf.restore import Restored
+from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.whole_forms import is_real
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.rates import Rates
 from tf_exla.ir.traits import EQUALITY, ORDER
-from tf_exla.ir.traverse import walk
+from tf_exla.ir.traverse import walk, walk_node
 from tf_exla.late.inverting import invert
+from tf_exla.late.staging import stage
 from tf_exla.model.allocator import Allocator
 from tf_exla.model.gpu_rates import in_module
 from tf_exla.model.module_ops import ModuleOps
 from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector
 from tf_exla.model.xla_gpu import GPU_SCRATCH, workspace
 from tf_exla.pipeline.plan import Plan
 from tf_exla.pipeline.tightening import TRIES, Try, next_room
@@ -52,6 +56,8 @@ _LIBRARIES = frozenset(words("""
 """))  # fmt: skip
 """Ops that clusters leave to TensorFlow's kernels, since XLA's code for a CPU is slower, loses NaNs
 or is less exact in sums of float32. On a GPU XLA calls the same libraries and adds in pairs."""
+_SLOW = frozenset(words("cholesky"))
+"""Libraries' ops that XLA has no call for on a GPU: its own code has an iteration for each row."""
 _CHOOSING = frozenset(words("argmax argmin max max_with_position min min_with_position top_k"))
 
 
@@ -72,16 +78,16 @@ class Operands:
 
 def compile_whole(
     plan_within: Callable[[int, TensorFlowOps], Plan],
-    emit: Callable[[Graph], Restored],
+    emit: Callable[[Graph, bool], Restored],
     operands: Operands,
     limit: int,
     allocator: Allocator,
 ) -> Restored | None:
-    """Return a planned program as one module whose buffers hold the limit, or None.
+    """Return a planned program as modules that hold the limit, or None.
 
     `plan_within`: returns the plan for a limit, made with an op set. `emit`: returns the function
-    of a graph. None: XLA must not compile it, or no plan was found whose module holds the limit.
-    Raises whatever XLA, a plan or its function raises.
+    of a graph, and whether XLA compiles all of it. None: XLA must not compile it, or no plan was
+    found whose modules hold the limit. Raises whatever XLA, a plan or its function raises.
     """
     for kernels in (WHOLE_OPS, OPS):  # OPS: where XLA does not fuse what the other expects
         budget = limit
@@ -91,10 +97,12 @@ def compile_whole(
                 plan = plan_within(budget, kernels)
             except MemoryLimitError:
                 break
-            if not (operands.are_known and is_compiled_whole(plan.graph)):
+            if not (operands.are_known and _keeps_choices(plan.graph)):
                 return None
-            made = emit(invert(plan.graph, WHOLE_OPS))
-            needed = allocator.taken(working_set(made, operands))
+            made, asked = _compiled(invert(plan.graph, WHOLE_OPS), emit, operands)
+            if made is None:
+                return None
+            needed = allocator.taken(asked)
             if plan.resident + needed <= limit:
                 module = dataclasses.replace(plan, working_set=needed)
                 return dataclasses.replace(made, module=module)
@@ -128,7 +136,7 @@ def in_place_of(plan: Plan, made: Restored) -> Restored:
 
 
 def module_of(options: Options, restore: Callable[[], object]) -> Plan | None:
-    """Return the plan that XLA compiles as one module, with the peak of its buffers, or None."""
+    """Return the plan that XLA compiles, with the peak of its buffers, or None."""
     return getattr(restore(), "module", None) if options.whole else None
 
 
@@ -150,19 +158,60 @@ class WholeOps(ModuleOps, TensorFlowOps):
 WHOLE_OPS = WholeOps(device="GPU")
 
 
-def is_compiled_whole(graph: Graph) -> bool:
-    """Return whether XLA computes TensorFlow's numbers for all nodes of a graph.
+def _compiled(
+    graph: Graph, emit: Callable[[Graph, bool], Restored], operands: Operands
+) -> tuple[Restored | None, int]:
+    """Return the function of a plan as modules, and the bytes that a call of it allocates."""
+    if all(map(_is_in_a_module, graph.nodes)):
+        made = emit(graph, True)
+        return made, buffers(made, operands)
+    if any(node.subgraphs and not _is_in_one_of_several(node) for node in graph.nodes):
+        return None, 0  # XLA compiles what it can of its bodies
+    staged = stage(graph, _is_in_one_of_several)
+    modules = [node for node in staged.nodes if node.op == "xla_cluster"]
+    if not all(tensor.is_static for node in modules for tensor in node.inputs):
+        return None, 0
+    return emit(staged, False), _Staged(OPS, modules).working_set(staged)
+
+
+class _Staged(Projector):
+    """Projects a program whose modules state their buffers."""
+
+    def __init__(self, ops: OpSet, modules: Sequence[Node]) -> None:
+        super().__init__(ops)
+        self.buffers = {node: _buffers_of(node) for node in modules}
+
+    def _cluster_temporary(self, node: Node) -> int:
+        return max(0, self.buffers[node] - sum(tensor.nbytes for tensor in node.outputs))
+
+
+def _buffers_of(module: Node) -> int:
+    ((_, graph),) = module.subgraphs
+    return buffers(restore(graph, compiled=True), Operands(graph.inputs, ()))
+
+
+def _keeps_choices(graph: Graph) -> bool:
+    """Return whether no element that is chosen from a tensor is looked for in it later.
 
     XLA computes a fused tensor again for each reader, and not always to the same bits. So an
     element that is chosen from a tensor may equal none of it later, and its gradient is lost.
     """
     nodes = list(walk(graph))
-    chosen = any(node.op in _CHOOSING and is_real(node.inputs[0]) for node in nodes)
-    if chosen and any(
+    return not any(node.op in _CHOOSING and is_real(node.inputs[0]) for node in nodes) or not any(
         node.op in EQUALITY | ORDER and any(map(is_real, node.inputs)) for node in nodes
-    ):
+    )
+
+
+def _is_in_a_module(node: Node) -> bool:
+    """Return whether XLA computes TensorFlow's numbers for a node and all nodes in it, and fast."""
+    return node.op not in _SLOW and all(map(_is_compiled, walk_node(node)))
+
+
+def _is_in_one_of_several(node: Node) -> bool:
+    """Return the same for one of several modules, which have no variables."""
+    if node.stateful or any(tensor.dtype in HANDLES for tensor in node.inputs):
         return False
-    return all(map(_is_compiled, nodes))
+    return _is_in_a_module(node)
 
 
 def _is_compiled(node: Node) -> bool:
@@ -184,7 +233,7 @@ def _is_compiled(node: Node) -> bool:
     return True
 
 
-def working_set(restored: Restored, operands: Operands) -> int:
+def buffers(restored: Restored, operands: Operands) -> int:
     """Return the bytes that a call of a compiled function allocates, results included.
 
     They include constants, since XLA makes larger ones from those of the program. This compiles the

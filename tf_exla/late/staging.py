@@ -1,0 +1,49 @@
+"""Staging: what XLA compiles of a program becomes clusters, between the nodes that it does not.
+
+XLA is slow at some libraries' work. On a GPU it factorizes a matrix column by column: of a step of
+SGPR with 500 inducing points, a thousand such iterations took 20 of 48 ms on an H100, and the
+library 1. Other ops have no code in XLA, such as prints.
+
+A node that no cluster may contain is placed before the open cluster if it does not read anything of
+it. Otherwise the cluster ends there. So reads of variables do not divide clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.late.compiling import cluster, without_unused
+
+
+def stage(graph: Graph, compiles: Callable[[Node], bool]) -> Graph:
+    """Return a graph whose compiled nodes are in clusters; stateful nodes keep their order.
+
+    `compiles`: whether XLA compiles a node. No stateful node may be.
+    """
+    made = [node for node in graph.nodes if node.op == "constant"]
+    for before, run in _stages(graph, compiles):
+        merged = cluster(graph, run)
+        made += before
+        made += run if merged is None else [merged]
+    return graph.with_nodes(without_unused(made, graph.outputs))
+
+
+def _stages(graph: Graph, compiles: Callable[[Node], bool]) -> list[tuple[list[Node], list[Node]]]:
+    """Divide nodes into stages: those that are not compiled, then those of one cluster."""
+    before: list[Node] = []
+    run: list[Node] = []
+    inside: set[Tensor] = set()
+    stages = [(before, run)]
+    for node in graph.nodes:
+        if node.op == "constant":
+            continue
+        if compiles(node):
+            run.append(node)
+            inside.update(node.outputs)
+            continue
+        if not inside.isdisjoint(node.inputs):
+            before, run, inside = [], [], set()
+            stages.append((before, run))
+        before.append(node)
+    return stages
