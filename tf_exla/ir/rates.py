@@ -34,7 +34,7 @@ class Rates:
     short_axis_element: float = 4e-10  # more per element along a short axis than of a matrix
     compiling: float = 0.03  # a cluster; `compiling_node`: each of its nodes
     compiling_node: float = 2e-3
-    search_node: float = 3e-3  # a search, for each node of a program
+    search_node: float = 1e-3  # a search, for each node of a program; 0.1 to 3.5, mean 0.8 ms
 
     # A top-k kernel, whose rows are divided between two cores.
 
