@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tf_exla
-from tf_exla.frontends.tf import op_set, request
+from tf_exla.frontends.tf import notes, op_set, request
 from tf_exla.frontends.tf.ops.scratch import gpu_scratch_bytes
 from tf_exla.ir.graph import Tensor
 from tf_exla.ir.rates import CPU
@@ -52,6 +52,14 @@ def test_no_sum_becomes_a_product_that_rounds(gpu: None) -> None:
 
 def test_sums_become_products_on_a_cpu() -> None:
     assert {"rank-one-terms", "one-pass"} <= families(tf.float32)
+
+
+def test_says_that_xla_is_faster(gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notes, "device", lambda: "GPU")
+    given = arguments(tf.float64)
+    split, whole = (tf_exla.optimize(kernel_product, limit) for limit in ("1GB", "100GB"))
+    assert "jit_compile=True" in split.report(*given).details()
+    assert "jit_compile=True" not in whole.report(*given).details()
 
 
 def test_says_that_products_round(gpu: None) -> None:

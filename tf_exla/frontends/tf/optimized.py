@@ -23,6 +23,7 @@ from tf_exla.frontends.tf import signature
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.devices.data import ShardedTensor, with_stand_ins
 from tf_exla.frontends.tf.fallback import Guard
+from tf_exla.frontends.tf.notes import notes_of
 from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.program import Program
 from tf_exla.frontends.tf.random_state import RandomStates
@@ -30,7 +31,6 @@ from tf_exla.frontends.tf.request import Limit, Request
 from tf_exla.frontends.tf.saving import Saveable, SaveableConcrete
 from tf_exla.frontends.tf.settings import Settings
 from tf_exla.frontends.tf.whole import module_of
-from tf_exla.ir.traverse import walk
 from tf_exla.report.make import make_report
 from tf_exla.report.report import MemoryReport
 
@@ -271,45 +271,13 @@ class OptimizedFunction(Saveable):
                 _forget(self._function, concrete)
 
     def _report(self, program: Program) -> MemoryReport:
-        notes = []
-        if self._function._jit_compile:
-            notes.append(
-                "jit_compile=True of the tf.function now holds for the bodies of loops,"
-                " or on a GPU for the whole plan"
-            )
-        if OPS.rounds_factors("float32") and any(
-            OPS.work(node) == "product" and node.outputs[0].dtype == "float32"
-            for node in walk(program.graph)
-        ):
-            notes.append(_TF32)
         module = None if program.head else module_of(program.settings.options, program.whole)
-        if module is not None:
-            notes.append(_WHOLE)
         plans = [module] if module is not None else program.plans
         largest = max(plans, key=lambda plan: plan.projected_peak_before)
         peak = max(plan.projected_peak for plan in plans)
-        if peak > largest.projected_peak:
-            notes.append(_PARTS)
-        if program.head is not None and program.head.waits_for_call:
-            notes.append(_BEFORE)
+        notes = notes_of(program, largest, self._function._jit_compile)
         report = make_report(largest, OPS, function=self.__name__, device=device(), notes=notes)
         return dataclasses.replace(report, projected_peak=peak)
-
-
-_TF32 = (
-    "products of float32 are rounded to TF32 where cuBLAS has such a kernel for their shapes: those"
-    " of a chunk may be where the whole one is not, and the other way round; "
-    "tf.config.experimental.enable_tensor_float_32_execution(False) keeps all digits"
-)
-
-_WHOLE = "XLA compiled the plan with its loops: the peak is that of its buffers"
-_BEFORE = (
-    "a loop of the function has sizes that only a call tells: after a call, the report includes it"
-)
-_PARTS = (
-    "a call runs several plans, since sizes appear in it: the report is of the one whose original "
-    "needs most, and the projected peak that of another"
-)
 
 
 class OptimizedConcreteFunction(SaveableConcrete):
