@@ -86,6 +86,22 @@ def output_of(arguments: list[str]) -> str:
     return output.getvalue()
 
 
+@pytest.mark.parametrize("switch", ["--jit-compile", "--no-jit-compile"])
+def test_run_compiles_loops(switch: str, tmp_path: Path) -> None:
+    script, report = tmp_path / "kernel.py", tmp_path / "report.txt"
+    script.write_text(
+        "import tensorflow as tf\n"
+        "x = tf.random.stateless_normal([3001, 2], [1, 2])\n"
+        "row_sums = lambda x: tf.reduce_sum(tf.exp(tf.matmul(x, x, transpose_b=True)), 1)\n"
+        "print(tf.function(row_sums)(x).shape)\n"
+    )
+    arguments = ["--limit", "8MB", "--report", str(report), switch, str(script)]
+    done = forked_command("run", *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "(3001,)" in done.stdout
+    assert ("XLA compiles" in report.read_text()) == (switch == "--jit-compile")
+
+
 @GPFLOW
 def test_run(tmp_path: Path) -> None:
     script = tmp_path / "train.py"

@@ -60,6 +60,11 @@ class _Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     help='A number, of this process\'s first devices, or "all": those of the cluster in TF_CONFIG '
     "where it is set, else of this process.",
 )
+@click.option(
+    "--jit-compile/--no-jit-compile",
+    default=None,
+    help="Whether XLA compiles the loops; by default on a CPU, where that is known to be faster.",
+)
 @click.option("-m", "module", is_flag=True, help="PROGRAM is the name of a module.")
 @click.argument("program")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
@@ -68,6 +73,7 @@ def run(
     report: Path | None,
     strict: bool,
     devices: str | None,
+    jit_compile: bool | None,
     module: bool,
     program: str,
     args: tuple[str, ...],
@@ -80,7 +86,14 @@ def run(
     if not module and not Path(program).exists():
         raise click.BadParameter(f"there is no file {program!r}", param_hint="PROGRAM")
     run_program(
-        program, args, module=module, limit=limit, strict=strict, report=report, devices=devices
+        program,
+        args,
+        module=module,
+        limit=limit,
+        strict=strict,
+        report=report,
+        devices=devices,
+        jit_compile=jit_compile,
     )
 
 

@@ -29,8 +29,8 @@ _installed = ExitStack()
 class _Installer:
     """An object that imports this package and calls `install` when it is unpickled."""
 
-    def __init__(self, limit: int | str | None, strict: bool) -> None:
-        self.call = f"install({limit!r}, {strict!r})"
+    def __init__(self, limit: int | str | None, strict: bool, jit_compile: bool | None) -> None:
+        self.call = f"install({limit!r}, {strict!r}, {jit_compile!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The child does not have the parent's sys.path yet.
@@ -50,7 +50,7 @@ class _Installer:
         return exec, (source, {})
 
 
-def inherit(limit: int | str | None, strict: bool) -> None:
+def inherit(limit: int | str | None, strict: bool, jit_compile: bool | None = None) -> None:
     """Make the children of this process hold the limit, as long as the process lives."""
 
     def add(name: str) -> None:
@@ -58,7 +58,7 @@ def inherit(limit: int | str | None, strict: bool) -> None:
         prepared = spawn.get_preparation_data
 
         def get_preparation_data(*args: Any, **kwargs: Any) -> dict[str, Any]:
-            return {**prepared(*args, **kwargs), "tf_exla": _Installer(limit, strict)}
+            return {**prepared(*args, **kwargs), "tf_exla": _Installer(limit, strict, jit_compile)}
 
         spawn.get_preparation_data = get_preparation_data  # type: ignore[attr-defined]
 
@@ -67,16 +67,16 @@ def inherit(limit: int | str | None, strict: bool) -> None:
     sys.addaudithook(_tell_of_others())
 
 
-def install(limit: int | str | None, strict: bool) -> None:
+def install(limit: int | str | None, strict: bool, jit_compile: bool | None = None) -> None:
     """Optimize every outermost `tf.function` of this process once it imports TensorFlow."""
 
     def patch() -> None:
         from tf_exla.run.script import optimized_functions
 
-        _installed.enter_context(optimized_functions(limit, strict=strict))
+        _installed.enter_context(optimized_functions(limit, strict=strict, jit_compile=jit_compile))
 
     _installed.enter_context(on_import("tensorflow", patch))
-    inherit(limit, strict)
+    inherit(limit, strict, jit_compile)
 
 
 def _tell_of_others() -> Callable[[str, tuple[Any, ...]], None]:

@@ -30,6 +30,7 @@ def run_program(
     strict: bool = False,
     report: Path | None = None,
     devices: str | None = None,
+    jit_compile: bool | None = None,
 ) -> None:
     """Run `program`, a path or with `module` a module's name, with every `tf.function` optimized.
 
@@ -44,11 +45,13 @@ def run_program(
     sys.argv = [program, *arguments]
     if not getattr(sys.flags, "safe_path", False):  # since Python 3.11
         sys.path[0] = os.getcwd() if module else str(Path(program).resolve().parent)
-    inherit(limit, strict)
+    inherit(limit, strict, jit_compile)
     stack = contextlib.ExitStack()
     found = None if devices is None else devices_of(devices)
     session = stack.enter_context(
-        optimized_functions(limit, strict=strict, keep=bool(report), devices=found)
+        optimized_functions(
+            limit, strict=strict, keep=bool(report), devices=found, jit_compile=jit_compile
+        )
     )
 
     process = os.getpid()
@@ -70,10 +73,7 @@ def run_program(
     # Exit handlers run last in, first out, so those of the script come first.
     atexit.register(finish)
     try:
-        if module:
-            runpy.run_module(program, run_name="__main__", alter_sys=True)
-        else:
-            _run_file(os.path.abspath(program))
+        _execute(program, module)
     except SystemExit:
         raise
     except BaseException as error:
@@ -81,6 +81,13 @@ def run_program(
         sys.excepthook(type(error), error, error.__traceback__)
         interrupted = isinstance(error, KeyboardInterrupt)
         sys.exit(1)
+
+
+def _execute(program: str, module: bool) -> None:
+    if module:
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        _run_file(os.path.abspath(program))
 
 
 def _run_file(path: str) -> None:

@@ -23,14 +23,15 @@ class ScriptSession(Session):
 
     `peaks`: the largest projected peaks of each function in bytes, before and after. `refused`: by
     function, why it runs unchanged. `outside`: the largest tensor made outside of functions.
+    `options`: `jit_compile` and `devices` of `optimize`.
     """
 
     def __init__(
-        self, limit: Limit | None, strict: bool, keep: bool = False, devices: Any = None
+        self, limit: Limit | None, strict: bool, keep: bool = False, **options: Any
     ) -> None:
         unbounded: Unbounded = "raise" if strict else "warn"
         asked = "auto" if limit is None else limit
-        request = Request.of(asked, unbounded=unbounded, strict=strict, devices=devices)
+        request = Request.of(asked, unbounded=unbounded, strict=strict, **options)
         super().__init__(request, keep)
         self.peaks: dict[str, tuple[int, int]] = {}
         self.refused: dict[str, str] = {}
@@ -82,14 +83,14 @@ def _count(number: int, noun: str) -> str:
 
 @contextlib.contextmanager
 def optimized_functions(
-    limit: Limit | None, *, strict: bool = False, keep: bool = False, devices: Any = None
+    limit: Limit | None, *, strict: bool = False, keep: bool = False, **options: Any
 ) -> Iterator[ScriptSession]:
     """Optimize every outermost `tf.function` that is called inside the block.
 
     Functions that cannot be optimized run unchanged, with a line on stderr, or raise if `strict`.
-    `keep`: whether the session's `write` will be called. `devices`: as for `optimize`. A call whose
-    limit cannot be held raises `MemoryLimitError`.
+    `keep`: whether the session's `write` will be called. `options`: `jit_compile` and `devices` of
+    `optimize`. A call whose limit cannot be held raises `MemoryLimitError`.
     """
-    session = ScriptSession(limit, strict, keep, devices)
+    session = ScriptSession(limit, strict, keep, **options)
     with Limited(session), watched(session.outside):
         yield session
