@@ -68,7 +68,10 @@ def test_chunks_in_cache_are_faster() -> None:
     [
         (kernel_product(4001), replace(OPTIONS, rewrites={"in-cache": False})),
         (kernel_product(4001), replace(OPTIONS, cached=False)),
-        (kernel_product(4001), replace(OPTIONS, chunk_bytes=1 << 27)),  # the matrix fits the cache
+        (
+            kernel_product(4001),
+            replace(OPTIONS, chunk_bytes=1 << 28),
+        ),  # three matrices fit the cache
         (kernel_product(1100, others=300), OPTIONS),  # a search takes more than calls save
         (dense(1500), OPTIONS),
     ],
@@ -77,6 +80,11 @@ def test_what_gains_nothing_stays_whole(graph: Graph, options: Options) -> None:
     plan = optimized(graph, options)
     assert not plan.for_speed
     assert not loops(plan)
+
+
+def test_the_operands_of_a_node_share_the_cache() -> None:
+    """A matrix of 128 MB fits 268 MB. The sum of two, with its result, does not."""
+    assert optimized(kernel_product(4001), replace(OPTIONS, chunk_bytes=1 << 27)).for_speed
 
 
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.9, 1.1])

@@ -27,6 +27,19 @@ def holes(*shape: int) -> Array:
     return values
 
 
+def moved_diagonal(x: tf.Tensor, k: int, combine: Callable[..., tf.Tensor]) -> tf.Tensor:
+    d = tf.linalg.diag_part(x, k=k)
+    return tf.linalg.set_diag(x, combine(d, tf.sin(d)), k=k)
+
+
+def test_a_diagonal_that_is_added_is_not_looked_for() -> None:
+    function = tf.function(lambda x: moved_diagonal(x, 0, tf.add))
+    graph = capture(function.get_concrete_function(tf.TensorSpec([5, 5], tf.float64))).graph
+    made = [node.op for node in lower(graph, TensorFlowOps(), 0).nodes]
+    assert made.count("add") == 1
+    assert made.count("where") == 2  # of x, for the diagonal itself, and of what is added
+
+
 PROGRAMS: dict[str, tuple[Callable[..., tf.Tensor], Array]] = {
     "softmax": (tf.nn.softmax, reals(3, 5, 7)),
     "cross entropy": (
@@ -65,6 +78,16 @@ PROGRAMS: dict[str, tuple[Callable[..., tf.Tensor], Array]] = {
         lambda x: tf.tensor_scatter_nd_sub(x, [[1], [1]], x[2:4]), np.arange(12).reshape(4, 3)),
     "set_diag": (lambda x: tf.linalg.set_diag(x, 2 * x[..., 0]), reals(3, 5, 5)),
     "set_diag of an oblong": (lambda x: tf.linalg.set_diag(x, x[..., 0]), reals(3, 5, 7)),
+    **{
+        f"{name} a diagonal{where}": (
+            lambda x, k=k, sum=sum: moved_diagonal(x, k, sum), reals(*shape))
+        for name, sum in (("added to", tf.add), ("subtracted from", tf.subtract))
+        for where, k, shape in ((" of a batch", 0, (3, 5, 5)), (" above", 1, (5, 7)))
+    },
+    "set_diag of another diagonal": (
+        lambda x: tf.linalg.set_diag(x, tf.linalg.diag_part(2 * x) + x[0]), reals(5, 5)),
+    "set_diag of a negative diagonal": (
+        lambda x: tf.linalg.set_diag(x, x[0] - tf.linalg.diag_part(x)), reals(5, 5)),
     "diag": (tf.linalg.diag, reals(3, 5)),
     "diag above": (lambda x: tf.linalg.diag(x, k=1), reals(3, 5)),
     "diag below": (lambda x: tf.linalg.diag(x, k=-2), reals(3, 5)),

@@ -16,22 +16,26 @@ from tf_exla.ir.builder import Builder
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.traverse import producers
 from tf_exla.moves.image_patches import patches
 
 
 def lower(graph: Graph, ops: OpSet, least: int) -> Graph:
     """Lower the nodes that touch a tensor of more than `least` bytes, also in sub-graphs."""
     nodes: list[Node] = []
+    makers = producers(graph)
     for node in graph.nodes:
         subs = {key: lower(sub, ops, least) for key, sub in node.subgraphs}
         if any(subs[key] is not sub for key, sub in node.subgraphs):
             node = dataclasses.replace(node, attrs={**node.attrs, **subs})
-        nodes.extend(_lowered(node, ops, least) or (node,))
+        nodes.extend(_lowered(node, ops, least, makers) or (node,))
     made = graph.with_nodes(nodes)
     return graph if made is graph else clean(made, ops)
 
 
-def _lowered(node: Node, ops: OpSet, least: int) -> list[Node] | None:
+def _lowered(
+    node: Node, ops: OpSet, least: int, makers: Mapping[Tensor, Node]
+) -> list[Node] | None:
     how = LOWERINGS.get(node.op)
     tensors = (*node.inputs, *node.outputs)
     if how is None or node.stateful or not all(tensor.is_static for tensor in tensors):
@@ -39,7 +43,7 @@ def _lowered(node: Node, ops: OpSet, least: int) -> list[Node] | None:
     if max(tensor.nbytes for tensor in tensors) <= least:
         return None
     writer = Builder(node, ops)
-    made = how(writer, node)
+    made = _plus_diagonal(writer, node, makers) or how(writer, node)
     results = made if isinstance(made, tuple) else (made,)
     replaced = {}
     for result, output in zip(results, node.outputs, strict=True):
@@ -209,6 +213,25 @@ def _set_diag(w: Builder, node: Node) -> Tensor | None:
     if offset is None:
         return None
     return w.op("where", _on_diagonal(w, x, offset), _of_rows(w, d, x, offset), x)
+
+
+def _plus_diagonal(w: Builder, node: Node, makers: Mapping[Tensor, Node]) -> Tensor | None:
+    """set_diag(x, diag_part(x) + d) = x + diag(d), which does not look for the diagonal of x"""
+    total = makers.get(node.inputs[1]) if node.op == "matrix_set_diag" else None
+    offset = _offset(node, 2) if total is not None else None
+    if total is None or offset is None or total.op not in ("add", "subtract"):
+        return None
+    x = node.inputs[0]
+    for position, tensor in enumerate(total.inputs if total.op == "add" else total.inputs[:1]):
+        part = makers.get(tensor)
+        if part is None or part.op != "matrix_diag_part" or part.inputs[0] is not x:
+            continue
+        d = total.inputs[1 - position]
+        if _offset(part, 1) == offset and d.shape == total.output.shape:
+            rows = _of_rows(w, d, x, offset)
+            diagonal = w.op("where", _on_diagonal(w, x, offset), rows, w.zeros(x))
+            return w.op(total.op, x, diagonal)
+    return None
 
 
 def _diag(w: Builder, node: Node) -> Tensor | None:
