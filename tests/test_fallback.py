@@ -16,6 +16,7 @@ from fresh_process import run_fresh
 import tf_exla
 from tf_exla.errors import Blocker
 from tf_exla.frontends.tf import capture, planner, program, restore, saved_values
+from tf_exla.pipeline import choice
 from tf_exla.pipeline import optimize as pipeline
 
 # The functions that a call goes through, from the traced function to the restored graph.
@@ -27,14 +28,11 @@ PASSES = tuple(
         "clean",
         "mirror",
         "rewrite_graph",
-        "split",
-        "finish",
-        "split_in_cache",
         "Forms",
         "_steps",
         "Plan",
     )
-)
+) + tuple((choice, name) for name in ("split", "finish", "split_in_cache"))
 RESTORE = (
     (planner, "optimize_graph"),
     (planner, "restore"),

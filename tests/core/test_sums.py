@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from core.kernels import InPlaceOps
 from core.rewritten import check_numbers, only, random, rewritten, t
-from tf_exla.frontends.numpy import NUMPY, evaluate
+from tf_exla.frontends.numpy import NUMPY, evaluate, trace
+from tf_exla.ir.graph import Loop
+from tf_exla.pipeline.optimize import optimize_graph
 
 SUMS = only("sums-of-products", "cleanup")
 RANK_ONE = only("rank-one-terms", "cleanup")
@@ -37,8 +40,25 @@ M, N = 20, 300
 def test_one_product_is_left(fn: Callable[..., Any], dtype: str) -> None:
     args = (random(M, M, dtype=dtype), random(M, M, seed=1, dtype=dtype), random(M, N, dtype=dtype))
     outcome = check_numbers(fn, *args, families=SUMS)
-    assert "shared-operand" in outcome.names
+    assert {"shared-operand", "own-transpose"} & set(outcome.names)
     assert outcome.ops.count("matmul") == 1
+
+
+@pytest.mark.parametrize("limit", [0.1, 0.5, 100])
+def test_a_sum_with_its_transpose_is_left_where_one_pass_is_faster(limit: float) -> None:
+    def fn(xp: Any, x: Any, y: Any, a: Any) -> Any:
+        g = xp.exp(x @ t(y))
+        return (g + g * g) @ a + t(g + g * g) @ a
+
+    graph = trace(fn, (3001, 3), (3001, 3), (3001, 8))
+    before = optimize_graph(graph, InPlaceOps(), limit=10**12).projected_peak_before
+    plan = optimize_graph(graph, InPlaceOps(), limit=int(limit * before))
+    assert "own-transpose" not in [one.rewrite for one in plan.applications]
+    (loop,) = (node for node in plan.graph.nodes if isinstance(node, Loop))
+    assert max(tensor.size for tensor in loop.outputs) <= 9 * 3001
+    values = [random(*tensor.dims, seed=k) for k, tensor in enumerate(graph.inputs)]
+    (found,), (wanted,) = evaluate(plan.graph, *values), evaluate(graph, *values)
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
 
 
 @pytest.mark.parametrize("families", [SUMS, RANK_ONE])

@@ -135,6 +135,14 @@ class Forms:
         if graph is not slim.graph:
             yield self._again("loops in segments", graph, slim)
 
+    def untied(self) -> Iterator[Form]:
+        """Yield the form without the rewrites that tie axes together, if any was applied."""
+        ties = {one.name for one in self.rules if isinstance(one, Rewrite) and one.ties_axes}
+        if any(one.rewrite in ties for one in self.rewritten.applications):
+            rules = [one for one in self.rules if getattr(one, "name", "") not in ties]
+            made = rewrite_graph(self.cleaned, self.projector.ops, rules, self.budget)
+            yield Form("rewritten, axes apart", made.graph, made.applications)
+
     def _slim(self) -> Form:
         """Return the form without the rewrites that need memory."""
         tight = self._tight()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from tf_exla.errors import (
     MemoryLimitError,
@@ -28,18 +27,17 @@ from tf_exla.moves.loop_variables import part_loop_variables
 from tf_exla.moves.messages import lighten
 from tf_exla.moves.random_rows import random_rows
 from tf_exla.moves.scattering import scatter_rows
+from tf_exla.pipeline.choice import Found, best_of, first_within
 from tf_exla.pipeline.collecting import rare_collections
-from tf_exla.pipeline.finishing import finish
-from tf_exla.pipeline.forms import Form, Forms, least_bytes
-from tf_exla.pipeline.in_cache import split_in_cache
+from tf_exla.pipeline.forms import Forms, least_bytes
 from tf_exla.pipeline.patience import Patience
-from tf_exla.pipeline.peak_parts import blocker, computed_at_peak, largest_residents, peak_parts
+from tf_exla.pipeline.peak_parts import blocker, largest_residents, peak_parts
 from tf_exla.pipeline.plan import Plan
 from tf_exla.rewrite import Application, chosen, rewrite_graph
-from tf_exla.rewrite.families import IN_CACHE, SYMMETRY
+from tf_exla.rewrite.families import SYMMETRY
 from tf_exla.rewrite.mirroring import mirror
 from tf_exla.split.chunks import fit_loops
-from tf_exla.split.search import Splitting, split
+from tf_exla.split.search import Splitting
 from tf_exla.split.trace import Alternative, Step, Trace
 
 
@@ -87,14 +85,8 @@ def _optimized(
     run.checked("rewrite", rewritten.graph)
     budget = run.budget(rewritten.graph)
     forms = Forms(projector, graph, cleaned, rewritten, rules, budget, options)
-    within = _fastest(projector, forms, budget, options)
-    split_graph = run.checked("split", within.graph)
-    final = run.checked("finish", finish(projector, split_graph, budget, options))
-    in_cache = None
-    if options.cached and options.uses(IN_CACHE) and not within.form.whole:
-        in_cache = split_in_cache(projector, split_graph, final, budget, options)
-    if in_cache is not None:
-        final = run.checked("in-cache", in_cache.graph)
+    best = best_of(forms, run.checked)
+    within, final = best.found, best.graph
     held, taken = run.held(rewritten.graph), options.allocator.taken
     if held + taken(projector.working_set(final)) > limit:
         return _too_large(run, function, *_smallest(forms, within))
@@ -107,11 +99,11 @@ def _optimized(
         original=graph,
         projection=projector.project(final),
         projection_before=projector.project(graph),
-        refusals=(in_cache or within.splitting).refusals,
+        refusals=(best.for_cache or within.splitting).refusals,
         seconds=time.perf_counter() - started,
         applications=(*mirrored, *within.form.applications),
-        for_speed=in_cache is not None,
-        steps=_steps(projector, cleaned, within, final, in_cache),
+        for_speed=best.for_cache is not None,
+        steps=_steps(projector, cleaned, within, final, best.for_cache),
         options=options,
     )
 
@@ -167,7 +159,7 @@ def _by_rows(run: _Run, graph: Graph) -> Graph:
     return run.checked("rows", clean(part_loop_variables(made, ops), ops))
 
 
-def _smallest(forms: Forms, within: _Found) -> tuple[list[Graph], Splitting]:
+def _smallest(forms: Forms, within: Found) -> tuple[list[Graph], Splitting]:
     """Return the search with the smallest plan that is also found for its own budget.
 
     For another budget, other rewrites may be chosen: one node more exceeds the smallest limit. Also
@@ -183,7 +175,7 @@ def _smallest(forms: Forms, within: _Found) -> tuple[list[Graph], Splitting]:
             break
         wanted = _ops(again.graph)
         forms = replace(forms, rewritten=again, budget=budget)
-        found = _within(projector, forms, budget, forms.options)
+        found = first_within(projector, forms, budget, forms.options)
         if projector.working_set(found.graph) <= budget:
             break
         within = found
@@ -235,79 +227,8 @@ def _check_bounded(projector: Projector, graph: Graph, function: str, options: O
         warnings.warn(f"{error} It is not counted.", UnboundedMemoryWarning, stacklevel=2)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A split program, the search it came from, and the form that was split.
-
-    `others`: forms that were tried before. `lost`: why another form was taken, if one was.
-    """
-
-    graph: Graph
-    splitting: Splitting
-    form: Form
-    others: tuple[_Found, ...] = ()
-    lost: str = "its smallest split does not hold the limit"
-
-
-def _fastest(projector: Projector, forms: Forms, budget: int, options: Options) -> _Found:
-    """Return the plan of `_within`, or a faster one with images in blocks or loops in segments.
-
-    Convolutions of one image can be split along channels, at the price of reading it many times.
-    A loop can be split along another axis, at the price of running it many times.
-    """
-    ops, found = projector.ops, _within(projector, forms, budget, options)
-    seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
-    if projector.working_set(found.graph) > budget or seconds < graph_seconds(ops, forms.cleaned):
-        return found
-    for group in (forms.in_blocks(), forms.in_segments()):
-        for form in group:
-            made = split(projector, form.graph, budget, options)
-            if projector.working_set(made.graph) > budget:
-                continue
-            if graph_seconds(ops, made.graph) < seconds:
-                others = (*found.others, replace(found, lost="it is slower"))
-                found = _Found(made.graph, made, form, others)
-                seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
-            break
-    return found
-
-
-def _within(projector: Projector, forms: Iterable[Form], budget: int, options: Options) -> _Found:
-    """Return the first form whose split holds the budget, else the one with the smallest plan.
-
-    With the split graph comes its search: for the budget or, if that failed, for a budget of zero,
-    which finds the smallest plan of a form.
-    """
-    found: list[_Found] = []
-    for form in forms:
-        if form.sinks and all(computed_at_peak(projector, one.graph) < form.sinks for one in found):
-            continue
-        needed = projector.working_set(form.graph) if form.spare else 0
-        if any(projector.working_set(one.graph) <= needed for one in found):
-            continue
-        if form.whole:
-            unsplit = split(projector, form.graph, projector.working_set(form.graph), options)
-            found.append(_Found(unsplit.graph, unsplit, form))
-            if needed <= budget:
-                return replace(found[-1], others=tuple(found[:-1]))
-            continue
-        attempt = partial(split, projector, form.graph, options=options, sinks=form.sinks)
-        smallest = attempt(budget=0) if found or budget <= 0 else None
-        # A search for a budget that the smallest plan exceeds would be a waste of time.
-        if smallest is None or projector.working_set(smallest.graph) <= budget:
-            splitting = attempt(budget=budget)
-            if projector.working_set(splitting.graph) <= budget:
-                return _Found(splitting.graph, splitting, form, tuple(found))
-        smallest = smallest or attempt(budget=0)
-        fitted = fit_loops(projector, smallest.graph, budget, options)
-        if projector.working_set(fitted) <= budget:
-            return _Found(fitted, smallest, form, tuple(found))
-        found.append(_Found(smallest.graph, smallest, form))
-    return min(found, key=lambda one: projector.working_set(one.graph))
-
-
 def _steps(
-    projector: Projector, cleaned: Graph, within: _Found, final: Graph, speed: Splitting | None
+    projector: Projector, cleaned: Graph, within: Found, final: Graph, speed: Splitting | None
 ) -> tuple[Step, ...]:
     """Return the steps from the program to the plan; `speed`: the split for the cache, if any."""
     form, late = Trace(projector), Trace(projector)

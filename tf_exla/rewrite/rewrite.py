@@ -35,6 +35,7 @@ class Rewrite:
     `normal`: it is applied whether or not it saves time, as it replaces equivalent forms by one.
     `copies`: its largest tensor may be as large as the largest tensor that it reads.
     `needs_memory`: it holds more than the nodes it replaces; a limit may be too small for it.
+    `ties_axes`: no chunk of an axis suffices for its result. One pass over what it replaces may do.
     """
 
     family: str
@@ -43,6 +44,7 @@ class Rewrite:
     normal: bool = False
     copies: bool = False
     needs_memory: bool = False
+    ties_axes: bool = False
 
     @property
     def name(self) -> str:

@@ -88,6 +88,16 @@ def is_inner(site: RewriteContext, node: Node) -> bool:
 
 def shared_operand(site: RewriteContext, node: Node) -> Proposals:
     """a c + b c = (a + b) c, c a + c b = c (a + b), through scalars and transposes"""
+    yield from _shared(site, node, of_transpose=False)
+
+
+def own_transpose(site: RewriteContext, node: Node) -> Proposals:
+    """a c + aᵀ c = (a + aᵀ) c, c a + c aᵀ = c (a + aᵀ)"""
+    yield from _shared(site, node, of_transpose=True)
+
+
+def _shared(site: RewriteContext, node: Node, of_transpose: bool) -> Proposals:
+    """Merge products, of which either none or some are of a matrix and its transpose."""
     if not node.output.is_static or is_inner(site, node):
         return
     tried: list[list[Term]] = []
@@ -95,10 +105,10 @@ def shared_operand(site: RewriteContext, node: Node) -> Proposals:
         found = terms(site, node.output, shared)
         if found not in tried and len(found) <= SETTINGS.terms:
             tried.append(found)
-            yield from _merged(site, node, found)
+            yield from _merged(site, node, found, of_transpose)
 
 
-def _merged(site: RewriteContext, node: Node, found: list[Term]) -> Proposals:
+def _merged(site: RewriteContext, node: Node, found: list[Term], of_transpose: bool) -> Proposals:
     products = [made for term in found if (made := _as_product(site, term, node)) is not None]
     if len(products) < 2:
         return
@@ -114,6 +124,9 @@ def _merged(site: RewriteContext, node: Node, found: list[Term]) -> Proposals:
                 continue
             parts = _like([(one.scale, other(one)) for one in group])
             if len(parts) < 2:  # one product, several times
+                continue
+            factors = [factor for _, factor in parts]
+            if any(one.flipped in factors for one in factors) != of_transpose:
                 continue
             merged = _sum(site, parts)
             operand = shared(group[0])
@@ -198,4 +211,7 @@ def add_terms(site: RewriteContext, total: Tensor, rest: list[Term]) -> Tensor:
     return total
 
 
-REWRITES = (Rewrite(FAMILY, shared_operand, SUMS),)
+REWRITES = (
+    Rewrite(FAMILY, shared_operand, SUMS),
+    Rewrite(FAMILY, own_transpose, SUMS, ties_axes=True),
+)

@@ -1,0 +1,139 @@
+"""Choose among the forms of a program: the first that holds the budget, or a faster one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tf_exla.ir.graph import Graph
+from tf_exla.model.cost import graph_seconds
+from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector
+from tf_exla.model.settings import SETTINGS
+from tf_exla.pipeline.finishing import finish
+from tf_exla.pipeline.forms import Form, Forms
+from tf_exla.pipeline.in_cache import split_in_cache
+from tf_exla.pipeline.peak_parts import computed_at_peak
+from tf_exla.rewrite.families import IN_CACHE
+from tf_exla.split.chunks import fit_loops
+from tf_exla.split.search import Splitting, split
+
+Checked = Callable[[str, Graph], Graph]
+"""Returns the result of the pass of a name, or raises an error if it is no valid program."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A split program, the search it came from, and the form that was split.
+
+    `others`: forms that were tried before. `lost`: why another form was taken, if one was.
+    """
+
+    graph: Graph
+    splitting: Splitting
+    form: Form
+    others: tuple[Found, ...] = ()
+    lost: str = "its smallest split does not hold the limit"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A split program after the late passes; `for_cache`: its split for the cache, if that pays."""
+
+    found: Found
+    graph: Graph
+    for_cache: Splitting | None
+
+
+def finished(forms: Forms, found: Found, checked: Checked) -> Finished:
+    """Return a split program after the late passes, split for the cache where that pays."""
+    projector, budget, options = forms.projector, forms.budget, forms.options
+    whole = checked("split", found.graph)
+    final = checked("finish", finish(projector, whole, budget, options))
+    for_cache = None
+    if options.cached and options.uses(IN_CACHE) and not found.form.whole:
+        for_cache = split_in_cache(projector, whole, final, budget, options)
+    if for_cache is not None:
+        final = checked("in-cache", for_cache.graph)
+    return Finished(found, final, for_cache)
+
+
+def best_of(forms: Forms, checked: Checked) -> Finished:
+    """Return the fastest plan, finished, or that of a form without tied axes if that is faster."""
+    projector, budget, options = forms.projector, forms.budget, forms.options
+
+    def seconds(one: Finished) -> float:
+        if projector.working_set(one.graph) > budget:
+            return math.inf
+        return graph_seconds(projector.ops, one.graph, promises=False)
+
+    best = finished(forms, _fastest(forms), checked)
+    for form in forms.untied():
+        made = split(projector, form.graph, budget, options)
+        others = (*best.found.others, replace(best.found, lost="it is slower"))
+        other = finished(forms, Found(made.graph, made, form, others), checked)
+        if seconds(other) < SETTINGS.margin * seconds(best):
+            best = other
+    return best
+
+
+def _fastest(forms: Forms) -> Found:
+    """Return the plan of `_within`, or a faster one with images in blocks or loops in segments.
+
+    Convolutions of one image can be split along channels, at the price of reading it many times.
+    A loop can be split along another axis, at the price of running it many times.
+    """
+    projector, budget, options = forms.projector, forms.budget, forms.options
+    ops, found = projector.ops, first_within(projector, forms, budget, options)
+    seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
+    if projector.working_set(found.graph) > budget or seconds < graph_seconds(ops, forms.cleaned):
+        return found
+    for group in (forms.in_blocks(), forms.in_segments()):
+        for form in group:
+            made = split(projector, form.graph, budget, options)
+            if projector.working_set(made.graph) > budget:
+                continue
+            if graph_seconds(ops, made.graph) < seconds:
+                others = (*found.others, replace(found, lost="it is slower"))
+                found = Found(made.graph, made, form, others)
+                seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
+            break
+    return found
+
+
+def first_within(
+    projector: Projector, forms: Iterable[Form], budget: int, options: Options
+) -> Found:
+    """Return the first form whose split holds the budget, else the one with the smallest plan.
+
+    With the split graph comes its search: for the budget or, if that failed, for a budget of zero,
+    which finds the smallest plan of a form.
+    """
+    found: list[Found] = []
+    for form in forms:
+        if form.sinks and all(computed_at_peak(projector, one.graph) < form.sinks for one in found):
+            continue
+        needed = projector.working_set(form.graph) if form.spare else 0
+        if any(projector.working_set(one.graph) <= needed for one in found):
+            continue
+        if form.whole:
+            unsplit = split(projector, form.graph, projector.working_set(form.graph), options)
+            found.append(Found(unsplit.graph, unsplit, form))
+            if needed <= budget:
+                return replace(found[-1], others=tuple(found[:-1]))
+            continue
+        attempt = partial(split, projector, form.graph, options=options, sinks=form.sinks)
+        smallest = attempt(budget=0) if found or budget <= 0 else None
+        # A search for a budget that the smallest plan exceeds would be a waste of time.
+        if smallest is None or projector.working_set(smallest.graph) <= budget:
+            splitting = attempt(budget=budget)
+            if projector.working_set(splitting.graph) <= budget:
+                return Found(splitting.graph, splitting, form, tuple(found))
+        smallest = smallest or attempt(budget=0)
+        fitted = fit_loops(projector, smallest.graph, budget, options)
+        if projector.working_set(fitted) <= budget:
+            return Found(fitted, smallest, form, tuple(found))
+        found.append(Found(smallest.graph, smallest, form))
+    return min(found, key=lambda one: projector.working_set(one.graph))
