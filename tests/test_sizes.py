@@ -66,6 +66,42 @@ def squares(x: tf.Tensor) -> tf.Tensor:
     return tf.math.segment_sum(x, tf.sort(places * places))
 
 
+@pytest.mark.parametrize("function", [segments, squares])
+def test_in_a_graph_no_call_computes_the_number_of_segments(function: Callable[..., Any]) -> None:
+    optimized = tf_exla.optimize(function, 10**9)
+    np.testing.assert_array_equal(optimized(SMALL), tf.function(function)(SMALL))
+    with pytest.raises(tf_exla.UnboundedMemoryError, match='unbounded="warn"') as info:
+        tf.function(lambda x: tf.reduce_sum(optimized(x)))(SMALL)
+    assert "test_sizes.py" in info.value.source
+    warned = tf_exla.optimize(function, 10**9, unbounded="warn")
+    with pytest.warns(tf_exla.UnboundedMemoryWarning, match="not counted"):
+        found = tf.function(lambda x: tf.exp(warned(x)))(SMALL)
+    np.testing.assert_allclose(found, tf.exp(function(SMALL)))
+
+
+REDUCTIONS = (
+    tf.math.segment_max, tf.math.segment_mean, tf.math.segment_min, tf.math.segment_prod,
+    tf.math.segment_sum,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("reduce", REDUCTIONS, ids=lambda one: one.__name__)
+def test_the_number_of_segments_is_computed_first(reduce: Callable[..., Any]) -> None:
+    def function(x: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.sin(reduce(tf.cos(x), ids))
+        return y, tape.gradient(y, x), tf.shape(y)
+
+    optimized = tf_exla.optimize(function, 10**7, strict=True)
+    for ids in ([0, 0, 2], [1, 1, 1], [5, 6, 7], [], np.arange(30) // 4):
+        given = SMALL[: len(ids)], tf.constant(ids, tf.int64)
+        for found, wanted in zip(optimized(*given), tf.function(function)(*given), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        optimized(SMALL[:2], tf.constant([3, 1], tf.int64))
+
+
 def in_a_branch(x: tf.Tensor) -> tf.Tensor:
     return tf.cond(x[0, 0] > 100.0, lambda: from_python(x), lambda: x)
 
@@ -80,8 +116,6 @@ def doubling(x: tf.Tensor) -> tf.Tensor:
 
 UNBOUNDED: list[tuple[Callable[..., Any], str]] = [
     (from_python, "PyFunc"),
-    (segments, "SegmentSum"),
-    (squares, "SegmentSum"),
 ]
 
 

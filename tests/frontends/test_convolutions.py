@@ -103,3 +103,21 @@ def test_unknown_channels_have_a_kernel() -> None:
         args = tf.random.normal([2, 5, 5, 5, 3]), tf.random.normal([2, 2, 2, 3, 4])
         made = tf_exla.optimize(function, 10**9, strict=True)(*args)
         np.testing.assert_allclose(made, function(*args), rtol=1e-5)
+
+
+def test_an_empty_batch() -> None:
+    """As the last step of an epoch is traced: no data, and no packed operands."""
+    import tensorflow as tf
+
+    filters = tf.constant(np.random.default_rng(0).normal(size=(3, 3, 2, 4)))
+
+    def loss(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(filters)
+            value = tf.reduce_sum(tf.nn.conv2d(x, filters, 1, "SAME") ** 2)
+        return value, tape.gradient(value, filters)
+
+    value, gradient = tf_exla.optimize(loss, "10MB", strict=True)(
+        tf.zeros([0, 8, 8, 2], tf.float64)
+    )
+    assert float(value) == float(tf.reduce_sum(gradient)) == 0

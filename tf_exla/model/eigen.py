@@ -62,6 +62,8 @@ def packed_bytes(rows: int, inner: int, cols: int, size: int, threads: int) -> i
     sharded axis is packed for each task in a small buffer of the thread. Only tasks that a thread
     could not finish before the next slice began use the large buffer.
     """
+    if not rows * inner * cols:
+        return 0
     if threads == 1:
         # The sequential product packs the columns whole, as deep as the L1 cache allows.
         depth = min(inner, L1 // (12 * size))

@@ -29,9 +29,9 @@ LONGEST = -1
 
 def capture_padded(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
     """Capture a `RaggedTensorToTensor`; inputs: shape, values, padding, row partitions."""
-    kinds = [_text(one) for one in _attrs(op, inputs)["row_partition_types"]]
+    kinds = [_text(one) for one in attrs_of(op, inputs)["row_partition_types"]]
     shape = _shape(scope, inputs, kinds, name)
-    return _as_it_is(scope, op, inputs if shape is None else [shape, *inputs[1:]], name)
+    return as_it_is(scope, op, inputs if shape is None else [shape, *inputs[1:]], name)
 
 
 TOTALS: Mapping[str, str] = {"ragged_gather": "RaggedGather", "ragged_range": "RaggedRange"}
@@ -43,8 +43,8 @@ def capture_range(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: st
     starts, limits, steps = inputs
     known = all(one.is_static for one in inputs) and steps.value is not None
     if not known or not bool(np.all(steps.value == 1)) or starts.dtype not in ("int32", "int64"):
-        return _as_it_is(scope, op, inputs, name)
-    writer = _Writer(scope, name)
+        return as_it_is(scope, op, inputs, name)
+    writer = Writer(scope, name)
     rows = writer.op("subtract", limits, starts)
     rows = writer.op("maximum", rows, writer.const(0, rows.dtype))
     return writer.with_total(op, inputs, rows)
@@ -55,17 +55,17 @@ def capture_gather(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: s
     splits, indices = inputs[0], inputs[-1]
     known = splits.is_static and splits.size and indices.is_static
     if len(inputs) != 3 or not known or len(indices.dims) != 1:
-        return _as_it_is(scope, op, inputs, name)
-    writer = _Writer(scope, name)
+        return as_it_is(scope, op, inputs, name)
+    writer = Writer(scope, name)
     rows = writer.op("take", writer.lengths(splits), indices, writer.const(0))
     return writer.with_total(op, inputs, rows)
 
 
-def _as_it_is(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
-    return scope.add(op.type, inputs, _attrs(op, inputs), op, name)
+def as_it_is(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
+    return scope.add(op.type, inputs, attrs_of(op, inputs), op, name)
 
 
-def _attrs(op: tf.Operation, inputs: Sequence[Tensor]) -> Mapping[str, Any]:
+def attrs_of(op: tf.Operation, inputs: Sequence[Tensor]) -> Mapping[str, Any]:
     return decode(op.type, op.node_def.attr, [tensor.dtype for tensor in inputs])
 
 
@@ -83,7 +83,7 @@ def _shape(scope: Scope, inputs: Sequence[Tensor], kinds: list[str], name: str) 
     sizes = [size if one == LONGEST else one for one, size in zip(wanted, sizes, strict=True)]
     if LONGEST not in sizes:
         return None
-    writer = _Writer(scope, name)
+    writer = Writer(scope, name)
     parts = []
     for axis, size in enumerate(sizes):
         if size == LONGEST:
@@ -94,7 +94,7 @@ def _shape(scope: Scope, inputs: Sequence[Tensor], kinds: list[str], name: str) 
     return scope.sized(made)
 
 
-class _Writer:
+class Writer:
     """Appends nodes to a scope, their names those of one op with a suffix."""
 
     def __init__(self, scope: Scope, name: str) -> None:
@@ -125,7 +125,7 @@ class _Writer:
 
     def with_total(self, op: tf.Operation, inputs: Sequence[Tensor], rows: Tensor) -> list[Tensor]:
         """Write an op of `TOTALS`, for the lengths of the rows that it returns."""
-        scope, attrs = self.scope, _attrs(op, inputs)
+        scope, attrs = self.scope, attrs_of(op, inputs)
         axes = self.const(list(range(len(rows.dims))))
         total = scope.sized(self.op("sum", rows, axes, name="total", keep_dims=False))
         inferred = scope.inferred(op.type, list(inputs), attrs, op, self.name)
