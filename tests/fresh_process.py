@@ -22,7 +22,6 @@ ENVIRONMENT = {
     # Every freed block of a tensor's size goes back to the system at once, from the start.
     "MALLOC_MMAP_THRESHOLD_": "16384",
     "MALLOC_TRIM_THRESHOLD_": "16384",
-    "MALLOC_ARENA_MAX": "1",
     "CUDA_VISIBLE_DEVICES": "-1",
 }
 multiprocessing.get_context("forkserver").set_forkserver_preload(["fresh_imports"])

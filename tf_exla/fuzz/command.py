@@ -21,7 +21,6 @@ ENVIRONMENT = {
     # Freed blocks return to the system at once, so that the resident set shows what is in use.
     "MALLOC_MMAP_THRESHOLD_": "16384",
     "MALLOC_TRIM_THRESHOLD_": "16384",
-    "MALLOC_ARENA_MAX": "1",
     "CUDA_VISIBLE_DEVICES": "-1",
 }
 

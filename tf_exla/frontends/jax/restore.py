@@ -19,7 +19,6 @@ from jax import lax
 from tf_exla.frontends.jax.compat import apply
 from tf_exla.frontends.jax.convolutions import convolve
 from tf_exla.frontends.jax.device import on_gpu
-from tf_exla.frontends.jax.diagonals import in_one_pass
 from tf_exla.frontends.jax.emit import EMIT, array_dtype
 from tf_exla.frontends.jax.held import held, hold
 from tf_exla.frontends.jax.loops import emit_loop
@@ -43,7 +42,6 @@ def restore(graph: Graph) -> Callable[..., list[X]]:
     JAX can transform it, but loops only in forward mode. It raises NotImplementedError for an op
     that JAX lacks, TypeError for a dtype that JAX lacks (float64 without x64).
     """
-    graph = in_one_pass(graph)
 
     def restored(*inputs: X) -> list[X]:
         given = [_as_tensor(*pair) for pair in zip(graph.inputs, inputs, strict=True)]

@@ -34,6 +34,9 @@ class Cut:
     sizes, the last outputs of the head, by name or, if they are inputs, by position. `awaited`:
     nodes whose results need no bound, since the rest has them as inputs.
 
+    `beside`: effects of the rest that read no result of a source, on the inputs of the head. At the
+    end of a dataset, TensorFlow runs them although the source fails.
+
     `loop`: what runs between the head and the rest. Its operands are the last outputs of the head,
     and its results the last `keys`.
     """
@@ -45,6 +48,7 @@ class Cut:
     sources: Mapping[str, int]
     sizes: tuple[str | int, ...] = ()
     awaited: frozenset[str] = frozenset()
+    beside: Graph | None = None
     loop: Stepped | None = None
 
     @property

@@ -27,7 +27,6 @@ _ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "MALLOC_MMAP_THRESHOLD_": "16384",
     "MALLOC_TRIM_THRESHOLD_": "16384",
-    "MALLOC_ARENA_MAX": "1",  # each thread's arena would keep small blocks
 }
 _MAIN = "__main__"
 

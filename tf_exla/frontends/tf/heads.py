@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import threading
@@ -103,11 +104,26 @@ class Head(Generic[Rest]):
 
         `before`: the values that heads before this one have returned, as `given` says.
         """
-        values = self.function(arguments)
+        try:
+            values = self.function(arguments)
+        except tf.errors.OutOfRangeError:
+            self._run_beside(arguments)
+            raise
         if self._loop is not None:
             operands, beside = self._cut.take_operands(values, self.plan.resident)
             values = self._cut.looped(values, self._loop.run(operands, beside))
         return self._cut.then(given, before, values)
+
+    def _run_beside(self, arguments: Sequence[tf.Tensor]) -> None:
+        """Run what TensorFlow runs of the rest at the end of a dataset, if that holds the limit."""
+        if self._cut.beside is not None:
+            with contextlib.suppress(MemoryLimitError):
+                self._beside(arguments)
+
+    @cached_property
+    def _beside(self) -> Runnable:
+        assert self._cut.beside is not None
+        return self._planner.restore(self._planner.plan(self._cut.beside, head=True))
 
     def rest(self, given: Given, inputs: Sequence[tf.Tensor]) -> Rest:
         """Return the rest of the program for known sizes; if that fails, without a limit."""

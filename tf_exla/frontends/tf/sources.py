@@ -28,7 +28,7 @@ from tf_exla.frontends.tf.stepped_control import has_open_sizes, without_results
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.dtypes import INTEGERS
 from tf_exla.ir.graph import Graph, Node, Tensor
-from tf_exla.ir.traverse import producers
+from tf_exla.ir.traverse import producers, without_dead
 
 # Elements of iterators. Results of effects that read only inputs and constants are sources too.
 _ITERATORS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "optional_value"})
@@ -64,7 +64,7 @@ def find_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
         elif node.stateful and node not in ran:
             break
     cut = make_cut(graph, ran, sources, saves, given)
-    return replace(cut, awaited=cut.nodes)
+    return replace(cut, awaited=cut.nodes, beside=_beside(graph, ran, sources))
 
 
 def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
@@ -122,6 +122,32 @@ def find_stepped_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut
     graph = graph.replace(nodes=(*before, node, *after))
     ran = [one for one in before if one.stateful]
     return make_cut(graph, [*ran, node], [node], saves.difference(found.outputs), given)
+
+
+def _beside(graph: Graph, ran: Iterable[Node], sources: Iterable[Node]) -> Graph | None:
+    """Return the effects that TensorFlow runs although `sources` fail; None if there are none.
+
+    They wait neither for a result of `ran`, reads left out, nor for an effect that is not run: one
+    on the same variable or other resource before them, or any if they have none.
+    """
+    failed = frozenset(sources)
+    done = {node for node in ran if node.op not in READS}
+    late: set[Tensor] = set()
+    kept: list[Node] = []
+    blocked = False
+    for node in graph.nodes:
+        handles = [tensor for tensor in node.inputs if tensor.dtype in HANDLES]
+        waits = not late.isdisjoint(node.inputs) or (blocked and node.stateful and not handles)
+        if node not in done and not waits:
+            kept.append(node)
+            continue
+        late.update(node.outputs)
+        if node.stateful and node.op not in READS and (waits or node in failed):
+            late.update(handles)
+            blocked |= not handles
+    if all(node.op in READS for node in kept if node.stateful):
+        return None
+    return without_dead(graph.replace(nodes=tuple(kept), outputs=()))
 
 
 def _may_be_sizes(tensor: Tensor) -> bool:

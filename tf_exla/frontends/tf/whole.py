@@ -169,7 +169,7 @@ def _compiled(
         return None, 0  # XLA compiles what it can of its bodies
     staged = stage(graph, _is_in_one_of_several)
     modules = [node for node in staged.nodes if node.op == "xla_cluster"]
-    if not all(tensor.is_static for node in modules for tensor in node.inputs):
+    if not modules or not all(one.is_static for node in modules for one in node.inputs):
         return None, 0
     return emit(staged, False), _Staged(OPS, modules).working_set(staged)
 
