@@ -1,4 +1,4 @@
-"""The sessions of this process: each call of a `tf.function` goes to the one that began last.
+"""The sessions of this process: calls of TensorFlow's functions go to the one that began last.
 
 Calls are redirected in all threads, as long as there is a session. Sessions may end in any order,
 as they do if several threads begin their own.
@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from tensorflow.python.eager.polymorphic_function import polymorphic_function
+from tensorflow.python.eager.polymorphic_function import concrete_function, polymorphic_function
 from tensorflow.python.util import traceback_utils
 
 from tf_exla.run.integrations import integrations
 from tf_exla.run.session import Session
 
 Function = polymorphic_function.Function
+ConcreteFunction = concrete_function.ConcreteFunction
 
 _lock = threading.Lock()
 _sessions: list[Session] = []
@@ -31,7 +32,8 @@ def begin(session: Session) -> None:
         if len(_sessions) > 1:
             return
         try:
-            _patches.enter_context(_redirected())
+            _patches.enter_context(_redirected(Function, Session.call))
+            _patches.enter_context(_redirected(ConcreteFunction, Session.call_concrete))
             _patches.enter_context(integrations(_latest))
         except BaseException:
             _sessions.clear()
@@ -57,18 +59,19 @@ def _latest() -> Session | None:
 
 
 @contextlib.contextmanager
-def _redirected() -> Iterator[None]:
-    original = Function.__call__
+def _redirected(kind: Any, take: Callable[..., Any]) -> Iterator[None]:
+    """Let the session `take` calls of a kind of functions."""
+    original = kind.__call__
 
     @traceback_utils.filter_traceback  # type: ignore[untyped-decorator]
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         session = _latest()
         if session is None:
             return original(self, *args, **kwargs)
-        return session.call(original, self, args, kwargs)
+        return take(session, original, self, args, kwargs)
 
-    Function.__call__ = call
+    kind.__call__ = call
     try:
         yield
     finally:
-        Function.__call__ = original
+        kind.__call__ = original

@@ -30,6 +30,7 @@ class Session(Listener):
             weakref.WeakKeyDictionary()
         )
         self._kept: list[OptimizedFunction] = []
+        self._concrete: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._compiled: weakref.WeakSet[Any] = weakref.WeakSet()  # by XLA, already reported
 
     def call(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
@@ -45,6 +46,15 @@ class Session(Listener):
                 self.failed(name, _WHOLE)
             return original(function, *args, **kwargs)
         return self.optimized(function)(*args, **kwargs)
+
+    def call_concrete(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
+        """Call a concrete function, such as a signature of a SavedModel, as `call` does."""
+        if not tf.executing_eagerly() or is_tracing():
+            return original(function, *args, **kwargs)
+        known = self._concrete.get(function)
+        if known is None:
+            known = self._concrete[function] = _called(original, function)
+        return self.optimized(known)(*args, **kwargs)
 
     def limit_bytes(self) -> int:
         """Return the current limit in bytes."""
@@ -66,3 +76,14 @@ class Session(Listener):
         """Return a report for each specialisation of each function that is still alive."""
         functions = self._kept if self._keep else list(self._functions.values())
         return [report for one in functions for report in one.reports()]
+
+
+def _called(original: Any, function: Any) -> Any:
+    """Return a `tf.function` that calls a concrete function, which it does not keep alive."""
+    known = weakref.ref(function)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return original(known(), *args, **kwargs)
+
+    call.__name__ = function.name.decode() if isinstance(function.name, bytes) else function.name
+    return tf.function(call, autograph=False)
