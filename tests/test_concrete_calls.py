@@ -94,3 +94,13 @@ def test_a_function_that_is_dropped_is_freed() -> None:
         del function
         gc.collect()
         assert known() is None
+
+
+def test_reports_leave_out_what_was_refused() -> None:
+    small = tf.function(lambda x: tf.reduce_sum(tf.exp(x)))
+    model = Model()
+    with tf_exla.limit("1.7MB") as limited:
+        with pytest.raises(tf_exla.MemoryLimitError):
+            model.shares(tf.tile(X, [40, 1]))
+        small(X)
+        assert [report.function for report in limited.reports()] == ["<lambda>"]

@@ -55,10 +55,11 @@ def limit(
 ) -> Limited:
     """Return a context manager: every outermost `tf.function` called inside holds the limit.
 
-    So do concrete functions, as the signatures of a SavedModel. Predictions and objectives of GPflow models that are called eagerly hold it too. Other eager ops
-    do not. Functions made by `optimize` keep their own limit. The innermost block applies, in all
-    threads of the process. Child processes that are spawned do not inherit it. A block that is
-    entered again finds its plans. As a decorator, it limits the body of a function.
+    So do concrete functions, as the signatures of a SavedModel, and predictions and objectives of
+    GPflow models that are called eagerly. Other eager ops do not. Functions made by `optimize` keep
+    their own limit. The innermost block applies, in all threads of the process. Child processes
+    that are spawned do not inherit it. A block that is entered again finds its plans. As a
+    decorator, it limits the body of a function.
 
     Args:
         limit: As for `optimize`, like the other arguments.

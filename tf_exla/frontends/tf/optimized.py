@@ -19,6 +19,7 @@ from tensorflow.python.framework import ops
 from tensorflow.python.ops import control_flow_util, resource_variable_ops
 
 from tf_exla.arguments import check_function
+from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
 from tf_exla.frontends.tf import signature
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.devices.data import ShardedTensor, with_stand_ins
@@ -117,10 +118,15 @@ class OptimizedFunction(Saveable):
         return self._report(self._settled(args, kwargs))
 
     def reports(self) -> list[MemoryReport]:
-        """Return a report for each kept specialisation."""
+        """Return a report for each kept specialisation that was not refused."""
         with self._lock:
             programs = list(self._programs.values())
-        return [self._report(one) for program in programs for one in program.specialised]
+        found = []
+        for one in (each for program in programs for each in program.specialised):
+            if one.head is not None or not {"plan", "recording_plan"}.isdisjoint(vars(one)):
+                with contextlib.suppress(MemoryLimitError, UnboundedMemoryError):
+                    found.append(self._report(one))
+        return found
 
     def resident_bytes(self, *args: Any, **kwargs: Any) -> int:
         """Return the bytes that exist before a call: arguments, captures, variables, constants."""
