@@ -128,6 +128,7 @@ def _shape(value: tf.Tensor) -> Shape | None:
     return tuple(value.shape.as_list())
 
 
+# Many parameters: what a cut consists of.
 def make_cut(
     graph: Graph,
     ran: list[Node],
@@ -135,17 +136,19 @@ def make_cut(
     saves: Iterable[Tensor],
     given: Given,
     sizes: tuple[Tensor, ...] = (),
+    rest: Iterable[Node] = (),
 ) -> Cut:
     """Return the cut behind the nodes `ran`, among them `sources`, or one loop or branch.
 
-    `saves`: tensors that the rest computes in addition to its outputs.
+    `saves`: tensors that the rest computes in addition to its outputs. `rest`: nodes whose results
+    have one of the `sizes`, which they do not read.
     """
     made_by = producers(graph)
     loop = stepped_at(sources[0], made_by) if sources else None
     later = {node for node in graph.nodes if node.stateful}.difference(ran)
     if loop is not None:
         later.add(loop.node)
-    outputs = _early_outputs(graph, set(ran), later.union(sources), sizes)
+    outputs = _early_outputs(graph, set(ran), later.union(sources, rest), sizes)
     early = [k for k in outputs if k not in given.outputs]
     shared = [] if loop is None else _shared(loop, made_by)
     ran = [*shared, *ran]

@@ -44,7 +44,7 @@ def capture_range(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: st
     known = all(one.is_static for one in inputs) and steps.value is not None
     if not known or not bool(np.all(steps.value == 1)) or starts.dtype not in ("int32", "int64"):
         return as_it_is(scope, op, inputs, name)
-    writer = Writer(scope, name)
+    writer = _Writer(scope, name)
     rows = writer.op("subtract", limits, starts)
     rows = writer.op("maximum", rows, writer.const(0, rows.dtype))
     return writer.with_total(op, inputs, rows)
@@ -56,7 +56,7 @@ def capture_gather(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: s
     known = splits.is_static and splits.size and indices.is_static
     if len(inputs) != 3 or not known or len(indices.dims) != 1:
         return as_it_is(scope, op, inputs, name)
-    writer = Writer(scope, name)
+    writer = _Writer(scope, name)
     rows = writer.op("take", writer.lengths(splits), indices, writer.const(0))
     return writer.with_total(op, inputs, rows)
 
@@ -83,7 +83,7 @@ def _shape(scope: Scope, inputs: Sequence[Tensor], kinds: list[str], name: str) 
     sizes = [size if one == LONGEST else one for one, size in zip(wanted, sizes, strict=True)]
     if LONGEST not in sizes:
         return None
-    writer = Writer(scope, name)
+    writer = _Writer(scope, name)
     parts = []
     for axis, size in enumerate(sizes):
         if size == LONGEST:
@@ -94,7 +94,7 @@ def _shape(scope: Scope, inputs: Sequence[Tensor], kinds: list[str], name: str) 
     return scope.sized(made)
 
 
-class Writer:
+class _Writer:
     """Appends nodes to a scope, their names those of one op with a suffix."""
 
     def __init__(self, scope: Scope, name: str) -> None:

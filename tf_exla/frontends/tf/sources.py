@@ -25,6 +25,7 @@ from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.given import Given
 from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.random_state import COUNTED, keeps_state
+from tf_exla.frontends.tf.segment_numbers import number_of_segments
 from tf_exla.frontends.tf.stepped_control import has_open_sizes, without_results
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.control_flow import is_while
@@ -81,10 +82,17 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
     effects: list[Node] = []
     sources: list[Node] = []
     sizes: dict[Tensor, None] = {}
+    more: dict[Node, list[Node]] = {}  # that compute sizes, by the node that has them
     late: set[Tensor] = set()  # what depends on sources, or on effects that the head cannot run
     blocked = False
     for node in graph.nodes:
         waits = any(tensor in late for tensor in node.inputs)
+        counts = number_of_segments(node, given)
+        if counts is not None and node.inputs[1] not in late:
+            more[node] = counts
+            sizes[counts[-1].output] = None
+            late.update(node.outputs)
+            continue
         if node.stateful:
             blocked |= waits or not _changes_nothing(node)
         if waits or (node.stateful and blocked):
@@ -104,11 +112,16 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
                 effects.remove(node)  # it becomes stateless in the rest
     if not sources and not sizes:
         return None
+    if more:
+        graph = graph.with_nodes(
+            [one for node in graph.nodes for one in (*more.get(node, ()), node)]
+        )
+        made_by = producers(graph)
     makers = [made_by[tensor] for tensor in sizes if tensor in made_by]
     needed = _ancestors([*sources, *makers], made_by)
     early = (k for k, node in enumerate(effects) if node in needed or keeps_state(node))
     ran = dict.fromkeys((*effects[: max(early, default=-1) + 1], *sources))
-    return make_cut(graph, list(ran), sources, saves, given, tuple(sizes))
+    return make_cut(graph, list(ran), sources, saves, given, tuple(sizes), more)
 
 
 def find_stepped_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:

@@ -20,7 +20,6 @@ from tf_exla.frontends.tf.ragged import TOTALS
 from tf_exla.frontends.tf.random_rows import emit_random_rows
 from tf_exla.frontends.tf.running_top_k import emit_chunk_top_k, emit_running_top_k
 from tf_exla.frontends.tf.scattering import emit_scatter_rows
-from tf_exla.frontends.tf.segment_numbers import NUMBERED
 from tf_exla.frontends.tf.whole_forms import (
     emit_cross_entropy,
     emit_extreme,
@@ -68,13 +67,10 @@ def _convolution(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
     return emit_compiled(emitter, alone(node))
 
 
-_TOTALS = {**TOTALS, **NUMBERED}
-
-
 def _with_total(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     """Emit an op without its last operand, a size that TensorFlow computes itself."""
     operands, large = emitter.values(node.inputs[:-1]), is_large(*node.inputs, *node.outputs)
-    made = emitter.op(_TOTALS[node.op], operands, node.attrs, large=large, name=node.name)
+    made = emitter.op(TOTALS[node.op], operands, node.attrs, large=large, name=node.name)
     return list(made.outputs)
 
 
@@ -92,7 +88,7 @@ SPECIAL: Mapping[str, Special] = {
     "radix_values": emit_values,
     "random_rows": emit_random_rows,
     **dict.fromkeys(("read_variable", "AssignVariableOp"), _share_variable),
-    **dict.fromkeys(_TOTALS, _with_total),
+    **dict.fromkeys(TOTALS, _with_total),
     "running_top_k": emit_running_top_k,
     "scatter_rows": emit_scatter_rows,
     "SoftmaxCrossEntropyWithLogits": emit_cross_entropy,

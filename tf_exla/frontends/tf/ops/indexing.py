@@ -38,10 +38,6 @@ OPS: Mapping[str, Op] = {
     **many(Op(sorted_segments, bounds=sizes.segments(1)), """
         SegmentMean SegmentProd SegmentSum"""),
     **many(Op(sorted_segments, bounds=sizes.segments(1), chooses=True), "SegmentMax SegmentMin"),
-    **many(Op(sorted_segments, bounds=sizes.of_total), """
-        numbered_SegmentMean numbered_SegmentProd numbered_SegmentSum"""),
-    **many(Op(sorted_segments, bounds=sizes.of_total, chooses=True), """
-        numbered_SegmentMax numbered_SegmentMin"""),
     **many(Op(sorted_segments, bounds=sizes.segments(2)), """
         SparseSegmentMean SparseSegmentSqrtN SparseSegmentSum"""),
     **many(Op(sorted_segments), """
