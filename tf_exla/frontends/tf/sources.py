@@ -23,15 +23,12 @@ from tf_exla.frontends.tf.cuts import Cut, make_cut
 from tf_exla.frontends.tf.dataset_loops import REDUCTION
 from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.given import Given
-from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.random_state import COUNTED, keeps_state
 from tf_exla.frontends.tf.segment_numbers import number_of_segments
 from tf_exla.frontends.tf.stepped_control import has_open_sizes, without_results
 from tf_exla.ir.bounds import HANDLES
-from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.dtypes import INTEGERS
 from tf_exla.ir.graph import Graph, Node, Tensor
-from tf_exla.ir.lists import is_list
 from tf_exla.ir.traverse import producers, without_dead
 
 # Elements of iterators. Results of effects that read only inputs and constants are sources too.
@@ -102,11 +99,11 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
             continue
         if node.stateful:
             effects.append(node)
-        if _has_open_sizes(node, given) or _fills_lists(node):
+        if _has_open_sizes(node, given):
             late.update(node.outputs)
             found = [tensor for tensor in node.inputs if _may_be_sizes(tensor)]
             sizes.update(dict.fromkeys(found))
-            if not found and not node.subgraphs:
+            if not found:
                 sources.append(node)
             elif node.stateful and node.op in COUNTED:
                 effects.remove(node)  # it becomes stateless in the rest
@@ -198,16 +195,6 @@ def _has_open_sizes(node: Node, given: Given) -> bool:
     if node.name in given.shapes or node.subgraphs:
         return False
     return not all(tensor.is_static or tensor.dtype in HANDLES for tensor in node.outputs)
-
-
-def _fills_lists(node: Node) -> bool:
-    """Return whether a loop keeps lists of a length that integers before it determine."""
-    return (
-        is_while(node)
-        and any(map(is_list, node.outputs))
-        and OPS.iterations(node, {}) is None
-        and any(map(_may_be_sizes, node.inputs))
-    )
 
 
 def _ancestors(nodes: Iterable[Node], made_by: Mapping[Tensor, Node]) -> set[Node]:
