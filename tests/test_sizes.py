@@ -72,7 +72,9 @@ def test_in_a_graph_no_call_computes_the_number_of_segments(function: Callable[.
     np.testing.assert_array_equal(optimized(SMALL), tf.function(function)(SMALL))
     with pytest.raises(tf_exla.UnboundedMemoryError, match='unbounded="warn"') as info:
         tf.function(lambda x: tf.reduce_sum(optimized(x)))(SMALL)
+    assert info.value.op == "SegmentSum"
     assert "test_sizes.py" in info.value.source
+    assert info.value.source in str(info.value)
     warned = tf_exla.optimize(function, 10**9, unbounded="warn")
     with pytest.warns(tf_exla.UnboundedMemoryWarning, match="not counted"):
         found = tf.function(lambda x: tf.exp(warned(x)))(SMALL)

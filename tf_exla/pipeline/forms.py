@@ -137,9 +137,10 @@ class Forms:
 
     def untied(self) -> Iterator[Form]:
         """Yield the form without the rewrites that tie axes together, if any was applied."""
-        ties = {one.name for one in self.rules if isinstance(one, Rewrite) and one.ties_axes}
-        if any(one.rewrite in ties for one in self.rewritten.applications):
-            rules = [one for one in self.rules if getattr(one, "name", "") not in ties]
+        ties = [one for one in self.rules if isinstance(one, Rewrite) and one.ties_axes]
+        names = {one.name for one in ties}
+        if any(one.rewrite in names for one in self.rewritten.applications):
+            rules = [one for one in self.rules if one not in ties]
             made = rewrite_graph(self.cleaned, self.projector.ops, rules, self.budget)
             yield Form("rewritten, axes apart", made.graph, made.applications)
 

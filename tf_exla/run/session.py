@@ -35,7 +35,7 @@ class Session(Listener):
 
     def call(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
         """Call a `tf.function`, optimized if it is outermost; `original` calls it unchanged."""
-        if not tf.executing_eagerly() or is_tracing():  # in an init_scope, tracing goes on
+        if _is_inner():
             return original(function, *args, **kwargs)
         if function._jit_compile:
             name = str(getattr(function, "__name__", None) or function)
@@ -49,7 +49,7 @@ class Session(Listener):
 
     def call_concrete(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
         """Call a concrete function, such as a signature of a SavedModel, as `call` does."""
-        if not tf.executing_eagerly() or is_tracing():
+        if _is_inner():
             return original(function, *args, **kwargs)
         known = self._concrete.get(function)
         if known is None:
@@ -76,6 +76,11 @@ class Session(Listener):
         """Return a report for each specialisation of each function that is still alive."""
         functions = self._kept if self._keep else list(self._functions.values())
         return [report for one in functions for report in one.reports()]
+
+
+def _is_inner() -> bool:
+    """Return whether another function is traced; in an init_scope, tracing goes on."""
+    return not tf.executing_eagerly() or is_tracing()
 
 
 def _called(original: Any, function: Any) -> Any:
