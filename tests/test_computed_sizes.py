@@ -472,3 +472,52 @@ def measure(name: str) -> tuple[int, int]:
 def test_measured_peaks(program: Callable[..., Any]) -> None:
     projected, measured = run_fresh(measure, program.__name__)
     assert measured <= projected <= LIMIT
+
+
+def filled(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+    rows = tf.TensorArray(x.dtype, size=n)
+    for i in tf.range(n):
+        rows = rows.write(i, tf.reduce_sum(kernel(x * tf.cast(i + 1, x.dtype), OTHERS), 1))
+    return tf.reduce_sum(rows.stack(), 0)
+
+
+def grown(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+    rows = tf.TensorArray(x.dtype, size=0, dynamic_size=True)
+    for i in tf.range(n):
+        rows = rows.write(i, tf.reduce_sum(kernel(x * tf.cast(i + 1, x.dtype), OTHERS), 1))
+    return tf.reduce_sum(rows.stack(), 0)
+
+
+def descended(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+    """The gradient of each of a few steps, through all before it."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = x
+        for _ in tf.range(n):
+            y = y - 0.01 * tf.matmul(kernel(y, OTHERS), OTHERS)
+        loss = tf.reduce_sum(y**2)
+    return tape.gradient(loss, x)
+
+
+@pytest.mark.parametrize("program", [filled, grown, descended], ids=lambda one: one.__name__)
+def test_a_call_computes_how_often_a_loop_runs(program: Callable[..., Any]) -> None:
+    x, stock = tf.constant(POINTS), tf.function(program)
+    optimized = tf_exla.optimize(stock, LIMIT, strict=True)
+    for n in (3, 1, 3):
+        check_equal(optimized(x, tf.constant(n)), stock(x, tf.constant(n)))
+    for report in optimized.reports():
+        assert report.projected_peak <= LIMIT
+
+
+def test_a_loop_of_random_draws_runs_as_often_as_a_call_says() -> None:
+    def drawn(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
+        rows = tf.TensorArray(x.dtype, size=0, dynamic_size=True)
+        for i in tf.range(n):
+            rows = rows.write(i, tf.reduce_sum(tf.nn.dropout(x, 0.5), 1))
+        return rows.stack()
+
+    optimized = tf_exla.optimize(drawn, LIMIT, strict=True)
+    rows = optimized(tf.ones((7, 1000), tf.float64), tf.constant(3)).numpy()
+    assert rows.shape == (3, 7)
+    assert len(np.unique(rows)) > 3
+    assert abs(rows.mean() / 1000 - 1) < 0.1

@@ -23,12 +23,15 @@ from tf_exla.frontends.tf.cuts import Cut, make_cut
 from tf_exla.frontends.tf.dataset_loops import REDUCTION
 from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.given import Given
+from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.random_state import COUNTED, keeps_state
 from tf_exla.frontends.tf.segment_numbers import number_of_segments
 from tf_exla.frontends.tf.stepped_control import has_open_sizes, without_results
 from tf_exla.ir.bounds import HANDLES
+from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.dtypes import INTEGERS
 from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.lists import is_list
 from tf_exla.ir.traverse import producers, without_dead
 
 # Elements of iterators. Results of effects that read only inputs and constants are sources too.
@@ -92,7 +95,10 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
             continue
         if node.stateful:
             blocked |= waits or not _changes_nothing(node)
-        if waits or (node.stateful and blocked):
+        fills = _fills_lists(node)
+        if fills and not waits and _is_counted(node):
+            sizes.update(dict.fromkeys(filter(_may_be_sizes, node.inputs)))
+        if fills or waits or (node.stateful and blocked):
             late.update(node.outputs)
             if node.op not in COUNTED and keeps_state(node):
                 return None
@@ -195,6 +201,16 @@ def _has_open_sizes(node: Node, given: Given) -> bool:
     if node.name in given.shapes or node.subgraphs:
         return False
     return not all(tensor.is_static or tensor.dtype in HANDLES for tensor in node.outputs)
+
+
+def _fills_lists(node: Node) -> bool:
+    """Return whether a loop fills lists, and how often it runs is not known yet."""
+    return is_while(node) and any(map(is_list, node.outputs)) and OPS.iterations(node, {}) is None
+
+
+def _is_counted(node: Node) -> bool:
+    """Return whether integers before a loop, whatever they are, tell how often it runs."""
+    return OPS.iterations(node, dict.fromkeys(filter(_may_be_sizes, node.inputs), 1)) is not None
 
 
 def _ancestors(nodes: Iterable[Node], made_by: Mapping[Tensor, Node]) -> set[Node]:
