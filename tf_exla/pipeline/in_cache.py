@@ -15,7 +15,8 @@ from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
 from tf_exla.pipeline.finishing import finish
-from tf_exla.split.search import Splitting, slow_nodes, split_for_speed
+from tf_exla.split.for_speed import slow_seconds, split_for_speed
+from tf_exla.split.search import Splitting
 
 
 def split_in_cache(
@@ -27,7 +28,7 @@ def split_in_cache(
     """
     if max(map(projector.working_set, (whole, finished))) > budget:
         return None
-    spent = sum(seconds for seconds, _ in slow_nodes(projector, whole, options))
+    spent = slow_seconds(projector, whole, options)
     search = projector.ops.rates().search_node * count_nodes(whole)
     if SETTINGS.calls * (1 - SETTINGS.margin_whole) * spent < search:
         return None

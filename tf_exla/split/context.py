@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tf_exla.ir.graph import Graph
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
-from tf_exla.model.projection import Projector
+from tf_exla.model.projection import Projector, carried_bytes
 from tf_exla.split.chunks import fit_loops
 from tf_exla.split.def_use import DefUse
 
@@ -55,3 +55,8 @@ class SearchContext:
         """Return the bytes that the budget leaves for temporaries of the node at `position`."""
         held = self.projector.lifetimes(graph).held[position]
         return self.budget - self.projector.overhead(graph) - held
+
+    def room_inside(self, graph: Graph, position: int) -> int:
+        """Return the bytes that the budget leaves inside the sub-graphs of the node there."""
+        carried = carried_bytes(graph.nodes[position], self.projector.sizes)
+        return max(self.room_at(graph, position) - carried, 0)

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tf_exla.ir.control_flow import is_while
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.ir.traverse import with_subgraphs
-from tf_exla.model.cost import node_seconds
 from tf_exla.model.options import Options
-from tf_exla.model.projection import Projector, carried_bytes
+from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.candidate import Candidate, fixes_much, lowest, lowest_of_its_own
 from tf_exla.split.candidates import Refusals, candidates, repeated
@@ -44,66 +42,10 @@ def split(
 
     `sinks`: loops may compute tensors of so many bytes that they read whole (`invariants.py`).
     """
-    return _Search(_context(projector, budget, options, sinks=sinks)).run(graph)
+    return _Search(search_context(projector, budget, options, sinks=sinks)).run(graph)
 
 
-def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Options) -> Splitting:
-    """Split the slowest nodes, as long as each step saves a twentieth of the program's time."""
-    context = _context(projector, budget, options)
-    refusals: Refusals = {}
-    whole = graph
-    trace = Trace(projector)
-    for _ in range(most_steps(graph)):
-        slow = [node.outputs[0] for _, node in slow_nodes(projector, graph, options)]
-        if not slow:
-            break
-        most = SETTINGS.margin * context.seconds(graph)
-        faster = [
-            one
-            for one in candidates(context, graph, slow, refusals)
-            if one.peak <= budget and one.seconds < most and not _has_user_loops(one)
-        ]
-        if not faster:
-            break
-        best = min(faster, key=lambda one: one.seconds)
-        others = compare(context, faster, best) if options.trace else ()
-        trace.split(best, graph, others)
-        graph = keep(context, best).graph
-    if graph is not whole:
-        graph = tile_for_speed(context, graph)
-    return Splitting(graph, tuple(refusals.values()), trace.steps())
-
-
-def slow_nodes(projector: Projector, graph: Graph, options: Options) -> list[tuple[float, Node]]:
-    """Return the nodes with large results that move more bytes than the cache, slowest first.
-
-    Each with its seconds. With half of the cache instead, half of 12 programs became slower.
-    """
-    ops = projector.ops
-    found = [
-        (node_seconds(ops, node), node)
-        for node in graph.nodes
-        if not isinstance(node, Loop)
-        and node.outputs
-        and _moved_past(options.cache_bytes, node)
-        and node.outputs[0] not in graph.outputs
-        and not ops.aliases(node)
-    ]
-    return sorted(found, key=lambda one: -one[0])
-
-
-def _moved_past(cache: int, node: Node) -> bool:
-    made = node.outputs[0].nbytes
-    moved = sum(tensor.nbytes for tensor in (*node.inputs, *node.outputs))
-    return cache < made or cache < moved <= SETTINGS.small_operand * made
-
-
-def _has_user_loops(one: Candidate) -> bool:
-    """Return whether a While is split: estimates count its iterations only if a counter does."""
-    return any(is_while(node) for loop in one.own_loops() for node in loop.template.nodes)
-
-
-def _context(
+def search_context(
     projector: Projector,
     budget: int,
     options: Options,
@@ -112,7 +54,7 @@ def _context(
     sinks: int = 0,
 ) -> SearchContext:
     def split_body(body: Graph, room: int, levels: int, sinks: int) -> Graph:
-        inner = _context(projector, room, options, depth + 1, levels, sinks)
+        inner = search_context(projector, room, options, depth + 1, levels, sinks)
         return _Search(inner).run(body).graph
 
     return SearchContext(projector, budget, options, depth, levels, sinks, split_body)
@@ -244,8 +186,7 @@ class _Search:
         if node is None or isinstance(node, Loop) or not node.subgraphs:
             return None
         step = projection.step(projection.peak_step)
-        carried = carried_bytes(node, projector.sizes)
-        room = max(context.room_at(graph, projection.peak_step) - carried, 0)
+        room = context.room_inside(graph, projection.peak_step)
 
         def inside(sub: Graph) -> Graph:
             budget = room + projector.overhead(sub)
