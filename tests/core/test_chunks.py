@@ -77,3 +77,18 @@ def test_chunks_made_smaller_for_the_cache_hold_the_room_too() -> None:
     for budget in (25 << 20, 28 << 20, 30 << 20):
         made = fit_loops(projector, split(projector, graph, budget, options).graph, budget, options)
         assert projector.working_set(made) <= budget
+
+
+def test_chunks_are_contiguous_where_they_can_be() -> None:
+    """Slices of the last axis would copy number by number."""
+
+    def fn(xp: Any, x: Any) -> Any:
+        made = xp.exp(x)
+        return made / xp.sum(made, 1, keepdims=True)
+
+    graph = trace(fn, (3, 20_000, 16))
+    projector = Projector(InPlaceOps())
+    made = split(projector, graph, int(0.7 * projector.working_set(graph)), Options()).graph
+    loops = [node for node in made.nodes if isinstance(node, Loop)]
+    assert loops
+    assert 2 not in {slot.axis for loop in loops for slot in loop.slots if slot}

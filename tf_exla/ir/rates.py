@@ -29,6 +29,7 @@ class Rates:
     cluster: float = 2e-5  # the executor's work for one call of a compiled cluster
     sync: float = 0.15  # the part of the time that cores wait with one iteration at a time
     written_byte: float = 4.5e-10  # concatenated from chunks: strided, on one core, on fresh pages
+    run: float = 2.5e-9  # more for each contiguous run of a chunk that is sliced or concatenated
     product_byte: float = 5e-11  # of a product, on one core: packed operands, accumulated results
     flop: float = 2e-11  # of any kind: to compare a rewrite with the nodes it replaces
     short_axis_element: float = 4e-10  # more per element along a short axis than of a matrix

@@ -7,9 +7,11 @@ on the device; the op set provides it (`ir/rates.py`).
 
 from __future__ import annotations
 
+import math
+
 from tf_exla.ir.aliases import roots
 from tf_exla.ir.control_flow import is_while
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
+from tf_exla.ir.graph import Graph, Loop, Node, SplitAxis, Tensor, item_bytes
 from tf_exla.ir.notes import note, noted
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.rates import Rates
@@ -46,33 +48,7 @@ def node_seconds(
 def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: bool) -> float:
     rates = ops.rates()
     if isinstance(node, Loop):
-        full = rates.iteration / beside(node.parallel)
-        fits = node.parallel * _largest_bytes(node.body) <= CACHE
-        byte = rates.cached_byte if fits else rates.byte
-        full += graph_seconds(ops, node.body, byte, node.parallel, promises)
-        full += sum(
-            rates.launch + chunk.nbytes * (rates.byte + rates.cached_byte)
-            for chunk in node.sliced(node.body)
-        )
-        full += rates.written_byte * sum(
-            part.nbytes
-            for part, result in zip(node.body.outputs, node.results, strict=True)
-            if result.slot is not None
-        )
-        merged = [
-            values.dims
-            for values, result in zip(node.outputs, node.results, strict=True)
-            if result.combine == "top_k" and not result.accumulates_in_body
-        ]
-        full += sum(merge_seconds(dims, rates) for dims in merged[::2])
-        if promises and ops.picks_rows():
-            full -= saved_seconds(node)
-        full *= (1 + rates.sync / node.parallel) / (1 + rates.sync)
-        if node.remainder is None:
-            return node.mean_trip_count * full
-        return node.mean_trip_count * full + graph_seconds(
-            ops, node.remainder, rates.cached_byte, promises=promises
-        )
+        return _loop_seconds(ops, node, promises)
     if node.op == "xla_cluster":
         return sum(compiled_seconds(ops, sub, byte, parallel) for _, sub in node.subgraphs)
     if node.subgraphs:
@@ -91,6 +67,40 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
         moved = sum(t.nbytes for t in node.inputs) + sum(t.nbytes for t in node.outputs)
     seconds = work_seconds(ops, node, parallel) + moved * _byte_seconds(ops, node, byte, parallel)
     return rates.launch / beside(parallel) + seconds
+
+
+def _loop_seconds(ops: OpSet, node: Loop, promises: bool) -> float:
+    rates = ops.rates()
+    full = rates.iteration / beside(node.parallel)
+    fits = node.parallel * _largest_bytes(node.body) <= CACHE
+    byte = rates.cached_byte if fits else rates.byte
+    full += graph_seconds(ops, node.body, byte, node.parallel, promises)
+    for chunk, slot in zip(node.body.inputs, node.slots, strict=False):
+        if slot is not None:
+            full += rates.launch + chunk.nbytes * (rates.byte + rates.cached_byte)
+            full += rates.run * _runs(chunk, slot)
+    for part, result in zip(node.body.outputs, node.results, strict=True):
+        if result.slot is not None:
+            full += rates.written_byte * part.nbytes + rates.run * _runs(part, result.slot)
+    merged = [
+        values.dims
+        for values, result in zip(node.outputs, node.results, strict=True)
+        if result.combine == "top_k" and not result.accumulates_in_body
+    ]
+    full += sum(merge_seconds(dims, rates) for dims in merged[::2])
+    if promises and ops.picks_rows():
+        full -= saved_seconds(node)
+    full *= (1 + rates.sync / node.parallel) / (1 + rates.sync)
+    if node.remainder is None:
+        return node.mean_trip_count * full
+    return node.mean_trip_count * full + graph_seconds(
+        ops, node.remainder, rates.cached_byte, promises=promises
+    )
+
+
+def _runs(chunk: Tensor, slot: SplitAxis) -> int:
+    """Return the number of contiguous runs of a chunk in the tensor that it is a part of."""
+    return math.prod(chunk.dims[: slot.axis])
 
 
 def _largest_bytes(body: Graph) -> int:

@@ -26,6 +26,7 @@ def following(byte: float) -> Mapping[str, float]:
     """Return the rates that follow from the seconds per byte."""
     return {
         "cached_byte": byte,  # chunks are as large as the memory allows, too large for any cache
+        "run": 32 * byte,  # memory is read in sectors of 32 bytes
         "written_byte": 2 * byte,  # copied into the result: read and written
         "product_byte": byte,  # operands are not packed
         "top_k_maximum": 8 * byte,  # twice the four bytes of an element: rows of a group are short

@@ -80,12 +80,15 @@ def solve(factorize: float) -> Callable[[Node], int]:
     return count
 
 
-def convolution(filter_at: int, result_at: int) -> Callable[[Node], int]:
-    """Count two operations per pixel and channel of the result, times the numbers of its patch."""
+def convolution(filter_at: int, result_at: int, summed: int = -1) -> Callable[[Node], int]:
+    """Count two operations per pixel and channel of the result, times the numbers of its patch.
+
+    These are the filter's axes before `summed`: -2 if each channel has its own filters.
+    """
 
     def count(node: Node) -> int:
         tensors = (*node.inputs, node.output)
         kernel, result = _shape(tensors[filter_at]), tensors[result_at]
-        return 2 * result.size * math.prod(kernel[:-1])
+        return 2 * result.size * math.prod(kernel[:summed])
 
     return count

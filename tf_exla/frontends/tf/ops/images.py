@@ -23,6 +23,7 @@ from tf_exla.vocabulary import flops, rebuild
 
 pool = partial(without_scratch, pooling("image", result="pooled"), flops=flops.per_operand,
     gpu=copy_of_everything)  # fmt: skip
+depthwise = partial(flops.convolution, summed=-2)
 _MEANS = windows.pooling("image", result="pooled", maxima=False)
 _MEANS_GRAD = windows.pooling("", "pooled", result="image", maxima=False)
 _MAXIMA = windows.pooling("image", result="pooled", maxima=True)
@@ -60,17 +61,19 @@ OPS: Mapping[str, Op] = {
     "CropAndResizeGradBoxes": Op("b P Q c, N H W c, b D, b -> b D ; add c"),
     "CropAndResizeGradImage": Op("b P Q c, b D, b, = -> N H W c ; add b"),
     "DepthToSpace": Op("n A B C -> n D E F", windows=windows.resolution("pooled", "image")),
-    "DepthwiseConv2dNative": Op(convolution("depthwise", 0, 1, -1), cpu=cpu_products.depthwise,
-        gpu=copy_of_everything, windows=windows.convolution(0, 1, -1)),
+    "DepthwiseConv2dNative": Op(convolution("depthwise", 0, 1, -1), flops=depthwise(1, -1),
+        cpu=cpu_products.depthwise, gpu=copy_of_everything, windows=windows.convolution(0, 1, -1)),
     "DepthwiseConv2dNativeBackpropFilter": Op(convolution("depthwise", 0, -1, 2),
-        cpu=cpu_products.depthwise_filter_grad, gpu=copy_of_everything, shape_operand=1,
-        unordered=True, windows=windows.convolution(0, -1, 2)),
+        flops=depthwise(-1, 2), cpu=cpu_products.depthwise_filter_grad, gpu=copy_of_everything,
+        shape_operand=1, unordered=True, windows=windows.convolution(0, -1, 2)),
     "DepthwiseConv2dNativeBackpropInput": Op(convolution("depthwise", -1, 1, 2),
-        cpu=cpu_products.depthwise_input_grad, gpu=copy_of_everything, shape_operand=0,
-        unordered=True, windows=windows.convolution(-1, 1, 2)),
-    "Dilation2D": Op("n H W c, F G c -> n P Q c"),
-    "Dilation2DBackpropFilter": Op("n H W c, F G c, n P Q c -> F G c ; add n"),
-    "Dilation2DBackpropInput": Op("n H W c, F G c, n P Q c -> n H W c"),
+        flops=depthwise(1, 2), cpu=cpu_products.depthwise_input_grad, gpu=copy_of_everything,
+        shape_operand=0, unordered=True, windows=windows.convolution(-1, 1, 2)),
+    "Dilation2D": Op("n H W c, F G c -> n P Q c", flops=flops.convolution(1, -1)),
+    "Dilation2DBackpropFilter": Op("n H W c, F G c, n P Q c -> F G c ; add n",
+        flops=flops.convolution(1, 2)),
+    "Dilation2DBackpropInput": Op("n H W c, F G c, n P Q c -> n H W c",
+        flops=flops.convolution(1, 2)),
     "ExtractImagePatches": without_scratch(),
     "ExtractVolumePatches": Op("n H W D C -> n P Q R K"),
     "FusedBatchNorm": Op(batch_norm),
