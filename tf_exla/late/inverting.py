@@ -142,7 +142,7 @@ class _Inverting:
     def _product(self, node: Node, inverse: Tensor) -> list[Node]:
         w = Builder(node, self.ops)
         w.op("matmul", inverse, node.inputs[1], transpose_a=True, transpose_b=False)
-        return [w.nodes[-1].replace(outputs=node.outputs)]
+        return w.ended(node.output)
 
     def _loop(self, loop: Loop, made: Mapping[_Inverse, Tensor], origins: Origins) -> Loop:
         """Return a loop that reads the inverses `made` outside, and computes its own ones."""

@@ -10,7 +10,6 @@ are read outside of loops are computed by themselves.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -169,7 +168,7 @@ def _single(node: Node, sources: list[Tensor], found: _Found, ops: OpSet) -> lis
     blocks = Blocks(found.loop, sources, 1)
     start = start_of(w, place, blocks)
     row_of(w, place, start, made_block(w, start, blocks), blocks.slot)
-    return [*w.nodes[:-1], dataclasses.replace(w.nodes[-1], outputs=node.outputs)]
+    return w.ended(node.output)
 
 
 def _with_rows(

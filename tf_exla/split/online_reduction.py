@@ -214,5 +214,4 @@ def _finish(
     if dtype != whole.dtype:
         precise[whole] = total
         total = cast(w, total, whole.dtype)
-    last = w.nodes[-1]
-    w.nodes[-1] = last.replace(outputs=(whole,))
+    w.ended(whole)
