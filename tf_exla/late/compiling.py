@@ -158,6 +158,12 @@ def _without_second_names(
 
 def cluster(body: Graph, run: list[Node]) -> Node | None:
     """Merge a run into one node; None if it computes nothing."""
+    made = merge(body, run) if run else None
+    return made if made is not None and any(tensor.nbytes for tensor in made.outputs) else None
+
+
+def merge(body: Graph, run: list[Node]) -> Node:
+    """Merge nodes of a graph into one, which returns what the graph's rest reads."""
     inside = {tensor for node in run for tensor in node.outputs}
     constants = {node.output: node for node in body.nodes if node.op == "constant"}
     readers = consumers(body)
@@ -169,8 +175,6 @@ def cluster(body: Graph, run: list[Node]) -> Node | None:
         for tensor in node.outputs
         if tensor in body.outputs or any(r not in members for r, _ in readers.get(tensor, ()))
     ]
-    if not results or not any(tensor.nbytes for tensor in results):
-        return None
     mirror: dict[Tensor, Tensor] = {}
     inputs: list[Tensor] = []
     nodes: list[Node] = []
