@@ -203,6 +203,11 @@ class Loop(Node):
         """Positions of the accumulated results, in the order of the body's last inputs."""
         return tuple(k for k, result in enumerate(self.results) if result.accumulates_in_body)
 
+    def holds_places(self, position: int) -> bool:
+        """Return whether a result is the second of a pair: the positions of values."""
+        before = [result.combine in ARG_REDUCERS for result in self.results[:position]]
+        return self.results[position].combine in ARG_REDUCERS and before.count(True) % 2 == 1
+
     def sliced(self, body: Graph) -> frozenset[Tensor]:
         """Return the inputs of a body that are chunks."""
         pairs = zip(body.inputs, self.slots, strict=False)
@@ -253,6 +258,11 @@ class Graph:
     def is_open(self) -> bool:
         """Whether an input or a node is open: then sizes must be propagated through the graph."""
         return any(t.is_open for t in self.inputs) or any(node.is_open for node in self.nodes)
+
+    @once
+    def is_stateful(self) -> bool:
+        """Whether one of its nodes is stateful."""
+        return any(node.stateful for node in self.nodes)
 
     @once
     def has_loops(self) -> bool:

@@ -7,14 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tf_exla.frontends.numpy.shared import Update, ints
 from tf_exla.ir.graph import Node
 
 X = Any  # an array
-Kernel = Callable[..., X]
-
-
-def ints(values: X) -> tuple[int, ...]:
-    return tuple(int(value) for value in np.ravel(values))
 
 
 def slice_(node: Node, x: X, begin: X, size: X) -> X:
@@ -37,49 +33,6 @@ def image_patches(node: Node, x: X) -> X:
     return np.reshape(x[:, rows, columns], node.output.dims)
 
 
-def strided_index(node: Node, begin: X, end: X, strides: X, at: int = 0) -> tuple[Any, ...]:
-    """Return the index of a `strided_slice`, with its masks."""
-
-    def has(mask: str, k: int) -> bool:
-        return bool(int(str(node.attrs.get(f"{mask}_mask", 0))) >> k & 1)
-
-    index: list[Any] = []
-    for k, (b, e, s) in enumerate(zip(ints(begin), ints(end), ints(strides), strict=True)):
-        if has("ellipsis", k):
-            index.append(...)
-        elif has("new_axis", k):
-            index.append(None)
-        elif has("shrink_axis", k):
-            index.append(b)
-        else:
-            index.append(slice(None if has("begin", k) else b, None if has("end", k) else e, s))
-    return tuple(index)
-
-
-def strided_slice(node: Node, x: X, begin: X, end: X, strides: X) -> X:
-    return x[strided_index(node, begin, end, strides)]
-
-
-def strided_slice_grad(node: Node, shape: X, begin: X, end: X, strides: X, part: X) -> X:
-    made = np.zeros(ints(shape), part.dtype)
-    made[strided_index(node, begin, end, strides)] = part
-    return made
-
-
-def pad(node: Node, x: X, paddings: X, value: X = 0) -> X:
-    return np.pad(x, np.asarray(paddings), constant_values=value)
-
-
-def mirror_pad(node: Node, x: X, paddings: X) -> X:
-    mode = node.attrs["mode"]
-    text = mode.decode() if isinstance(mode, bytes) else str(mode)
-    return np.pad(x, np.asarray(paddings), mode=text.lower())  # type: ignore[call-overload]
-
-
-def split(node: Node, axis: X, x: X) -> list[X]:
-    return np.split(x, len(node.outputs), int(axis))
-
-
 def take(node: Node, params: X, indices: X, axis: X) -> X:
     batch, at = int(str(node.attrs.get("batch_dims", 0))), int(axis)
     at += params.ndim if at < 0 else 0
@@ -93,19 +46,6 @@ def take(node: Node, params: X, indices: X, axis: X) -> X:
     return np.asarray(rows, params.dtype).reshape(*lead, *inner)
 
 
-def scatter(update: Callable[[X, Any, X], None]) -> Kernel:
-    def kernel(node: Node, x: X, indices: X, values: X) -> X:
-        made = x.copy()
-        update(made, tuple(np.moveaxis(indices, -1, 0)), values)
-        return made
-
-    return kernel
-
-
-def scatter_nd(node: Node, indices: X, values: X, shape: X) -> X:
-    return scatter(np.add.at)(node, np.zeros(ints(shape), values.dtype), indices, values)
-
-
 def segment_sum(node: Node, x: X, segments: X, count: X) -> X:
     inner = x.shape[segments.ndim :]
     made = np.zeros((int(count), *inner), x.dtype)
@@ -114,29 +54,19 @@ def segment_sum(node: Node, x: X, segments: X, count: X) -> X:
     return made
 
 
-def scatter_rows(node: Node, columns: X, values: X, shape: X) -> X:
-    return _by_rows(np.zeros(ints(shape), values.dtype), columns, values, np.add.at)
+def _at(update: Callable[[X, Any, X], None]) -> Update:
+    def updated(x: X, index: Any, values: X) -> X:
+        made = x.copy()
+        update(made, index, values)
+        return made
+
+    return updated
 
 
-def update_rows(node: Node, x: X, columns: X, values: X) -> X:
-    update = KERNEL_OF_UPDATE[str(node.attrs["scatter"])]
-    return _by_rows(x.copy(), columns, values, update)
-
-
-def _by_rows(made: X, columns: X, values: X, update: Callable[[X, Any, X], None]) -> X:
-    lead = np.indices(columns.shape)[:-1]
-    update(made, (*lead, columns), values)
-    return made
-
-
-def _assign(x: X, index: Any, values: X) -> None:
-    x[index] = values
-
-
-KERNEL_OF_UPDATE: Mapping[str, Callable[[X, Any, X], None]] = {
-    "scatter_add": np.add.at,
-    "scatter_max": np.maximum.at,
-    "scatter_min": np.minimum.at,
-    "scatter_subtract": np.subtract.at,
-    "scatter_update": _assign,
+UPDATES: Mapping[str, Update] = {
+    "scatter_add": _at(np.add.at),
+    "scatter_max": _at(np.maximum.at),
+    "scatter_min": _at(np.minimum.at),
+    "scatter_subtract": _at(np.subtract.at),
+    "scatter_update": _at(np.ndarray.__setitem__),
 }

@@ -48,7 +48,7 @@ def results_inside(graph: Graph) -> dict[Key, Tensor]:
         else:
             cond, body = _parts(node)
             found.update((key, Tensor((), "variant", key[0])) for key in results_inside(body))
-            if _is_stateful(cond):
+            if cond.is_stateful:
                 found[node.name, 0] = Tensor((), "int32", f"{node.name}/count")
     return found
 
@@ -98,7 +98,7 @@ def _keeping_while(node: Node) -> tuple[list[Node], dict[Key, Tensor]]:
         nodes.append(Node("list_push", (inner, tensor), (pushed,), attrs, name=key[0]))
         added.append(Variable(empty[-1].output, inner, pushed))
     keys = list(kept)
-    if _is_stateful(cond):
+    if cond.is_stateful:
         zero, step, counter = _counter(node.name)
         before.append(zero)
         nodes += step
@@ -195,7 +195,7 @@ def _replay_while(node: Node, given: Mapping[Key, Tensor]) -> list[Node]:
         inputs = (inner, counter, shape.output)
         reads += [shape, Node("list_get", inputs, (item,), attrs, name=key[0])]
         inside[key] = item
-    if _is_stateful(cond):
+    if cond.is_stateful:
         kept, tested = given[node.name, 0], given[node.name, 0].fresh_copy()
         inner = kept.fresh_copy()
         assert added[0].tested is not None
@@ -251,10 +251,6 @@ def _counted(cond: Graph, counter: Tensor, count: Tensor) -> Graph:
 def _parts(node: Node) -> tuple[Graph, Graph]:
     cond, body = cond_of(node), body_of(node)
     return cond, body
-
-
-def _is_stateful(graph: Graph) -> bool:
-    return any(node.stateful for node in graph.nodes)
 
 
 def _counter(name: str) -> tuple[Node, list[Node], Tensor]:
