@@ -8,8 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from tf_exla.frontends.numpy import algebra, movement, radix, shared
-from tf_exla.frontends.numpy.shared import Kernel, ints, plain, reduction, same
+from tf_exla.frontends.numpy import radix, shared
+from tf_exla.frontends.numpy.shared import (
+    Kernel,
+    Update,
+    ints,
+    offset,
+    plain,
+    reduction,
+    same,
+)
 from tf_exla.ir.graph import Node, Tensor
 
 X = Any  # an array
@@ -109,11 +117,100 @@ def _erf(x: X) -> X:
     return np.vectorize(math.erf, otypes=[np.float64])(x)
 
 
+def solve_triangular(node: Node, a: X, b: X) -> X:
+    a = np.tril(a) if node.attrs.get("lower", True) else np.triu(a)
+    a = np.conj(np.swapaxes(a, -1, -2)) if node.attrs.get("adjoint") else a
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    wide = (np.broadcast_to(one, (*batch, *one.shape[-2:])) for one in (a, b))
+    return np.linalg.solve(*wide)
+
+
+def _offsets(x: X) -> X:
+    return np.arange(x.shape[-1]) - np.arange(x.shape[-2])[:, None]  # column - row
+
+
+def band_part(node: Node, x: X, lower: X, upper: X) -> X:
+    kept = np.ones(x.shape[-2:], bool)
+    if lower >= 0:
+        kept &= -_offsets(x) <= lower
+    if upper >= 0:
+        kept &= _offsets(x) <= upper
+    return np.where(kept, x, np.zeros((), x.dtype))
+
+
+def matrix_diag(node: Node, d: X, k: X, rows: X, columns: X, padding: X) -> X:
+    at, n = offset(node, k), d.shape[-1]
+    height = n + max(-at, 0) if rows < 0 else int(rows)
+    width = n + max(at, 0) if columns < 0 else int(columns)
+    made, rows = np.full((*d.shape[:-1], height, width), padding, d.dtype), np.arange(n)
+    made[..., rows + max(-at, 0), rows + max(at, 0)] = d
+    return made
+
+
+def slice_(node: Node, x: X, begin: X, size: X) -> X:
+    ends = [None if n < 0 else b + n for b, n in zip(ints(begin), ints(size), strict=True)]
+    return x[tuple(slice(b, e) for b, e in zip(ints(begin), ends, strict=True))]
+
+
+def image_patches(node: Node, x: X) -> X:
+    """Stack the elements that each place of [n, p, q] reads, zeros outside: k, l, channels."""
+    indices = []
+    for axis in (1, 2):
+        places, size = node.output.dims[axis], x.shape[axis]
+        steps, stride, rate = (ints(node.attrs[n])[axis] for n in ("ksizes", "strides", "rates"))
+        reached = (places - 1) * stride + (steps - 1) * rate + 1
+        before = max(reached - size, 0) // 2 if node.attrs["padding"] in ("SAME", b"SAME") else 0
+        index = np.arange(places)[:, None] * stride + np.arange(steps) * rate - before
+        x = np.concatenate([x, np.zeros_like(x.take([0], axis))], axis)
+        indices.append(np.where((index >= 0) & (index < size), index, size))
+    rows, columns = indices[0][:, None, :, None], indices[1][None, :, None, :]
+    return np.reshape(x[:, rows, columns], node.output.dims)
+
+
+def take(node: Node, params: X, indices: X, axis: X) -> X:
+    batch, at = int(str(node.attrs.get("batch_dims", 0))), int(axis)
+    at += params.ndim if at < 0 else 0
+    if batch < 0:
+        batch += indices.ndim
+    if not batch:
+        return np.take(params, indices, at)
+    lead = params.shape[:batch]
+    rows = [np.take(params[i], indices[i], at - batch) for i in np.ndindex(*lead)]
+    inner = (*params.shape[batch:at], *indices.shape[batch:], *params.shape[at + 1 :])
+    return np.asarray(rows, params.dtype).reshape(*lead, *inner)
+
+
+def segment_sum(node: Node, x: X, segments: X, count: X) -> X:
+    inner = x.shape[segments.ndim :]
+    made = np.zeros((int(count), *inner), x.dtype)
+    known = (segments >= 0) & (segments < int(count))
+    np.add.at(made, segments[known], x[known])
+    return made
+
+
+def _at(update: Callable[[X, Any, X], None]) -> Update:
+    def updated(x: X, index: Any, values: X) -> X:
+        made = x.copy()
+        update(made, index, values)
+        return made
+
+    return updated
+
+
+UPDATES: Mapping[str, Update] = {
+    "scatter_add": _at(np.add.at),
+    "scatter_max": _at(np.maximum.at),
+    "scatter_min": _at(np.minimum.at),
+    "scatter_subtract": _at(np.subtract.at),
+    "scatter_update": _at(np.ndarray.__setitem__),
+}
+
+
 KERNELS: Mapping[str, Kernel] = {
     **shared.pointwise(np),
     **shared.products(np, lambda node: {}),
     **shared.movement(np),
-    **shared.updates(np, movement.UPDATES),
+    **shared.updates(np, UPDATES),
     "round": plain(np.rint),
     **dict.fromkeys(
         ("check_numerics", "prevent_gradient", "read_variable", "stop_gradient"), same
@@ -122,7 +219,7 @@ KERNELS: Mapping[str, Kernel] = {
     "argmax": lambda node, x, axis: np.argmax(x, int(axis)),
     "argmin": lambda node, x, axis: np.argmin(x, int(axis)),
     "astype": lambda node, x: x.astype(array_dtype(node.output)),
-    "band_part": algebra.band_part,
+    "band_part": band_part,
     "cholesky": plain(np.linalg.cholesky),
     "constant": lambda node: np.asarray(node.attrs["value"]),
     "cumprod": _cumulative(np.cumprod, 1),
@@ -139,8 +236,8 @@ KERNELS: Mapping[str, Kernel] = {
     "list_set": _list_set,
     "list_stack": _list_stack,
     "log_softmax": _log_softmax,
-    "image_patches": movement.image_patches,
-    "matrix_diag": algebra.matrix_diag,
+    "image_patches": image_patches,
+    "matrix_diag": matrix_diag,
     "max": reduction(np.max),
     "max_with_position": _best(np.argmax),
     "mean": reduction(_mean),
@@ -151,15 +248,15 @@ KERNELS: Mapping[str, Kernel] = {
     "radix_counts": radix.counts,
     "reciprocal": lambda node, x: 1 / x,
     "rsqrt": lambda node, x: 1 / np.sqrt(x),
-    "segment_sum": movement.segment_sum,
+    "segment_sum": segment_sum,
     "sigmoid": lambda node, x: 1 / (1 + np.exp(-x)),
-    "slice": movement.slice_,
+    "slice": slice_,
     "softmax": _softmax,
-    "solve_triangular": algebra.solve_triangular,
+    "solve_triangular": solve_triangular,
     "sparse_cross_entropy": _cross_entropy,
     "sort": lambda node, x: np.sort(x, -1),
     "sum": reduction(_short_sum),
-    "take": movement.take,
+    "take": take,
     "top_k": lambda node, x, k: top_k(x, int(k)),
     "truncate_divide": lambda node, x, y: np.trunc(x / y) if x.dtype.kind == "f" else (
         np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y))),

@@ -13,6 +13,7 @@ import numpy as np
 
 from tf_exla.frontends.numpy import radix
 from tf_exla.ir.graph import Node
+from tf_exla.ir.slicing import strided_index
 from tf_exla.vocabulary.radix import shift_of
 from tf_exla.vocabulary.rules.builders import text_attr, words
 
@@ -113,7 +114,7 @@ def movement(xp: Any) -> dict[str, Kernel]:
         return xp.pad(x, np.asarray(paddings), mode=text_attr(node, "mode").lower())
 
     def strided_slice(node: Node, x: X, begin: X, end: X, strides: X) -> X:
-        return xp.asarray(x)[strided_index(node, begin, end, strides)]
+        return xp.asarray(x)[strided_index(node, *map(ints, (begin, end, strides)))]
 
     return {
         "broadcast_to": lambda node, x, shape: xp.broadcast_to(x, ints(shape)),
@@ -137,25 +138,6 @@ def movement(xp: Any) -> dict[str, Kernel]:
     }
 
 
-def strided_index(node: Node, begin: X, end: X, strides: X) -> tuple[Any, ...]:
-    """Return the index of a `strided_slice`, with its masks."""
-
-    def has(mask: str, k: int) -> bool:
-        return bool(int(str(node.attrs.get(f"{mask}_mask", 0))) >> k & 1)
-
-    index: list[Any] = []
-    for k, (b, e, s) in enumerate(zip(ints(begin), ints(end), ints(strides), strict=True)):
-        if has("ellipsis", k):
-            index.append(...)
-        elif has("new_axis", k):
-            index.append(None)
-        elif has("shrink_axis", k):
-            index.append(b)
-        else:
-            index.append(slice(None if has("begin", k) else b, None if has("end", k) else e, s))
-    return tuple(index)
-
-
 def updates(xp: Any, by_name: Mapping[str, Update]) -> dict[str, Kernel]:
     """Return the kernels of ops that update elements; `by_name`: the kinds of updates."""
     add, assign = by_name["scatter_add"], by_name["scatter_update"]
@@ -173,7 +155,7 @@ def updates(xp: Any, by_name: Mapping[str, Update]) -> dict[str, Kernel]:
         return assign(xp.asarray(x), (..., rows + max(-at, 0), rows + max(at, 0)), d)
 
     def strided_slice_grad(node: Node, shape: X, begin: X, end: X, strides: X, part: X) -> X:
-        index = strided_index(node, begin, end, strides)
+        index = strided_index(node, *map(ints, (begin, end, strides)))
         return assign(xp.zeros(ints(shape), part.dtype), index, part)
 
     def zeros(values: X, shape: X) -> X:
