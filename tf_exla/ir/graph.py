@@ -61,6 +61,13 @@ class Node:
             return self
         return self.replace(inputs=tuple(instead.get(tensor, tensor) for tensor in self.inputs))
 
+    def renamed(self, instead: Mapping[Tensor, Tensor]) -> Self:
+        """Return the node with operands and results replaced by `instead`."""
+        node, outputs = self.substitute(instead), self.outputs
+        if instead.keys().isdisjoint(outputs):
+            return node
+        return node.replace(outputs=tuple(instead.get(tensor, tensor) for tensor in outputs))
+
     def replace(self, **changes: object) -> Self:
         """Return the node with changed fields: `dataclasses.replace` in a fifth of the time."""
         made = object.__new__(type(self))
@@ -253,6 +260,11 @@ class Graph:
         if len(nodes) == len(self.nodes) and all(map(operator.is_, nodes, self.nodes)):
             return self
         return Graph(self.inputs, tuple(nodes), self.outputs)
+
+    def with_instead(self, old: Node, *new: Node) -> Graph:
+        """Return the graph with nodes in the place of one node."""
+        at = self.nodes.index(old)
+        return self.with_nodes((*self.nodes[:at], *new, *self.nodes[at + 1 :]))
 
     @once
     def is_open(self) -> bool:

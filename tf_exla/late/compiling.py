@@ -25,11 +25,10 @@ from tf_exla.model.cost import compile_seconds, compiled_seconds, node_seconds
 from tf_exla.model.settings import SETTINGS
 
 
-def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 1) -> Graph:
+def compile_loops(graph: Graph, ops: OpSet, forced: bool = False) -> Graph:
     """Make clusters in the bodies of the innermost loops.
 
-    `forced`: compile everything that XLA can, whether it pays off or not. `runs`: how often the
-    graph runs in one call of the program.
+    `forced`: compile everything that XLA can, whether it pays off or not.
     """
 
     def inside(sub: Graph, runs: float) -> Graph:
@@ -53,7 +52,7 @@ def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 
             return node
         return node.replace(body=body, remainder=rest)
 
-    return inside(graph, runs)
+    return inside(graph, runs=1)
 
 
 def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: float) -> Graph:

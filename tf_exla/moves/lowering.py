@@ -47,10 +47,7 @@ def _lowered(
         if result is None or (result.dtype, result.shape) != (output.dtype, output.shape):
             return None
         replaced[result] = output
-    return [
-        one.substitute(replaced).replace(outputs=tuple(replaced.get(t, t) for t in one.outputs))
-        for one in writer.nodes
-    ]
+    return [one.renamed(replaced) for one in writer.nodes]
 
 
 def _mean(w: Builder, node: Node) -> Tensor | None:
