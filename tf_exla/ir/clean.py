@@ -68,8 +68,7 @@ def _merge(graph: Graph, apart: int | None) -> Graph:
         nodes.append(node)
     if len(nodes) == len(graph.nodes) and not first:
         return graph
-    outputs = tuple(stands_for.get(tensor, tensor) for tensor in graph.outputs)
-    return graph.replace(nodes=tuple(nodes), outputs=outputs)
+    return graph.with_nodes(nodes, stands_for)
 
 
 def _stays_apart(node: Node, apart: int | None) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 NO_ATTRS: Mapping[str, object] = MappingProxyType({})
+NO_NAMES: Mapping[Tensor, Tensor] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,11 +256,19 @@ class Graph:
         fields = {"inputs": self.inputs, "nodes": self.nodes, "outputs": self.outputs, **changes}
         return Graph(**fields)  # type: ignore[arg-type]
 
-    def with_nodes(self, nodes: Sequence[Node]) -> Graph:
-        """Return the graph with these nodes; this graph itself if they are its own."""
-        if len(nodes) == len(self.nodes) and all(map(operator.is_, nodes, self.nodes)):
+    def with_nodes(
+        self, nodes: Sequence[Node], renamed: Mapping[Tensor, Tensor] = NO_NAMES
+    ) -> Graph:
+        """Return the graph with these nodes; this graph itself if they are its own.
+
+        `renamed`: tensors that replace outputs.
+        """
+        outputs = self.outputs
+        if not renamed.keys().isdisjoint(outputs):
+            outputs = tuple(renamed.get(tensor, tensor) for tensor in outputs)
+        elif len(nodes) == len(self.nodes) and all(map(operator.is_, nodes, self.nodes)):
             return self
-        return Graph(self.inputs, tuple(nodes), self.outputs)
+        return Graph(self.inputs, tuple(nodes), outputs)
 
     def with_instead(self, old: Node, *new: Node) -> Graph:
         """Return the graph with nodes in the place of one node."""

@@ -53,8 +53,7 @@ def part_loop_variables(graph: Graph, ops: OpSet) -> Graph:
             if counting is not None:
                 nodes.append(counting[0])
                 renamed.update(counting[1])
-    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
-    return graph.replace(nodes=tuple(nodes), outputs=outputs)
+    return graph.with_nodes(nodes, renamed)
 
 
 def _passed_on(node: Node) -> dict[Tensor, Tensor]:
