@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -10,14 +11,54 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tf_exla.frontends.jax.capture import Captured, capture
+from tf_exla.frontends.jax.capture import capture_jaxpr
 from tf_exla.frontends.jax.compat import apply
 from tf_exla.frontends.numpy import evaluate
 from tf_exla.frontends.numpy.kernels import KERNELS
-from tf_exla.ir.graph import Array, Node
+from tf_exla.ir.graph import Array, Graph, Node
 from tf_exla.ir.traverse import walk
 
 X = Any
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A captured program.
+
+    `graph.inputs`: one for each leaf of the arguments, then one for each of `constants`.
+    `constants`: arrays (or tracers) that the function closes over. `in_avals`, `out_avals`: shapes,
+    dtypes and weak types of flat arguments and results.
+    """
+
+    graph: Graph
+    out_tree: Any
+    in_avals: tuple[Any, ...]
+    out_avals: tuple[Any, ...]
+    constants: tuple[Any, ...]
+
+    @property
+    def inputs(self) -> int:
+        """The number of flat arguments."""
+        return len(self.in_avals)
+
+
+def capture(
+    function: Callable[..., Any], *args: Any, platform: str | None = None, **kwargs: Any
+) -> Captured:
+    """Capture `function` for arguments like `args` and `kwargs`.
+
+    Arguments are pytrees of arrays, numbers or `jax.ShapeDtypeStruct`. `platform`: the platform
+    that the program is for, as JAX names it; by default JAX's default backend.
+    """
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args, **kwargs)
+    graph, constants = capture_jaxpr(closed, platform)
+    return Captured(
+        graph,
+        jax.tree.structure(shapes),
+        tuple(closed.in_avals),
+        tuple(closed.out_avals),
+        constants,
+    )
 
 
 class Primitives(dict[str, Any]):

@@ -9,27 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from programs import rbf, with_gradients
 
 import tf_exla
 from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.pipeline.optimize import optimize_graph
-
-
-def gradients(function: Callable[..., tf.Tensor]) -> Callable[..., Any]:
-    def both(*arguments: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(arguments)
-            value = function(*arguments)
-        return value, tape.gradient(value, arguments)
-
-    return both
-
-
-def rbf(x: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
-    xx, zz = (tf.reduce_sum(tf.square(each), -1) for each in (x, z))
-    return tf.exp(-0.5 * (xx[:, None] + zz[None] - 2.0 * tf.matmul(x, z, transpose_b=True)))
 
 
 def sparse_gp(x: tf.Tensor, z: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
@@ -58,11 +44,11 @@ def of(*shapes: tuple[int | None, ...]) -> tuple[tf.TensorSpec, ...]:
 @pytest.mark.parametrize(
     ("function", "specs"),
     [
-        (gradients(network), of((None, 3), (3, 5), (5, 2))),
-        (gradients(network), of((None, None), (None, 5), (5, None))),
-        (gradients(sparse_gp), of((None, 2), (7, 2), (7, 1))),
-        (gradients(attention), of((2, 3, None, 4), (2, 1, None, 4), (2, 1, None, 4))),
-        (gradients(scaled), of((5, None), (5,), (None, 5))),
+        (with_gradients(network), of((None, 3), (3, 5), (5, 2))),
+        (with_gradients(network), of((None, None), (None, 5), (5, None))),
+        (with_gradients(sparse_gp), of((None, 2), (7, 2), (7, 1))),
+        (with_gradients(attention), of((2, 3, None, 4), (2, 1, None, 4), (2, 1, None, 4))),
+        (with_gradients(scaled), of((5, None), (5,), (None, 5))),
         (scaled, of((None, None), (None,), (None, None))),
     ],
 )
@@ -93,7 +79,7 @@ def test_gradients_of_a_choice_that_is_known_have_known_sizes(
 ) -> None:
     """A branch wraps tensors for its gradient in optionals, whose sizes are unknown."""
     y = tf.constant(np.random.default_rng(0).normal(size=(301, 5)))
-    stock = tf.function(gradients(function))
+    stock = tf.function(with_gradients(function))
     concrete = stock.get_concrete_function(y)
     graph = capture(concrete).graph
     assert not [node.name for node in graph.nodes if not all(t.is_static for t in node.outputs)]

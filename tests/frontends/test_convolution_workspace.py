@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tf_exla.frontends.tf import convolution_workspace
+from tf_exla.frontends.tf import environment
 from tf_exla.frontends.tf.capture import capture
-from tf_exla.frontends.tf.convolution_workspace import limit_workspace
+from tf_exla.frontends.tf.environment import limit_workspace
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.ops.memory.gpu import WORKSPACE_VARIABLE
 from tf_exla.ir.graph import Graph
@@ -20,7 +20,7 @@ MB = 1 << 20
 
 @pytest.fixture(autouse=True)
 def _gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convolution_workspace, "device", lambda: "GPU")
+    monkeypatch.setattr(environment, "device", lambda: "GPU")
     monkeypatch.setenv(WORKSPACE_VARIABLE, "1")  # so that it is as before at the end
     monkeypatch.delenv(WORKSPACE_VARIABLE)
 
@@ -68,6 +68,6 @@ def test_inside_of_loops() -> None:
 def test_other_programs_and_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_workspace(captured(tf.square, 4, 4))
     assert WORKSPACE_VARIABLE not in os.environ
-    monkeypatch.setattr(convolution_workspace, "device", lambda: "CPU")
+    monkeypatch.setattr(environment, "device", lambda: "CPU")
     limit_workspace(captured(smoothed, 1, 64, 64, 2))
     assert WORKSPACE_VARIABLE not in os.environ

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from frontends.tensorflow_namespace import TENSORFLOW
+from jax_captured import capture as capture_jax
 
 pytest.importorskip("jaxlib")
 
@@ -22,7 +23,6 @@ from frontends.jax_namespace import JAX
 from jax_x64 import enable_x64
 
 from tf_exla.errors import MemoryLimitError
-from tf_exla.frontends.jax.capture import capture as capture_jax
 from tf_exla.frontends.numpy import trace
 from tf_exla.frontends.tf.capture import capture as capture_tensorflow
 from tf_exla.ir.graph import Graph, Loop

@@ -6,13 +6,13 @@ import os
 
 import pytest
 
-from tf_exla.frontends.tf import xla_trials
-from tf_exla.frontends.tf.xla_trials import VARIABLE, without_trials
+from tf_exla.frontends.tf import environment
+from tf_exla.frontends.tf.environment import VARIABLE, without_trials
 
 
 @pytest.fixture(autouse=True)
 def _flags(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xla_trials, "device", lambda: "GPU")
+    monkeypatch.setattr(environment, "device", lambda: "GPU")
     monkeypatch.setenv(VARIABLE, "--xla_dump_to=/tmp/x")  # so that it is as before at the end
 
 
@@ -32,6 +32,6 @@ def test_the_users_level_stays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_cpu_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xla_trials, "device", lambda: "CPU")
+    monkeypatch.setattr(environment, "device", lambda: "CPU")
     without_trials()
     assert os.environ[VARIABLE] == "--xla_dump_to=/tmp/x"

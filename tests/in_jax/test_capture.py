@@ -10,10 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax_captured import check, kernel, rand, scan, spd, total
+from jax_captured import capture, check, kernel, rand, scan, spd, total
 from jax_x64 import enable_x64
-
-from tf_exla.frontends.jax.capture import capture
 
 X = Any
 

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax_captured import capture
 
 import tf_exla.jax
 from tf_exla.errors import MemoryLimitError
-from tf_exla.frontends.jax.capture import capture
 from tf_exla.frontends.jax.restore import restore
 
 X = Any

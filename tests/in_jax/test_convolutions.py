@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax_captured import capture
 
 import tf_exla.jax
-from tf_exla.frontends.jax.capture import capture
 from tf_exla.frontends.jax.restore import restore
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax_captured import capture
 from jax_x64 import enable_x64
 
 import tf_exla.jax
 from tf_exla.errors import MemoryLimitError
-from tf_exla.frontends.jax.capture import capture
 from tf_exla.frontends.jax.restore import restore
 
 RNG = np.random.default_rng(0)

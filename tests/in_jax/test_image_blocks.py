@@ -10,12 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax_captured import Primitives
+from jax_captured import Primitives, capture
 from jax_x64 import enable_x64
 
 import tf_exla.jax
 from tf_exla.errors import MemoryLimitError
-from tf_exla.frontends.jax.capture import capture
 from tf_exla.frontends.jax.op_set import JaxOps
 from tf_exla.frontends.numpy import evaluate
 from tf_exla.ir.check import check_graph

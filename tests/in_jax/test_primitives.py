@@ -16,15 +16,14 @@ import numpy as np
 import pytest
 from jax import lax
 from jax._src.lax import linalg
-from jax_captured import Primitives, bind, rand, run
+from jax_captured import Primitives, bind, capture, rand, run
 from jax_x64 import enable_x64
 
-from tf_exla.frontends.jax.capture import capture
 from tf_exla.frontends.jax.op_set import JaxOps
 from tf_exla.frontends.jax.primitives.records import RECORDS
-from tf_exla.frontends.jax.primitives.rules import pointwise
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Array, Node, SplitAxis, Tensor
+from tf_exla.vocabulary.rules.builders import pointwise_list
 
 X = Any
 OPS = JaxOps()
@@ -160,7 +159,7 @@ def _cut(value: Array, slot: SplitAxis | None, start: int, stop: int) -> Array:
     return value[tuple(index)]
 
 
-POINTWISE = {op for op, record in RECORDS.items() if record.rule is pointwise}
+POINTWISE = {op for op, record in RECORDS.items() if record.rule is pointwise_list}
 NOT_MADE = {
     "lax.cholesky": "batched, as lu", "lax.cholesky_update": "batched, as lu",
     "lax.eig": "batched, as eigh", "lax.schur": "batched, as eigh",

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax_captured import kernel
+from jax_captured import capture, kernel
 from jax_programs import product
 from jax_x64 import enable_x64
 from samples import but
@@ -19,7 +19,6 @@ from samples import but
 import tf_exla.jax
 from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.jax import planning
-from tf_exla.frontends.jax.capture import capture
 from tf_exla.frontends.jax.certify import RUNTIME
 from tf_exla.frontends.jax.planning import Settings, make_plan
 

@@ -53,6 +53,15 @@ class Builder:
     def zeros(self, like: Tensor) -> Tensor:
         return self.const(0, like.dtype)
 
+    def shaped(self, tensor: Tensor, shape: Sequence[int]) -> Tensor:
+        same = tensor.dims == tuple(shape)
+        return tensor if same else self.op("reshape", tensor, self.const(shape))
+
+    def ended(self, result: Tensor) -> list[Node]:
+        """Let `result` be the result of the last node; return the nodes."""
+        self.nodes[-1] = self.nodes[-1].replace(outputs=(result,))
+        return self.nodes
+
 
 def position_dtype(size: int) -> str:
     """Return the dtype of the positions along an axis."""

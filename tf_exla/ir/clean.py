@@ -8,12 +8,11 @@ import numpy as np
 
 from tf_exla.ir.control_flow import CHOICES, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
-from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traits import IDENTITIES, REDUCTIONS, RESHAPES
 from tf_exla.ir.traverse import with_subgraphs, without_dead
-from tf_exla.ir.unread import without_unread
+from tf_exla.ir.unneeded import without_idle_variables, without_unread
 
 _SHAPE_IDENTITIES = RESHAPES | {"broadcast_to"}
 
@@ -69,8 +68,7 @@ def _merge(graph: Graph, apart: int | None) -> Graph:
         nodes.append(node)
     if len(nodes) == len(graph.nodes) and not first:
         return graph
-    outputs = tuple(stands_for.get(tensor, tensor) for tensor in graph.outputs)
-    return graph.replace(nodes=tuple(nodes), outputs=outputs)
+    return graph.with_nodes(nodes, stands_for)
 
 
 def _stays_apart(node: Node, apart: int | None) -> bool:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 NO_ATTRS: Mapping[str, object] = MappingProxyType({})
+NO_NAMES: Mapping[Tensor, Tensor] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,13 @@ class Node:
         if instead.keys().isdisjoint(self.inputs):
             return self
         return self.replace(inputs=tuple(instead.get(tensor, tensor) for tensor in self.inputs))
+
+    def renamed(self, instead: Mapping[Tensor, Tensor]) -> Self:
+        """Return the node with operands and results replaced by `instead`."""
+        node, outputs = self.substitute(instead), self.outputs
+        if instead.keys().isdisjoint(outputs):
+            return node
+        return node.replace(outputs=tuple(instead.get(tensor, tensor) for tensor in outputs))
 
     def replace(self, **changes: object) -> Self:
         """Return the node with changed fields: `dataclasses.replace` in a fifth of the time."""
@@ -203,6 +211,11 @@ class Loop(Node):
         """Positions of the accumulated results, in the order of the body's last inputs."""
         return tuple(k for k, result in enumerate(self.results) if result.accumulates_in_body)
 
+    def holds_places(self, position: int) -> bool:
+        """Return whether a result is the second of a pair: the positions of values."""
+        before = [result.combine in ARG_REDUCERS for result in self.results[:position]]
+        return self.results[position].combine in ARG_REDUCERS and before.count(True) % 2 == 1
+
     def sliced(self, body: Graph) -> frozenset[Tensor]:
         """Return the inputs of a body that are chunks."""
         pairs = zip(body.inputs, self.slots, strict=False)
@@ -243,16 +256,34 @@ class Graph:
         fields = {"inputs": self.inputs, "nodes": self.nodes, "outputs": self.outputs, **changes}
         return Graph(**fields)  # type: ignore[arg-type]
 
-    def with_nodes(self, nodes: Sequence[Node]) -> Graph:
-        """Return the graph with these nodes; this graph itself if they are its own."""
-        if len(nodes) == len(self.nodes) and all(map(operator.is_, nodes, self.nodes)):
+    def with_nodes(
+        self, nodes: Sequence[Node], renamed: Mapping[Tensor, Tensor] = NO_NAMES
+    ) -> Graph:
+        """Return the graph with these nodes; this graph itself if they are its own.
+
+        `renamed`: tensors that replace outputs.
+        """
+        outputs = self.outputs
+        if not renamed.keys().isdisjoint(outputs):
+            outputs = tuple(renamed.get(tensor, tensor) for tensor in outputs)
+        elif len(nodes) == len(self.nodes) and all(map(operator.is_, nodes, self.nodes)):
             return self
-        return Graph(self.inputs, tuple(nodes), self.outputs)
+        return Graph(self.inputs, tuple(nodes), outputs)
+
+    def with_instead(self, old: Node, *new: Node) -> Graph:
+        """Return the graph with nodes in the place of one node."""
+        at = self.nodes.index(old)
+        return self.with_nodes((*self.nodes[:at], *new, *self.nodes[at + 1 :]))
 
     @once
     def is_open(self) -> bool:
         """Whether an input or a node is open: then sizes must be propagated through the graph."""
         return any(t.is_open for t in self.inputs) or any(node.is_open for node in self.nodes)
+
+    @once
+    def is_stateful(self) -> bool:
+        """Whether one of its nodes is stateful."""
+        return any(node.stateful for node in self.nodes)
 
     @once
     def has_loops(self) -> bool:

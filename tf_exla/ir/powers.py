@@ -40,7 +40,7 @@ def _power(node: Node) -> list[Node] | None:
         made = Tensor(x.shape, x.dtype, f"{node.name}/square")
         square = Node("square", (x,), (made,), name=made.name)
         return [square, dataclasses.replace(node, op="multiply", inputs=(x, square.output))]
-    if number == -1 and x.dtype.startswith(("float", "bfloat")):
+    if number == -1 and x.is_real:
         one = const(np.ones((), exponent.value.dtype), f"{node.name}/one", x.dtype)
         return [one, dataclasses.replace(node, op="divide", inputs=(one.output, x))]
     if number not in _POWERS:

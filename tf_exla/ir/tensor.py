@@ -98,6 +98,11 @@ class Tensor(_Weak):
         self.is_open = dtype == "variant" if static else dtype != "resource"
 
     @property
+    def is_real(self) -> bool:
+        """Whether it may hold NaNs, infinities and -0; complex numbers do not count."""
+        return self.dtype.startswith(("float", "bfloat"))
+
+    @property
     def dims(self) -> tuple[int, ...]:
         """The shape, which must be static."""
         if not self.is_static:

@@ -11,6 +11,10 @@ RESHAPES = frozenset({"expand_dims", "reshape", "squeeze"})
 MATRIX_PRODUCTS = frozenset({"batch_matmul", "matmul"})
 REDUCTIONS = frozenset({"all", "any", "max", "mean", "min", "prod", "sum"})
 """Operand 1 holds the axes."""
+EXTREMES = frozenset(
+    {"argmax", "argmin", "max", "max_with_position", "min", "min_with_position", "top_k"}
+)
+"""Results are chosen from the elements of operand 0, or say where these are."""
 
 COMMUTATIVE = frozenset(
     {

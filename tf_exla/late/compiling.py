@@ -25,11 +25,10 @@ from tf_exla.model.cost import compile_seconds, compiled_seconds, node_seconds
 from tf_exla.model.settings import SETTINGS
 
 
-def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 1) -> Graph:
+def compile_loops(graph: Graph, ops: OpSet, forced: bool = False) -> Graph:
     """Make clusters in the bodies of the innermost loops.
 
-    `forced`: compile everything that XLA can, whether it pays off or not. `runs`: how often the
-    graph runs in one call of the program.
+    `forced`: compile everything that XLA can, whether it pays off or not.
     """
 
     def inside(sub: Graph, runs: float) -> Graph:
@@ -53,7 +52,7 @@ def compile_loops(graph: Graph, ops: OpSet, forced: bool = False, runs: float = 
             return node
         return node.replace(body=body, remainder=rest)
 
-    return inside(graph, runs)
+    return inside(graph, runs=1)
 
 
 def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: float) -> Graph:
@@ -158,6 +157,12 @@ def _without_second_names(
 
 def cluster(body: Graph, run: list[Node]) -> Node | None:
     """Merge a run into one node; None if it computes nothing."""
+    made = merge(body, run) if run else None
+    return made if made is not None and any(tensor.nbytes for tensor in made.outputs) else None
+
+
+def merge(body: Graph, run: list[Node]) -> Node:
+    """Merge nodes of a graph into one, which returns what the graph's rest reads."""
     inside = {tensor for node in run for tensor in node.outputs}
     constants = {node.output: node for node in body.nodes if node.op == "constant"}
     readers = consumers(body)
@@ -169,8 +174,6 @@ def cluster(body: Graph, run: list[Node]) -> Node | None:
         for tensor in node.outputs
         if tensor in body.outputs or any(r not in members for r, _ in readers.get(tensor, ()))
     ]
-    if not results or not any(tensor.nbytes for tensor in results):
-        return None
     mirror: dict[Tensor, Tensor] = {}
     inputs: list[Tensor] = []
     nodes: list[Node] = []

@@ -63,7 +63,7 @@ def _by_groups(node: Node, groups: Groups, ops: OpSet) -> list[Node]:
         inner = Builder(node, ops)
         made = _among(inner, node, groups, *read)
         ends = dict(zip(made, node.outputs, strict=True))
-        return [*w.nodes, *(_renamed(one, ends) for one in inner.nodes)]
+        return [*w.nodes, *(one.renamed(ends) for one in inner.nodes)]
     tested = maxima if tail is None else w.op("concat", maxima, tail, w.const(rank))
     test = w.op("any", w.op("isnan", tested), w.const(range(rank + 1)), keep_dims=False)
     operands = (x, *read)
@@ -78,12 +78,6 @@ def _by_groups(node: Node, groups: Groups, ops: OpSet) -> list[Node]:
 def _cut(w: Builder, x: Tensor, begin: int, size: int) -> Tensor:
     *batch, _ = x.dims
     return w.op("slice", x, w.const([*[0] * len(batch), begin]), w.const([*batch, size]))
-
-
-def _renamed(node: Node, ends: dict[Tensor, Tensor]) -> Node:
-    if not any(tensor in ends for tensor in node.outputs):
-        return node
-    return dataclasses.replace(node, outputs=tuple(ends.get(t, t) for t in node.outputs))
 
 
 def _whole(node: Node, ops: OpSet, operands: tuple[Tensor, ...]) -> Graph:

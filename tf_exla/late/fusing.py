@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 from tf_exla.ir.builder import Builder
@@ -46,9 +45,9 @@ def _outer(node: Node, ops: OpSet) -> list[Node] | None:
     if node.inputs[0].size != rows or node.inputs[1].size != columns or not rows * columns:
         return None
     w = Builder(node, ops)
-    a = _shaped(w, node.inputs[0], (rows, 1))
-    b = _shaped(w, node.inputs[1], (1, columns))
-    return _finished(w, w.op("multiply", a, b), node)
+    a, b = w.shaped(node.inputs[0], (rows, 1)), w.shaped(node.inputs[1], (1, columns))
+    w.op("multiply", a, b)
+    return w.ended(node.output)
 
 
 def _over_rows(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[Node] | None:
@@ -61,17 +60,6 @@ def _over_rows(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[No
         return None
     (vector,) = (tensor for tensor in node.inputs if tensor is not matrix)
     w = Builder(node, ops)
-    scaled = w.op("multiply", _shaped(w, vector, (rows, 1)), matrix)
-    total = w.op("sum", scaled, w.const([0]), keep_dims=False)
-    return _finished(w, _shaped(w, total, node.output.dims), node)
-
-
-def _shaped(w: Builder, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return tensor if tensor.dims == shape else w.op("reshape", tensor, w.const(shape))
-
-
-def _finished(w: Builder, result: Tensor, node: Node) -> list[Node]:
-    """Return the nodes, with the output of `node` as the output of the last one."""
-    last = w.nodes[-1]
-    assert result is last.output
-    return [*w.nodes[:-1], dataclasses.replace(last, outputs=node.outputs)]
+    scaled = w.op("multiply", w.shaped(vector, (rows, 1)), matrix)
+    w.shaped(w.op("sum", scaled, w.const([0]), keep_dims=False), node.output.dims)
+    return w.ended(node.output)

@@ -15,7 +15,8 @@ L⁻¹ (B Bᵀ) L⁻ᵀ.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from tf_exla.ir.builder import Builder
@@ -41,33 +42,30 @@ Origins = Mapping[Tensor, Tensor]
 
 def invert(graph: Graph, ops: OpSet) -> Graph:
     """Replace the solves of float64 with one matrix and many columns."""
-    columns: dict[_Inverse, float] = {}
-    _count(graph, {}, {}, columns)
+    columns: dict[_Inverse, float] = defaultdict(float)
+    for key, count in _solves(graph.nodes, {}, {}):
+        columns[key] += count
     wanted = {key for key, count in columns.items() if count >= COLUMNS * key.matrix.dims[-1]}
     return _Inverting(wanted, ops).graph(graph, {}, {}) if wanted else graph
 
 
-def _count(
-    graph: Graph,
-    origins: Origins,
-    runs: Mapping[Tensor, float],
-    columns: dict[_Inverse, float],
-) -> None:
-    """Add up the columns of all solves in a graph.
+def _solves(
+    nodes: Iterable[Node], origins: Origins, runs: Mapping[Tensor, float]
+) -> Iterator[tuple[_Inverse, float]]:
+    """Yield the inverses that nodes need, inside of loops as well, and for how many columns.
 
-    `runs`: how often the graph runs for one value of a tensor that iterations share.
+    `runs`: how often the nodes run for one value of a tensor that iterations share.
     """
-    for node in graph.nodes:
+    for node in nodes:
         if isinstance(node, Loop) and node.bitwise_group is None:
             for body, trips in ((node.body, node.mean_trip_count), (node.remainder, 1.0)):
                 if body is not None:
                     inner = _inside(node, body, origins)
                     pairs = zip(body.inputs, node.inputs, strict=False)
                     times = {new: trips * runs.get(old, 1.0) for new, old in pairs if new in inner}
-                    _count(body, inner, times, columns)
+                    yield from _solves(body.nodes, inner, times)
         elif (key := _key(node, origins)) is not None:
-            count = runs.get(node.inputs[0], 1.0) * node.output.dims[-1]
-            columns[key] = columns.get(key, 0.0) + count
+            yield key, runs.get(node.inputs[0], 1.0) * node.output.dims[-1]
 
 
 def _inside(loop: Loop, body: Graph, origins: Origins) -> Origins:
@@ -88,20 +86,6 @@ def _key(node: Node, origins: Origins) -> _Inverse | None:
     return _Inverse(origins.get(matrix, matrix), lower, adjoint)
 
 
-def _keys(node: Node, origins: Origins) -> list[_Inverse]:
-    """Return the inverses that a node needs, inside of loops as well."""
-    if not isinstance(node, Loop):
-        key = _key(node, origins)
-        return [] if key is None else [key]
-    if node.bitwise_group is not None:
-        return []
-    found = []
-    for _, body in node.subgraphs:
-        inner = _inside(node, body, origins)
-        found += [key for one in body.nodes for key in _keys(one, inner)]
-    return found
-
-
 class _Inverting:
     """One replacement of the solves that need one of the `wanted` inverses."""
 
@@ -114,7 +98,7 @@ class _Inverting:
         here, nodes = dict(known), list[Node]()
         for node in graph.nodes:
             made: dict[_Inverse, Tensor] = {}
-            for key in _keys(node, origins):
+            for key, _ in _solves([node], origins, {}):
                 matrix = next((t for t in node.inputs if origins.get(t, t) is key.matrix), None)
                 if key not in self.wanted or matrix is None:  # computed inside of the loop
                     continue
@@ -142,7 +126,7 @@ class _Inverting:
     def _product(self, node: Node, inverse: Tensor) -> list[Node]:
         w = Builder(node, self.ops)
         w.op("matmul", inverse, node.inputs[1], transpose_a=True, transpose_b=False)
-        return [w.nodes[-1].replace(outputs=node.outputs)]
+        return w.ended(node.output)
 
     def _loop(self, loop: Loop, made: Mapping[_Inverse, Tensor], origins: Origins) -> Loop:
         """Return a loop that reads the inverses `made` outside, and computes its own ones."""

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Set
 
 from tf_exla.ir.control_flow import Variable, body_of, cond_of, is_while, with_variables
 from tf_exla.ir.graph import Graph, Node, Tensor
-from tf_exla.ir.idle_variables import without_idle_variables
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, reads, with_subgraphs
+from tf_exla.ir.unneeded import without_idle_variables
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.while_axes import resized_while
 
@@ -53,8 +53,7 @@ def part_loop_variables(graph: Graph, ops: OpSet) -> Graph:
             if counting is not None:
                 nodes.append(counting[0])
                 renamed.update(counting[1])
-    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
-    return graph.replace(nodes=tuple(nodes), outputs=outputs)
+    return graph.with_nodes(nodes, renamed)
 
 
 def _passed_on(node: Node) -> dict[Tensor, Tensor]:

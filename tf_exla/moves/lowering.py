@@ -7,7 +7,6 @@ need more passes over the data, so they are tried only if nothing else holds the
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -16,7 +15,7 @@ from tf_exla.ir.builder import Builder
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.traverse import producers
+from tf_exla.ir.traverse import producers, with_subgraphs
 from tf_exla.moves.image_patches import patches
 
 
@@ -25,9 +24,7 @@ def lower(graph: Graph, ops: OpSet, least: int) -> Graph:
     nodes: list[Node] = []
     makers = producers(graph)
     for node in graph.nodes:
-        subs = {key: lower(sub, ops, least) for key, sub in node.subgraphs}
-        if any(subs[key] is not sub for key, sub in node.subgraphs):
-            node = dataclasses.replace(node, attrs={**node.attrs, **subs})
+        node = with_subgraphs(node, lambda sub: lower(sub, ops, least))
         nodes.extend(_lowered(node, ops, least, makers) or (node,))
     made = graph.with_nodes(nodes)
     return graph if made is graph else clean(made, ops)
@@ -50,14 +47,7 @@ def _lowered(
         if result is None or (result.dtype, result.shape) != (output.dtype, output.shape):
             return None
         replaced[result] = output
-    return [
-        dataclasses.replace(
-            one,
-            inputs=tuple(replaced.get(tensor, tensor) for tensor in one.inputs),
-            outputs=tuple(replaced.get(tensor, tensor) for tensor in one.outputs),
-        )
-        for one in writer.nodes
-    ]
+    return [one.renamed(replaced) for one in writer.nodes]
 
 
 def _mean(w: Builder, node: Node) -> Tensor | None:

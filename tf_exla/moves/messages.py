@@ -38,9 +38,7 @@ def lighten(graph: Graph, ops: OpSet, least: int) -> Graph:
             nodes.extend(_with_excerpts(node, ops, least))
         else:
             nodes.append(node)
-    outputs = tuple(checked.get(tensor, tensor) for tensor in graph.outputs)
-    made = tuple(nodes)
-    return graph if made == graph.nodes else graph.replace(nodes=made, outputs=outputs)
+    return graph.with_nodes(nodes, checked)
 
 
 def _is_large(tensor: Tensor, least: int) -> bool:

@@ -113,11 +113,8 @@ class _Maker:
 
     def _in_place(self, node: Node, w: Builder, x: Tensor) -> list[Node]:
         """Return the nodes of `w`, of which the last gives `x` the name of the node's result."""
-        result = w.op("reshape", x, w.const(list(node.output.dims)))
-        last = w.nodes.pop()
-        assert last.output is result
-        renamed = Node(last.op, last.inputs, node.outputs, last.attrs, name=last.name)
-        return [*w.nodes, renamed]
+        w.op("reshape", x, w.const(list(node.output.dims)))
+        return w.ended(node.output)
 
     def _numbers(self, w: Builder, places: npt.NDArray[np.int64]) -> Tensor:
         """Make the indices of elements from ranges: a constant would be held several times."""

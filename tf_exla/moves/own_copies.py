@@ -73,9 +73,7 @@ def _with_copies(
             inputs = list(now.inputs)
             inputs[position] = own[inputs[position]]
             reader = dataclasses.replace(now, inputs=tuple(inputs))
-            at = graph.nodes.index(now)
-            nodes = (*graph.nodes[:at], *copies, reader, *graph.nodes[at + 1 :])
-            made = without_dead(graph.replace(nodes=nodes))
+            made = without_dead(graph.with_instead(now, *copies, reader))
             if tested and clash(made, ops) is not None:
                 continue
             graph, budget = made, budget - work

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.slicing import masks_of, strided_index
 
 Places = npt.NDArray[np.int64]
 
@@ -119,22 +120,13 @@ def _tile(node: Node) -> Move | None:
 def _strided(node: Node, full: tuple[int, ...]) -> list[slice] | None:
     """Return the slices of a strided slice that keeps all axes; None if it does not."""
     spec = [_static(node, position) for position in (1, 2, 3)]
-    masks = {key: int(str(node.attrs.get(key, 0))) for key in _MASKS}
-    if None in spec or masks["new_axis_mask"] or masks["shrink_axis_mask"]:
+    masks, known = masks_of(node), [part for part in spec if part is not None]
+    if len(known) < len(spec) or masks["new_axis"] or masks["shrink_axis"]:
         return None
-    begin, end, strides = (part for part in spec if part is not None)
-    found: list[slice] = []
-    for k, stride in enumerate(strides):
-        if masks["ellipsis_mask"] >> k & 1:
-            found += [slice(None)] * (len(full) - len(strides) + 1)
-            continue
-        first = None if masks["begin_mask"] >> k & 1 else begin[k]
-        last = None if masks["end_mask"] >> k & 1 else end[k]
-        found.append(slice(first, last, stride))
-    return found + [slice(None)] * (len(full) - len(found))
-
-
-_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+    index = strided_index(node, *known)
+    at = index.index(...) if ... in index else len(index)
+    parts = [*index[:at], *index[at + 1 :]]
+    return [*parts[:at], *[slice(None)] * (len(full) - len(parts)), *parts[at:]]
 
 
 def _strided_slice(node: Node) -> Move | None:

@@ -8,7 +8,6 @@ some columns, each row is drawn by itself: paths of a simulation whose steps com
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from itertools import groupby
@@ -62,9 +61,7 @@ def _drawn_by_rows(graph: Graph, ops: OpSet, large: frozenset[Node]) -> Graph:
     for old in graph.nodes:
         node = with_subgraphs(old, lambda sub: _drawn_by_rows(sub, ops, large))
         nodes.extend(_by_rows(node, ops) if node in large else [node])
-    made = tuple(nodes)
-    same = all(a is b for a, b in zip(made, graph.nodes, strict=False))
-    return graph if same and len(made) == len(graph.nodes) else graph.replace(nodes=made)
+    return graph.with_nodes(nodes)
 
 
 def _has_rows(node: Node) -> bool:
@@ -110,10 +107,8 @@ def _by_rows(node: Node, ops: OpSet) -> list[Node]:
     drawn = Tensor((count, *dims[leading:]), node.output.dtype, f"{w.name}/rows")
     flat = w.const(drawn.dims, shape.dtype)
     w.nodes.append(_drawn(node, (rows, columns, flat, *rest), drawn, attrs))
-    reshaped = w.op("reshape", drawn, w.const(dims))
-    last = w.nodes.pop()
-    assert last.output is reshaped
-    return [*w.nodes, dataclasses.replace(last, outputs=node.outputs)]
+    w.op("reshape", drawn, w.const(dims))
+    return w.ended(node.output)
 
 
 def _drawn(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.slicing import masks_of
 
 
 class Read(NamedTuple):
@@ -54,7 +55,7 @@ def _read_of(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
 
 def _strided(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
     """Return a read of `x[..., i, ...]` in which all other axes are whole."""
-    mask = _masks(node)
+    mask = masks_of(node)
     steps, begin = node.inputs[3].value, made_by.get(node.inputs[1])
     if steps is None or (steps != 1).any() or mask["ellipsis"] or mask["new_axis"]:
         return None
@@ -102,7 +103,7 @@ def _span(node: Node, axis: int) -> tuple[int, int] | None:
         return (before[axis] - 1, -1) if turned == [axis] else None
     if node.op != "strided_slice":
         return None
-    mask, begin, steps = _masks(node), values[0], values[2]
+    mask, begin, steps = masks_of(node), values[0], values[2]
     if begin is None or steps is None:
         return None
     if mask["ellipsis"] or mask["new_axis"] or mask["shrink_axis"]:
@@ -119,9 +120,4 @@ def _span(node: Node, axis: int) -> tuple[int, int] | None:
     return min(max(first, 0), size - 1), step
 
 
-def _masks(node: Node) -> dict[str, int]:
-    return {key: int(str(node.attrs.get(f"{key}_mask", 0))) for key in _MASKS}
-
-
 _INDICES = ("int32", "int64")
-_MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")

@@ -10,7 +10,6 @@ are read outside of loops are computed by themselves.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -69,10 +68,8 @@ def read_rows(graph: Graph, projector: Projector, least: int, room: int, largest
             continue
         inner = with_subgraphs(node, lambda sub: read_rows(sub, projector, least, room, largest))
         nodes.append(inner)
-    if tuple(nodes) == graph.nodes:
-        return graph
-    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
-    return without_dead(graph.replace(nodes=tuple(nodes), outputs=outputs))
+    changed = graph.with_nodes(nodes, renamed)
+    return graph if changed is graph else without_dead(changed)
 
 
 def _found_inside(index: DefUse, node: Node, k: int, least: int) -> _Found | None:
@@ -169,7 +166,7 @@ def _single(node: Node, sources: list[Tensor], found: _Found, ops: OpSet) -> lis
     blocks = Blocks(found.loop, sources, 1)
     start = start_of(w, place, blocks)
     row_of(w, place, start, made_block(w, start, blocks), blocks.slot)
-    return [*w.nodes[:-1], dataclasses.replace(w.nodes[-1], outputs=node.outputs)]
+    return w.ended(node.output)
 
 
 def _with_rows(
@@ -206,9 +203,7 @@ def _with_rows(
         place, start, block = made[index]
         renamed[one.output] = row_of(at, place, start, block, blocks.slot)
         nodes += at.nodes
-    outputs = tuple(renamed.get(tensor, tensor) for tensor in body.outputs)
-    body = Graph(body.inputs, tuple(nodes), outputs)
-    return [*w.nodes, with_variables(node, added, (k,), body)]
+    return [*w.nodes, with_variables(node, added, (k,), body.with_nodes(nodes, renamed))]
 
 
 def _kept(w: Builder, at: Builder, start: Tensor, blocks: Blocks) -> tuple[Tensor, list[Variable]]:

@@ -12,7 +12,6 @@ hand, `row m + column` with a larger column would be an element of the next row.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 
@@ -43,9 +42,7 @@ def scatter_rows(graph: Graph, ops: OpSet, least: int) -> Graph:
     for old in graph.nodes:
         node = with_subgraphs(old, lambda sub: scatter_rows(sub, ops, least))
         nodes.extend(_by_rows(node, ops, made_by, least) or [node])
-    made = tuple(nodes)
-    same = all(a is b for a, b in zip(made, graph.nodes, strict=False))
-    return graph if same and len(made) == len(graph.nodes) else graph.replace(nodes=made)
+    return graph.with_nodes(nodes)
 
 
 def _by_rows(
@@ -75,8 +72,8 @@ def _by_rows(
     inner = node.output.dims[depth:]
     count = columns.size // math.prod(batch)
     w = Builder(node, ops)
-    columns = _shaped(w, columns, (*batch, count))
-    values = _shaped(w, values, (*batch, count, *inner))
+    columns = w.shaped(columns, (*batch, count))
+    values = w.shaped(values, (*batch, count, *inner))
     shape = (*batch, width, *inner)
     flat = shape != node.output.dims
     result = Tensor(shape, node.output.dtype, node.output.name + "/rows") if flat else node.output
@@ -90,12 +87,8 @@ def _by_rows(
     w.nodes.append(made)
     if flat:
         w.op("reshape", result, w.const(list(node.output.dims)))
-        w.nodes[-1] = dataclasses.replace(w.nodes[-1], outputs=node.outputs)
+        return w.ended(node.output)
     return w.nodes
-
-
-def _shaped(w: Builder, tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return tensor if tensor.dims == shape else w.op("reshape", tensor, w.const(list(shape)))
 
 
 _Found = tuple[Tensor, tuple[int, ...], int]  # columns, the rows' axes, elements of a row

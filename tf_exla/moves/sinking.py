@@ -67,11 +67,8 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
                 break
         inside = with_subgraphs(node, lambda sub: sink(sub, ops, least))
         nodes.append(inside if inside is node or legal(inside, {}) else node)
-    changed = graph.with_nodes(nodes)
-    if changed is graph:
-        return graph
-    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
-    return without_dead(changed.replace(outputs=outputs))
+    changed = graph.with_nodes(nodes, renamed)
+    return graph if changed is graph else without_dead(changed)
 
 
 def _candidates(
@@ -135,9 +132,8 @@ def _sunk_into_loop(
     nodes = copy_nodes(moved, inside)
     computed = {body.inputs[k]: inside[node.inputs[k]] for k in sunk}
     nodes.extend(one.substitute(computed) for one in body.nodes)
-    outputs = tuple(computed.get(tensor, tensor) for tensor in body.outputs)
     passed = [Variable(renamed.get(t, t), inside[t], inside[t]) for t in sources]
-    return with_variables(node, passed, sunk, Graph(body.inputs, tuple(nodes), outputs))
+    return with_variables(node, passed, sunk, body.with_nodes(nodes, computed))
 
 
 def _sunk_into_branches(

@@ -184,9 +184,6 @@ class _Pair:
         body, pops = body_of(self.backward), {one.pop for one in self.chosen}
         names = {one.pop.outputs[1]: inside[one.item] for one in self.chosen}
         rest = [node.substitute(names) for node in body.nodes if node not in pops]
-        body = body.replace(
-            nodes=put_in_order([*self.pops, *copies, *rest]),
-            outputs=tuple(names.get(tensor, tensor) for tensor in body.outputs),
-        )
+        body = body.with_nodes(put_in_order([*self.pops, *copies, *rest]), names)
         dropped = {one.end for one in self.chosen}
         return with_variables(self.backward, self.read, dropped, body)

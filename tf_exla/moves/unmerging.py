@@ -69,8 +69,7 @@ def _apart(
     else:
         return (node,)
     w.op("reshape", made, w.const(list(node.output.dims)))
-    last = w.nodes.pop()
-    return (*w.nodes, last.replace(outputs=node.outputs))
+    return tuple(w.ended(node.output))
 
 
 def _group_of(tensor: Tensor, axis: int, made_by: dict[Tensor, Node]) -> Group | None:

@@ -18,7 +18,7 @@ class Curve(CurveData):
 
         Needs matplotlib. With `path`, the figure is saved there.
         """
-        from tf_exla.report.curve_plot import plot_curve  # matplotlib
+        from tf_exla.report.plot import plot_curve  # matplotlib
 
         return plot_curve(self, path)
 

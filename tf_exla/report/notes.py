@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_exla.ir.bounds import HANDLES
-from tf_exla.ir.graph import Graph, Tensor, item_bytes
+from tf_exla.ir.graph import Graph, item_bytes
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.open_sizes import is_of_unknown_size
 from tf_exla.ir.traverse import walk
 from tf_exla.late.compiling import uncompiled
 from tf_exla.model.sizes import Sizes
@@ -58,9 +58,9 @@ def _unknown_shapes(graph: Graph, ops: OpSet) -> list[str]:
     sizes = Sizes(ops)
     sizes.lists(graph)  # walks the graph
     bounded: list[str] = []
-    not_counted = [tensor.name for tensor in graph.inputs if _is_open(tensor)]
+    not_counted = [tensor.name for tensor in graph.inputs if is_of_unknown_size(tensor)]
     for node in walk(graph):
-        found = [tensor for tensor in node.outputs if _is_open(tensor)]
+        found = [tensor for tensor in node.outputs if is_of_unknown_size(tensor)]
         if not found:
             continue
         known = all(sizes.most(tensor).size is not None for tensor in found)
@@ -76,7 +76,3 @@ def _unknown_shapes(graph: Graph, ops: OpSet) -> list[str]:
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more
-
-
-def _is_open(tensor: Tensor) -> bool:
-    return not tensor.is_static and tensor.dtype not in HANDLES

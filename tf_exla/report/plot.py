@@ -1,4 +1,4 @@
-"""The report as a picture: memory over the plan."""
+"""Pictures: memory over the plan of a report; estimated time over the limit of a curve."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from tf_exla.byte_size import format_bytes
+from tf_exla.report.curve_data import CurveData
 from tf_exla.report.data import ReportData, TimelinePoint
 from tf_exla.report.ticks import readable_ticks
 
@@ -64,3 +66,31 @@ def _outline(
     heights = np.array([point.bytes for point in points] or [0], dtype=float)
     heights = np.append(heights, heights[-1])
     return np.linspace(0.0, 1.0, len(heights)), heights
+
+
+def plot_curve(curve: CurveData, path: str | Path | None = None) -> Figure:
+    """Draw estimated seconds over the limit, both with logarithmic axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.0, 3.6), layout="constrained")
+    axes = figure.subplots()
+    factor, unit = unit_of(max(curve.stock_peak, *(point.limit for point in curve.points)))
+    limits = [point.limit / factor for point in curve.points]
+    seconds = [point.seconds for point in curve.points]
+    axes.plot(limits, seconds, "o-", color="C0", label="optimized")
+    axes.plot(
+        [curve.stock_peak / factor], [curve.stock_seconds], "s", color="0.55", label="original"
+    )
+    knee = curve.knee
+    axes.axvline(
+        knee.limit / factor, color="C3", linestyle="--", label=f"knee, {format_bytes(knee.limit)}"
+    )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel(f"limit [{unit}]")
+    axes.set_ylabel("estimated time [s]")
+    axes.set_title(f"{curve.function}: what memory costs")
+    axes.legend(loc="best")
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure

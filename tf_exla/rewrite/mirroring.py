@@ -62,8 +62,7 @@ def _mirror(graph: Graph, ops: OpSet, applications: list[Application]) -> Graph:
         stands_for[tensor] = made[-1].output if made else twin
     if not stands_for:
         return graph
-    outputs = tuple(stands_for.get(tensor, tensor) for tensor in graph.outputs)
-    return graph.replace(nodes=tuple(merged), outputs=outputs)
+    return graph.with_nodes(merged, stands_for)
 
 
 def _application(node: Node, made: list[Node], ops: OpSet) -> Application:

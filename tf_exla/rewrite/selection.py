@@ -17,6 +17,7 @@ import numpy as np
 
 from tf_exla.ir.graph import Array, Node, Tensor
 from tf_exla.ir.refusal import Refusal
+from tf_exla.ir.slicing import strided_index
 from tf_exla.ir.static_integers import static_integer
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.algebra import is_float, reshape
@@ -130,22 +131,14 @@ def _places(site: RewriteContext, node: Node, size: int) -> Array | Tensor | Non
         parts = [tensor.value for tensor in node.inputs[1:]]
         if any(part is None or part.size != 1 for part in parts):
             return None
-        numbers = [int(np.ravel(part)[0]) for part in parts if part is not None]
-        known = np.arange(size)[_slice(node, numbers)]
+        numbers = [(int(np.ravel(part)[0]),) for part in parts if part is not None]
+        if node.op == "slice":
+            known = np.arange(size)[numbers[0][0] :][: node.output.size]
+        else:
+            known = np.arange(size)[strided_index(node, *numbers)]
         if known.size != node.output.size:
             return None
     return known if all(0 <= place < size for place in np.ravel(known).tolist()) else None
-
-
-def _slice(node: Node, numbers: Sequence[int]) -> slice:
-    """Return the part of a vector that a `slice` or `strided_slice` reads."""
-    start = numbers[0]
-    if node.op == "slice":
-        return slice(start, start + node.output.size)
-    if node.attrs.get("shrink_axis_mask"):
-        return slice(start, start + 1 or None)
-    first = None if node.attrs.get("begin_mask") else start
-    return slice(first, None if node.attrs.get("end_mask") else numbers[1], numbers[2])
 
 
 def _is_below(site: RewriteContext, places: Tensor, size: int) -> bool:

@@ -193,7 +193,7 @@ def _replaced(node: Node, sums: Sequence[_Sum], iterations: int, ops: OpSet) -> 
         total = terms[0]
         for term in terms[1:]:
             total = after.op("add", total, term)
-        after.nodes[-1] = after.nodes[-1].replace(outputs=(node.outputs[added_up.at],))
+        after.ended(node.outputs[added_up.at])
     return [*before.nodes, loop, *after.nodes]
 
 

@@ -112,10 +112,6 @@ def wide(dtype: str) -> str:
     return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 
-def cast(w: Builder, tensor: Tensor, dtype: str) -> Tensor:
-    return tensor if tensor.dtype == dtype else w.op("astype", tensor, dtype=dtype)
-
-
 def keeps_precision(node: Node) -> bool:
     """Return whether a node is not a lossy cast: a streamed value may exceed the complete one."""
     if node.op != "astype":

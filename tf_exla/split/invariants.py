@@ -119,11 +119,7 @@ def _without_loop(graph: Graph, loop: Node | None) -> Graph:
     names = dict(zip(loop.template.inputs, loop.inputs, strict=True))
     nodes = copy_nodes(loop.template.nodes, names)
     made = {names[loop.template.outputs[0]]: loop.output}
-    nodes = [
-        node.replace(outputs=tuple(made.get(one, one) for one in node.outputs)) for node in nodes
-    ]
-    at = graph.nodes.index(loop)
-    return graph.replace(nodes=(*graph.nodes[:at], *nodes, *graph.nodes[at + 1 :]))
+    return graph.with_instead(loop, *(node.renamed(made) for node in nodes))
 
 
 def _readers(index: DefUse, tensor: Tensor) -> list[Loop]:
@@ -201,4 +197,4 @@ def _split_body(
             break
     again = best.iterations * sum(map(projector.ops.flops, chain))
     best = best.replace(recomputed_flops=best.recomputed_flops + again)
-    return graph.replace(nodes=(*graph.nodes[:position], best, *graph.nodes[position + 1 :]))
+    return graph.with_instead(old, best)

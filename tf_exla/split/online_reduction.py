@@ -27,7 +27,7 @@ from tf_exla.ir.graph import Loop, LoopResult, Node, Tensor
 from tf_exla.ir.notes import note, noted
 from tf_exla.ir.refusal import Refusal
 from tf_exla.split.def_use import DefUse
-from tf_exla.split.factors import Axes, Factor, Scaled, Shift, cast, finite, spread
+from tf_exla.split.factors import Axes, Factor, Scaled, Shift, finite, spread
 from tf_exla.split.online_state import OnlineReduction, Shared
 from tf_exla.split.rebuild_loop import makers, postponed
 
@@ -204,15 +204,14 @@ def _finish(
     dtype = total.dtype
     for factor, axes in factors:
         if isinstance(factor, Factor):
-            scale = cast(w, precise.get(factor.tensor, factor.tensor), dtype)
+            scale = w.cast(precise.get(factor.tensor, factor.tensor), dtype)
             total = w.op(factor.op, total, spread(w, scale, axes))
             continue
-        largest = cast(w, finite(w, loop.outputs[factor.largest]), dtype)
-        shift = cast(w, factor.shift, dtype)
+        largest = w.cast(finite(w, loop.outputs[factor.largest]), dtype)
+        shift = w.cast(factor.shift, dtype)
         gap = w.op("subtract", spread(w, largest, factor.layout), shift)
         total = w.op("multiply", total, spread(w, w.op("exp", gap), axes))
     if dtype != whole.dtype:
         precise[whole] = total
-        total = cast(w, total, whole.dtype)
-    last = w.nodes[-1]
-    w.nodes[-1] = last.replace(outputs=(whole,))
+        total = w.cast(total, whole.dtype)
+    w.ended(whole)

@@ -21,7 +21,6 @@ from tf_exla.split.factors import (
     Shifted,
     Value,
     Whole,
-    cast,
     finite,
     follow,
     keeps_precision,
@@ -134,7 +133,7 @@ class OnlineReduction:
                 node = self.draft.making.get(node.inputs[1])
             if result.combine != "max" or node is None or node.op != "max":
                 continue
-            if not tensor.dtype.startswith(("float", "bfloat")):
+            if not tensor.is_real:
                 continue
             rule = self.ops.rule(node)
             operand = rule.operands[0] if isinstance(rule, AxisRule) else None
@@ -311,7 +310,7 @@ class OnlineReduction:
             _, after = self.running[shift.largest]
             below = w.op("less_equal", before, w.const(largest_finite(before.dtype), before.dtype))
             start = w.op("where", below, before, w.const(0, before.dtype))
-            made = w.op("exp", w.op("subtract", cast(w, start, dtype), cast(w, after, dtype)))
+            made = w.op("exp", w.op("subtract", w.cast(start, dtype), w.cast(after, dtype)))
         self.fadings[key] = made
         return spread(w, spread(w, made, shift.layout), axes)
 

@@ -48,7 +48,7 @@ def is_test(node: Node) -> bool:
         return any(is_test(one) for _, sub in node.subgraphs for one in sub.nodes)
     if node.op not in EQUALITY and node.op not in ORDER:
         return False
-    return node.inputs[0].dtype.startswith(("float", "bfloat", "half"))
+    return node.inputs[0].is_real
 
 
 def least_level(test: Node) -> int:

@@ -10,7 +10,7 @@ results.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -179,15 +179,10 @@ def rewrite(index: DefUse, stages: Stages) -> Iterator[Graph]:
             yield replaced(index, region, (*streams.loops, *streams.after))
 
 
-def replaced(
-    index: DefUse, region: Region, nodes: Sequence[Node], place: Mapping[Node, int] | None = None
-) -> Graph:
-    """Replace a region by nodes, each at the position of the last tensor of the graph it makes.
-
-    `place`: positions of nodes that are used instead.
-    """
+def replaced(index: DefUse, region: Region, nodes: Sequence[Node]) -> Graph:
+    """Replace a region by nodes, each at the position of the last tensor of the graph it makes."""
     position: dict[Tensor, int] = {}
-    priority = dict(place or {})
+    priority: dict[Node, int] = {}
     for node in nodes:
         for tensor in node.outputs:
             if tensor in index.producer:
@@ -196,8 +191,7 @@ def replaced(
         if node.op == "astype" and node.output in position:
             position.setdefault(node.inputs[0], position[node.output])
     for node in nodes:
-        if node not in priority:
-            priority[node] = max((position.get(tensor, 0) for tensor in node.outputs), default=0)
+        priority[node] = max((position.get(tensor, 0) for tensor in node.outputs), default=0)
     outside = _outside(index, region)
     merged = sorted(
         [*outside, *nodes],

@@ -51,7 +51,7 @@ def tile_at(
     made = tiled(context, loop, rows, room)
     if projector.temporary(made) >= step.temporary:
         return None
-    return _replaced(graph, loop, made)
+    return graph.with_instead(loop, made)
 
 
 def tile_for_speed(context: SearchContext, graph: Graph) -> Graph:
@@ -77,7 +77,7 @@ def tile_for_speed(context: SearchContext, graph: Graph) -> Graph:
         for rows in known.get(key, SETTINGS.tile_rows):
             one = tiled(context, node, rows, room)
             seconds = node_seconds(projector.ops, one)
-            made = _replaced(graph, node, one)
+            made = graph.with_instead(node, one)
             if seconds < least and context.holds(made):
                 best, least, found = made, seconds, (rows,)
         known.setdefault(key, found)
@@ -115,7 +115,3 @@ def tiled(context: SearchContext, loop: Loop, rows: int, room: int, sinks: int =
     made = with_subgraphs(wide, tile)
     assert isinstance(made, Loop)
     return made
-
-
-def _replaced(graph: Graph, old: Loop, new: Loop) -> Graph:
-    return graph.replace(nodes=tuple(new if node is old else node for node in graph.nodes))

@@ -75,15 +75,8 @@ class Unroller:
                 total = copy.output
             ends[total] = result
 
-        def fit(node: Node) -> Node:
-            if not any(tensor in ends for tensor in (*node.inputs, *node.outputs)):
-                return node
-            inputs = tuple(ends.get(tensor, tensor) for tensor in node.inputs)
-            outputs = tuple(ends.get(tensor, tensor) for tensor in node.outputs)
-            return node.replace(inputs=inputs, outputs=outputs)
-
-        self._known = {key: fit(node) for key, node in self._known.items()}
-        return [fit(node) for node in self.nodes]
+        self._known = {key: node.renamed(ends) for key, node in self._known.items()}
+        return [node.renamed(ends) for node in self.nodes]
 
     def _iteration(self, loop: Loop, i: int) -> tuple[Tensor, ...]:
         """Unroll the template for index `i`; return its results."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -19,50 +17,6 @@ FEW_INTEGERS = 1024
 """Integer constants of up to so many elements stay in the graph: an index, axes or a shape."""
 SMALL_BYTES = 1024
 """Other constants of up to so many bytes stay in the graph."""
-
-
-@dataclass(frozen=True)
-class Captured:
-    """A captured program.
-
-    `graph.inputs`: one for each leaf of the arguments, then one for each of `constants`.
-    `constants`: arrays (or tracers) that the function closes over. `in_avals`, `out_avals`: shapes,
-    dtypes and weak types of flat arguments and results. `in_tree`: the structure of
-    `(args, kwargs)`.
-    """
-
-    graph: Graph
-    in_tree: Any
-    out_tree: Any
-    in_avals: tuple[Any, ...]
-    out_avals: tuple[Any, ...]
-    constants: tuple[Any, ...]
-
-    @property
-    def inputs(self) -> int:
-        """The number of flat arguments."""
-        return len(self.in_avals)
-
-
-def capture(
-    function: Callable[..., Any], *args: Any, platform: str | None = None, **kwargs: Any
-) -> Captured:
-    """Capture `function` for arguments like `args` and `kwargs`.
-
-    Arguments are pytrees of arrays, numbers or `jax.ShapeDtypeStruct`. `platform`: the platform
-    that the program is for, as JAX names it; by default JAX's default backend.
-    """
-    leaves = jax.tree.structure((args, kwargs))
-    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args, **kwargs)
-    graph, constants = capture_jaxpr(closed, platform)
-    return Captured(
-        graph,
-        leaves,
-        jax.tree.structure(shapes),
-        tuple(closed.in_avals),
-        tuple(closed.out_avals),
-        constants,
-    )
 
 
 def capture_jaxpr(closed: Any, platform: str | None = None) -> tuple[Graph, tuple[Any, ...]]:

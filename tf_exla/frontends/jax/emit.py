@@ -15,35 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tf_exla.frontends.jax import algebra, movement, radix
-from tf_exla.frontends.jax.movement import ints
 from tf_exla.frontends.jax.top_k import top_k
+from tf_exla.frontends.numpy import radix, shared
+from tf_exla.frontends.numpy.shared import Kernel, Update, ints, offset, plain, reduction
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.vocabulary.radix import shift_of
 
 X = Any  # an array
-Kernel = Callable[..., Any]
-"""Called with the node and its operands; returns the result, or a list of several."""
 
 
 def array_dtype(tensor: Tensor) -> np.dtype[Any]:
     """Return the dtype of a tensor's array."""
     return np.dtype(jnp.dtype(tensor.dtype))
-
-
-def _plain(function: Callable[..., Any]) -> Kernel:
-    return lambda node, *operands: function(*operands)
-
-
-def _same(node: Node, *operands: X) -> X:
-    return operands[0] if len(operands) == 1 else list(operands)
-
-
-def _reduction(function: Callable[..., Any]) -> Kernel:
-    def kernel(node: Node, x: X, axes: X) -> X:
-        keeps = bool(node.attrs.get("keep_dims", False))
-        return function(x, axis=tuple(int(a) for a in np.ravel(axes)), keepdims=keeps)
-
-    return kernel
 
 
 def _sum(x: X, **how: Any) -> X:
@@ -60,7 +43,7 @@ def _mean(x: X, **how: Any) -> X:
 
 
 def _extreme(function: Callable[..., Any], worst: Callable[[np.dtype[Any]], Any]) -> Kernel:
-    return _reduction(lambda x, **how: function(x, initial=worst(x.dtype), **how))
+    return reduction(lambda x, **how: function(x, initial=worst(x.dtype), **how))
 
 
 def least(dtype: Any) -> Any:
@@ -111,6 +94,14 @@ def _cumulative(function: Callable[..., X], neutral: int) -> Kernel:
     return kernel
 
 
+def _radix_counts(node: Node, x: X, state: X) -> X:
+    """Add ones at the digits, as XLA has no other way to count: 4 ns per element."""
+    size, key = node.output.dims[1], radix.keys(jnp, x).ravel()
+    found = (radix.digits(jnp, key, prefix, shift_of(node), size) for prefix in state[0])
+    empty = jnp.zeros(size, jnp.int32)
+    return jnp.stack([empty.at[one].add(1, mode="drop") for one in found])
+
+
 def _cross_entropy(node: Node, x: X, labels: X) -> list[X]:
     log = jax.nn.log_softmax(x)
     hot = jax.nn.one_hot(labels, x.shape[-1], dtype=x.dtype)
@@ -124,89 +115,134 @@ def _truncate_divide(node: Node, x: X, y: X) -> X:
     return lax.div(*jnp.broadcast_arrays(x, y))
 
 
+def accuracy(node: Node) -> dict[str, Any]:
+    """Return the precision of a product, as captured, and the dtype of its result."""
+    return {
+        "precision": node.attrs.get("precision"),
+        "preferred_element_type": jnp.dtype(node.output.dtype),
+    }
+
+
+def solve_triangular(node: Node, a: X, b: X) -> X:
+    batch = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a, b = (jnp.broadcast_to(one, (*batch, *one.shape[-2:])) for one in (a, b))
+    adjoint = bool(node.attrs.get("adjoint"))
+    return lax.linalg.triangular_solve(
+        a,
+        b,
+        left_side=True,
+        lower=bool(node.attrs.get("lower", True)),
+        transpose_a=adjoint,
+        conjugate_a=adjoint and jnp.iscomplexobj(a),
+    )
+
+
+def band_part(node: Node, x: X, lower: X, upper: X) -> X:
+    rows = lax.broadcasted_iota(np.int32, x.shape[-2:], 0)
+    columns = lax.broadcasted_iota(np.int32, x.shape[-2:], 1)
+    kept = jnp.ones((), bool)
+    if int(lower) >= 0:
+        kept = kept & (rows - columns <= int(lower))
+    if int(upper) >= 0:
+        kept = kept & (columns - rows <= int(upper))
+    return jnp.where(kept, x, jnp.zeros((), x.dtype))
+
+
+def matrix_diag(node: Node, d: X, k: X, rows: X, columns: X, padding: X) -> X:
+    at, n = offset(node, k), d.shape[-1]
+    height = n + max(-at, 0) if rows < 0 else int(rows)
+    width = n + max(at, 0) if columns < 0 else int(columns)
+    # XLA fuses a mask into its uses, but folds a scatter into a constant into another constant.
+    before = max(-at, 0)
+    around = [(0, 0)] * (d.ndim - 1) + [(before, height - n - before)]
+    rows_of, columns_of = (lax.broadcasted_iota(np.int32, (height, width), k) for k in (0, 1))
+    column = jnp.pad(jnp.asarray(d), around)[..., None]
+    return jnp.where(columns_of - rows_of == at, column, jnp.asarray(padding, column.dtype))
+
+
+def slice_(node: Node, x: X, begin: X, size: X) -> X:
+    if isinstance(begin, jax.core.Tracer):
+        return lax.dynamic_slice(x, list(begin), node.output.dims)
+    at = ints(begin)
+    sizes = (n if n >= 0 else have - b for b, n, have in zip(at, ints(size), x.shape, strict=True))
+    return lax.slice(jnp.asarray(x), at, [b + n for b, n in zip(at, sizes, strict=True)])
+
+
+def take(node: Node, params: X, indices: X, axis: X) -> X:
+    batch, at = int(str(node.attrs.get("batch_dims", 0))), int(axis)
+    at += params.ndim if at < 0 else 0
+    batch += indices.ndim if batch < 0 else 0
+    mode = str(node.attrs.get("mode", "clip"))
+
+    def rows(one: X, places: X) -> X:
+        return jnp.take(one, places, at - batch, mode=mode)
+
+    for _ in range(batch):
+        rows = jax.vmap(rows)
+    return rows(jnp.asarray(params), jnp.asarray(indices))
+
+
+def segment_sum(node: Node, x: X, segments: X, count: X) -> X:
+    size = int(count)
+    known = jnp.where(segments < 0, size, segments)  # rows outside are dropped
+    made = jnp.zeros((size, *x.shape[segments.ndim :]), x.dtype)
+    return made.at[known].add(x, mode="drop")
+
+
+def _add(x: X, index: Any, values: X) -> X:
+    return x.at[index].max(values) if x.dtype == np.bool_ else x.at[index].add(values)
+
+
+UPDATES: Mapping[str, Update] = {
+    "scatter_add": _add,
+    "scatter_max": lambda x, index, values: x.at[index].max(values),
+    "scatter_min": lambda x, index, values: x.at[index].min(values),
+    "scatter_subtract": lambda x, index, values: x.at[index].add(-values),
+    "scatter_update": lambda x, index, values: x.at[index].set(values),
+}
+
+
 EMIT: Mapping[str, Kernel] = {
-    **{
-        name: _plain(getattr(jnp, name))
-        for name in (
-            "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "cos",
-            "cosh", "divide", "equal", "exp", "expm1", "floor", "floor_divide", "greater",
-            "greater_equal", "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log1p",
-            "logical_and", "logical_not", "logical_or", "maximum", "minimum", "multiply",
-            "negative", "not_equal", "ones_like", "reciprocal", "remainder", "round", "sign", "sin",
-            "sinh", "sqrt", "square", "subtract", "tan", "tanh", "where", "zeros_like",
-        )
-    },
-    **dict.fromkeys(("ensure_shape", "identity", "identity_n", "snapshot"), _same),
-    "add_n": lambda node, *xs: sum(xs[1:], xs[0]),
-    "all": _reduction(jnp.all),
-    "any": _reduction(jnp.any),
+    **shared.pointwise(jnp),
+    **shared.products(jnp, accuracy),
+    **shared.movement(jnp),
+    **shared.updates(jnp, UPDATES),
+    "reciprocal": plain(jnp.reciprocal),
+    "round": plain(jnp.round),
     "arange": lambda node, start, stop, step: jnp.asarray(
         np.arange(start, stop, step, array_dtype(node.output))),
     "argmax": lambda node, x, axis: lax.argmax(x, int(axis) % x.ndim, array_dtype(node.output)),
     "argmin": lambda node, x, axis: lax.argmin(x, int(axis) % x.ndim, array_dtype(node.output)),
     "astype": lambda node, x: lax.convert_element_type(x, array_dtype(node.output)),
-    "band_part": algebra.band_part,
-    "batch_matmul": algebra.matmul("adj_x", "adj_y"),
-    "broadcast_to": lambda node, x, shape: jnp.broadcast_to(x, ints(shape)),
+    "band_part": band_part,
     "cholesky": lambda node, x: lax.linalg.cholesky(x, symmetrize_input=False),
-    "concat": lambda node, *xs: jnp.concatenate(xs[:-1], int(xs[-1])),
     "cumprod": _cumulative(lax.cumprod, 1),
     "cumsum": _cumulative(lax.cumsum, 0),
-    "einsum": algebra.einsum,
-    "erf": _plain(lax.erf),
-    "erfc": _plain(lax.erfc),
-    "expand_dims": lambda node, x, axis: jnp.expand_dims(x, int(np.ravel(axis)[0])),
-    "flip": lambda node, x, axes: jnp.flip(x, ints(axes)),
+    "erf": plain(lax.erf),
+    "erfc": plain(lax.erfc),
     "full": lambda node, shape, value: jnp.full(ints(shape), value, array_dtype(node.output)),
     "log_softmax": lambda node, x: jax.nn.log_softmax(x, -1),
-    "matmul": algebra.matmul("transpose_a", "transpose_b"),
-    "matrix_diag": algebra.matrix_diag,
-    "matrix_diag_part": algebra.diagonal,
-    "matrix_set_diag": algebra.set_diagonal,
+    "matrix_diag": matrix_diag,
     "max": _extreme(jnp.max, least),
     "max_with_position": _best(lax.argmax, _extreme(jnp.max, least)),
-    "mean": _reduction(_mean),
+    "mean": reduction(_mean),
     "min": _extreme(jnp.min, greatest),
     "min_with_position": _best(lax.argmin, _extreme(jnp.min, greatest)),
-    "mirror_pad": movement.mirror_pad,
-    "pad": movement.pad,
-    "pad_with": movement.pad,
-    "permute_dims": lambda node, x, axes: jnp.transpose(x, ints(axes)),
-    "pow": _plain(jnp.power),
-    "prod": _reduction(_prod),
-    "radix_counts": radix.counts,
-    "radix_step": radix.step,
-    "radix_values": radix.values,
-    "relu": lambda node, x: jnp.maximum(x, 0),
-    "reshape": lambda node, x, shape: jnp.reshape(x, ints(shape)),
-    "roll": lambda node, x, shift, axis: jnp.roll(x, ints(shift), ints(axis)),
-    "rsqrt": _plain(lax.rsqrt),
-    **{name: movement.scatter(update) for name, update in movement.UPDATES.items()},
-    "scatter_nd": movement.scatter_nd,
-    "scatter_rows": movement.scatter_rows,
-    "segment_sum": movement.segment_sum,
-    "shape": lambda node, x: np.asarray(np.shape(x), array_dtype(node.output)),
-    "sigmoid": _plain(lax.logistic),
-    "size": lambda node, x: np.asarray(np.size(x), array_dtype(node.output)),
-    "slice": movement.slice_,
+    "prod": reduction(_prod),
+    "radix_counts": _radix_counts,
+    "rsqrt": plain(lax.rsqrt),
+    "segment_sum": segment_sum,
+    "sigmoid": plain(lax.logistic),
+    "slice": slice_,
     "softmax": lambda node, x: jax.nn.softmax(x, -1),
-    "softplus": lambda node, x: jnp.logaddexp(x, jnp.zeros((), x.dtype)),
-    "solve_triangular": algebra.solve_triangular,
+    "solve_triangular": solve_triangular,
     "sparse_cross_entropy": _cross_entropy,
     "sort": lambda node, x: lax.sort(x),
-    "split": lambda node, axis, x: jnp.split(x, len(node.outputs), int(axis)),
-    "squared_difference": lambda node, x, y: jnp.square(jnp.abs(x - y)),
-    "squeeze": lambda node, x: jnp.reshape(x, node.output.dims),
-    "stack": lambda node, *xs: jnp.stack(xs, int(str(node.attrs.get("axis", 0)))),
-    "stop_gradient": _plain(lax.stop_gradient),
-    "strided_slice": movement.strided_slice,
-    "strided_slice_grad": movement.strided_slice_grad,
-    "sum": _reduction(_sum),
-    "take": movement.take,
-    "tile": lambda node, x, counts: jnp.tile(x, ints(counts)),
+    "stop_gradient": plain(lax.stop_gradient),
+    "sum": reduction(_sum),
+    "take": take,
     "top_k": lambda node, x, k: top_k(x, int(k)),
     "truncate_divide": _truncate_divide,
-    "update_rows": movement.update_rows,
-    "vector_norm": _reduction(_vector_norm),
+    "vector_norm": reduction(_vector_norm),
 }  # fmt: skip
 """By op. Results are cast to the dtypes of the node's outputs."""

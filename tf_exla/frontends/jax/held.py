@@ -18,24 +18,11 @@ from typing import Any
 from jax import lax
 
 from tf_exla.ir.graph import Graph, Node, Tensor
-from tf_exla.ir.traits import EQUALITY, IDENTITIES, ORDER, RESHAPES
+from tf_exla.ir.traits import EQUALITY, EXTREMES, IDENTITIES, ORDER, RESHAPES
 from tf_exla.vocabulary.table import VOCABULARY
 
 X = Any  # an array
-_CHOOSING = frozenset(
-    {
-        "argmax",
-        "argmin",
-        "max",
-        "max_with_position",
-        "min",
-        "min_with_position",
-        "radix_counts",
-        "sort",
-        "top_k",
-        "lax.sort",
-    }
-)
+_CHOOSING = EXTREMES | {"lax.sort", "radix_counts", "sort"}
 
 
 def held(graph: Graph, repeated: bool = False) -> frozenset[Tensor]:
@@ -65,22 +52,18 @@ def _sources(graph: Graph, found: set[Tensor]) -> set[Tensor]:
         wanted.update(node.inputs)
         meaning = VOCABULARY.get(node.op)
         if meaning is None or meaning.flops != 0:
-            found = found | {one for one in node.outputs if _is_real(one)}
+            found = found | {one for one in node.outputs if one.is_real}
     return found
 
 
 def _compared(node: Node) -> Iterator[Tensor]:
     if node.op in EQUALITY or node.op in ORDER:
-        yield from (one for one in node.inputs if _is_real(one))
+        yield from (one for one in node.inputs if one.is_real)
 
 
 def _chosen_from(node: Node) -> Iterator[Tensor]:
-    if node.op in _CHOOSING and _is_real(node.inputs[0]):
+    if node.op in _CHOOSING and node.inputs[0].is_real:
         yield node.inputs[0]
-
-
-def _is_real(tensor: Tensor) -> bool:
-    return tensor.dtype.startswith(("float", "bfloat"))
 
 
 def hold(x: X) -> X:

@@ -7,7 +7,7 @@ accumulator and returns the new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,19 +17,11 @@ from jax import lax
 from tf_exla.frontends.jax.emit import array_dtype, greatest, least
 from tf_exla.frontends.jax.positions import merge_best, merge_top_k
 from tf_exla.frontends.jax.scope import Scope, Start
-from tf_exla.ir.graph import ARG_REDUCERS, Combine, Graph, Loop, Tensor
+from tf_exla.ir.graph import ARG_REDUCERS, COMBINING, Combine, Graph, Loop, Tensor
 
 X = Any  # an array
 Run = Callable[[Graph, Sequence[X], Scope], list[X]]
 
-_COMBINE: Mapping[Combine, Callable[[X, X], X]] = {
-    "add": jnp.add,
-    "and": jnp.logical_and,
-    "max": jnp.maximum,
-    "min": jnp.minimum,
-    "mul": jnp.multiply,
-    "or": jnp.logical_or,
-}
 _INT32_MAX = 2**31 - 1
 
 
@@ -85,7 +77,9 @@ def _while(
 def _accumulators(loop: Loop) -> list[X]:
     """Return the initial accumulators; None where there is no neutral element."""
     return [
-        None if result.combine == "top_k" else _neutral(tensor, result.combine, _is_place(loop, k))
+        None
+        if result.combine == "top_k"
+        else _neutral(tensor, result.combine, loop.holds_places(k))
         for k, (tensor, result) in enumerate(zip(loop.outputs, loop.results, strict=True))
     ]
 
@@ -96,12 +90,6 @@ def _neutral(tensor: Tensor, combine: Combine, place: bool) -> X:
     if combine in ("max", "argmax", "min", "argmin") and not place:
         value = least(dtype) if combine in ("max", "argmax") else greatest(dtype)
     return jnp.full(tensor.dims, value, dtype)
-
-
-def _is_place(loop: Loop, position: int) -> bool:
-    """Return whether a result is the second of a pair: the positions of values."""
-    before = [result.combine in ARG_REDUCERS for result in loop.results[:position]]
-    return loop.results[position].combine in ARG_REDUCERS and before.count(True) % 2 == 1
 
 
 # Many parameters: what differs between whole chunks and the remainder.
@@ -137,8 +125,8 @@ def _combined(loop: Loop, before: Sequence[X | None], parts: Sequence[X], start:
         elif result.slot is not None:
             made.append(start.put(old, part, result.slot))
         elif result.combine not in ARG_REDUCERS:
-            made.append(_COMBINE[result.combine](old, part))
-        elif _is_place(loop, k):
+            made.append(getattr(jnp, COMBINING[result.combine])(old, part))
+        elif loop.holds_places(k):
             offset = start.at(result.block).astype(part.dtype)
             new = (parts[k - 1], part + offset)
             pair = slice(k - 1, k + 1)

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from functools import cache
 
 from tf_exla.frontends.jax.device import kind_of_gpu
-from tf_exla.frontends.jax.gpu_scratch import JAX_GPU_SCRATCH
 from tf_exla.frontends.jax.held import held
 from tf_exla.frontends.jax.primitives.records import RECORDS
-from tf_exla.frontends.jax.scratch import SCRATCH, packed
+from tf_exla.frontends.jax.scratch import JAX_GPU_SCRATCH, SCRATCH, packed
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.rates import Rates

@@ -1,7 +1,7 @@
-"""Scratch memory of XLA's CPU code for ops that are not fused.
+"""Scratch memory of XLA's code for ops that are not fused.
 
-Taken from `memory_analysis()` of JAX 0.6.2 for matrices of 3,000 x 3,000. Operands of products that
-Eigen packs are outside of XLA's buffers, and counted as in the certificate.
+On a CPU it is taken from `memory_analysis()` of JAX 0.6.2 for matrices of 3,000 x 3,000. Operands
+of products that Eigen packs are outside of XLA's buffers, and counted as in the certificate.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import math
 from collections.abc import Mapping
 
 from tf_exla.frontends.jax.outside import packing
+from tf_exla.frontends.jax.primitives.rules import params_of
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Node
-from tf_exla.model.xla_gpu import Bound, Product, copies
+from tf_exla.model.xla_gpu import GPU_SCRATCH, Bound, Product, copies
 from tf_exla.model.xla_module import TREE, reduced_sizes
 
 
@@ -56,4 +57,26 @@ SCRATCH: Mapping[str, Bound] = {
     "radix_counts": lambda node: 3 * node.inputs[0].nbytes,
     "sort": copies(0),
     "lax.sort": lambda node: sum(tensor.nbytes for tensor in node.inputs),
+}
+
+
+# On a GPU, as in `model/xla_gpu.py`.
+
+_SHORT = 3000
+"""Lines that were sorted with a copy of the operand; lines of 90,001 and 5,000,000 took four."""
+
+
+def _sorted(node: Node) -> int:
+    """Count copies of the operands; with an operand of indices, lines of any length took one."""
+    x = node.inputs[0]
+    axis = -1 if node.op == "sort" else params_of(node)["dimension"]
+    long = len(node.inputs) == 1 and x.dims[axis] > _SHORT
+    return sum(one.nbytes for one in node.inputs) * (4 if long else 1)
+
+
+JAX_GPU_SCRATCH: Mapping[str, Bound] = {
+    **GPU_SCRATCH,
+    # Matrices of 3 to 32 MB in float64.
+    **dict.fromkeys(("lax.eigh", "lax.lu", "lax.qr", "lax.svd"), copies(0)),
+    **dict.fromkeys(("lax.sort", "sort"), _sorted),
 }

@@ -8,13 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from tf_exla.frontends.numpy import algebra, movement, radix
-from tf_exla.frontends.numpy.movement import ints
+from tf_exla.frontends.numpy import radix, shared
+from tf_exla.frontends.numpy.shared import (
+    Kernel,
+    Update,
+    ints,
+    offset,
+    plain,
+    reduction,
+    same,
+)
 from tf_exla.ir.graph import Node, Tensor
-from tf_exla.vocabulary.radix import shift_of
 
-Kernel = Callable[..., Any]
-"""Called with the node and its operands; returns the result, or a list of several."""
 X = Any  # an array
 
 
@@ -25,25 +30,6 @@ def array_dtype(tensor: Tensor) -> np.dtype[Any]:
 
         return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(object if tensor.dtype == "string" else tensor.dtype)
-
-
-def _plain(function: Callable[..., Any]) -> Kernel:
-    return lambda node, *operands: function(*operands)
-
-
-def _same(node: Node, *operands: X) -> X:
-    return operands[0] if len(operands) == 1 else list(operands)
-
-
-def _keeps(node: Node) -> bool:
-    return bool(node.attrs.get("keep_dims", False))
-
-
-def _reduction(function: Callable[..., Any]) -> Kernel:
-    def kernel(node: Node, x: X, axes: X) -> X:
-        return function(x, axis=tuple(int(a) for a in np.ravel(axes)), keepdims=_keeps(node))
-
-    return kernel
 
 
 def _short_sum(x: X, **how: Any) -> X:
@@ -131,50 +117,115 @@ def _erf(x: X) -> X:
     return np.vectorize(math.erf, otypes=[np.float64])(x)
 
 
+def solve_triangular(node: Node, a: X, b: X) -> X:
+    a = np.tril(a) if node.attrs.get("lower", True) else np.triu(a)
+    a = np.conj(np.swapaxes(a, -1, -2)) if node.attrs.get("adjoint") else a
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    wide = (np.broadcast_to(one, (*batch, *one.shape[-2:])) for one in (a, b))
+    return np.linalg.solve(*wide)
+
+
+def _offsets(x: X) -> X:
+    return np.arange(x.shape[-1]) - np.arange(x.shape[-2])[:, None]  # column - row
+
+
+def band_part(node: Node, x: X, lower: X, upper: X) -> X:
+    kept = np.ones(x.shape[-2:], bool)
+    if lower >= 0:
+        kept &= -_offsets(x) <= lower
+    if upper >= 0:
+        kept &= _offsets(x) <= upper
+    return np.where(kept, x, np.zeros((), x.dtype))
+
+
+def matrix_diag(node: Node, d: X, k: X, rows: X, columns: X, padding: X) -> X:
+    at, n = offset(node, k), d.shape[-1]
+    height = n + max(-at, 0) if rows < 0 else int(rows)
+    width = n + max(at, 0) if columns < 0 else int(columns)
+    made, rows = np.full((*d.shape[:-1], height, width), padding, d.dtype), np.arange(n)
+    made[..., rows + max(-at, 0), rows + max(at, 0)] = d
+    return made
+
+
+def slice_(node: Node, x: X, begin: X, size: X) -> X:
+    ends = [None if n < 0 else b + n for b, n in zip(ints(begin), ints(size), strict=True)]
+    return x[tuple(slice(b, e) for b, e in zip(ints(begin), ends, strict=True))]
+
+
+def image_patches(node: Node, x: X) -> X:
+    """Stack the elements that each place of [n, p, q] reads, zeros outside: k, l, channels."""
+    indices = []
+    for axis in (1, 2):
+        places, size = node.output.dims[axis], x.shape[axis]
+        steps, stride, rate = (ints(node.attrs[n])[axis] for n in ("ksizes", "strides", "rates"))
+        reached = (places - 1) * stride + (steps - 1) * rate + 1
+        before = max(reached - size, 0) // 2 if node.attrs["padding"] in ("SAME", b"SAME") else 0
+        index = np.arange(places)[:, None] * stride + np.arange(steps) * rate - before
+        x = np.concatenate([x, np.zeros_like(x.take([0], axis))], axis)
+        indices.append(np.where((index >= 0) & (index < size), index, size))
+    rows, columns = indices[0][:, None, :, None], indices[1][None, :, None, :]
+    return np.reshape(x[:, rows, columns], node.output.dims)
+
+
+def take(node: Node, params: X, indices: X, axis: X) -> X:
+    batch, at = int(str(node.attrs.get("batch_dims", 0))), int(axis)
+    at += params.ndim if at < 0 else 0
+    if batch < 0:
+        batch += indices.ndim
+    if not batch:
+        return np.take(params, indices, at)
+    lead = params.shape[:batch]
+    rows = [np.take(params[i], indices[i], at - batch) for i in np.ndindex(*lead)]
+    inner = (*params.shape[batch:at], *indices.shape[batch:], *params.shape[at + 1 :])
+    return np.asarray(rows, params.dtype).reshape(*lead, *inner)
+
+
+def segment_sum(node: Node, x: X, segments: X, count: X) -> X:
+    inner = x.shape[segments.ndim :]
+    made = np.zeros((int(count), *inner), x.dtype)
+    known = (segments >= 0) & (segments < int(count))
+    np.add.at(made, segments[known], x[known])
+    return made
+
+
+def _at(update: Callable[[X, Any, X], None]) -> Update:
+    def updated(x: X, index: Any, values: X) -> X:
+        made = x.copy()
+        update(made, index, values)
+        return made
+
+    return updated
+
+
+UPDATES: Mapping[str, Update] = {
+    "scatter_add": _at(np.add.at),
+    "scatter_max": _at(np.maximum.at),
+    "scatter_min": _at(np.minimum.at),
+    "scatter_subtract": _at(np.subtract.at),
+    "scatter_update": _at(np.ndarray.__setitem__),
+}
+
+
 KERNELS: Mapping[str, Kernel] = {
-    **{
-        name: _plain(getattr(np, there))
-        for name, there in {
-            "abs": "abs", "acos": "arccos", "acosh": "arccosh", "add": "add", "asin": "arcsin",
-            "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2", "atanh": "arctanh",
-            "ceil": "ceil", "cos": "cos", "cosh": "cosh", "equal": "equal", "exp": "exp",
-            "expm1": "expm1", "floor": "floor", "floor_divide": "floor_divide",
-            "greater": "greater", "greater_equal": "greater_equal", "isfinite": "isfinite",
-            "isinf": "isinf", "isnan": "isnan", "less": "less", "less_equal": "less_equal",
-            "log": "log", "log1p": "log1p", "logical_and": "logical_and",
-            "logical_not": "logical_not", "logical_or": "logical_or", "maximum": "maximum",
-            "minimum": "minimum", "multiply": "multiply", "negative": "negative",
-            "not_equal": "not_equal", "ones_like": "ones_like", "pow": "power",
-            "remainder": "mod", "round": "rint", "sign": "sign", "sin": "sin", "sinh": "sinh",
-            "sqrt": "sqrt", "square": "square", "subtract": "subtract", "tan": "tan",
-            "tanh": "tanh", "where": "where", "zeros_like": "zeros_like",
-        }.items()
-    },
+    **shared.pointwise(np),
+    **shared.products(np, lambda node: {}),
+    **shared.movement(np),
+    **shared.updates(np, UPDATES),
+    "round": plain(np.rint),
     **dict.fromkeys(
-        ("check_numerics", "ensure_shape", "identity", "identity_n", "prevent_gradient",
-         "read_variable", "snapshot", "stop_gradient"), _same,
+        ("check_numerics", "prevent_gradient", "read_variable", "stop_gradient"), same
     ),
-    "add_n": lambda node, *xs: sum(xs[1:], xs[0]),
-    "all": _reduction(np.all),
-    "any": _reduction(np.any),
     "arange": lambda node, start, stop, step: np.arange(start, stop, step, start.dtype),
     "argmax": lambda node, x, axis: np.argmax(x, int(axis)),
     "argmin": lambda node, x, axis: np.argmin(x, int(axis)),
     "astype": lambda node, x: x.astype(array_dtype(node.output)),
-    "band_part": algebra.band_part,
-    "batch_matmul": algebra.matmul("adj_x", "adj_y"),
-    "broadcast_to": lambda node, x, shape: np.broadcast_to(x, ints(shape)),
-    "cholesky": _plain(np.linalg.cholesky),
-    "concat": lambda node, *xs: np.concatenate(xs[:-1], int(xs[-1])),
+    "band_part": band_part,
+    "cholesky": plain(np.linalg.cholesky),
     "constant": lambda node: np.asarray(node.attrs["value"]),
     "cumprod": _cumulative(np.cumprod, 1),
     "cumsum": _cumulative(np.cumsum, 0),
-    "divide": _plain(np.divide),
-    "einsum": algebra.einsum,
-    "erf": _plain(_erf),
+    "erf": plain(_erf),
     "erfc": lambda node, x: 1 - _erf(x),
-    "expand_dims": lambda node, x, axis: np.expand_dims(x, int(np.ravel(axis)[0])),
-    "flip": lambda node, x, axes: np.flip(x, ints(axes)),
     "full": lambda node, shape, value: np.full(ints(shape), value),
     "list_empty": lambda node, shape, most: [[]],
     "list_from_tensor": lambda node, x, shape: [list(x)],
@@ -185,56 +236,30 @@ KERNELS: Mapping[str, Kernel] = {
     "list_set": _list_set,
     "list_stack": _list_stack,
     "log_softmax": _log_softmax,
-    "matmul": algebra.matmul("transpose_a", "transpose_b"),
-    "image_patches": movement.image_patches,
-    "matrix_diag": algebra.matrix_diag,
-    "matrix_diag_part": algebra.diagonal,
-    "matrix_set_diag": algebra.set_diagonal,
-    "max": _reduction(np.max),
+    "image_patches": image_patches,
+    "matrix_diag": matrix_diag,
+    "max": reduction(np.max),
     "max_with_position": _best(np.argmax),
-    "mean": _reduction(_mean),
-    "min": _reduction(np.min),
+    "mean": reduction(_mean),
+    "min": reduction(np.min),
     "min_with_position": _best(np.argmin),
-    "mirror_pad": movement.mirror_pad,
     "nonzero": lambda node, x: np.argwhere(x),
-    "pad": movement.pad,
-    "pad_with": movement.pad,
-    "permute_dims": lambda node, x, axes: np.transpose(x, ints(axes)),
-    "prod": _reduction(np.prod),
+    "prod": reduction(np.prod),
     "radix_counts": radix.counts,
-    "radix_step": lambda node, counts, state: radix.step(np, counts, state, shift_of(node)),
-    "radix_values": lambda node, state: radix.values(np, state),
     "reciprocal": lambda node, x: 1 / x,
-    "reshape": lambda node, x, shape: np.reshape(x, ints(shape)),
-    "relu": lambda node, x: np.maximum(x, 0),
-    "roll": lambda node, x, shift, axis: np.roll(x, ints(shift), ints(axis)),
     "rsqrt": lambda node, x: 1 / np.sqrt(x),
-    **{name: movement.scatter(update) for name, update in movement.KERNEL_OF_UPDATE.items()},
-    "scatter_nd": movement.scatter_nd,
-    "scatter_rows": movement.scatter_rows,
-    "segment_sum": movement.segment_sum,
-    "shape": lambda node, x: np.asarray(np.shape(x)),
+    "segment_sum": segment_sum,
     "sigmoid": lambda node, x: 1 / (1 + np.exp(-x)),
-    "size": lambda node, x: np.asarray(np.size(x)),
-    "slice": movement.slice_,
+    "slice": slice_,
     "softmax": _softmax,
-    "softplus": lambda node, x: np.logaddexp(0, x),
-    "solve_triangular": algebra.solve_triangular,
+    "solve_triangular": solve_triangular,
     "sparse_cross_entropy": _cross_entropy,
-    "split": movement.split,
-    "squared_difference": lambda node, x, y: np.square(np.abs(x - y)),
     "sort": lambda node, x: np.sort(x, -1),
-    "squeeze": lambda node, x: np.reshape(x, node.output.dims),
-    "stack": lambda node, *xs: np.stack(xs, int(str(node.attrs.get("axis", 0)))),
-    "strided_slice": movement.strided_slice,
-    "strided_slice_grad": movement.strided_slice_grad,
-    "sum": _reduction(_short_sum),
-    "take": movement.take,
-    "tile": lambda node, x, counts: np.tile(x, ints(counts)),
+    "sum": reduction(_short_sum),
+    "take": take,
     "top_k": lambda node, x, k: top_k(x, int(k)),
     "truncate_divide": lambda node, x, y: np.trunc(x / y) if x.dtype.kind == "f" else (
         np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y))),
-    "update_rows": movement.update_rows,
-    "vector_norm": _reduction(lambda x, **how: np.sqrt(np.sum(np.square(np.abs(x)), **how))),
+    "vector_norm": reduction(lambda x, **how: np.sqrt(np.sum(np.square(np.abs(x)), **how))),
 }  # fmt: skip
 """By op of the vocabulary. Results are cast to the dtypes of the node's outputs."""

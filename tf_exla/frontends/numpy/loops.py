@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tf_exla.frontends.numpy.kernels import array_dtype, top_k
-from tf_exla.ir.graph import ARG_REDUCERS, Array, Combine, Graph, Loop, Tensor
-
-_COMBINE: Mapping[Combine, Any] = {
-    "add": np.add,
-    "and": np.logical_and,
-    "max": np.maximum,
-    "min": np.minimum,
-    "mul": np.multiply,
-    "or": np.logical_or,
-}
+from tf_exla.ir.graph import ARG_REDUCERS, COMBINING, Array, Combine, Graph, Loop, Tensor
 
 
 class Chunks:
@@ -73,13 +64,12 @@ class Chunks:
             elif result.slot is not None:
                 made.append(self._joined(k, whole, result.slot.axis, result.slot.block))
             elif result.combine in ARG_REDUCERS:
-                first = sum(one.combine in ARG_REDUCERS for one in loop.results[:k]) % 2 == 0
-                if first:
+                if not loop.holds_places(k):
                     made += self._pair(k)
             else:
                 start = _neutral(whole, result.combine)
                 for piece in pieces:
-                    start = _COMBINE[result.combine](start, piece)
+                    start = getattr(np, COMBINING[result.combine])(start, piece)
                 made.append(start)
         return made
 

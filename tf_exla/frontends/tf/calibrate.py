@@ -39,7 +39,7 @@ def measure_cpu() -> dict[str, float]:
             found["cached_byte"] = (element - pointwise) / (2 * width)
         found["launch"] = brief - element * (SMALL // width)
         few, many = (
-            _seconds(exponentials(terms), _numbers(CACHED, dtype)) for terms in (FEW, MANY)
+            _seconds(exponentials(terms), numbers(CACHED // width, dtype)) for terms in (FEW, MANY)
         )
         compiled += (many - few) / (MANY - FEW) / (CACHED // width)
         executed += (EXP_FLOPS + 2) * pointwise  # plus a multiplication and an addition
@@ -48,20 +48,20 @@ def measure_cpu() -> dict[str, float]:
         found[f"product_{width}"] = _seconds(product, matrix, matrix) / (2 * SIDE**3)
     found["compiled_pointwise"] = compiled / executed
     # The square is written and then read by the sum. It is not returned: one core copies results.
-    large = _numbers(LARGE, tf.float64)
+    large = numbers(LARGE // tf.float64.size, tf.float64)
     summed = tf.function(lambda x: tf.reduce_sum(tf.square(x)), autograph=False)
     found["byte"] = _seconds(summed, large) / (3 * LARGE)
     return found
 
 
-def _numbers(size: int, dtype: tf.DType) -> tf.Tensor:
-    """Return `size` bytes of numbers between -1 and 0."""
-    return -tf.cast(tf.random.stateless_uniform([size // dtype.size], (0, 0)), dtype)
+def numbers(count: int, dtype: tf.DType) -> tf.Tensor:
+    """Return numbers between -1 and 0."""
+    return -tf.cast(tf.random.stateless_uniform([count], (0, 0)), dtype)
 
 
 def _step(op: Callable[[tf.Tensor], tf.Tensor], size: int, dtype: tf.DType) -> float:
     """Return the seconds of one op in a chain of ops on `size` bytes."""
-    return _seconds(_chain(op), _numbers(size, dtype)) / CHAIN
+    return _seconds(chain(op, CHAIN), numbers(size // dtype.size, dtype)) / CHAIN
 
 
 def _seconds(function: Callable[..., Any], *arguments: tf.Tensor) -> float:
@@ -75,11 +75,11 @@ def _seconds(function: Callable[..., Any], *arguments: tf.Tensor) -> float:
     return min(spent)
 
 
-def _chain(op: Callable[[tf.Tensor], tf.Tensor]) -> Any:
-    """Return a program that repeats the op, mostly in place."""
+def chain(op: Callable[[tf.Tensor], tf.Tensor], length: int) -> Any:
+    """Return a program that repeats an op, mostly in place."""
 
     def function(x: tf.Tensor) -> tf.Tensor:
-        for _ in range(CHAIN):
+        for _ in range(length):
             x = op(x)
         return x
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_exla.frontends.tf.calibrate import exponentials
+from tf_exla.frontends.tf.calibrate import chain, exponentials, numbers
 from tf_exla.model.gpu_rates import following
 from tf_exla.vocabulary.table import EXP_FLOPS
 
@@ -58,8 +58,8 @@ def measure_gpu(sizes: Sizes | None = None) -> dict[str, float]:
     not plausible, and the usual one is kept.
     """
     sizes = sizes or Sizes()
-    small = _numbers(SMALL, tf.float32)
-    call = _seconds(_chain(tf.square, 1), sizes, small)
+    small = numbers(SMALL, tf.float32)
+    call = _seconds(chain(tf.square, 1), sizes, small)
     compiled = tf.function(lambda x: tf.reduce_sum(tf.exp(x)) + x, jit_compile=True)
     found = {"launch": _step(tf.square, small, sizes), "cluster": _step(compiled, small, sizes)}
     found.update(_memory_and_pointwise(sizes))
@@ -74,7 +74,7 @@ def _memory_and_pointwise(sizes: Sizes) -> dict[str, float]:
     found: dict[str, float] = {}
     compiled = executed = 0.0
     for dtype in (tf.float64, tf.float32):
-        x = _numbers(sizes.large // dtype.size, dtype)
+        x = numbers(sizes.large // dtype.size, dtype)
         moved = _step(tf.square, x, sizes, few=True)
         computed = _step(lambda x: tf.exp(-x), x, sizes, few=True) - moved  # without the negation
         pointwise = (computed - moved) / (EXP_FLOPS - 1) / x.shape[0]
@@ -98,13 +98,13 @@ def _products(sizes: Sizes, call: float) -> dict[str, float]:
         ("product_4", tf.float32, False),
         ("product_tf32", tf.float32, True),
     ):
-        matrix = tf.reshape(_numbers(sizes.side**2, dtype), [sizes.side, sizes.side])
+        matrix = tf.reshape(numbers(sizes.side**2, dtype), [sizes.side, sizes.side])
         with _tf32(rounded):
             found[name] = (_seconds(product, sizes, matrix, matrix) - call) / flops
     lower = tf.eye(FACTOR, dtype=tf.float64) + tf.linalg.band_part(
         tf.fill([FACTOR, FACTOR], tf.constant(1e-3, tf.float64)), -1, 0
     )
-    right = tf.reshape(_numbers(FACTOR * sizes.columns, tf.float64), [FACTOR, sizes.columns])
+    right = tf.reshape(numbers(FACTOR * sizes.columns, tf.float64), [FACTOR, sizes.columns])
     solve = tf.function(tf.linalg.triangular_solve, autograph=False)
     seconds = _seconds(solve, sizes, lower, right) - call
     found["serial"] = seconds / (FACTOR**2 * sizes.columns) / found["product_8"]
@@ -117,13 +117,13 @@ def _rows(sizes: Sizes, call: float, byte: float) -> dict[str, float]:
     One row of a top-k takes as long as some dozens. The model divides the rows between two threads,
     so the rate of their elements is doubled.
     """
-    data = tf.reshape(_numbers(sizes.rows * sizes.row, tf.float32), [sizes.rows, sizes.row])
+    data = tf.reshape(numbers(sizes.rows * sizes.row, tf.float32), [sizes.rows, sizes.row])
     best = tf.function(lambda x: tf.math.top_k(x, 10)[0], autograph=False)
     one, all_rows = (_seconds(best, sizes, part) for part in (data[:1], data))
     column = max(one - call, 0.0) / sizes.row
     top_k = 2 * max(all_rows - one, 0.0) / ((sizes.rows - 1) * sizes.row)
     count = sizes.large // 4 // SHORT_AXIS * SHORT_AXIS
-    short = tf.reshape(_numbers(count, tf.float32), [-1, SHORT_AXIS])
+    short = tf.reshape(numbers(count, tf.float32), [-1, SHORT_AXIS])
     summed = tf.function(lambda x: tf.reduce_sum(x, 1), autograph=False)
     more = _seconds(summed, sizes, short) - call - byte * (4 * count + 4 * count // SHORT_AXIS)
     # Distances handle four tensors of the summed tensor's size, each counted by half.
@@ -131,28 +131,12 @@ def _rows(sizes: Sizes, call: float, byte: float) -> dict[str, float]:
     return {"top_k_column": column, "top_k_element": top_k, "short_axis_element": short_axis}
 
 
-def _numbers(count: int, dtype: tf.DType) -> tf.Tensor:
-    """Return numbers between -1 and 0."""
-    return -tf.cast(tf.random.stateless_uniform([count], (0, 0)), dtype)
-
-
 def _step(op: Op, x: tf.Tensor, sizes: Sizes, few: bool = False) -> float:
     """Return the seconds of one op in a chain; `few`: a tenth of the ops, for large tensors."""
     part = 10 if few else 1
     lengths = [max(1, sizes.short // part), max(2, sizes.long // part)]
-    short, long = (_seconds(_chain(op, length), sizes, x) for length in lengths)
+    short, long = (_seconds(chain(op, length), sizes, x) for length in lengths)
     return (long - short) / (lengths[1] - lengths[0])
-
-
-def _chain(op: Op, length: int) -> Any:
-    """Return a program that runs an op `length` times in a row."""
-
-    def function(x: tf.Tensor) -> tf.Tensor:
-        for _ in range(length):
-            x = op(x)
-        return x
-
-    return tf.function(function, autograph=False)
 
 
 def _seconds(function: Callable[..., Any], sizes: Sizes, *arguments: tf.Tensor) -> float:

@@ -7,7 +7,8 @@ from tensorflow.core.framework import attr_value_pb2
 
 from tf_exla.frontends.tf.emit import placeholder
 from tf_exla.frontends.tf.emitter import Emitter
-from tf_exla.ir.graph import Graph, Node, Tensor, const
+from tf_exla.ir.graph import Graph, Node, const
+from tf_exla.late.compiling import merge
 
 
 def emit_compiled(emitter: Emitter, node: Node) -> list[tf.Tensor]:
@@ -36,19 +37,10 @@ def emit_compiled(emitter: Emitter, node: Node) -> list[tf.Tensor]:
 
 def alone(node: Node) -> Node:
     """Return the cluster of one node. XLA must know its integers, which are shapes."""
-    inputs: list[Tensor] = []
-    own: list[Tensor] = []
-    operands: list[Tensor] = []
-    nodes: list[Node] = []
-    for tensor in node.inputs:
-        if tensor.value is not None and tensor.dtype.startswith("int"):
-            nodes.append(const(tensor.value, tensor.name, tensor.dtype))
-            operands.append(nodes[-1].output)
-        else:
-            inputs.append(tensor)
-            own.append(tensor.fresh_copy())
-            operands.append(own[-1])
-    results = tuple(tensor.fresh_copy() for tensor in node.outputs)
-    nodes.append(node.replace(inputs=tuple(operands), outputs=results))
-    graph = Graph(tuple(own), tuple(nodes), results)
-    return Node("xla_cluster", tuple(inputs), node.outputs, {"cluster": graph}, name=node.name)
+    known = {
+        tensor: const(tensor.value, tensor.name, tensor.dtype)
+        for tensor in node.inputs
+        if tensor.value is not None and tensor.dtype.startswith("int")
+    }
+    own = node.substitute({tensor: made.output for tensor, made in known.items()})
+    return merge(Graph(node.inputs, (*known.values(), own), node.outputs), [own])

@@ -77,7 +77,7 @@ def _settled(graph: Graph, writes: _Writes) -> Graph:
         subs = {key: _settled(sub, writes) for key, sub in node.subgraphs}
         stateful = node.stateful
         if subs:
-            stateful = _any_effect(subs)
+            stateful = any(sub.is_stateful for sub in subs.values())
         elif node.op in _PURE or (node.op in READS and writes.pure_read(node)):
             stateful = False
         attrs: Mapping[str, Any] = {**node.attrs, **subs} if subs else node.attrs
@@ -85,10 +85,6 @@ def _settled(graph: Graph, writes: _Writes) -> Graph:
             node = dataclasses.replace(node, attrs=attrs, stateful=stateful)
         nodes.append(node)
     return without_dead(graph.replace(nodes=tuple(nodes)))
-
-
-def _any_effect(subs: Mapping[str, Graph]) -> bool:
-    return any(node.stateful for sub in subs.values() for node in sub.nodes)
 
 
 def lift_reads(graph: Graph) -> Graph:
@@ -105,8 +101,7 @@ def lift_reads(graph: Graph) -> Graph:
         if node.subgraphs:
             node = _lift_from(node, nodes, renamed)
         nodes.append(node)
-    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
-    return graph.replace(nodes=tuple(nodes), outputs=outputs)
+    return graph.with_nodes(nodes, renamed)
 
 
 def _lift_from(node: Node, before: list[Node], renamed: dict[Tensor, Tensor]) -> Node:
@@ -140,7 +135,7 @@ def _lift_from(node: Node, before: list[Node], renamed: dict[Tensor, Tensor]) ->
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         attrs={**node.attrs, **subs},
-        stateful=_any_effect(subs),
+        stateful=any(sub.is_stateful for sub in subs.values()),
     )
 
 
@@ -172,11 +167,8 @@ def _with_value(graph: Graph, handle: Tensor, value: Tensor) -> Graph:
             renamed[node.output] = value
             continue
         nodes.append(node.substitute(renamed))
-    return Graph(
-        tuple(renamed.get(tensor, tensor) for tensor in graph.inputs),
-        tuple(nodes),
-        tuple(renamed.get(tensor, tensor) for tensor in graph.outputs),
-    )
+    inputs = tuple(renamed.get(tensor, tensor) for tensor in graph.inputs)
+    return graph.with_nodes(nodes, renamed).replace(inputs=inputs)
 
 
 def _copy(tensor: Tensor, name: str) -> Tensor:

@@ -43,7 +43,7 @@ def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.
         with emitter.scope():
             return _Chunk(emitter, loop, loop.body, inputs, None, None).run()
     made: list[tf.Tensor | None] = [
-        _accumulator(emitter, tensor, "add" if _is_position(loop, k) else result.combine)
+        _accumulator(emitter, tensor, "add" if loop.holds_places(k) else result.combine)
         for k, (tensor, result) in enumerate(zip(loop.outputs, loop.results, strict=True))
     ]
     first = chunks.start
@@ -115,12 +115,6 @@ def _emit_while(
     )
     results = made[1 : 1 + count]
     return [restored(emitter, *one) for one in zip(results, dtypes, strict=True)]
-
-
-def _is_position(loop: Loop, position: int) -> bool:
-    """Return whether a result is the second of a pair of values and positions."""
-    before = [result.combine in ARG_REDUCERS for result in loop.results[:position]]
-    return loop.results[position].combine in ARG_REDUCERS and before.count(True) % 2 == 1
 
 
 def _accumulator(emitter: Emitter, tensor: Tensor, combine: Combine) -> tf.Tensor | None:
@@ -257,7 +251,7 @@ class _Chunk:
 
     def _merge_pair(self, position: int, combine: Combine) -> None:
         """Merge the chunk's values and their positions, once both are emitted."""
-        if not _is_position(self.loop, position):
+        if not self.loop.holds_places(position):
             return
         assert self.start is not None
         pair = slice(position - 1, position + 1)

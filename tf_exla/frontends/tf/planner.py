@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError, UnboundedMemoryWarning
-from tf_exla.frontends.tf.convolution_workspace import limit_workspace
 from tf_exla.frontends.tf.dataset_loops import DATASET_LOOPS
 from tf_exla.frontends.tf.devices.function import ShardedFunction
+from tf_exla.frontends.tf.environment import limit_workspace, without_trials
 from tf_exla.frontends.tf.fallback import unplanned
 from tf_exla.frontends.tf.op_set import OPS, TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.settings import Settings
 from tf_exla.frontends.tf.whole import Operands, compile_whole, in_place_of
-from tf_exla.frontends.tf.xla_trials import without_trials
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.traverse import walk
 from tf_exla.model.concurrency import Place, places

@@ -46,9 +46,9 @@ def results_inside(graph: Graph) -> dict[Key, Tensor]:
             for _, sub in node.subgraphs:
                 found.update(results_inside(sub))
         else:
-            cond, body = _parts(node)
+            cond, body = cond_of(node), body_of(node)
             found.update((key, Tensor((), "variant", key[0])) for key in results_inside(body))
-            if _is_stateful(cond):
+            if cond.is_stateful:
                 found[node.name, 0] = Tensor((), "int32", f"{node.name}/count")
     return found
 
@@ -84,7 +84,7 @@ def _keeping_inside(graph: Graph) -> tuple[Graph, dict[Key, Tensor]]:
 
 
 def _keeping_while(node: Node) -> tuple[list[Node], dict[Key, Tensor]]:
-    cond, body = _parts(node)
+    cond, body = cond_of(node), body_of(node)
     body, kept = _keeping_inside(body)
     before: list[Node] = []
     nodes = list(body.nodes)
@@ -98,7 +98,7 @@ def _keeping_while(node: Node) -> tuple[list[Node], dict[Key, Tensor]]:
         nodes.append(Node("list_push", (inner, tensor), (pushed,), attrs, name=key[0]))
         added.append(Variable(empty[-1].output, inner, pushed))
     keys = list(kept)
-    if _is_stateful(cond):
+    if cond.is_stateful:
         zero, step, counter = _counter(node.name)
         before.append(zero)
         nodes += step
@@ -174,12 +174,11 @@ def without_effects(graph: Graph, given: Mapping[Key, Tensor]) -> Graph:
             for k, tensor in enumerate(node.outputs):
                 if (node.name, k) in given:
                     renamed[tensor] = given[node.name, k]
-    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
-    return graph.replace(nodes=tuple(nodes), outputs=outputs)
+    return graph.with_nodes(nodes, renamed)
 
 
 def _replay_while(node: Node, given: Mapping[Key, Tensor]) -> list[Node]:
-    cond, body = _parts(node)
+    cond, body = cond_of(node), body_of(node)
     zero, step, counter = _counter(node.name)
     reads: list[Node] = []
     inside: dict[Key, Tensor] = {}
@@ -195,7 +194,7 @@ def _replay_while(node: Node, given: Mapping[Key, Tensor]) -> list[Node]:
         inputs = (inner, counter, shape.output)
         reads += [shape, Node("list_get", inputs, (item,), attrs, name=key[0])]
         inside[key] = item
-    if _is_stateful(cond):
+    if cond.is_stateful:
         kept, tested = given[node.name, 0], given[node.name, 0].fresh_copy()
         inner = kept.fresh_copy()
         assert added[0].tested is not None
@@ -246,15 +245,6 @@ def _counted(cond: Graph, counter: Tensor, count: Tensor) -> Graph:
 
 
 # While loops.
-
-
-def _parts(node: Node) -> tuple[Graph, Graph]:
-    cond, body = cond_of(node), body_of(node)
-    return cond, body
-
-
-def _is_stateful(graph: Graph) -> bool:
-    return any(node.stateful for node in graph.nodes)
 
 
 def _counter(name: str) -> tuple[Node, list[Node], Tensor]:

@@ -119,8 +119,8 @@ def substitute(program: Program, inner: Program, prefix: str) -> None:
             nodes += _read_saved(node, given[index], renamed)
         else:
             nodes.append(node)
-    outputs = tuple(renamed.get(tensor, tensor) for tensor in graph.outputs)
-    made = without_dead(Graph((*graph.inputs, *given), tuple(nodes), outputs))
+    made = graph.with_nodes(nodes, renamed).replace(inputs=(*graph.inputs, *given))
+    made = without_dead(made)
     _check_defined(made, inner)
     program.graph = made
 

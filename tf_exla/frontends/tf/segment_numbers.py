@@ -31,8 +31,7 @@ def number_of_segments(node: Node, given: Given) -> list[Node] | None:
     w, ids = Builder(node, OPS), node.inputs[1]
     last = w.op("max", ids, w.const([0]), keep_dims=False)  # the least integer if there are no ids
     w.op("maximum", w.op("add", last, w.const(1, ids.dtype)), w.const(0, ids.dtype))
-    made = w.nodes[-1]
-    return [*w.nodes[:-1], made.replace(outputs=(Tensor((), ids.dtype, _key(node.name)),))]
+    return w.ended(Tensor((), ids.dtype, _key(node.name)))
 
 
 def capture(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:

@@ -23,13 +23,12 @@ from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.op_set import OPS, TensorFlowOps
 from tf_exla.frontends.tf.restore import Restored, restore
-from tf_exla.frontends.tf.whole_forms import is_real
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.rates import Rates
-from tf_exla.ir.traits import EQUALITY, ORDER
+from tf_exla.ir.traits import EXTREMES
 from tf_exla.ir.traverse import walk, walk_node
 from tf_exla.late.inverting import invert
 from tf_exla.late.staging import stage
@@ -41,6 +40,7 @@ from tf_exla.model.projection import Projector
 from tf_exla.model.xla_gpu import GPU_SCRATCH, workspace
 from tf_exla.pipeline.plan import Plan
 from tf_exla.pipeline.tightening import TRIES, Try, next_room
+from tf_exla.split.origins import tests_order
 from tf_exla.vocabulary.rules.builders import words
 
 ALIGNMENT = 256
@@ -58,7 +58,6 @@ _LIBRARIES = frozenset(words("""
 or is less exact in sums of float32. On a GPU XLA calls the same libraries and adds in pairs."""
 _SLOW = frozenset(words("cholesky"))
 """Libraries' ops that XLA has no call for on a GPU: its own code has an iteration for each row."""
-_CHOOSING = frozenset(words("argmax argmin max max_with_position min min_with_position top_k"))
 
 
 @dataclass(frozen=True)
@@ -196,9 +195,8 @@ def _keeps_choices(graph: Graph) -> bool:
     XLA computes a fused tensor again for each reader, and not always to the same bits. So an
     element that is chosen from a tensor may equal none of it later, and its gradient is lost.
     """
-    nodes = list(walk(graph))
-    return not any(node.op in _CHOOSING and is_real(node.inputs[0]) for node in nodes) or not any(
-        node.op in EQUALITY | ORDER and any(map(is_real, node.inputs)) for node in nodes
+    return not tests_order(graph) or not any(
+        node.op in EXTREMES and node.inputs[0].is_real for node in walk(graph)
     )
 
 
@@ -226,7 +224,7 @@ def _is_compiled(node: Node) -> bool:
         return False
     if node.op == "mean":  # TensorFlow adds integers in 64 bits, XLA in their own
         return not node.output.dtype.startswith(("int", "uint"))
-    if node.op == "floor_divide" and not is_real(node.output):
+    if node.op == "floor_divide" and not node.output.is_real:
         # TensorFlow raises an error for a division by zero
         divisor = node.inputs[1].value
         return divisor is not None and bool(divisor.all())

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tf_exla.frontends.tf.emit import emit_const
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.frontends.tf.ops.memory.gpu import sorts
-from tf_exla.ir.graph import Node, Tensor
+from tf_exla.ir.graph import Node
 from tf_exla.model.top_k import CHUNKED
 
 
@@ -52,7 +52,7 @@ def emit_top_k(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
     long rows, of which a chunk is a part, the kernel keeps a heap. That has a NaN only if it is
     among the first k elements.
     """
-    if not emitter.compiled or not is_real(node.inputs[0]):
+    if not emitter.compiled or not node.inputs[0].is_real:
         return None
     if CHUNKED not in node.attrs and sorts(node.inputs[0].dims[-1], node.outputs[0].dims[-1]):
         return None
@@ -89,7 +89,7 @@ def _number(emitter: Emitter, value: float, like: tf.Tensor) -> tf.Tensor:
 
 def emit_extreme(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
     """Emit a maximum or minimum along axes for XLA, which may lose NaNs in it."""
-    if not emitter.compiled or not is_real(node.output):
+    if not emitter.compiled or not node.output.is_real:
         return None
     x, axes = emitter.values(node.inputs)
     (found,) = emitter.op(node.op, [x, axes], node.attrs, name=node.name).outputs
@@ -111,8 +111,3 @@ def emit_cross_entropy(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
     (lost,) = emitter.op("any", [lost, axis], {"keep_dims": False}).outputs
     (loss,) = emitter.op("SelectV2", [lost, _number(emitter, np.nan, loss), loss], {}).outputs
     return [loss, gradient]
-
-
-def is_real(tensor: Tensor) -> bool:
-    """Return whether a tensor may hold NaNs, infinities and -0; complex ones do not count."""
-    return tensor.dtype.startswith(("float", "bfloat"))

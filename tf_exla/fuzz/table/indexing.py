@@ -76,9 +76,9 @@ def _updated(name: str, exact: bool, dtypes: tuple[str, ...] = _SUMMED) -> Row:
     return row(code, dtypes, lambda s, _: s if s[0] > 1 else None, least=1, exact=exact)
 
 
-def _masked(code: str, dtypes: tuple[str, ...] = WIDE, exact: bool = False) -> Row:
+def _masked(code: str, dtypes: tuple[str, ...] = WIDE) -> Row:
     """Return a row for operands of rank 1: a tensor of data-dependent size, reduced to a scalar."""
-    return row(code, dtypes, scalar, rank=1, exact=exact)
+    return row(code, dtypes, scalar, rank=1)
 
 
 _MASK = "({a} > 0.5)"

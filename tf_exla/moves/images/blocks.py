@@ -190,7 +190,5 @@ def _permuted(w: Builder, x: Tensor, order: Sequence[int]) -> Tensor:
 
 def _as(w: Builder, made: Tensor, tensor: Tensor) -> None:
     """Name the result of the last node `tensor`."""
-    made = w.op("reshape", made, w.const(list(tensor.dims)))
-    last = w.nodes.pop()
-    assert last.output is made
-    w.nodes.append(last.replace(outputs=(tensor,)))
+    w.op("reshape", made, w.const(list(tensor.dims)))
+    w.ended(tensor)

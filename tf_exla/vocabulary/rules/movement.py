@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tf_exla.ir.graph import Node
+from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.refusal import Refusal
 from tf_exla.vocabulary.rules.builders import (
     Letters,
@@ -203,20 +203,21 @@ def strided_slice_grad(node: Node) -> str:
     return arrow(["=", "_", "_", "_", part], [full])
 
 
+def _parts(node: Node, axis_at: int, whole: Tensor) -> Callable[[], list[str]]:
+    """Return a function that names the axes of each part of a tensor, which differ along one."""
+    (axis,) = static_axes(node, axis_at, rank(whole))
+    letters = Letters()
+    names = letters.low(rank(whole))
+    return lambda: names[:axis] + letters.up(1) + names[axis + 1 :]
+
+
 def concat(axis_at: int) -> Callable[[Node], str]:
     """Concatenate along an axis that is needed whole; operand `axis_at` holds it."""
 
     def rule(node: Node) -> str:
         at = axis_at % len(node.inputs)
-        (axis,) = static_axes(node, at, rank(node.output))
-        letters = Letters()
-        names = letters.low(rank(node.output))
-
-        def joined() -> list[str]:
-            return names[:axis] + letters.up(1) + names[axis + 1 :]
-
-        parts = ["_" if k == at else joined() for k in range(len(node.inputs))]
-        return arrow(parts, [joined()])
+        part = _parts(node, at, node.output)
+        return arrow(["_" if k == at else part() for k in range(len(node.inputs))], [part()])
 
     return rule
 
@@ -233,16 +234,9 @@ def split(data_at: int, axis_at: int) -> Callable[[Node], str]:
     """Split along an axis that is needed whole."""
 
     def rule(node: Node) -> str:
-        count = rank(node.inputs[data_at])
-        (axis,) = static_axes(node, axis_at, count)
-        letters = Letters()
-        names = letters.low(count)
-
-        def parted() -> list[str]:
-            return names[:axis] + letters.up(1) + names[axis + 1 :]
-
-        parts = [parted() if k == data_at else "_" for k in range(len(node.inputs))]
-        return arrow(parts, [parted() for _ in node.outputs])
+        part = _parts(node, axis_at, node.inputs[data_at])
+        operands = [part() if k == data_at else "_" for k in range(len(node.inputs))]
+        return arrow(operands, [part() for _ in node.outputs])
 
     return rule
 

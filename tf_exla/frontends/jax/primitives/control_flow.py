@@ -150,13 +150,9 @@ def _append(
     """Write a node with sub-graphs; its results have the shapes and dtypes of the last one's."""
     *_, last = graphs.values()
     avals = [Like(tensor) for tensor in last.outputs]
-    stateful = any(has_effects(sub) for sub in graphs.values())
+    stateful = any(sub.is_stateful for sub in graphs.values())
     node = w.node(op, inputs, avals, dict(graphs), stateful)
     return w.add(node)
-
-
-def has_effects(graph: Graph) -> bool:
-    return any(node.stateful for node in graph.nodes)
 
 
 def _cond(w: Writer, call: Call) -> Sequence[Tensor]:

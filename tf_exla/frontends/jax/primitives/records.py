@@ -12,7 +12,7 @@ from tf_exla.frontends.jax.primitives import rules, windows
 from tf_exla.vocabulary import flops
 from tf_exla.vocabulary.meaning import Meaning
 from tf_exla.vocabulary.rebuild import Rebuild
-from tf_exla.vocabulary.rules.builders import Rule, words
+from tf_exla.vocabulary.rules.builders import Rule, pointwise_list, words
 
 SERIES = 100
 """Operations per element of a function computed by a series or a continued fraction."""
@@ -25,7 +25,7 @@ def _many(record: Meaning, names: str) -> Mapping[str, Meaning]:
 
 
 def _pointwise(cost: int = 1) -> Meaning:
-    return Meaning(rules.pointwise, flops=cost)
+    return Meaning(pointwise_list, flops=cost)
 
 
 def _matrices(rule: Rule, factor: float) -> Meaning:

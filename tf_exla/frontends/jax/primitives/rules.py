@@ -7,7 +7,7 @@ from typing import Any
 
 from tf_exla.ir.graph import Node, Shape
 from tf_exla.ir.refusal import Refusal
-from tf_exla.vocabulary.rules.builders import Letters, arrow, rank, sizes
+from tf_exla.vocabulary.rules.builders import Letters, arrow, pointwise_list, rank, sizes
 
 ADDED = frozenset({"float32", "float64", "complex64", "complex128", "int32", "int64"})
 """Dtypes of partial sums that are added over chunks: shorter floats would be rounded each time."""
@@ -22,10 +22,6 @@ def params_of(node: Node) -> Mapping[str, Any]:
 def with_params(node: Node, **changes: object) -> Mapping[str, object]:
     """Return the attributes of a node with changed params."""
     return {"params": {**params_of(node), **changes}}
-
-
-def pointwise(node: Node) -> str:
-    return arrow(["..."] * len(node.inputs), ["..."])
 
 
 def along(node: Node) -> str:
@@ -91,7 +87,7 @@ def best(node: Node) -> str:
 def bits(node: Node) -> str:
     """Reinterpret bits as another type of the same width; refuse other widths."""
     if rank(node.inputs[0]) == rank(node.output):
-        return pointwise(node)
+        return pointwise_list(node)
     raise Refusal("its numbers become numbers of another width")
 
 
