@@ -63,7 +63,28 @@ def in_a_while() -> Made:
     return function, (tf.constant(0.5),)
 
 
+def resampled() -> Made:
+    """A particle filter: rows of random numbers in another order, so only columns are split."""
+
+    def function(seen: tf.Tensor) -> tf.Tensor:
+        def step(carry: Any, one: tf.Tensor) -> Any:
+            x, total, k = carry
+            x = 0.9 * x + tf.random.stateless_normal([PATHS // 2, 2], SEED + k, dtype=tf.float64)
+            logs = -0.5 * tf.reduce_sum((one - x) ** 2, -1)
+            at = (tf.range(PATHS // 2, dtype=tf.float64) + 0.5) / (PATHS // 2)
+            picked = tf.searchsorted(tf.cumsum(tf.nn.softmax(logs)), at)
+            x = tf.gather(x, tf.minimum(picked, PATHS // 2 - 1))
+            return x, total + tf.reduce_logsumexp(logs), k + 1
+
+        start = tf.zeros([PATHS // 2, 2], tf.float64), tf.zeros([], tf.float64), 0
+        x, total, _ = tf.scan(step, seen, start)
+        return tf.reduce_mean(x, 1), total
+
+    return function, (tf.constant(np.random.default_rng(0).normal(size=(3, 2))),)
+
+
 PROGRAMS = {
+    "resampled": (resampled, 1.8),
     "asian": (asian, 10),
     "two factors": (two_factors, 5),
     "in a While": (in_a_while, 10),

@@ -18,6 +18,7 @@ from tf_exla.frontends.tf.restore import restore
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.moves.random_rows import random_rows
+from tf_exla.vocabulary import random_rows as vocabulary
 
 OPS = TensorFlowOps()
 UNIFORM, NORMAL = "stateless_uniform", "stateless_normal"
@@ -93,10 +94,22 @@ def drawn(
 
 
 @pytest.mark.each_value
+@pytest.mark.parametrize(
+    ("block", "long"), [(1 << 18, 2000), (800, 2000), (0, 0)], ids=["once", "blocks", "rows"]
+)
 @pytest.mark.parametrize("rest", [(24,), (23,), (7, 3)], ids=str)
 @pytest.mark.parametrize(("op", "dtype"), KINDS)
-def test_law_of_columns(op: str, dtype: str, rest: tuple[int, ...]) -> None:
+def test_law_of_columns(
+    op: str,
+    dtype: str,
+    rest: tuple[int, ...],
+    block: int,
+    long: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Of some columns, each row has its own place among the numbers."""
+    monkeypatch.setattr(vocabulary, "BLOCK_BYTES", block)
+    monkeypatch.setattr(vocabulary, "_LONG", long)
     counter = tf.constant(COUNTERS[1], tf.uint64)
     graph = program(op, dtype, rest, counter)
     (node,) = (node for node in graph.nodes if node.op == "random_rows")

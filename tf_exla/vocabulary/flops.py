@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from tf_exla.ir.graph import Node, Tensor
-from tf_exla.vocabulary.random_rows import are_parts
+from tf_exla.ir.graph import Node, Tensor, item_bytes
+from tf_exla.vocabulary.random_rows import are_parts, drawn_together
 
 
 def per_operand(node: Node) -> int:
@@ -19,9 +19,18 @@ def per_operand(node: Node) -> int:
 
 
 def random_rows(node: Node) -> int:
-    """Count one operation per number. A part of a row is drawn by itself, in some 20 us."""
-    dims = node.output.dims
-    return node.output.size + (20_000 * dims[0] if are_parts(dims, node.attrs) else 0)
+    """Count one operation per number that is drawn, and those that take as long as each draw."""
+    dims, attrs = node.output.dims, node.attrs
+    if not are_parts(dims, attrs):
+        return node.output.size
+    together = drawn_together(dims, attrs, item_bytes(node.output.dtype))
+    if not together:
+        return node.output.size + _DRAW * dims[0]
+    return math.prod((dims[0], int(str(attrs["row"])))) + _DRAW * -(-dims[0] // together)
+
+
+_DRAW = 300_000
+"""Operations in 20 us, at 7e-11 s each."""
 
 
 def sum_of_list(node: Node) -> int:

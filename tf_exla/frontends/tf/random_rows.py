@@ -8,6 +8,7 @@ up to 32 bits from one counter, or two of 64 bits. A truncated normal may draw a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,18 +18,20 @@ from tf_exla.frontends.tf.emit import DEVICE
 from tf_exla.frontends.tf.emitter import Emitter
 from tf_exla.frontends.tf.names import tensorflow_name
 from tf_exla.ir.graph import Node, item_bytes
-from tf_exla.vocabulary.random_rows import are_parts, numbers_of_a_counter
+from tf_exla.vocabulary.random_rows import are_parts, drawn_together, numbers_of_a_counter
 
 
 def emit_random_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     """Draw the consecutive rows and columns whose numbers operands 0 and 1 hold.
 
-    Whole rows are drawn at once. Of parts of rows, each is drawn by itself.
+    Whole rows are drawn at once, and so are blocks of short rows of which parts are needed. Of
+    long rows, the part of each is drawn by itself.
     """
     rows, columns, _, *rest = emitter.values(node.inputs)
     count, *row = node.output.dims
     each, whole, of_column = math.prod(row), int(str(node.attrs["row"])), math.prod(row[1:])
-    group = numbers_of_a_counter(item_bytes(node.output.dtype))
+    size = item_bytes(node.output.dtype)
+    group = numbers_of_a_counter(size)
     draw = _Draw(node, rest, group)
     # An anchor, since TensorFlow would keep numbers that it can draw before the program runs.
     zero = emitter.anchor(np.zeros(1, np.int64), "int64")
@@ -36,21 +39,32 @@ def emit_random_rows(emitter: Emitter, node: Node) -> list[tf.Tensor]:
         first = (rows + zero) * whole
         if not are_parts(node.output.dims, node.attrs):
             numbers = draw(first[:1], count * each, whole % group == 0)
+        elif together := drawn_together(node.output.dims, node.attrs, size):
+            start = [tf.zeros([], tf.int64), columns[0] * of_column]
+
+            def part(one: tf.Tensor) -> tf.Tensor:
+                block = draw(one[None], together * whole, whole % group == 0)
+                block = tf.reshape(block, [together, whole])
+                return tf.slice(block, tf.stack(start), [together, each])
+
+            parts = _mapped(part, first[::together], [together, each], node)
+            numbers = tf.reshape(parts, [-1, each])[:count]
         else:
-            first += columns[0] * of_column
             aligned = whole % group == of_column % group == 0
-            if count == 1:
-                numbers = draw(first, each, aligned)
-            else:
-                result = tf.TensorSpec([each], node.output.dtype)
-                numbers = tf.map_fn(
-                    lambda one: draw(one[None], each, aligned),
-                    first,
-                    fn_output_signature=result,
-                    parallel_iterations=1,
-                )
+            first += columns[0] * of_column
+            numbers = _mapped(lambda one: draw(one[None], each, aligned), first, [each], node)
         results.append(tf.reshape(numbers, node.output.dims))
     return list(results)
+
+
+def _mapped(
+    part: Callable[[tf.Tensor], tf.Tensor], first: tf.Tensor, shape: list[int], node: Node
+) -> tf.Tensor:
+    """Stack the parts that begin with the numbers `first`."""
+    if first.shape[0] == 1:
+        return part(first[0])[None]
+    result = tf.TensorSpec(shape, node.output.dtype)
+    return tf.map_fn(part, first, fn_output_signature=result, parallel_iterations=1)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from tf_exla.frontends.tf.cuts import Cut, make_cut
 from tf_exla.frontends.tf.dataset_loops import REDUCTION
@@ -33,6 +34,7 @@ from tf_exla.ir.dtypes import INTEGERS
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.traverse import producers, without_dead
+from tf_exla.model.sizes import Sizes
 
 # Elements of iterators. Results of effects that read only inputs and constants are sources too.
 _ITERATORS = frozenset({"IteratorGetNext", "IteratorGetNextSync", "optional_value"})
@@ -79,6 +81,8 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
     which has its state, would be in the rest: there would be one for each of the sizes.
     """
     made_by = producers(graph)
+    bounds = Sizes(OPS)
+    bounds.lists(graph)
     effects: list[Node] = []
     sources: list[Node] = []
     sizes: dict[Tensor, None] = {}
@@ -95,7 +99,9 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
             continue
         if node.stateful:
             blocked |= waits or not _changes_nothing(node)
-        fills = _fills_lists(node)
+        fills = (
+            is_while(node) and any(map(is_list, node.outputs)) and bounds.iterations(node) is None
+        )
         if fills and not waits and _is_counted(node):
             sizes.update(dict.fromkeys(filter(_may_be_sizes, node.inputs)))
         if fills or waits or (node.stateful and blocked):
@@ -113,6 +119,8 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
                 sources.append(node)
             elif node.stateful and node.op in COUNTED:
                 effects.remove(node)  # it becomes stateless in the rest
+    for tensor in sizes.keys() & _given(graph, given):  # they did not help
+        del sizes[tensor]
     if not sources and not sizes:
         return None
     if more:
@@ -169,6 +177,13 @@ def _beside(graph: Graph, ran: Iterable[Node], sources: Iterable[Node]) -> Graph
     return without_dead(graph.replace(nodes=tuple(kept), outputs=()))
 
 
+def _given(graph: Graph, given: Given) -> set[Tensor]:
+    """Return the tensors of a graph whose integers are given."""
+    made = (tensor for node in graph.nodes for tensor in node.outputs)
+    keys = chain(enumerate(graph.inputs), ((tensor.name, tensor) for tensor in made))
+    return {tensor for key, tensor in keys if key in given.values}
+
+
 def _may_be_sizes(tensor: Tensor) -> bool:
     """Return whether a tensor is a few integers that are not known yet."""
     few = tensor.is_static and tensor.size <= _FEW
@@ -204,8 +219,7 @@ def _has_open_sizes(node: Node, given: Given) -> bool:
 
 
 def _fills_lists(node: Node) -> bool:
-    """Return whether a loop fills lists, and how often it runs is not known yet."""
-    return is_while(node) and any(map(is_list, node.outputs)) and OPS.iterations(node, {}) is None
+    return is_while(node) and any(map(is_list, node.outputs))
 
 
 def _is_counted(node: Node) -> bool:

@@ -20,9 +20,10 @@ from tf_exla.frontends.tf.ops.memory.call import (
     itemsize,
     tensor_bytes,
 )
+from tf_exla.ir.lists import ITEM_BYTES
 from tf_exla.model.eigen import L1, LEAST_L1
 from tf_exla.model.top_k import CHUNKED, by_groups, few_groups, running_size
-from tf_exla.vocabulary.random_rows import are_parts, numbers_of_a_counter
+from tf_exla.vocabulary.random_rows import are_parts, drawn_together, numbers_of_a_counter
 
 # Eigen evaluates broadcasts in blocks that fit a core's cache: measured 120 kB for each thread, and
 # twice that for the conditional.
@@ -290,13 +291,18 @@ def radix_step(call: Call) -> int:
 def random_rows(call: Call) -> int:
     """Count the larger draw from which rows that begin within a counter's numbers are sliced.
 
-    Parts of several rows are drawn into a list, and then stacked.
+    Parts of several rows are drawn into a list, stacked, and cut to the number of rows.
     """
     rows, *row = call.outputs[0].shape
     each, size = prod(row), itemsize(call.outputs[0].dtype)
     group = numbers_of_a_counter(size)
     if are_parts(call.outputs[0].shape, call.attrs):
-        return (all_bytes(call.outputs) if rows > 1 else 0) + 2 * (each + group) * size + 2**14
+        together = drawn_together(call.outputs[0].shape, call.attrs, size)
+        draws = -(-rows // together) if together else rows
+        drawn = together * int(str(call.attrs["row"])) if together else each
+        # Each draw is an item of the list of first numbers and of the list of results.
+        lists = 2 * draws * ITEM_BYTES + 2 * all_bytes(call.outputs) if draws > 1 else 0
+        return lists + 3 * (drawn + group) * size + 2**14
     return all_bytes(call.outputs) + group * size if each % group else 0
 
 
