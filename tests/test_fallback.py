@@ -162,6 +162,22 @@ def test_errors_of_the_user_are_the_users() -> None:
             tf_exla.optimize(affinities, 10)(*arguments())
 
 
+def test_shapes_that_do_not_fit_are_the_users() -> None:
+    @tf.function(reduce_retracing=True)
+    def distance(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean((x - y) ** 2)
+
+    optimized = tf_exla.optimize(distance, "50MB")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", tf_exla.NotOptimizedWarning)
+        for count in (10, 11, 12):
+            optimized(tf.ones([count, 1]), tf.ones([count, 1]))
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            optimized(tf.ones([10, 1]), tf.ones([9, 1]))
+        assert float(optimized(tf.ones([13, 1]), tf.zeros([13, 1]))) == 1.0
+    assert len(optimized.reports()) == 4  # the later call too
+
+
 def replicas_that_meet() -> dict[str, Any]:
     """Sum over two replicas on devices of the processor, of which each waits for the other."""
     (device,) = tf.config.list_physical_devices("CPU")

@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import dropwhile, islice
 
 from tf_exla.ir.graph import Graph
+from tf_exla.ir.traverse import count_nodes
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
@@ -86,7 +88,7 @@ def _fastest(forms: Forms) -> Found:
     A loop can be split along another axis, at the price of running it many times.
     """
     projector, budget, options = forms.projector, forms.budget, forms.options
-    ops, found = projector.ops, first_within(projector, forms, budget, options)
+    ops, found = projector.ops, _not_slow(forms, first_within(projector, forms, budget, options))
     seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
     if projector.working_set(found.graph) > budget or seconds < graph_seconds(ops, forms.cleaned):
         return found
@@ -100,6 +102,31 @@ def _fastest(forms: Forms) -> Found:
                 found = Found(made.graph, made, form, others)
                 seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
             break
+    return found
+
+
+def _not_slow(forms: Forms, found: Found) -> Found:
+    """Return a plan, or that of a later form if the plan is slow and the later one is faster.
+
+    A form that holds the budget in tiny chunks may be slower than one that costs more work.
+    """
+    projector, budget, options = forms.projector, forms.budget, forms.options
+    ops = projector.ops
+    seconds, whole = (graph_seconds(ops, one) for one in (found.graph, forms.cleaned))
+    if projector.working_set(found.graph) > budget or seconds < SETTINGS.slow * whole:
+        return found
+    worth = SETTINGS.calls * (seconds - whole)
+    forms_after = dropwhile(lambda form: form.graph is not found.form.graph, forms)
+    for form in filter(lambda form: not form.whole, islice(forms_after, 1, None)):
+        worth -= ops.rates().search_node * count_nodes(form.graph)
+        if worth < 0:
+            break
+        made = split(projector, form.graph, budget, options, form.sinks)
+        if projector.working_set(made.graph) > budget:
+            continue
+        if graph_seconds(ops, made.graph) < SETTINGS.margin * seconds:
+            others = (*found.others, replace(found, lost="it is slower"))
+            return Found(made.graph, made, form, others)
     return found
 
 

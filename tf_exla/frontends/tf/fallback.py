@@ -53,7 +53,7 @@ class Guard:
 def describe(error: Exception) -> str:
     """Return a description of a failure and how to report it."""
     lines = str(error).splitlines()
-    what = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    what = f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
     return (
         f"{what}. If this is a defect of tf_exla, please report it with the traceback that "
         "optimize(..., strict=True), or `python -m tf_exla run --strict`, raises"

@@ -19,6 +19,10 @@ class CaptureError(RuntimeError):
     """Part of the program cannot be captured; the message names it."""
 
 
+class ShapesError(CaptureError):
+    """The shapes of a call do not fit an op of the program, which then raises an error itself."""
+
+
 def find_function(op: tf.Operation, name: str) -> func_graph.FuncGraph:
     """Return the graph of a function that an op calls."""
     function = called_function(op, name)

@@ -24,6 +24,7 @@ from tf_exla.frontends.tf import signature
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.devices.data import ShardedTensor, with_stand_ins
 from tf_exla.frontends.tf.fallback import Guard
+from tf_exla.frontends.tf.func_graphs import ShapesError
 from tf_exla.frontends.tf.notes import notes_of
 from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.program import Program
@@ -198,18 +199,30 @@ class OptimizedFunction(Saveable):
             for variable in graph.variables:
                 resource_variable_ops.variable_accessed(variable)
         inputs = [*flat, *concrete.captured_inputs]
-        program = self._ready(concrete, inputs)
+        misfit: ShapesError | None = None
+        try:
+            program = self._ready(concrete, inputs)
+        except ShapesError as error:
+            program, misfit = None, error
         if program is None:
-            return concrete._call_flat(flat, concrete.captured_inputs)
+            results = concrete._call_flat(flat, concrete.captured_inputs)
+            if misfit is not None:  # yet the call ran
+                self._guard.take(self.__name__, misfit)
+            return results
         return concrete.function_type.pack_output(program.run(inputs))
 
     def _ready(self, concrete: Any, inputs: Sequence[tf.Tensor]) -> Program | None:
-        """Return the program of a call, planned and restored, or None if that failed."""
+        """Return the program of a call, planned and restored, or None if that failed.
+
+        Raises `ShapesError` if the shapes of the call do not fit: another call's may.
+        """
         if concrete in self._as_it_was:
             return None
         try:
             program = self._program(concrete, inputs)
             program.ready(inputs)
+        except ShapesError:
+            raise
         except Exception as error:
             if any(isinstance(one, ShardedTensor) for one in inputs):
                 raise  # the original function cannot run on sharded tensors

@@ -22,6 +22,7 @@ from tf_exla.frontends.tf.emit import DEVICE
 from tf_exla.frontends.tf.folding import UNKNOWN, fold, fold_partly, is_small, value_bytes
 from tf_exla.frontends.tf.func_graphs import (
     CaptureError,
+    ShapesError,
     called_function,
     find_function,
     held_bytes,
@@ -284,7 +285,7 @@ class Scope:
         try:
             made = infer_shapes(kind, operands, attrs)
         except MisfitError as error:
-            raise CaptureError(f"{name} does not fit the shapes of the call: {error}") from error
+            raise ShapesError(f"{name} does not fit the shapes of the call: {error}") from error
         # Of unknown sizes, TensorFlow infers a wrong rank for ExtractVolumePatches.
         return [
             shape_of(
