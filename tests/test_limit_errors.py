@@ -174,6 +174,11 @@ def test_a_slow_smallest_limit_is_called_slow() -> None:
         tf_exla.explain(tf.function(paths), limit=1)
     assert error.value.slowdown > 10
     assert pickle.loads(pickle.dumps(error.value)).slowdown == error.value.slowdown
+    faster = error.value.faster_limit
+    assert faster is not None
+    assert error.value.smallest_limit < faster < 8 * error.value.smallest_limit
+    steps = tf_exla.explain(tf.function(paths), limit=faster).steps
+    assert steps[-1].seconds < 3 * steps[0].seconds_before
     with pytest.raises(tf_exla.MemoryLimitError) as error:
         tf_exla.explain(tf.function(sums), X, limit=1)
     assert str(error.value).count("times as long") == (error.value.slowdown >= 10)

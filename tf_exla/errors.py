@@ -64,7 +64,8 @@ class MemoryLimitError(_Reported):
     The program runs with `smallest_limit`. The other attributes describe the plan for that limit.
     `blocker`: the largest tensor alive at its peak. `residents`: the largest tensors that exist
     before the call. `parts`: the parts of its peak in addition to resident tensors. `slowdown`: the
-    estimated time of a call relative to that of the unsplit program.
+    estimated time of a call relative to that of the unsplit program. `faster_limit`: a larger limit
+    at which it is less than three; None if `slowdown` is, or eight times the memory is not enough.
     `smallest_in_parts`: a smaller limit that may work as well, if sizes are computed from data: the
     call then runs up to these sizes first. None if there is none.
     """
@@ -84,6 +85,7 @@ class MemoryLimitError(_Reported):
         residents: tuple[PeakPart, ...] = (),
         parts: tuple[PeakPart, ...] = (),
         slowdown: float = 1.0,
+        faster_limit: int | None = None,
     ) -> None:
         self.function = function
         self.limit = limit
@@ -94,6 +96,7 @@ class MemoryLimitError(_Reported):
         self.residents = residents
         self.parts = parts
         self.slowdown = slowdown
+        self.faster_limit = faster_limit
         super().__init__(self._message())
 
     def may_work_in_parts(self, limit: int) -> None:
@@ -133,9 +136,11 @@ class MemoryLimitError(_Reported):
         if self.slowdown >= _SLOW:
             times = float(f"{self.slowdown:.1g}")
             lines.append(
-                f"A call within it takes an estimated {times:,.0f} times as long as unsplit. "
-                "A little more memory is faster: explain(..., limit=...).curve() has the trade-off."
+                f"A call within it takes an estimated {times:,.0f} times as long as unsplit."
             )
+            if self.faster_limit is not None:
+                lines.append(f"Within {both(self.faster_limit)} it is less than three times.")
+            lines.append("explain(..., limit=...).curve() has the trade-off.")
         if self.smallest_in_parts is not None:
             lines.append(
                 f"{both(self.smallest_in_parts)} may work too: the call then runs up to the sizes "

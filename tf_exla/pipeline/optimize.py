@@ -195,7 +195,14 @@ def _too_large(
     projector, held, taken = run.projector, run.held(graph), run.options.allocator.taken
     whole = graph_seconds(projector.ops, graph)
     least = projector.working_set(smallest.graph)
-    fitted = fit_loops(projector, smallest.graph, least, run.options)  # others have more room
+
+    def slowdown(budget: int) -> float:
+        fitted = fit_loops(projector, smallest.graph, budget, run.options)
+        return graph_seconds(projector.ops, fitted) / max(whole, 1e-9)
+
+    slow = slowdown(least)  # other loops have more room than in the search
+    more = (int(factor * least) for factor in _MORE) if slow > SETTINGS.slow else ()
+    faster = next((budget for budget in more if slowdown(budget) < SETTINGS.slow), None)
     return MemoryLimitError(
         function,
         limit=run.limit,
@@ -205,8 +212,13 @@ def _too_large(
         blocker=blocker(projector, smallest.graph, smallest.refusals),
         residents=largest_residents(smallest.graph),
         parts=peak_parts(projector, smallest.graph),
-        slowdown=graph_seconds(projector.ops, fitted) / max(whole, 1e-9),
+        slowdown=slow,
+        faster_limit=None if faster is None else held + taken(faster),
     )
+
+
+_MORE = (33 / 32, 17 / 16, 9 / 8, 5 / 4, 3 / 2, 2, 4, 8)
+"""Larger limits that are tried, as factors of the smallest."""
 
 
 def _check_bounded(projector: Projector, graph: Graph, function: str, options: Options) -> None:
