@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import tensorflow as tf
 
 from tf_exla.frontends.tf.capture import Captured, CaptureError, capture
 from tf_exla.frontends.tf.restore import restore
+from tf_exla.frontends.tf.source_line import _Owner, _owner
 from tf_exla.ir.check import check_graph
 from tf_exla.ir.traverse import walk
 
@@ -295,6 +298,18 @@ def test_source_lines() -> None:
     (node,) = (node for node in captured.graph.nodes if node.op == "exp")
     assert node.source.startswith("test_capture.py:")
     assert node.source.endswith(" in fn")
+
+
+def test_python_has_no_source_lines() -> None:
+    """What calls an op, here a function of Python's library, is no line of the program."""
+
+    def fn(x: Any) -> Any:
+        return functools.reduce(tf.add, [x, x])
+
+    captured = capture(trace(fn, tf.TensorSpec([100, 100], tf.float64)))
+    (node,) = (node for node in captured.graph.nodes if node.op == "add")
+    assert node.source.endswith(" in fn")
+    assert _owner(contextlib.__file__) is _Owner.FRAMEWORK
 
 
 def test_gpflow_sgpr_is_static_and_the_same() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sysconfig
 from enum import Enum, auto
 from functools import cache
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 _TRACER = "func_graph_from_py_func"
 INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _FRAMEWORK = (f"{os.sep}tensorflow{os.sep}", f"{os.sep}keras{os.sep}", f"{os.sep}tf_keras{os.sep}")
+_PYTHON = sysconfig.get_paths()["stdlib"] + os.sep  # decorators of contextlib, functools
 HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
 class _Owner(Enum):
     USER = auto()
     LIBRARY = auto()  # an installed package
-    FRAMEWORK = auto()  # TensorFlow or Keras, tf_exla, and code without a file
+    FRAMEWORK = auto()  # TensorFlow or Keras, Python's library, tf_exla, and code without a file
 
 
 def source_line(op: Any) -> str:
@@ -49,7 +51,7 @@ def _owner(filename: str) -> _Owner:
     if filename.startswith((HERE, "<")):
         return _Owner.FRAMEWORK
     if not any(part in filename for part in INSTALLED):
-        return _Owner.USER
+        return _Owner.FRAMEWORK if filename.startswith(_PYTHON) else _Owner.USER
     if any(part in filename for part in _FRAMEWORK):
         return _Owner.FRAMEWORK
     return _Owner.LIBRARY
