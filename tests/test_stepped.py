@@ -338,7 +338,9 @@ def measure(name: str) -> tuple[int, int]:
     batches = iter(data().repeat())
     for _ in range(3):  # a measured call must not plan
         optimized(batches, scale)
-    measured = int(tf_exla.measured_peak(optimized, batches, scale, fresh=False))
+    # The least of three: between steps Python may reserve an arena of 1 MB, but not in each call.
+    calls = (tf_exla.measured_peak(optimized, batches, scale, fresh=False) for _ in range(3))
+    measured = min(map(int, calls))
     return max(one.projected_peak for one in optimized.reports()), measured
 
 
