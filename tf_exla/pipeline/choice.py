@@ -116,7 +116,7 @@ def _not_slow(forms: Forms, found: Found) -> Found:
     if projector.working_set(found.graph) > budget or seconds < SETTINGS.slow * whole:
         return found
     worth = SETTINGS.calls * (seconds - whole)
-    forms_after = dropwhile(lambda form: form.graph is not found.form.graph, forms)
+    forms_after = dropwhile(lambda form: form.name != found.form.name, forms)
     for form in filter(lambda form: not form.whole, islice(forms_after, 1, None)):
         worth -= ops.rates().search_node * count_nodes(form.graph)
         if worth < 0:
