@@ -82,7 +82,7 @@ def best_of(forms: Forms, checked: Checked) -> Finished:
 
 
 def _fastest(forms: Forms) -> Found:
-    """Return the plan of `_within`, or a faster one with images in blocks or loops in segments.
+    """Return the first plan that is not slow, or a faster one with blocks or segments.
 
     Convolutions of one image can be split along channels, at the price of reading it many times.
     A loop can be split along another axis, at the price of running it many times.
@@ -94,6 +94,8 @@ def _fastest(forms: Forms) -> Found:
         return found
     for group in (forms.in_blocks(), forms.in_segments()):
         for form in group:
+            if form.name == found.form.name:
+                break
             made = split(projector, form.graph, budget, options)
             if projector.working_set(made.graph) > budget:
                 continue
