@@ -29,7 +29,8 @@ class SearchSettings:
     the same rates, so a gain only has to exceed rounding."""
     slow: float = 3.0
     """A plan is slow if it is estimated to take this many times as long as the program unsplit:
-    then further forms are tried. It is the cube of the 1.46 above, no mere error of estimates."""
+    then further forms are tried, and `MemoryLimitError` names a faster limit. It is the cube of the
+    1.46 above, no mere error of estimates."""
     calls: int = 20
     """Calls of a program after which one-time costs must have paid off: a training step or a
     prediction is called more often."""

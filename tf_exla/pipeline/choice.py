@@ -39,6 +39,10 @@ class Found:
     others: tuple[Found, ...] = ()
     lost: str = "its smallest split does not hold the limit"
 
+    def instead_of(self, slower: Found) -> Found:
+        """Return this program, taken since it is faster than another."""
+        return replace(self, others=(*slower.others, replace(slower, lost="it is slower")))
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -74,8 +78,8 @@ def best_of(forms: Forms, checked: Checked) -> Finished:
     best = finished(forms, _fastest(forms), checked)
     for form in forms.untied():
         made = split(projector, form.graph, budget, options)
-        others = (*best.found.others, replace(best.found, lost="it is slower"))
-        other = finished(forms, Found(made.graph, made, form, others), checked)
+        found = Found(made.graph, made, form).instead_of(best.found)
+        other = finished(forms, found, checked)
         if seconds(other) < SETTINGS.margin * seconds(best):
             best = other
     return best
@@ -96,12 +100,11 @@ def _fastest(forms: Forms) -> Found:
         for form in group:
             if form.name == found.form.name:
                 break
-            made = split(projector, form.graph, budget, options)
-            if projector.working_set(made.graph) > budget:
+            made = _within(forms, form)
+            if made is None:
                 continue
             if graph_seconds(ops, made.graph) < seconds:
-                others = (*found.others, replace(found, lost="it is slower"))
-                found = Found(made.graph, made, form, others)
+                found = made.instead_of(found)
                 seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
             break
     return found
@@ -112,10 +115,10 @@ def _not_slow(forms: Forms, found: Found) -> Found:
 
     A form that holds the budget in tiny chunks may be slower than one that costs more work.
     """
-    projector, budget, options = forms.projector, forms.budget, forms.options
-    ops = projector.ops
+    ops = forms.projector.ops
     seconds, whole = (graph_seconds(ops, one) for one in (found.graph, forms.cleaned))
-    if projector.working_set(found.graph) > budget or seconds < SETTINGS.slow * whole:
+    holds = forms.projector.working_set(found.graph) <= forms.budget
+    if not holds or seconds < SETTINGS.slow * whole:
         return found
     worth = SETTINGS.calls * (seconds - whole)
     forms_after = dropwhile(lambda form: form.name != found.form.name, forms)
@@ -123,13 +126,17 @@ def _not_slow(forms: Forms, found: Found) -> Found:
         worth -= ops.rates().search_node * count_nodes(form.graph)
         if worth < 0:
             break
-        made = split(projector, form.graph, budget, options, form.sinks)
-        if projector.working_set(made.graph) > budget:
-            continue
-        if graph_seconds(ops, made.graph) < SETTINGS.margin * seconds:
-            others = (*found.others, replace(found, lost="it is slower"))
-            return Found(made.graph, made, form, others)
+        made = _within(forms, form)
+        if made is not None and graph_seconds(ops, made.graph) < SETTINGS.margin * seconds:
+            return made.instead_of(found)
     return found
+
+
+def _within(forms: Forms, form: Form) -> Found | None:
+    """Return a form, split, if that holds the budget."""
+    made = split(forms.projector, form.graph, forms.budget, forms.options, form.sinks)
+    holds = forms.projector.working_set(made.graph) <= forms.budget
+    return Found(made.graph, made, form) if holds else None
 
 
 def first_within(

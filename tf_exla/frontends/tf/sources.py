@@ -99,9 +99,7 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
             continue
         if node.stateful:
             blocked |= waits or not _changes_nothing(node)
-        fills = (
-            is_while(node) and any(map(is_list, node.outputs)) and bounds.iterations(node) is None
-        )
+        fills = _fills_lists(node) and bounds.iterations(node) is None
         if fills and not waits and _is_counted(node):
             sizes.update(dict.fromkeys(filter(_may_be_sizes, node.inputs)))
         if fills or waits or (node.stateful and blocked):
