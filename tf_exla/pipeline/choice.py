@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import dropwhile, islice
+from itertools import chain, dropwhile, islice
 
 from tf_exla.ir.graph import Graph
 from tf_exla.ir.traverse import count_nodes
@@ -14,6 +14,7 @@ from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
+from tf_exla.moves.rematerialization import can_hold
 from tf_exla.pipeline.finishing import finish
 from tf_exla.pipeline.forms import Form, Forms
 from tf_exla.pipeline.in_cache import split_in_cache
@@ -92,7 +93,11 @@ def _fastest(forms: Forms) -> Found:
     A loop can be split along another axis, at the price of running it many times.
     """
     projector, budget, options = forms.projector, forms.budget, forms.options
-    ops, found = projector.ops, _not_slow(forms, first_within(projector, forms, budget, options))
+    ops, again = projector.ops, _rematerialized(forms)
+    if again is not None:
+        found = _faster(forms, again, forms, SETTINGS.margin_whole)
+    else:
+        found = _not_slow(forms, first_within(projector, forms, budget, options))
     seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
     if projector.working_set(found.graph) > budget or seconds < graph_seconds(ops, forms.cleaned):
         return found
@@ -110,6 +115,19 @@ def _fastest(forms: Forms) -> Found:
     return found
 
 
+def _rematerialized(forms: Forms) -> Found | None:
+    """Return the program that computes idle tensors again, if that holds the budget unsplit."""
+    projector, budget = forms.projector, forms.budget
+    if projector.working_set(forms.cleaned) <= budget or next(iter(forms)).spare:
+        return None
+    if not can_hold(forms.cleaned, projector, budget):
+        return None
+    form = forms.rematerialized
+    if form is None or projector.working_set(form.graph) > budget:
+        return None
+    return Found(form.graph, Splitting(form.graph, ()), form)
+
+
 def _not_slow(forms: Forms, found: Found) -> Found:
     """Return a plan, or that of a later form if the plan is slow and the later one is faster.
 
@@ -120,22 +138,39 @@ def _not_slow(forms: Forms, found: Found) -> Found:
     holds = forms.projector.working_set(found.graph) <= forms.budget
     if not holds or seconds < SETTINGS.slow * whole:
         return found
-    worth = SETTINGS.calls * (seconds - whole)
     forms_after = dropwhile(lambda form: form.name != found.form.name, forms)
-    for form in filter(lambda form: not form.whole, islice(forms_after, 1, None)):
+    again = forms.rematerialized
+    others = chain(() if again is None else (again,), islice(forms_after, 1, None))
+    return _faster(forms, found, others, SETTINGS.margin)
+
+
+def _faster(forms: Forms, found: Found, others: Iterable[Form], margin: float) -> Found:
+    """Return the first of other forms that takes at most `margin` of a plan's time, or that plan.
+
+    Forms are tried as long as all calls may win the time of the search. Instead of whole tensors,
+    one form is always tried: the split may also keep tensors in the cache.
+    """
+    ops = forms.projector.ops
+    seconds, whole = (graph_seconds(ops, one) for one in (found.graph, forms.cleaned))
+    worth, tried = SETTINGS.calls * (seconds - whole), found.graph.has_loops
+    for form in others:
+        if form.whole:
+            continue
         worth -= ops.rates().search_node * count_nodes(form.graph)
-        if worth < 0:
+        if worth < 0 and tried:
             break
-        made = _within(forms, form)
-        if made is not None and graph_seconds(ops, made.graph) < SETTINGS.margin * seconds:
+        tried = True
+        made = _within(forms, form, margin * seconds)
+        if made is not None and graph_seconds(ops, made.graph) < margin * seconds:
             return made.instead_of(found)
     return found
 
 
-def _within(forms: Forms, form: Form) -> Found | None:
-    """Return a form, split, if that holds the budget."""
-    made = split(forms.projector, form.graph, forms.budget, forms.options, form.sinks)
-    holds = forms.projector.working_set(made.graph) <= forms.budget
+def _within(forms: Forms, form: Form, most_seconds: float = math.inf) -> Found | None:
+    """Return a form, split, if that holds the budget; `most_seconds`: as in a search."""
+    projector, budget, options = forms.projector, forms.budget, forms.options
+    made = split(projector, form.graph, budget, options, form.sinks, most_seconds)
+    holds = projector.working_set(made.graph) <= budget
     return Found(made.graph, made, form) if holds else None
 
 

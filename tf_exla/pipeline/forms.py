@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Node
 from tf_exla.ir.traverse import count_nodes
+from tf_exla.model.cost import graph_seconds
 from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
@@ -20,6 +21,7 @@ from tf_exla.moves.iterations import write_iterations
 from tf_exla.moves.lowering import lower
 from tf_exla.moves.moving import move
 from tf_exla.moves.own_copies import operands_apart, transpose_apart
+from tf_exla.moves.rematerialization import rematerialize
 from tf_exla.moves.row_reads import read_rows
 from tf_exla.moves.segments import in_segments
 from tf_exla.moves.sinking import sink
@@ -102,6 +104,27 @@ class Forms:
         yield from self._sinking(slim)
         if apart is not None:
             yield apart
+        again = self.rematerialized
+        if again is not None and not again.whole:
+            yield again
+
+    @cached_property
+    def rematerialized(self) -> Form | None:
+        """The form that computes idle tensors again; None if that does not lower the peak."""
+        projector, starts = self.projector, [self._slim(), Form("as captured", self.cleaned)]
+        made = [rematerialize(form.graph, projector, self.budget) for form in starts]
+
+        def order(k: int) -> tuple[int, float]:
+            over = max(projector.working_set(made[k]) - self.budget, 0)
+            return over, graph_seconds(projector.ops, made[k])
+
+        best = min(range(len(made)), key=order)
+        graph, start = made[best], starts[best]
+        if graph is start.graph:
+            return None
+        # Copies that are not split have the same bits: their kernels repeat.
+        whole = tests_order(graph) and clash(graph, projector.ops) is not None
+        return replace(start, name="rematerialized", graph=graph, whole=whole)
 
     def _apart(self) -> Form | None:
         """Return the form in which large equal results are not merged; None if there are none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ class SearchContext:
     `levels`: depth of nested loops that its splits may become, without loops over a batch.
     `sinks`: loops may compute tensors of at least so many bytes that they read whole; 0: none.
     `split_body`: splits a body for a budget, levels and sinks.
+    `most_seconds`: the search ends where the program is certain to take longer.
     """
 
     projector: Projector
@@ -30,6 +32,7 @@ class SearchContext:
     levels: int
     sinks: int
     split_body: Callable[[Graph, int, int, int], Graph]
+    most_seconds: float = math.inf
 
     def index(self, graph: Graph) -> DefUse:
         """Index a graph."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from tf_exla.ir.graph import Loop, Tensor
 from tf_exla.model.cost import node_seconds
-from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.candidate import Candidate
 from tf_exla.split.candidates import evaluate
 from tf_exla.split.context import SearchContext
-from tf_exla.split.stages import Stages, arrange
+from tf_exla.split.stages import arrange
 
 
 def keep(context: SearchContext, best: Candidate) -> Candidate:
@@ -18,10 +17,7 @@ def keep(context: SearchContext, best: Candidate) -> Candidate:
     if best.own > budget or best.stages is None:
         return best
     region, again = best.stages.region, best.stages.recomputed_large(best.is_large)
-    if (
-        not again
-        or _most_saved(projector, best, best.stages) < (1 - SETTINGS.margin) * best.seconds
-    ):
+    if not again or most_saved(context, best) < (1 - SETTINGS.margin) * best.seconds:
         return best
 
     def trial(tensors: frozenset[Tensor]) -> Candidate | None:
@@ -50,17 +46,20 @@ def keep(context: SearchContext, best: Candidate) -> Candidate:
     return chosen if chosen.seconds <= SETTINGS.margin * best.seconds else best
 
 
-def _most_saved(projector: Projector, best: Candidate, stages: Stages) -> float:
-    """Return an upper bound of the seconds of recomputation: on whole tensors, from memory.
+def most_saved(context: SearchContext, best: Candidate) -> float:
+    """Return an upper bound of the seconds that `keep` saves: all recomputation.
 
-    In addition, each node is launched for each chunk.
+    It is estimated on whole tensors, from memory. In addition, each node is launched for each
+    chunk.
     """
-    own = {tensor for stage in stages.stages for tensor in stage.results}
+    if best.own > context.budget or best.stages is None:
+        return 0.0
+    own = {tensor for stage in best.stages.stages for tensor in stage.results}
     loops = [node for node in best.graph.nodes if isinstance(node, Loop) and own & {*node.outputs}]
     runs = max((loop.iterations for loop in loops), default=1)
-    again = [node for stage in stages.stages for node in stage.recomputed]
-    launch = projector.ops.rates().launch
-    return sum(node_seconds(projector.ops, node) + runs * launch for node in again)
+    again = [node for stage in best.stages.stages for node in stage.recomputed]
+    ops = context.projector.ops
+    return sum(node_seconds(ops, node) + runs * ops.rates().launch for node in again)
 
 
 def _holds(made: Candidate, best: Candidate, budget: int) -> bool:

@@ -7,6 +7,7 @@ holds the budget, else with a lower peak, where the new loops need the least.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,7 @@ from tf_exla.split.context import SearchContext
 from tf_exla.split.invariants import compute_in_loops, large_bytes
 from tf_exla.split.progress import most_steps, peak_of
 from tf_exla.split.region import RefusedSplit
-from tf_exla.split.saving import keep
+from tf_exla.split.saving import keep, most_saved
 from tf_exla.split.tiles import tile_at, tile_for_speed
 from tf_exla.split.trace import Step, Trace, compare
 
@@ -36,13 +37,20 @@ class Splitting:
 
 
 def split(
-    projector: Projector, graph: Graph, budget: int, options: Options, sinks: int = 0
+    projector: Projector,
+    graph: Graph,
+    budget: int,
+    options: Options,
+    sinks: int = 0,
+    most_seconds: float = math.inf,
 ) -> Splitting:
     """Split large tensors until the working set holds `budget` bytes, as far as possible.
 
     `sinks`: loops may compute tensors of so many bytes that they read whole (`invariants.py`).
+    `most_seconds`: the search ends early if the program would take longer.
     """
-    return _Search(search_context(projector, budget, options, sinks=sinks)).run(graph)
+    context = search_context(projector, budget, options, sinks=sinks)
+    return _Search(replace(context, most_seconds=most_seconds)).run(graph)
 
 
 def search_context(
@@ -58,6 +66,10 @@ def search_context(
         return _Search(inner).run(body).graph
 
     return SearchContext(projector, budget, options, depth, levels, sinks, split_body)
+
+
+class _TooSlowError(Exception):
+    """The program would take longer than the search may accept."""
 
 
 class _Search:
@@ -86,7 +98,10 @@ class _Search:
                 graph = tile_for_speed(context, graph)
                 break
             made = None if over else self._repeated(graph)
-            made = made or self._split(graph, over) or self._inside(graph) or self._sunk(graph)
+            try:
+                made = made or self._split(graph, over) or self._inside(graph) or self._sunk(graph)
+            except _TooSlowError:
+                break
             if made is None:
                 break
             graph = made
@@ -121,6 +136,8 @@ class _Search:
             if sunk is not None:
                 self.last = None
                 return sunk
+        if best.seconds - most_saved(context, best) > context.most_seconds:
+            raise _TooSlowError
         traced = context.options.trace and not context.depth
         self.trace.split(best, graph, compare(context, found, best) if traced else ())
         made = keep(context, best).graph

@@ -1,0 +1,119 @@
+"""Checkpoints: the program before the peak is cut into pieces, which run again one by one.
+
+Only what the program passes from piece to piece is kept. Each piece runs again right before the
+first late reader of its tensors: Chen, Xu, Zhang and Guestrin, "Training deep nets with sublinear
+memory cost" (2016). Between a piece and the next, the program is cut where few bytes are alive that
+the peak does not hold anyway. The bytes of one piece, and all that is kept, hold the budget
+together if the pieces are neither too large nor too many, so several sizes are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
+
+from tf_exla.ir.graph import Graph, Tensor
+from tf_exla.model.cost import graph_seconds
+from tf_exla.model.projection import Projector
+from tf_exla.model.settings import SETTINGS
+from tf_exla.moves.rematerialization.timeline import Rerun, Timeline
+
+
+def keep_checkpoints(graph: Graph, projector: Projector, budget: int) -> Graph:
+    """Return the fastest graph found that holds the budget, else the one that needs the least.
+
+    Pieces of pieces are cut as well if that lowers the peak.
+    """
+    most = SETTINGS.copied_work * graph_seconds(projector.ops, graph)
+    while True:
+        made = _one_level(graph, projector, budget)
+        before, now = projector.working_set(graph), projector.working_set(made)
+        if now > budget and now > SETTINGS.margin * before:
+            return made if now < before else graph
+        if now <= budget or graph_seconds(projector.ops, made) > most:
+            return made
+        graph = made
+
+
+def _one_level(graph: Graph, projector: Projector, budget: int) -> Graph:
+    ops = projector.ops
+    timeline = Timeline(graph, ops, projector.project(graph).peak_step)
+    lowest, holding = graph, []
+    for size in _sizes(timeline):
+        pieces = _pieces(timeline, size)
+        made = timeline.with_reruns(pieces)
+        lowest = min(lowest, made, key=projector.working_set)
+        if projector.working_set(made) <= budget:
+            holding.append(_fewest(timeline, pieces, projector, budget))
+    return min(holding, key=lambda one: graph_seconds(ops, one)) if holding else lowest
+
+
+def _sizes(timeline: Timeline) -> Iterator[int]:
+    """Yield the bytes of a piece that are worth a trial: k of n bytes are kept for n / k pieces."""
+    total = sum(holder.nbytes for holder in timeline.idle)
+    for halves in range(2, 2 * len(timeline.idle).bit_length() + 1):
+        yield int(total / 2 ** (halves / 2))
+
+
+def _fewest(timeline: Timeline, pieces: list[Rerun], projector: Projector, budget: int) -> Graph:
+    """Return the graph with the fewest pieces that holds the budget; the earliest wait longest."""
+    low, high = 1, len(pieces)
+    while low < high:
+        middle = (low + high) // 2
+        if projector.working_set(timeline.with_reruns(pieces[:middle])) <= budget:
+            high = middle
+        else:
+            low = middle + 1
+    return timeline.with_reruns(pieces[:high])
+
+
+def _pieces(timeline: Timeline, size: int) -> list[Rerun]:
+    """Return the pieces that hold `size` bytes of idle tensors each, without what others read."""
+    kept: set[Tensor] = set()
+    pieces = []
+    for since, end in reversed([*pairwise(_bounds(timeline, size))]):
+        inside = (one for one in timeline.idle if since <= timeline.made_at[one] < end)
+        dropped = [one for one in inside if one not in kept]
+        if not dropped:
+            continue
+        piece = _since(timeline, since, dropped)
+        read = {timeline.holder(one) for one in piece.outside if timeline.is_large(one)}
+        if sum(one.nbytes for one in read) < sum(one.nbytes for one in dropped):
+            pieces.append(piece)
+            kept |= read
+    return pieces[::-1]
+
+
+def _since(timeline: Timeline, since: int, holders: list[Tensor]) -> Rerun:
+    """Return what computes tensors again from those that were computed before a position."""
+    wanted = [tensor for holder in holders for tensor in timeline.idle[holder]]
+    found = timeline.rerun(wanted, lambda tensor: timeline.made_at[tensor] < since)
+    assert found is not None  # it may take any time
+    return found
+
+
+def _bounds(timeline: Timeline, size: int) -> list[int]:
+    """Return where the program before the peak is cut."""
+    through = _through(timeline)
+    held = dict.fromkeys(range(timeline.peak), 0)
+    for holder in timeline.idle:
+        held[timeline.made_at[holder]] += holder.nbytes
+    bounds, inside, best = [0], 0, None
+    for at, nbytes in held.items():
+        inside += nbytes
+        if 2 * inside >= size and (best is None or through[at] < through[best[0]]):
+            best = at, inside
+        if inside >= size and best is not None:
+            bounds.append(best[0] + 1)
+            inside, best = inside - best[1], None
+    return [*bounds, timeline.peak]
+
+
+def _through(timeline: Timeline) -> list[int]:
+    """Return the bytes that are alive after each node before the peak, and not at the peak."""
+    change = [0] * (timeline.peak + 1)
+    for tensor, last in timeline.last.items():
+        if last < timeline.peak and timeline.is_large(tensor):
+            change[timeline.made_at[tensor]] += tensor.nbytes
+            change[last] -= tensor.nbytes
+    return list(accumulate(change))
