@@ -77,6 +77,12 @@ class OpSet(Protocol):
     def repeats(self, node: Node) -> bool:
         """Return whether the kernel computes the same numbers from the same operands each time."""
 
+    def runs_again(self) -> bool:
+        """Return whether the framework runs equal nodes twice, at their places in the plan.
+
+        XLA merges them if they read the same.
+        """
+
     def chooses(self, node: Node) -> bool:
         """Return whether results are elements of an operand, though no combiner says so."""
 

@@ -34,6 +34,10 @@ class ModuleOps(VocabularyOps):
         """Return the inputs whose buffers the first output certainly reuses at their last use."""
         return ()
 
+    def runs_again(self) -> bool:
+        """Return False: XLA merges equal nodes."""
+        return False
+
     def overwrites_variables(self) -> bool:
         """Return whether a While keeps its variables in the buffers of their initial values."""
         return True

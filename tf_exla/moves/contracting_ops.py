@@ -104,6 +104,9 @@ class ContractingOps:
     def compiles(self, node: Node) -> Compiles:
         return self.ops.compiles(node)
 
+    def runs_again(self) -> bool:
+        return self.ops.runs_again()
+
     def picks_rows(self) -> bool:
         return self.ops.picks_rows()
 

@@ -111,6 +111,8 @@ class Forms:
     @cached_property
     def rematerialized(self) -> Form | None:
         """The form that computes idle tensors again; None if that does not lower the peak."""
+        if not self.projector.ops.runs_again():
+            return None
         projector, starts = self.projector, [self._slim(), Form("as captured", self.cleaned)]
         made = [rematerialize(form.graph, projector, self.budget) for form in starts]
 

@@ -151,6 +151,10 @@ class VocabularyOps:
         """Return whether the kernel computes the same numbers from the same operands each time."""
         return True
 
+    def runs_again(self) -> bool:
+        """Return whether equal nodes run twice, at their places in the plan."""
+        return True
+
     def compiles(self, node: Node) -> Compiles:
         """Return how well XLA compiles the node on this device."""
         return ""
