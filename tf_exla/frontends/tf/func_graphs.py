@@ -39,6 +39,40 @@ def find_function(op: tf.Operation, name: str) -> func_graph.FuncGraph:
         return function_def_to_graph.function_def_to_graph(definition)
 
 
+def implementation(op: tf.Operation, name: str) -> str:
+    """Return the function that runs on the op's device instead of the one that it calls.
+
+    Functions with the attribute `api_implements` are implementations of one interface, which may
+    draw other random numbers. Grappler selects one by the device, and does not see a plan:
+    tensorflow/core/grappler/optimizers/implementation_selector.cc.
+    """
+    interface, own = _interface(called_function(op, name))
+    if not interface:
+        return name
+    device = tf.DeviceSpec.from_string(op.device).device_type
+    device = device or ("GPU" if tf.config.list_logical_devices("GPU") else "CPU")
+    if own == device:
+        return name
+    types = [[one.dtype.as_datatype_enum for one in ends] for ends in (op.inputs, op.outputs)]
+    for other, function in op.graph._functions.items():
+        if _interface(function) == (interface, device):
+            signature = function.cached_definition.signature
+            ends = signature.input_arg, signature.output_arg
+            if types == [[one.type for one in args] for args in ends]:
+                return other if isinstance(other, str) else other.decode()
+    return name
+
+
+def _interface(function: Any) -> tuple[str, str]:
+    """Return the interface that a function implements, and the device it is written for."""
+    definition = getattr(function, "cached_definition", None)
+    if definition is None:
+        return "", ""
+    names = ("api_implements", "api_preferred_device")
+    found = [definition.attr[name].s.decode() if name in definition.attr else "" for name in names]
+    return found[0], found[1]
+
+
 def called_function(op: tf.Operation, name: str) -> Any:
     """Return the function that an op names, or None if neither its graph nor an outer has it."""
     graph = op.graph

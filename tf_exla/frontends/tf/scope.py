@@ -26,6 +26,7 @@ from tf_exla.frontends.tf.func_graphs import (
     called_function,
     find_function,
     held_bytes,
+    implementation,
     ordered_ops,
 )
 from tf_exla.frontends.tf.given import NOTHING, Given
@@ -127,7 +128,7 @@ class Scope:
         if op.type in self.walk.structured:
             return self.walk.structured[op.type](self, op, inputs, name)
         if op.type in CALLS:
-            return self.call(op, op.get_attr("f").name, inputs, name)
+            return self.call(op, implementation(op, op.get_attr("f").name), inputs, name)
         if op.type in _TF1_CONTROL_FLOW:
             raise CaptureError(f"{name} is control flow of TensorFlow 1 ({op.type})")
         if op.type in _NOT_CAPTURED or op.type == "Placeholder":
