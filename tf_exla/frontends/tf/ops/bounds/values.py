@@ -12,7 +12,7 @@ import numpy as np
 
 from tf_exla.frontends.numpy.kernels import KERNELS
 from tf_exla.ir.bounds import Most, highest
-from tf_exla.ir.graph import Array, Node, Shape, Tensor, item_bytes
+from tf_exla.ir.graph import Array, Node, Shape, Tensor
 
 Bounds = Sequence[Shape | None]
 Rule = Callable[[Node, Sequence[Most]], Bounds]
@@ -310,9 +310,9 @@ def _folded(node: Node, operands: Sequence[Most]) -> Shape | None:
     inputs = []
     for tensor, most in zip(node.inputs, operands, strict=True):
         value = tensor.value
-        if value is None:
+        if value is None and tensor.nbytes <= _FOLDED_BYTES:
             value = largest_value(tensor, most, partly=node.op in _MOVING)
-        if value is None or value.size * item_bytes(tensor.dtype) > _FOLDED_BYTES:
+        if value is None or tensor.nbytes > _FOLDED_BYTES:
             return None
         inputs.append(Tensor(value.shape, tensor.dtype, tensor.name, value))
     if node.op in _ARITHMETIC or node.op in _MOVING:
