@@ -131,7 +131,8 @@ def _rematerialized(forms: Forms) -> Found | None:
 def _not_slow(forms: Forms, found: Found) -> Found:
     """Return a plan, or that of a later form if the plan is slow and the later one is faster.
 
-    A form that holds the budget in tiny chunks may be slower than one that costs more work.
+    A form that holds the budget in tiny chunks may be slower than one that costs more work, and
+    than its own smallest plan with larger chunks.
     """
     ops = forms.projector.ops
     seconds, whole = (graph_seconds(ops, one) for one in (found.graph, forms.cleaned))
@@ -139,6 +140,9 @@ def _not_slow(forms: Forms, found: Found) -> Found:
     if not holds or seconds < SETTINGS.slow * whole:
         return found
     forms_after = dropwhile(lambda form: form.name != found.form.name, forms)
+    if (larger := _enlarged(forms, found.form)) is not None:
+        if graph_seconds(ops, larger.graph) < SETTINGS.margin * seconds:
+            found = larger
     again = forms.rematerialized
     others = chain(() if again is None else (again,), islice(forms_after, 1, None))
     return _faster(forms, found, others, SETTINGS.margin)
@@ -164,6 +168,14 @@ def _faster(forms: Forms, found: Found, others: Iterable[Form], margin: float) -
         if made is not None and graph_seconds(ops, made.graph) < margin * seconds:
             return made.instead_of(found)
     return found
+
+
+def _enlarged(forms: Forms, form: Form) -> Found | None:
+    """Return the smallest plan of a form with the largest chunks that hold the budget."""
+    projector, budget, options = forms.projector, forms.budget, forms.options
+    made = split(projector, form.graph, 0, options, form.sinks)
+    fitted = fit_loops(projector, made.graph, budget, options)
+    return Found(fitted, made, form) if projector.working_set(fitted) <= budget else None
 
 
 def _within(forms: Forms, form: Form, most_seconds: float = math.inf) -> Found | None:

@@ -198,7 +198,8 @@ def _too_large(
 
     def slowdown(budget: int) -> float:
         fitted = fit_loops(projector, smallest.graph, budget, run.options)
-        return graph_seconds(projector.ops, fitted) / max(whole, 1e-9)
+        holds = projector.working_set(fitted) <= budget
+        return graph_seconds(projector.ops, fitted if holds else smallest.graph) / max(whole, 1e-9)
 
     slow = slowdown(least)  # other loops have more room than in the search
     more = (int(factor * least) for factor in _MORE) if slow > SETTINGS.slow else ()
