@@ -140,9 +140,9 @@ def _not_slow(forms: Forms, found: Found) -> Found:
     if not holds or seconds < SETTINGS.slow * whole:
         return found
     forms_after = dropwhile(lambda form: form.name != found.form.name, forms)
-    if (larger := _enlarged(forms, found.form)) is not None:
-        if graph_seconds(ops, larger.graph) < SETTINGS.margin * seconds:
-            found = larger
+    larger = _enlarged(forms, found.form)
+    if larger is not None and graph_seconds(ops, larger.graph) < SETTINGS.margin * seconds:
+        found = larger
     again = forms.rematerialized
     others = chain(() if again is None else (again,), islice(forms_after, 1, None))
     return _faster(forms, found, others, SETTINGS.margin)

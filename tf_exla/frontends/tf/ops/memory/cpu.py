@@ -89,10 +89,10 @@ def matrix_solve(call: Call) -> int:
 
 
 def qr(call: Call) -> int:
-    """Count copies of the matrix, in the order of LAPACK."""
+    """Count three copies of the matrix, as measured, its factors, and blocks of 48 columns."""
     m, n = call.inputs[0].shape[-2:]
-    copies = 2.5 if call.attrs.get("full_matrices", False) else 4
-    return _side_by_side(call) * ceil(copies * (m + 32) * (n + 32)) * itemsize(call.inputs[0].dtype)
+    elements = 3 * m * n + 2 * (m + n) + 48 * min(m, n) + 1024
+    return _side_by_side(call) * elements * itemsize(call.inputs[0].dtype)
 
 
 def svd(call: Call) -> int:
