@@ -78,7 +78,7 @@ def best_of(forms: Forms, checked: Checked) -> Finished:
 
     best = finished(forms, _fastest(forms), checked)
     for form in forms.untied():
-        made = split(projector, form.graph, budget, options)
+        made = _split(projector, form, budget, options)
         found = Found(made.graph, made, form).instead_of(best.found)
         other = finished(forms, found, checked)
         if seconds(other) < SETTINGS.margin * seconds(best):
@@ -105,7 +105,7 @@ def _fastest(forms: Forms) -> Found:
         for form in group:
             if form.name == found.form.name:
                 break
-            made = _within(forms, form)
+            made = _within(forms, form) or _enlarged(forms, form)
             if made is None:
                 continue
             if graph_seconds(ops, made.graph) < seconds:
@@ -173,7 +173,7 @@ def _faster(forms: Forms, found: Found, others: Iterable[Form], margin: float) -
 def _enlarged(forms: Forms, form: Form) -> Found | None:
     """Return the smallest plan of a form with the largest chunks that hold the budget."""
     projector, budget, options = forms.projector, forms.budget, forms.options
-    made = split(projector, form.graph, 0, options, form.sinks)
+    made = _split(projector, form, 0, options)
     fitted = fit_loops(projector, made.graph, budget, options)
     return Found(fitted, made, form) if projector.working_set(fitted) <= budget else None
 
@@ -181,9 +181,21 @@ def _enlarged(forms: Forms, form: Form) -> Found | None:
 def _within(forms: Forms, form: Form, most_seconds: float = math.inf) -> Found | None:
     """Return a form, split, if that holds the budget; `most_seconds`: as in a search."""
     projector, budget, options = forms.projector, forms.budget, forms.options
-    made = split(projector, form.graph, budget, options, form.sinks, most_seconds)
+    made = _split(projector, form, budget, options, most_seconds)
     holds = projector.working_set(made.graph) <= budget
     return Found(made.graph, made, form) if holds else None
+
+
+def _split(
+    projector: Projector,
+    form: Form,
+    budget: int,
+    options: Options,
+    most_seconds: float = math.inf,
+) -> Splitting:
+    """Search for a split of a form, with the moves that the form allows."""
+    options = replace(options, kernels_alone=form.alone)
+    return split(projector, form.graph, budget, options, form.sinks, most_seconds)
 
 
 def first_within(
@@ -198,16 +210,16 @@ def first_within(
     for form in forms:
         if form.sinks and all(computed_at_peak(projector, one.graph) < form.sinks for one in found):
             continue
-        needed = projector.working_set(form.graph) if form.spare else 0
+        needed = projector.working_set(form.graph) if form.spare or form.whole else 0
         if any(projector.working_set(one.graph) <= needed for one in found):
             continue
         if form.whole:
-            unsplit = split(projector, form.graph, projector.working_set(form.graph), options)
+            unsplit = _split(projector, form, needed, options)
             found.append(Found(unsplit.graph, unsplit, form))
             if needed <= budget:
                 return replace(found[-1], others=tuple(found[:-1]))
             continue
-        attempt = partial(split, projector, form.graph, options=options, sinks=form.sinks)
+        attempt = partial(_split, projector, form, options=options)
         smallest = attempt(budget=0) if found or budget <= 0 else None
         # A search for a budget that the smallest plan exceeds would be a waste of time.
         if smallest is None or projector.working_set(smallest.graph) <= budget:

@@ -38,6 +38,7 @@ class Form:
     `spare`: it is of no use if another form can be split into less than this one needs unsplit.
     `whole`: it is not split, as copies that are compared would then differ in the last bits.
     `sinks`: its loops may compute tensors of so many bytes that they read whole; 0: none.
+    `alone`: kernels with much scratch memory may be split without their neighbours.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Form:
     spare: bool = False
     whole: bool = False
     sinks: int = 0
+    alone: bool = False
 
 
 def least_bytes(projector: Projector, graph: Graph) -> int:
@@ -126,7 +128,7 @@ class Forms:
             return None
         # Copies that are not split have the same bits: their kernels repeat.
         whole = tests_order(graph) and clash(graph, projector.ops) is not None
-        return replace(start, name="rematerialized", graph=graph, whole=whole)
+        return replace(start, name="rematerialized", graph=graph, whole=whole, alone=True)
 
     def _apart(self) -> Form | None:
         """Return the form in which large equal results are not merged; None if there are none."""

@@ -79,7 +79,8 @@ def _untiled(
                     one = _split(context, index, region, is_large, best, refusals)
                     if one is not None:
                         yield one
-    for is_large, region in _alone(context.projector, index):
+    alone = _alone(context.projector, index) if context.options.kernels_alone else ()
+    for is_large, region in alone:
         if (region.key, region.extent) not in tried:
             tried.add((region.key, region.extent))
             one = _split(context, index, region, is_large, best, refusals)
