@@ -30,7 +30,8 @@ class SearchSettings:
     slow: float = 3.0
     """A plan is slow if it is estimated to take this many times as long as the program unsplit:
     then further forms are tried, and `MemoryLimitError` names a faster limit. It is the cube of the
-    1.46 above, no mere error of estimates."""
+    1.46 above, no mere error of estimates. If another plan is known, a step this much slower is not
+    repaired: trials of what to save take most of a search."""
     calls: int = 20
     """Calls of a program after which one-time costs must have paid off: a training step or a
     prediction is called more often."""

@@ -141,7 +141,8 @@ class _Search:
             if sunk is not None:
                 self.last = None
                 return sunk
-        if best.seconds - most_saved(context, best) > context.most_seconds:
+        least = max(best.seconds - most_saved(context, best), best.seconds / SETTINGS.slow)
+        if least > context.most_seconds:
             raise _TooSlowError
         traced = context.options.trace and not context.depth
         self.trace.split(best, graph, compare(context, found, best) if traced else ())

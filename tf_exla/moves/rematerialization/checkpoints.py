@@ -38,14 +38,16 @@ def keep_checkpoints(graph: Graph, projector: Projector, budget: int) -> Graph:
 def _one_level(graph: Graph, projector: Projector, budget: int) -> Graph:
     ops = projector.ops
     timeline = Timeline(graph, ops, projector.project(graph).peak_step)
-    lowest, holding = graph, []
-    for size in _sizes(timeline):
-        pieces = _pieces(timeline, size)
-        made = timeline.with_reruns(pieces)
-        lowest = min(lowest, made, key=projector.working_set)
-        if projector.working_set(made) <= budget:
-            holding.append(_fewest(timeline, pieces, projector, budget))
-    return min(holding, key=lambda one: graph_seconds(ops, one)) if holding else lowest
+    tried = [_pieces(timeline, size) for size in _sizes(timeline)]
+    made = [(projector.working_set(timeline.with_reruns(one)), one) for one in tried]
+    made.sort(key=lambda one: one[0])
+    # Those with the lowest peaks have the most room to leave out some pieces.
+    holding = [one for bytes_, one in made[:2] if bytes_ <= budget]
+    if holding:
+        fewest = [_fewest(timeline, one, projector, budget) for one in holding]
+        return min(fewest, key=lambda one: graph_seconds(ops, one))
+    lowest = timeline.with_reruns(made[0][1]) if made else graph
+    return min(graph, lowest, key=projector.working_set)
 
 
 def _sizes(timeline: Timeline) -> Iterator[int]:
