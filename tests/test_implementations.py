@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,3 +69,43 @@ def test_draws_of_distributions(name: str) -> None:
     optimized = tf_exla.optimize(fn, "1GB", strict=True)(SHAPES)
     for found, want in zip(optimized, tf.function(fn)(SHAPES), strict=True):
         np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-12)
+
+
+def test_of_outer_functions_and_other_shapes() -> None:
+    """One interface for several shapes; the one for the device stands in the outer function."""
+    general = {"api_implements": f"scaled_{uuid.uuid4()}"}
+    on_cpu = {**general, "api_preferred_device": "CPU"}
+
+    def fn(x: tf.Tensor) -> tf.Tensor:
+        def made(k: float, attributes: dict[str, str]) -> Any:
+            return tf.function(
+                lambda x: tf.reshape(x * k, [x.shape[0], 1]),
+                autograph=False,
+                experimental_attributes=attributes,
+            )
+
+        for one in (x[:2], x[:3]):
+            made(5.0, on_cpu).get_concrete_function(one).add_to_graph()
+        called = tf.function(lambda x: tf.reduce_sum(made(2.0, general)(x)), autograph=False)
+        return called(x[:3])
+
+    with tf.device("CPU"):  # Grappler may take the one for another shape, which fails
+        made = tf_exla.optimize(fn, "1GB", strict=True)(SHAPES)
+    np.testing.assert_allclose(made, 5 * np.sum(SHAPES[:3]))
+
+
+def test_of_a_loaded_model(tmp_path: Path) -> None:
+    class Model(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([301], tf.float64)])
+        def draw(self, a: tf.Tensor) -> tf.Tensor:
+            one = tf.constant(1.0, tf.float64)
+            return tfp.distributions.Gamma(a, one).sample(seed=[1, 2])
+
+    tf.saved_model.save(Model(), str(tmp_path))
+    loaded = tf.saved_model.load(str(tmp_path))
+
+    def fn(a: tf.Tensor) -> tf.Tensor:
+        return loaded.draw(a) * 2.0
+
+    optimized = tf_exla.optimize(fn, "1GB", strict=True)
+    np.testing.assert_allclose(optimized(SHAPES), tf.function(fn)(SHAPES), rtol=1e-9)

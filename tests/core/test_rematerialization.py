@@ -12,7 +12,7 @@ import pytest
 from core.kernels import InPlaceOps
 from tf_exla.frontends.numpy import evaluate, trace
 from tf_exla.ir.check import check_graph
-from tf_exla.ir.graph import Graph
+from tf_exla.ir.graph import Graph, Node
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.projection import Projector
 from tf_exla.moves.contracting_ops import ContractingOps
@@ -134,3 +134,41 @@ def test_random_programs(seed: int) -> None:
         made = rematerialize(graph, projector, int(part * whole))
         assert projector.working_set(made) <= whole
         checked(graph, made, exact=add_at_once(graph, ops) is graph)
+
+
+class SumsOnce(InPlaceOps):
+    """Cumulative sums may differ from run to run."""
+
+    def repeats(self, node: Node) -> bool:
+        return node.op != "cumsum"
+
+
+def with_sums(xp: Any, x: Any, w: Any) -> list[Any]:
+    """Each step reads a view of a sum that may not run again."""
+    seen = [x]
+    for k in range(STEPS):
+        last = xp.tanh(xp.matmul(seen[-1], w))
+        seen.append(xp.reshape(xp.cumsum(last, 0), last.shape) / ROWS if k % 8 == 7 else last)
+    gradient = seen[-1]
+    for one in reversed(seen[1:]):
+        gradient = xp.matmul(gradient * (1 - one * one), xp.matrix_transpose(w))
+    return [gradient]
+
+
+def test_views_of_what_runs_once_are_not_dropped() -> None:
+    ops = ContractingOps(SumsOnce())
+    graph, projector = trace(with_sums, (ROWS, WIDTH), (WIDTH, WIDTH)), Projector(ops)
+    budget = int(0.75 * projector.working_set(graph))
+    made = rematerialize(graph, projector, budget)
+    assert projector.working_set(made) <= budget
+    counts = [sum(node.op == "cumsum" for node in one.nodes) for one in (graph, made)]
+    assert counts[0] == counts[1]
+    checked(graph, made, exact=True)
+
+
+def test_what_exists_before_the_call_needs_no_room() -> None:
+    def sums(xp: Any, x: Any) -> Any:
+        return xp.sum(xp.reshape(x, (WIDTH, -1)), 1)
+
+    graph, projector = trace(sums, (20 * ROWS, WIDTH)), Projector(OPS[1])
+    assert can_hold(graph, projector, projector.working_set(graph))

@@ -118,7 +118,8 @@ def _fastest(forms: Forms) -> Found:
 def _rematerialized(forms: Forms) -> Found | None:
     """Return the program that computes idle tensors again, if that holds the budget unsplit."""
     projector, budget = forms.projector, forms.budget
-    if projector.working_set(forms.cleaned) <= budget or next(iter(forms)).spare:
+    unsplit = forms.cleaned, forms.rewritten.graph
+    if any(projector.working_set(one) <= budget for one in unsplit) or next(iter(forms)).spare:
         return None
     if not can_hold(forms.cleaned, projector, budget):
         return None

@@ -115,7 +115,9 @@ class Forms:
         """The form that computes idle tensors again; None if that does not lower the peak."""
         if not self.projector.ops.runs_again():
             return None
-        projector, starts = self.projector, [self._slim(), Form("as captured", self.cleaned)]
+        projector, starts = self.projector, [self._slim()]
+        if starts[0].graph is not self.cleaned:
+            starts.append(Form("as captured", self.cleaned))
         made = [rematerialize(form.graph, projector, self.budget) for form in starts]
 
         def order(k: int) -> tuple[int, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -46,31 +46,56 @@ def implementation(op: tf.Operation, name: str) -> str:
     draw other random numbers. Grappler selects one by the device, and does not see a plan:
     tensorflow/core/grappler/optimizers/implementation_selector.cc.
     """
-    interface, own = _interface(called_function(op, name))
+    function = called_function(op, name)
+    definition = getattr(function, "cached_definition", None)
+    if function is None:
+        definition = context.context().get_function_def(name)
+    interface, own = _interface(definition)
     if not interface:
         return name
     device = tf.DeviceSpec.from_string(op.device).device_type
     device = device or ("GPU" if tf.config.list_logical_devices("GPU") else "CPU")
     if own == device:
         return name
-    types = [[one.dtype.as_datatype_enum for one in ends] for ends in (op.inputs, op.outputs)]
-    for other, function in op.graph._functions.items():
-        if _interface(function) == (interface, device):
-            signature = function.cached_definition.signature
-            ends = signature.input_arg, signature.output_arg
-            if types == [[one.type for one in args] for args in ends]:
-                return other if isinstance(other, str) else other.decode()
+    for other, found in _library(op):
+        if _interface(found) == (interface, device) and _fits(op, other, found):
+            return other
     return name
 
 
-def _interface(function: Any) -> tuple[str, str]:
+def _interface(definition: Any) -> tuple[str, str]:
     """Return the interface that a function implements, and the device it is written for."""
-    definition = getattr(function, "cached_definition", None)
     if definition is None:
         return "", ""
     names = ("api_implements", "api_preferred_device")
     found = [definition.attr[name].s.decode() if name in definition.attr else "" for name in names]
     return found[0], found[1]
+
+
+def _library(op: tf.Operation) -> Iterator[tuple[str, Any]]:
+    """Yield the functions that a call may reach, with their definitions."""
+    graph = op.graph
+    while graph is not None:
+        for function in graph._functions.values():
+            definition = getattr(function, "cached_definition", None)
+            if definition is not None:
+                yield definition.signature.name, definition
+        graph = getattr(graph, "outer_graph", None)
+    for name in context.context().list_function_names():  # of a loaded model
+        known = name if isinstance(name, str) else name.decode()
+        yield known, context.context().get_function_def(known)
+
+
+def _fits(op: tf.Operation, name: str, definition: Any) -> bool:
+    """Return whether a function may be called with the operands of an op, for its results."""
+    signature = definition.signature
+    for ends, args in ((op.inputs, signature.input_arg), (op.outputs, signature.output_arg)):
+        if [one.dtype.as_datatype_enum for one in ends] != [one.type for one in args]:
+            return False
+    graph = find_function(op, name)
+    pairs = [*zip(op.inputs, graph.inputs, strict=True)]
+    pairs += zip(op.outputs, graph.outputs, strict=False)  # gradients read further results
+    return all(one.shape.is_compatible_with(other.shape) for one, other in pairs)
 
 
 def called_function(op: tf.Operation, name: str) -> Any:

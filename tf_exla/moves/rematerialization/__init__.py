@@ -24,20 +24,18 @@ def rematerialize(graph: Graph, projector: Projector, budget: int) -> Graph:
     tensors, which are added in the order in which they are computed.
     """
     ops = projector.ops
-    holding: list[Graph] = []
-    lowest = graph
+    found = [graph]
     for start in dict.fromkeys((graph, add_at_once(graph, ops))):
         before = graph_seconds(ops, start)
-        made = keep_checkpoints(start, projector, budget)
-        lowest = min(lowest, made, key=projector.working_set)
+        found.append(keep_checkpoints(start, projector, budget))
         most = (SETTINGS.copied_work - 1) * before
-        if projector.working_set(made) <= budget:
-            holding.append(made)
-            most = min(most, graph_seconds(ops, made) - before)
-        dropped = drop_idle(start, projector, budget, most)
-        if dropped is not None:
-            holding.append(dropped)
-    return min(holding, key=lambda one: graph_seconds(ops, one)) if holding else lowest
+        if projector.working_set(found[-1]) <= budget:
+            most = min(most, graph_seconds(ops, found[-1]) - before)
+        found.append(drop_idle(start, projector, budget, most))
+    holding = [one for one in found if projector.working_set(one) <= budget]
+    if holding:
+        return min(holding, key=lambda one: graph_seconds(ops, one))
+    return min(found, key=projector.working_set)
 
 
 def can_hold(graph: Graph, projector: Projector, budget: int) -> bool:

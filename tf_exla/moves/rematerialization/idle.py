@@ -27,21 +27,24 @@ class _Choice:
         return self.rerun.seconds / self.bytes
 
 
-def drop_idle(graph: Graph, projector: Projector, budget: int, most: float) -> Graph | None:
-    """Return a graph that computes idle tensors again and holds the budget, or None.
+def drop_idle(graph: Graph, projector: Projector, budget: int, most: float) -> Graph:
+    """Return a graph that computes idle tensors again and holds the budget, else the lowest found.
 
     `most`: the seconds that this may take.
     """
-    most_per_byte = most / max(projector.working_set(graph) - budget, 1)
     excess = projector.working_set(graph) - budget
+    most_per_byte = most / max(excess, 1)
     while excess > 0:
         timeline = Timeline(graph, projector.ops, projector.project(graph).peak_step)
         chosen = _chosen(timeline, excess, most_per_byte)
         most -= sum(one.rerun.seconds for one in chosen)
-        graph = timeline.with_reruns(one.rerun for one in chosen)
-        before, excess = excess, projector.working_set(graph) - budget
-        if most < 0 or excess > SETTINGS.margin * before:
-            return None
+        made = timeline.with_reruns(one.rerun for one in chosen)
+        before, excess = excess, projector.working_set(made) - budget
+        if most < 0 or excess >= before:
+            return graph
+        graph = made
+        if excess > SETTINGS.margin * before:
+            break
     return graph
 
 

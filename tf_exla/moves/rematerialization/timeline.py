@@ -15,6 +15,9 @@ from tf_exla.model.cost import node_seconds
 from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.projection import Projector
 
+_OUTSIDE = frozenset({"constant", "read_variable"})
+"""Ops whose results have their buffers before the call."""
+
 
 @dataclass(frozen=True)
 class Rerun:
@@ -76,7 +79,8 @@ class Timeline:
             holder = self.holder(tensor)
             if holder in busy or not at < self.peak < self.readers.get(tensor, [-1])[-1]:
                 continue
-            if not self.is_large(holder) or not self.runs_again[at]:
+            again = self.runs_again[at] and self.runs_again[self.made_at.get(holder, at)]
+            if not self.is_large(holder) or not again:
                 busy.add(holder)  # it stays
                 idle.pop(holder, None)
                 continue
@@ -86,7 +90,7 @@ class Timeline:
     def is_large(self, tensor: Tensor) -> bool:
         """Return whether a tensor that a node computes has a buffer that is ordered."""
         at = self.made_at.get(tensor)
-        if at is None or self.nodes[at].op == "constant" or tensor.dtype in HANDLES:
+        if at is None or self.nodes[at].op in _OUTSIDE or tensor.dtype in HANDLES:
             return False
         return tensor.is_static and tensor.nbytes >= CHAIN_BYTES
 
@@ -157,8 +161,8 @@ class Timeline:
 
 def own_bytes(graph: Graph, projector: Projector) -> Iterator[int]:
     """Yield the least that each node needs while it runs, whatever else is alive."""
-    made = {tensor for node in graph.nodes if node.op != "constant" for tensor in node.outputs}
+    timeline = Timeline(graph, projector.ops, 0)
     for node in graph.nodes:
-        operands = sum(tensor.nbytes for tensor in {*node.inputs} & made)
-        results = sum(tensor.nbytes for tensor in node.outputs)
-        yield max(operands, results) + projector.temporary(node)
+        ends = [{*map(timeline.holder, tensors)} for tensors in (node.inputs, node.outputs)]
+        needed = (sum(one.nbytes for one in end if timeline.is_large(one)) for end in ends)
+        yield max(needed) + projector.temporary(node)
