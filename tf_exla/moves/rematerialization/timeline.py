@@ -24,7 +24,7 @@ class Rerun:
     """Nodes that run again, in order, before the first late reader of what they compute.
 
     `nodes`, `before`: positions in the plan. `wanted`: tensors that late readers read from the
-    copies. `outside`: tensors that the copies read from the plan.
+    copies. `outside`: tensors that the copies read from the plan. `seconds`: the estimated time.
     """
 
     nodes: tuple[int, ...]
