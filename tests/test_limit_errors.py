@@ -213,25 +213,6 @@ def test_a_limit_that_stock_holds_is_not_refused() -> None:
     np.testing.assert_allclose(optimized(*operands), function(*operands), rtol=1e-12)
 
 
-def test_no_plan_below_the_smallest_limit() -> None:
-    """The search for the smallest plan went past it: ranks fix a large tensor at once."""
-
-    @tf.function
-    def correlations(x: tf.Tensor) -> tf.Tensor:
-        ranks = tf.cast(tf.argsort(tf.argsort(x, axis=0), axis=0), x.dtype)
-        ranks -= tf.reduce_mean(ranks, 0)
-        return tf.transpose(ranks) @ ranks
-
-    x = normal(5003, 40)
-    with pytest.raises(tf_exla.MemoryLimitError) as error:
-        tf_exla.explain(correlations, x, limit=1000)
-    smallest = error.value.smallest_limit
-    assert tf_exla.explain(correlations, x, limit=smallest).projected_peak <= smallest
-    for part in (0.98, 0.9, 0.8, 0.7):
-        with pytest.raises(tf_exla.MemoryLimitError):
-            tf_exla.explain(correlations, x, limit=int(part * smallest))
-
-
 def test_the_faster_limit_is_faster_where_loops_follow() -> None:
     """Chunks of the smallest plan do not grow at once with the limit."""
 

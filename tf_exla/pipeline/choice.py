@@ -227,10 +227,7 @@ def first_within(
             splitting = attempt(budget=budget)
             if projector.working_set(splitting.graph) <= budget:
                 return Found(splitting.graph, splitting, form, tuple(found))
-            # Neither search finds the smaller plan of all programs.
-            both = splitting, smallest or attempt(budget=0)
-            smallest = min(both, key=lambda one: projector.working_set(one.graph))
-        assert smallest is not None
+        smallest = smallest or attempt(budget=0)
         fitted = fit_loops(projector, smallest.graph, budget, options)
         if projector.working_set(fitted) <= budget:
             return Found(fitted, smallest, form, tuple(found))

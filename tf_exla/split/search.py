@@ -85,7 +85,6 @@ class _Search:
         self.refusals: Refusals = {}
         self.trace = Trace(context.projector, enabled=not context.depth)
         self.last: Candidate | None = None  # the choice of the step before
-        self.lowest: Candidate | None = None  # of all candidates so far
 
     def run(self, graph: Graph) -> Splitting:
         """Split a graph until it holds the budget, or nothing helps."""
@@ -106,8 +105,6 @@ class _Search:
             if made is None:
                 break
             graph = made
-        if self.lowest is not None:
-            smallest = min(smallest, self.lowest.graph, key=context.working_set)
         holds = context.working_set(graph) <= max(context.budget, context.working_set(smallest))
         refusals = tuple(self.refusals.values())
         return Splitting(graph if holds else smallest, refusals, self.trace.steps())
@@ -129,8 +126,6 @@ class _Search:
         context = self.context
         for beside in (SETTINGS.small_beside, SETTINGS.small_last):
             found = list(candidates(context, graph, over, self.refusals, beside))
-            seen = [*found, *([] if self.lowest is None else [self.lowest])]
-            self.lowest = min(seen, key=lambda one: one.peak, default=None)
             self.last = best = self._chosen(graph, found, bool(over))
             if best is not None:
                 break
