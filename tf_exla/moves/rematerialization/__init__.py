@@ -24,18 +24,20 @@ def rematerialize(graph: Graph, projector: Projector, budget: int) -> Graph:
     tensors, which are added in the order in which they are computed.
     """
     ops = projector.ops
-    found = [graph]
+    lowest, found = graph, []
     for start in dict.fromkeys((graph, add_at_once(graph, ops))):
         before = graph_seconds(ops, start)
         found.append(keep_checkpoints(start, projector, budget))
+        lowest = min(lowest, found[-1], key=projector.working_set)
         most = (SETTINGS.copied_work - 1) * before
         if projector.working_set(found[-1]) <= budget:
             most = min(most, graph_seconds(ops, found[-1]) - before)
         found.append(drop_idle(start, projector, budget, most))
-    holding = [one for one in found if projector.working_set(one) <= budget]
+    holding = [one for one in (graph, *found) if projector.working_set(one) <= budget]
     if holding:
         return min(holding, key=lambda one: graph_seconds(ops, one))
-    return min(found, key=projector.working_set)
+    # What `drop_idle` leaves depends on the budget, and a smallest limit must be found again.
+    return lowest
 
 
 def can_hold(graph: Graph, projector: Projector, budget: int) -> bool:
