@@ -151,7 +151,7 @@ class Emitter:
         """Emit one op; if large, after the last large op; if stateful, after the last stateful."""
         control = []
         large = large and not self.compiled
-        if large and (last := self.order.last) is not None:
+        if large and (last := self.order.last) is not None and not _waits(kind, inputs, last):
             control.append(last)
         if stateful and self.effects:
             control.append(self.effects[-1])
@@ -334,3 +334,11 @@ class Emitter:
 
 
 Special = Callable[[Emitter, Node], list[tf.Tensor] | None]
+
+
+def _waits(kind: str, inputs: Sequence[tf.Tensor], last: tf.Operation) -> bool:
+    """Return whether a sum with a bias waits for an op because its convolution does.
+
+    oneDNN merges the two if they wait for the same ops, and ends the process unless that is none.
+    """
+    return kind in ("bias_add", "BiasAdd") and last in inputs[0].op.control_inputs
