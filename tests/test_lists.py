@@ -210,3 +210,29 @@ def test_gradients_of_gradients_of_nested_loops() -> None:
         tf_exla.explain(traced, *arguments, limit=1)
     optimized = tf_exla.optimize(traced, info.value.smallest_limit, strict=True)
     assert difference(traced(*arguments), optimized(*arguments), 1e-9) <= 1
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_growing_array_and_its_gradient_have_a_plan_or_an_answer(reads: bool) -> None:
+    """The body of the gradient's loop does not know the shapes of the list that it reads."""
+    weights, rows = normal(16, 16) / 9, normal(12, 101, 16, seed=1)
+
+    def fn(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            array = tf.TensorArray(x.dtype, 0, dynamic_size=True, clear_after_read=False)
+            state = x[0]
+            for k in tf.range(tf.shape(x)[0]):
+                state = tf.tanh(state @ weights + x[k])
+                array = array.write(k, state)
+            loss = tf.reduce_sum(array.stack() ** 2)
+            if reads:
+                loss += tf.reduce_sum(array.read(5))
+        return loss, tape.gradient(loss, x)
+
+    stock = tf.function(fn)
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.optimize(stock, 1, strict=True).report(rows)
+    optimized = tf_exla.optimize(stock, info.value.smallest_limit, strict=True)
+    for one, other in zip(optimized(rows), stock(rows), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)

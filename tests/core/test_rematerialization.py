@@ -12,7 +12,7 @@ import pytest
 from core.kernels import InPlaceOps
 from tf_exla.frontends.numpy import evaluate, trace
 from tf_exla.ir.check import check_graph
-from tf_exla.ir.graph import Graph, Node
+from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.projection import Projector
 from tf_exla.moves.contracting_ops import ContractingOps
@@ -172,3 +172,10 @@ def test_what_exists_before_the_call_needs_no_room() -> None:
 
     graph, projector = trace(sums, (20 * ROWS, WIDTH)), Projector(OPS[1])
     assert can_hold(graph, projector, projector.working_set(graph))
+
+
+def test_sums_of_unknown_sizes_stay() -> None:
+    inputs = tuple(Tensor((None, 2_000), "float64", f"x{k}") for k in range(3))
+    total = Tensor((None, 2_000), "float64", "sum")
+    graph = Graph(inputs, (Node("add_n", inputs, (total,)),), (total,))
+    assert add_at_once(graph, VocabularyOps()) is graph

@@ -84,13 +84,13 @@ SIGNS: dict[str, Callable[[tf.Tensor], Any]] = {
     "maximum": lambda z: tf.maximum(z[:, 1:], z[:, :-1])[:, ::9],
     "minimum": lambda z: tf.minimum(z[1:], -z[:-1])[::9],
     "relu": lambda z: tf.nn.relu(z)[::9],
-    "segment max": segments(tf.math.segment_max),
-    "segment min": segments(tf.math.segment_min),
     "max pool": lambda z: tf.nn.max_pool2d(z[None, :, :, None], 3, 3, "VALID"),
 }
 """Whose kernels return a zero of either sign, by the place in a row."""
 NO_NAN = {
     "histogram": lambda z: tf.histogram_fixed_width(z, [-2.0, 2.0], 10),
+    "segment max": segments(tf.math.segment_max),
+    "segment min": segments(tf.math.segment_min),
     "unsorted segment max": segments(tf.math.unsorted_segment_max, 9),
     "unsorted segment min": segments(tf.math.unsorted_segment_min, 9),
 }

@@ -31,6 +31,7 @@ class Rates:
     written_byte: float = 4.5e-10  # concatenated from chunks: strided, on one core, on fresh pages
     run: float = 2.5e-9  # more for each contiguous run of a chunk that is sliced or concatenated
     product_byte: float = 5e-11  # of a product, on one core: packed operands, accumulated results
+    patch_byte: float = 7e-11  # of the patches that a convolution copies, for any number of filters
     flop: float = 2e-11  # of any kind: to compare a rewrite with the nodes it replaces
     short_axis_element: float = 4e-10  # more per element along a short axis than of a matrix
     compiling: float = 0.03  # a cluster; `compiling_node`: each of its nodes

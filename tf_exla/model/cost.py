@@ -208,9 +208,28 @@ def work_seconds(ops: OpSet, node: Node, parallel: int = 1) -> float:
     if kind == "serial":
         seconds = ops.flops(node) * (rates.product_4 if short else rates.product_8)
         return seconds * rates.serial / beside(parallel)
+    flops, copied = ops.flops(node), _patch_bytes(ops, node) * rates.patch_byte
     if short and ops.rounds_factors(node.outputs[0].dtype):
-        return ops.flops(node) * rates.product_tf32
-    return ops.flops(node) * (rates.product_4 if short else rates.product_8)
+        return flops * rates.product_tf32 + copied
+    return flops * (rates.product_4 if short else rates.product_8) + copied
+
+
+def _patch_bytes(ops: OpSet, node: Node) -> int:
+    """Return the bytes of the patches of an image that a convolution multiplies by filters.
+
+    They are copied once, so one filter takes as long as some thirty. The gradient of an image has
+    the patches as a result.
+    """
+    windows = ops.windows(node)
+    if windows is None or windows.result == "image" or all(one.size == 1 for one in windows.axes):
+        return 0
+    roles = zip((*windows.operands, windows.result), (*node.inputs, *node.outputs), strict=True)
+    pooled = next(tensor for role, tensor in roles if role == "pooled")
+    if not pooled.is_static:
+        return 0
+    across = {0, *(one.axis for one in windows.axes)}
+    filters = math.prod(size for axis, size in enumerate(pooled.dims) if axis not in across)
+    return ops.flops(node) // max(2 * filters, 1) * item_bytes(pooled.dtype)
 
 
 def graph_flops(ops: OpSet, graph: Graph) -> int:

@@ -29,6 +29,7 @@ def following(byte: float) -> Mapping[str, float]:
         "run": 32 * byte,  # memory is read in sectors of 32 bytes
         "written_byte": 2 * byte,  # copied into the result: read and written
         "product_byte": byte,  # operands are not packed
+        "patch_byte": byte / 9,  # patches are not copied; windows of 3 by 3 share elements
         "top_k_maximum": 8 * byte,  # twice the four bytes of an element: rows of a group are short
         "top_k_gathered": 140 * 8 * byte,  # a group of 140 float32, read and written
         "top_k_copied": 8 * byte,

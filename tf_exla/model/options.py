@@ -31,7 +31,6 @@ class Options:
     `unbounded`: "raise" where nothing bounds a result's size, or "warn" and do not count it; sizes
     from outside of the program only warn, unless it is "refuse".
     `awaited`: names of nodes whose results are not refused here: a later plan has them as inputs.
-    `kernels_alone`: whether a kernel with much scratch memory may be split without its neighbours.
     `trace`: keep the candidates of each step of the search.
     `cores`: cores that run ops; with more than one, iterations of a loop run concurrently.
     """
@@ -48,7 +47,6 @@ class Options:
     allocator: Allocator = EXACT
     unbounded: Unbounded | Literal["refuse"] = "raise"
     awaited: frozenset[str] = frozenset()
-    kernels_alone: bool = False
     trace: bool = False
 
     @property

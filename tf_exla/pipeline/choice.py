@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, dropwhile, islice
+from itertools import dropwhile, islice
 
 from tf_exla.ir.graph import Graph
 from tf_exla.ir.traverse import count_nodes
@@ -121,12 +121,15 @@ def _rematerialized(forms: Forms) -> Found | None:
     unsplit = forms.cleaned, forms.rewritten.graph
     if any(projector.working_set(one) <= budget for one in unsplit) or next(iter(forms)).spare:
         return None
-    if not can_hold(forms.cleaned, projector, budget):
-        return None
-    form = forms.rematerialized
+    form = _again(forms)
     if form is None or projector.working_set(form.graph) > budget:
         return None
     return Found(form.graph, Splitting(form.graph, ()), form)
+
+
+def _again(forms: Forms) -> Form | None:
+    """Return the form that computes idle tensors again, if it could hold the budget unsplit."""
+    return forms.rematerialized if can_hold(forms.cleaned, forms.in_parts, forms.budget) else None
 
 
 def _not_slow(forms: Forms, found: Found) -> Found:
@@ -136,17 +139,20 @@ def _not_slow(forms: Forms, found: Found) -> Found:
     than its own smallest plan with larger chunks.
     """
     ops = forms.projector.ops
-    seconds, whole = (graph_seconds(ops, one) for one in (found.graph, forms.cleaned))
-    holds = forms.projector.working_set(found.graph) <= forms.budget
-    if not holds or seconds < SETTINGS.slow * whole:
+    whole = graph_seconds(ops, forms.cleaned)
+    if forms.projector.working_set(found.graph) > forms.budget:
+        return found
+    if SETTINGS.margin_whole * graph_seconds(ops, found.graph) > whole:
+        again = _again(forms)
+        found = _faster(forms, found, () if again is None else (again,), SETTINGS.margin)
+    seconds = graph_seconds(ops, found.graph)
+    if seconds < SETTINGS.slow * whole:
         return found
     forms_after = dropwhile(lambda form: form.name != found.form.name, forms)
     larger = _enlarged(forms, found.form)
     if larger is not None and graph_seconds(ops, larger.graph) < SETTINGS.margin * seconds:
         found = larger
-    again = forms.rematerialized
-    others = chain(() if again is None else (again,), islice(forms_after, 1, None))
-    return _faster(forms, found, others, SETTINGS.margin)
+    return _faster(forms, found, islice(forms_after, 1, None), SETTINGS.margin)
 
 
 def _faster(forms: Forms, found: Found, others: Iterable[Form], margin: float) -> Found:
@@ -195,7 +201,6 @@ def _split(
     most_seconds: float = math.inf,
 ) -> Splitting:
     """Search for a split of a form, with the moves that the form allows."""
-    options = replace(options, kernels_alone=form.alone)
     return split(projector, form.graph, budget, options, form.sinks, most_seconds)
 
 

@@ -28,7 +28,9 @@ from tf_exla.moves.sinking import sink
 from tf_exla.moves.small_lists import keep_less
 from tf_exla.moves.unmerging import unmerge
 from tf_exla.rewrite import Application, GraphRewrite, Rewrite, Rewritten, rewrite_graph
+from tf_exla.split.kernels import KernelsInParts, split_kernels
 from tf_exla.split.origins import clash, tests_order
+from tf_exla.split.search import search_context
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,6 @@ class Form:
     `spare`: it is of no use if another form can be split into less than this one needs unsplit.
     `whole`: it is not split, as copies that are compared would then differ in the last bits.
     `sinks`: its loops may compute tensors of so many bytes that they read whole; 0: none.
-    `alone`: kernels with much scratch memory may be split without their neighbours.
     """
 
     name: str
@@ -47,7 +48,6 @@ class Form:
     spare: bool = False
     whole: bool = False
     sinks: int = 0
-    alone: bool = False
 
 
 def least_bytes(projector: Projector, graph: Graph) -> int:
@@ -115,22 +115,45 @@ class Forms:
         """The form that computes idle tensors again; None if that does not lower the peak."""
         if not self.projector.ops.runs_again():
             return None
-        projector, starts = self.projector, [self._slim()]
-        if starts[0].graph is not self.cleaned:
-            starts.append(Form("as captured", self.cleaned))
-        made = [rematerialize(form.graph, projector, self.budget) for form in starts]
+        slim, captured = self._slim(), Form("as captured", self.cleaned)
+        starts = [slim] if slim.graph is self.cleaned else [slim, captured]
+        forms = [one for start in starts for one in self._computed_again(start)]
 
-        def order(k: int) -> tuple[int, float]:
-            over = max(projector.working_set(made[k]) - self.budget, 0)
-            return over, graph_seconds(projector.ops, made[k])
+        def order(form: Form) -> tuple[int, float]:
+            over = max(self.projector.working_set(form.graph) - self.budget, 0)
+            return over, graph_seconds(self.projector.ops, form.graph)
 
-        best = min(range(len(made)), key=order)
-        graph, start = made[best], starts[best]
-        if graph is start.graph:
-            return None
-        # Copies that are not split have the same bits: their kernels repeat.
-        whole = tests_order(graph) and clash(graph, projector.ops) is not None
-        return replace(start, name="rematerialized", graph=graph, whole=whole, alone=True)
+        return min(forms, key=order, default=None)
+
+    @cached_property
+    def in_parts(self) -> KernelsInParts:
+        """The projector of kernels with much scratch memory that work in parts."""
+        return KernelsInParts(self.projector.ops, self.projector.tick)
+
+    def _computed_again(self, start: Form) -> Iterator[Form]:
+        """Yield what rematerialization makes of a form, with whole kernels or in parts."""
+        graph = rematerialize(start.graph, self.projector, self.budget)
+        if graph is not start.graph:
+            # Copies that are not split have the same bits: their kernels repeat.
+            whole = self._compares(graph)
+            yield replace(start, name="rematerialized", graph=graph, whole=whole)
+        if not any(map(self.in_parts.reduces, start.graph.nodes)):
+            return
+        # What does not hold the budget must not depend on it: a smallest limit is found again.
+        for budget in (self.budget, 0):
+            made = rematerialize(start.graph, self.in_parts, budget)
+            if self._compares(made):
+                return
+            context = search_context(self.projector, budget, self.options)
+            made = split_kernels(context, made)
+            if self.projector.working_set(made) <= self.budget:
+                break
+        if made is not start.graph:
+            yield replace(start, name="rematerialized, kernels in parts", graph=made)
+
+    def _compares(self, graph: Graph) -> bool:
+        """Return whether a program compares numbers that it computes twice."""
+        return tests_order(graph) and clash(graph, self.projector.ops) is not None
 
     def _apart(self) -> Form | None:
         """Return the form in which large equal results are not merged; None if there are none."""
@@ -138,8 +161,7 @@ class Forms:
         graph = clean(self.original, ops, CHAIN_BYTES)
         if clean(graph, ops) is graph:
             return None
-        whole = tests_order(graph) and clash(graph, ops) is not None
-        return Form("equal results apart", graph, spare=True, whole=whole)
+        return Form("equal results apart", graph, spare=True, whole=self._compares(graph))
 
     def _loops_changed(self, slim: Form) -> Iterator[Form]:
         """Yield the forms without loops of few iterations, and with smaller lists.

@@ -79,34 +79,6 @@ def _untiled(
                     one = _split(context, index, region, is_large, best, refusals)
                     if one is not None:
                         yield one
-    alone = _alone(context.projector, index) if context.options.kernels_alone else ()
-    for is_large, region in alone:
-        if (region.key, region.extent) not in tried:
-            tried.add((region.key, region.extent))
-            one = _split(context, index, region, is_large, best, refusals)
-            if one is not None:
-                yield one
-
-
-def _alone(projector: Projector, index: DefUse) -> Iterator[tuple[Large, Region]]:
-    """Yield the regions of the node at the peak alone, if most of the peak is its scratch memory.
-
-    Its tensors need not be split then, and nothing is computed again: the kernel works in parts.
-    """
-    projection = projector.project(index.graph)
-    node = projection.peak_node
-    if node is None or node.subgraphs:
-        return
-    tensors = [one for one in (*node.inputs, *node.outputs) if one.is_static]
-    if projection.temporary[projection.peak_step] <= sum(one.nbytes for one in tensors):
-        return
-    for seed in tensors:
-        is_large = Large(CHAIN_BYTES, seed)
-        for axis, size in enumerate(seed.dims):
-            if size > 1 and is_large(seed):
-                region = grow(index, seed, axis, is_large, admits=lambda one, _: one is node)
-                if region is not None:
-                    yield is_large, region
 
 
 def _regions(

@@ -71,18 +71,17 @@ def while_rule(
                 one.sums[names[root]] = partial
         return Axis(names[root])
 
-    body = one.body
-    operands = [
-        tuple(
-            None if size == 1 else label((inner, axis), size)
-            for axis, size in enumerate(inner.axes or ())
-        )
-        for inner in body.inputs
-    ]
+    def axes(tensor: Tensor, inner: Tensor) -> tuple[Axis | None, ...]:
+        known = enumerate(inner.axes or ())
+        if len(tensor.axes or ()) == len(inner.axes or ()):
+            return tuple(None if size == 1 else label((inner, axis), size) for axis, size in known)
+        # The body does not know the shapes of this list.
+        return tuple(label((tensor, axis), None) for axis in range(len(tensor.axes or ())))
+
     return AxisRule(
         "in its iterations",
-        tuple(operands),
-        tuple(operands),
+        tuple(map(axes, node.inputs, one.body.inputs)),
+        tuple(map(axes, node.outputs, one.body.inputs)),
         MappingProxyType(sizes),
         MappingProxyType(dict.fromkeys(adding, "add")),
     )

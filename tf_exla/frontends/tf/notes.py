@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from tf_exla.byte_size import format_bytes
 from tf_exla.frontends.tf.device import device
 from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.program import Program
@@ -12,15 +13,11 @@ from tf_exla.ir.traverse import walk
 from tf_exla.pipeline.plan import Plan
 
 
-def notes_of(program: Program, largest: Plan, jit_compile: bool | None) -> Sequence[str]:
-    """Return the notes of a program; `largest`: the plan, or its module, that is reported.
+def notes_of(program: Program, largest: Plan, jit_compile: bool | None) -> Iterator[str]:
+    """Yield the notes of a program; `largest`: the plan, or its module, that is reported.
 
     `jit_compile`: that of the `tf.function`.
     """
-    return tuple(_notes(program, largest, jit_compile))
-
-
-def _notes(program: Program, largest: Plan, jit_compile: bool | None) -> Iterator[str]:
     if jit_compile:
         yield _JIT
     if _rounds(program.graph):
@@ -34,6 +31,9 @@ def _notes(program: Program, largest: Plan, jit_compile: bool | None) -> Iterato
         yield _COMPILE
     if program.head is not None and program.head.waits_for_call:
         yield _BEFORE
+    if kept := program.planner.constant_parts.inputs(largest.original):
+        held = format_bytes(sum(tensor.nbytes for tensor in kept))
+        yield f"results of constants are computed once and kept: {held} of the residents"
 
 
 def _rounds(graph: Graph) -> bool:

@@ -294,7 +294,7 @@ class OptimizedFunction(Saveable):
         plans = [module] if module is not None else program.plans
         largest = max(plans, key=lambda plan: plan.projected_peak_before)
         peak = max(plan.projected_peak for plan in plans)
-        notes = notes_of(program, largest, self._function._jit_compile)
+        notes = tuple(notes_of(program, largest, self._function._jit_compile))
         report = make_report(largest, OPS, function=self.__name__, device=device(), notes=notes)
         return dataclasses.replace(report, projected_peak=peak)
 

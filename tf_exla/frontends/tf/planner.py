@@ -5,13 +5,18 @@ If planning or restoring fails, the graph runs as it was captured (`fallback.py`
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import tensorflow as tf
+from tensorflow.python.eager import context
+
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError, UnboundedMemoryWarning
+from tf_exla.frontends.tf.constant_parts import ConstantParts
 from tf_exla.frontends.tf.dataset_loops import DATASET_LOOPS
 from tf_exla.frontends.tf.devices.function import ShardedFunction
 from tf_exla.frontends.tf.environment import limit_workspace, without_trials
@@ -25,6 +30,7 @@ from tf_exla.ir.traverse import walk
 from tf_exla.model.concurrency import Place, places
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
+from tf_exla.model.settings import SETTINGS
 from tf_exla.pipeline.optimize import optimize_graph
 from tf_exla.pipeline.plan import Plan
 from tf_exla.shard.choose import shard_graph
@@ -46,6 +52,7 @@ class Planner:
     functions: tuple[Any, ...]
     constants: tuple[Any, ...]
     sharded: tuple[Tensor, ...]
+    constant_parts: ConstantParts = field(default_factory=ConstantParts)
 
     def plan(
         self,
@@ -88,10 +95,18 @@ class Planner:
         if devices is None:
             if self.sharded:
                 raise TypeError(f"{name}: sharded tensors need optimize(..., devices=...)")
-            held = resident_bytes(graph) + outside if outside else None
-            return optimize_graph(
-                graph, ops, limit=limit, resident=held, options=options, function=name
-            )
+
+            def planned(graph: Graph, beside: int = outside) -> Plan:
+                held = resident_bytes(graph) + beside if beside else None
+                return optimize_graph(
+                    graph, ops, limit=limit, resident=held, options=options, function=name
+                )
+
+            folded = self._folded(graph, limit, planned)
+            if folded is not None:
+                with contextlib.suppress(MemoryLimitError):
+                    return planned(folded)
+            return planned(graph)
         limit -= outside
         fleet = dataclasses.replace(devices.fleet, apart=frozenset(self.sharded))
         return shard_graph(graph, OPS, fleet, limit=limit, options=options, function=name)
@@ -117,7 +132,8 @@ class Planner:
             return None
         without_trials()
         apart = dataclasses.replace(options, jit_compile=False, whole=False)
-        captured = [*self.concrete.captured_inputs, *self.constants]
+        computed = self._computed(plan.original)
+        captured = [*self.concrete.captured_inputs, *self.constants, *computed]
         count = len(self.concrete.inputs) - len(self.concrete.captured_inputs)
         if len(plan.original.inputs) != count + len(captured):  # a gradient's saved values
             return None
@@ -134,6 +150,40 @@ class Planner:
         except Exception:  # of a plan or its function for XLA, or since XLA refuses what it got
             return None
 
+    def _folded(
+        self, graph: Graph, limit: int, planned: Callable[[Graph, int], Plan]
+    ) -> Graph | None:
+        """Return a graph with inputs instead of results of constants; None if that does not pay.
+
+        Nor does it if the results take much of the limit, so that the rest would have to be split.
+        """
+        first, outside = len(self.concrete.graph.inputs), self.settings.outside
+        sources = dict(zip(graph.inputs[first:], self.constants, strict=False))
+        others = resident_bytes(graph) + outside
+
+        def part(graph: Graph) -> Plan:
+            return planned(graph, others - resident_bytes(graph))
+
+        try:
+            folded = self.constant_parts.folded(graph, sources, part)
+        except MemoryLimitError:
+            return None
+        if folded is None:
+            return None
+        held = resident_bytes(folded) + outside
+        if held - others <= (1 - SETTINGS.margin) * limit:
+            return folded
+        return folded if held + Projector(OPS).working_set(folded) <= limit else None
+
+    def _computed(self, graph: Graph) -> tuple[tf.Tensor, ...]:
+        """Return the values of the inputs of a graph that replace results of constants."""
+
+        def run(plan: Plan, arguments: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+            with tf.init_scope(), context.eager_mode():
+                return restore(plan.graph, keep=self.functions)(arguments)
+
+        return self.constant_parts.values(graph, run)
+
     def _emit(
         self,
         graph: Graph,
@@ -142,7 +192,7 @@ class Planner:
         places: Mapping[Node, Place] | None = None,
     ) -> Restored:
         like = self.concrete.graph.inputs if like is None else like
-        return restore(
+        made = restore(
             graph,
             name="optimized",
             like=like,
@@ -150,6 +200,8 @@ class Planner:
             compiled=compiled,
             places=places,
         )
+        computed = self._computed(graph)
+        return dataclasses.replace(made, anchors=(*computed, *made.anchors)) if computed else made
 
 
 def _places(plan: Plan) -> Mapping[Node, Place]:

@@ -97,7 +97,7 @@ class Program:
             self.graph = cut_away(self.graph, self.saves, given)
         sharded = tuple(self.graph.inputs[k] for k in apart)
         made = self.captured
-        self._planner = Planner(settings, concrete, made.functions, made.constants, sharded)
+        self.planner = Planner(settings, concrete, made.functions, made.constants, sharded)
         self._firm = False  # whether sizes without a bound raise, whatever the user asked
         self._gradients: dict[tuple[bool, ...], Gradient] = {}
         self._checked: set[tuple[bool, ...]] = set()  # gradients that a call has planned, or tried
@@ -136,14 +136,14 @@ class Program:
 
     @cached_property
     def _recording(self) -> Runnable:
-        return self._planner.restore(self.recording_plan)
+        return self.planner.restore(self.recording_plan)
 
     @cached_property
     def _plain(self) -> Runnable:
         # Do not create the recording plan for this test: it may need more than the limit.
         if self.plan is self.__dict__.get("recording_plan"):
             return self._recording
-        return self._planner.restore(self.plan)
+        return self.planner.restore(self.plan)
 
     @property
     def plans(self) -> list[Plan]:
@@ -155,7 +155,7 @@ class Program:
         """Return the planned function without saved values after its outputs."""
         graph = self.plan.graph
         graph = without_dead(graph.replace(outputs=graph.outputs[: self.count]))
-        return self._planner.restore(dataclasses.replace(self.plan, graph=graph), called=False)
+        return self.planner.restore(dataclasses.replace(self.plan, graph=graph), called=False)
 
     @property
     def latest(self) -> Program:
@@ -256,7 +256,7 @@ class Program:
         loop = None
         if cut.loop is not None:
             loop = Runner(cut.loop, self.captured.functions, self.settings, Program)
-        return (head := Head(cut, self._planner, loop, self._lock, behind))
+        return (head := Head(cut, self.planner, loop, self._lock, behind))
 
     def run(
         self, inputs: list[tf.Tensor], saved: Sequence[tf.Tensor] = (), forward: bool = False
@@ -279,7 +279,7 @@ class Program:
             return rest.run(inputs, values, forward)
         if not eager and any(map(keeps_state, self.graph.nodes)):
             # TensorFlow inlines a call there, so that each call has its own kernels.
-            function = self._planner.restore(self.recording_plan if records else self.plan)
+            function = self.planner.restore(self.recording_plan if records else self.plan)
         arguments = self._arguments(inputs, saved)
         if not records:
             return function(arguments)[: self.count]
@@ -347,4 +347,4 @@ class Program:
 
     def _plan(self, outputs: Sequence[Tensor]) -> Plan:
         graph = self.graph.replace(outputs=tuple(outputs))
-        return self._planner.plan(graph, firm=self._firm)
+        return self.planner.plan(graph, firm=self._firm)

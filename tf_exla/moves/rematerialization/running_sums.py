@@ -28,7 +28,7 @@ def add_at_once(graph: Graph, ops: OpSet) -> Graph:
     for node in graph.nodes:
         if node.op != "add_n" or len(node.inputs) < 3 or node.output.nbytes < CHAIN_BYTES:
             continue
-        if node.output.dtype not in _EXACT_ENOUGH:
+        if node.is_open or node.output.dtype not in _EXACT_ENOUGH:
             continue
         first, *others = sorted(node.inputs, key=lambda tensor: made_at.get(tensor, -1))
         builder, total = Builder(node, ops), first

@@ -1,0 +1,86 @@
+"""Kernels with much scratch memory, split alone: each works in parts, its tensors stay whole.
+
+Regions would grow to the neighbours of the kernel, and compute them again in each of their loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tf_exla.ir.graph import Graph, Node
+from tf_exla.ir.refusal import Refusal
+from tf_exla.model.lifetimes import CHAIN_BYTES
+from tf_exla.model.projection import Projector
+from tf_exla.split.candidate import Candidate, lowest_of_its_own
+from tf_exla.split.candidates import evaluate
+from tf_exla.split.context import SearchContext
+from tf_exla.split.def_use import DefUse
+from tf_exla.split.growth import grow
+from tf_exla.split.large import Large
+from tf_exla.split.progress import peak_of
+from tf_exla.split.region import Region
+from tf_exla.split.repeating import unrepeatable
+from tf_exla.split.stages import arrange
+
+
+def split_kernels(context: SearchContext, graph: Graph) -> Graph:
+    """Split kernels at the peaks of a graph until it holds the budget, as far as possible."""
+    while not context.holds(graph):
+        high = peak_of(context.projector, graph)
+        found = [one for one in _candidates(context, graph) if one.high < high]
+        if not found:
+            break
+        graph = context.fitted(lowest_of_its_own(found, context.budget).graph)
+    return graph
+
+
+def _candidates(context: SearchContext, graph: Graph) -> Iterator[Candidate]:
+    context.projector.tick()
+    index = context.index(graph)
+    for is_large, region in kernel_regions(context, index):
+        stages = arrange(index, region, is_large)
+        if unrepeatable(index, stages) is None:
+            yield evaluate(context, index, stages, is_large)
+
+
+def kernel_regions(context: SearchContext, index: DefUse) -> Iterator[tuple[Large, Region]]:
+    """Yield the regions of the node at the peak alone, if its kernel has much scratch memory."""
+    projection = context.projector.project(index.graph)
+    node = projection.peak_node
+    if node is None or not _has_much(node, projection.temporary[projection.peak_step]):
+        return
+    for seed in (*node.inputs, *node.outputs):
+        is_large = Large(CHAIN_BYTES, seed)
+        for axis, size in enumerate(seed.dims if seed.is_static else ()):
+            if size > 1 and is_large(seed):
+                region = grow(index, seed, axis, is_large, admits=lambda one, _: one is node)
+                if region is not None:
+                    yield is_large, region
+
+
+def _has_much(node: Node, scratch: int) -> bool:
+    """Return whether scratch memory exceeds the tensors that a kernel reads and makes."""
+    return not node.subgraphs and scratch > _tensor_bytes(node)
+
+
+def _tensor_bytes(node: Node) -> int:
+    """Return the bytes that a node reads and makes."""
+    return sum(one.nbytes for one in (*node.inputs, *node.outputs) if one.is_static)
+
+
+class KernelsInParts(Projector):
+    """Projects kernels with much scratch memory as they work on one index at a time."""
+
+    def reduces(self, node: Node) -> bool:
+        """Return whether a kernel is projected with less than the scratch memory of the whole."""
+        return self.temporary(node) < super()._temporary_of(node)
+
+    def _temporary_of(self, node: Node) -> int:
+        scratch = super()._temporary_of(node)
+        if not _has_much(node, scratch):
+            return scratch
+        rule = self.ops.rule(node)
+        if isinstance(rule, Refusal):
+            return scratch
+        extent = max((rule.sizes[label] for label in rule.labels()), default=1)
+        return min(scratch, (scratch + _tensor_bytes(node)) // max(extent, 1))
