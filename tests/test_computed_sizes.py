@@ -100,7 +100,15 @@ def from_captured_labels(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(kernel(sums, sums), 1)
 
 
+def neighbours(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Positions in a mask, of which there are far fewer than the mask has elements."""
+    pairs = tf.where(kernel(x, OTHERS) > 0.995)
+    near = tf.gather(tf.exp(x), pairs[:, 0])
+    return tf.reduce_sum(near * tf.gather(OTHERS, pairs[:, 1]), 1)
+
+
 PROGRAMS = (
+    neighbours,
     from_captured_labels,
     masked,
     masked_twice,
@@ -143,7 +151,7 @@ def sampled(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 
 @pytest.mark.one_of(2)
-@pytest.mark.parametrize("program", [masked, partitioned, repeated, sampled])
+@pytest.mark.parametrize("program", [masked, neighbours, partitioned, repeated, sampled])
 def test_a_tape_around_the_call(program: Callable[..., Any]) -> None:
     def gradient(function: Callable[..., Any]) -> Any:
         tf.random.set_seed(2)

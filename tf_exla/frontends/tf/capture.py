@@ -15,8 +15,8 @@ from tf_exla.frontends.tf.given import NOTHING, Given
 from tf_exla.frontends.tf.normalization import normalize
 from tf_exla.frontends.tf.ragged import RAGGED
 from tf_exla.frontends.tf.random_state import RandomStates, counted
+from tf_exla.frontends.tf.row_numbers import COUNTED_ROWS
 from tf_exla.frontends.tf.scope import Scope, Walk
-from tf_exla.frontends.tf.segment_numbers import SEGMENTS
 from tf_exla.ir.graph import Graph
 from tf_exla.pipeline.collecting import rare_collections
 
@@ -53,7 +53,7 @@ def capture(
     `CaptureError`.
     """
     source = concrete.graph
-    walk = Walk({**STRUCTURED, **RAGGED, **SEGMENTS}, given=given)
+    walk = Walk({**STRUCTURED, **RAGGED, **COUNTED_ROWS}, given=given)
     shapes = input_shapes or [None] * len(source.inputs)
     variables = _variables(source)
     inputs = []

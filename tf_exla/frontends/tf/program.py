@@ -29,7 +29,7 @@ from tf_exla.frontends.tf.planner import Planner, Runnable
 from tf_exla.frontends.tf.random_state import RandomStates, keeps_state
 from tf_exla.frontends.tf.saved_values import own_saves, substitute, take_little
 from tf_exla.frontends.tf.settings import Settings
-from tf_exla.frontends.tf.sources import find_computed_cut, find_cut, find_stepped_cut
+from tf_exla.frontends.tf.sources import cut_finders, find_computed_cut, find_cut
 from tf_exla.frontends.tf.tapes import (
     has_tangents,
     keep_python_tapes,
@@ -240,8 +240,7 @@ class Program:
 
     def _late_head(self, records: bool, error: Exception) -> Head[Program] | None:
         """Return a head up to sizes that are computed, or up to control flow with open sizes."""
-        finders = (find_computed_cut, *(() if records else (find_stepped_cut,)))
-        cuts = (find(self.graph, self.saves, self.given) for find in finders)
+        cuts = (find(self.graph, self.saves, self.given) for find in cut_finders(records))
         heads = (self._head_at(cut) for cut in cuts if cut is not None)
         return first_within(heads, error, self.settings.options.unbounded == "warn")
 

@@ -16,8 +16,9 @@ step (`bodies.py`). In a call from a graph, or that a tape records, sizes inside
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from tf_exla.frontends.tf.cuts import Cut, make_cut
@@ -26,7 +27,7 @@ from tf_exla.frontends.tf.effects import READS
 from tf_exla.frontends.tf.given import Given
 from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.random_state import COUNTED, keeps_state
-from tf_exla.frontends.tf.segment_numbers import number_of_segments
+from tf_exla.frontends.tf.row_numbers import counted, number_of_rows
 from tf_exla.frontends.tf.stepped_control import has_open_sizes, without_results
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.control_flow import is_while
@@ -73,12 +74,27 @@ def find_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
     return replace(cut, awaited=cut.nodes, beside=_beside(graph, ran, sources))
 
 
-def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
+CutFinder = Callable[[Graph, Iterable[Tensor], Given], Cut | None]
+
+
+def cut_finders(records: bool) -> tuple[CutFinder, ...]:
+    """Return what finds cuts of a program that no plan of the whole holds, the best cut first.
+
+    `records`: whether the gradient of the call may be requested.
+    """
+    counting = partial(find_computed_cut, positions=True)
+    return find_computed_cut, counting, *(() if records else (find_stepped_cut,))
+
+
+def find_computed_cut(
+    graph: Graph, saves: Iterable[Tensor], given: Given, positions: bool = False
+) -> Cut | None:
     """Return the cut of a program behind nodes whose results have sizes that data determine.
 
     None if there are none that can run before all effects on variables and other resources: if the
     rest is refused, nothing must have changed. None also if the kernel of a random op with a seed,
     which has its state, would be in the rest: there would be one for each of the sizes.
+    `positions`: the head counts those that `tf.where` finds in a mask, and returns the mask.
     """
     made_by = producers(graph)
     bounds = Sizes(OPS)
@@ -91,10 +107,12 @@ def find_computed_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cu
     blocked = False
     for node in graph.nodes:
         waits = any(tensor in late for tensor in node.inputs)
-        counts = number_of_segments(node, given)
-        if counts is not None and node.inputs[1] not in late:
+        counts, operand = number_of_rows(node, given, positions), counted(node)
+        if counts is not None and operand is not None and operand not in late:
             more[node] = counts
             sizes[counts[-1].output] = None
+            if operand.dtype == "bool" and operand in made_by:
+                sources.append(made_by[operand])
             late.update(node.outputs)
             continue
         if node.stateful:

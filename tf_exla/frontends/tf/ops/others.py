@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tf_exla.frontends.tf.ops.bounds import sizes
 from tf_exla.frontends.tf.ops.memory import cpu
+from tf_exla.frontends.tf.ops.memory.call import nothing
 from tf_exla.frontends.tf.ops.record import Op, many, moved
 
 DATA_SIZE = "its size depends on the values of its operands"
@@ -53,5 +54,5 @@ OPS: Mapping[str, Op] = {
     **many(Op(reason="its iterations depend on each other"), "StatelessWhile While"),
     **many(Op(reason=DATA_SIZE, bounds=sizes.unique, cpu=cpu.distinct), """
         Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2"""),
-    "Where": Op(bounds=sizes.where),
+    "Where": Op(reason=DATA_SIZE, bounds=sizes.where, cpu=nothing),
 }  # fmt: skip
