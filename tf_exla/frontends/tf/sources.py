@@ -139,11 +139,8 @@ def find_computed_cut(
         del sizes[tensor]
     if not sources and not sizes:
         return None
-    if more:
-        graph = graph.with_nodes(
-            [one for node in graph.nodes for one in (*more.get(node, ()), node)]
-        )
-        made_by = producers(graph)
+    graph = graph.with_nodes([one for node in graph.nodes for one in (*more.get(node, ()), node)])
+    made_by = producers(graph)
     makers = [made_by[tensor] for tensor in sizes if tensor in made_by]
     needed = _ancestors([*sources, *makers], made_by)
     early = (k for k, node in enumerate(effects) if node in needed or keeps_state(node))
