@@ -149,3 +149,12 @@ def test_of_two_optimized_functions_each_keeps_its_own() -> None:
 
     want = tf.reduce_sum(tf.function(drawn)(V)) + tf.reduce_sum(tf.function(solved)(V))
     np.testing.assert_allclose(both(V), want, rtol=1e-4)
+
+
+def test_called_from_a_graph_of_tensorflow_1() -> None:
+    optimized = tf_exla.optimize(drawn, "1GB", strict=True)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        v = tf.compat.v1.placeholder("float32", [])
+        made = session.run(optimized(v), {v: float(V)})
+    np.testing.assert_allclose(made, tf.function(drawn)(V), rtol=1e-5)
+    assert folded(optimized, V)

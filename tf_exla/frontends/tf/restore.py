@@ -117,10 +117,13 @@ class Restored:
 def _captured_outside(graph: Any, tensor: tf.Tensor) -> tf.Tensor:
     """Return an eager tensor as a capture of the graph around the gradient of a While or a choice.
 
-    Such a graph itself captures only tensors of other graphs; so do those inside of it.
+    Such a graph itself captures only tensors of other graphs; so do those inside of it. A graph of
+    TensorFlow 1 captures none: the tensor becomes a constant.
     """
-    if not isinstance(tensor, ops.EagerTensor) or not isinstance(graph, func_graph.FuncGraph):
+    if not isinstance(tensor, ops.EagerTensor):
         return tensor
+    if not isinstance(graph, func_graph.FuncGraph):
+        return tf.constant(tensor.numpy(), tensor.dtype)
     outer = graph.outer_graph
     found = _captured_outside(outer, tensor)
     if isinstance(graph, _GRADIENTS) and isinstance(outer, func_graph.FuncGraph):
