@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
+from image_programs import IMAGE_CASES
+from programs_check import difference
 
 import tf_exla
 
@@ -43,6 +46,24 @@ def errors_of_parts() -> list[float]:
         pairs = zip(tf.nest.flatten(optimized(x)), want, strict=True)
         errors.append(max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs))
     return errors
+
+
+def errors_of_images() -> dict[str, float]:
+    """Return the largest error of each program on images, in multiples of what its test allows."""
+    errors = {}
+    for case in IMAGE_CASES:
+        function, arguments = case.make()
+        before = tf_exla.explain(tf.function(function), *arguments, limit="100GB")
+        limit = int(before.projected_peak_before / case.factor)
+        found = tf_exla.optimize(function, limit, strict=True)(*arguments)
+        errors[case.name] = difference(function(*arguments), found, case.rtol)
+    return errors
+
+
+@pytest.mark.thorough
+def test_images() -> None:
+    found = run_fresh(errors_of_images, env={"TF_ENABLE_ONEDNN_OPTS": "1"}, timeout=600)
+    assert max(found.values()) < 1, found
 
 
 def test_convolutions_with_biases_run() -> None:
