@@ -100,7 +100,10 @@ class Restored:
 
     def _add_call(self, arguments: list[tf.Tensor]) -> list[tf.Tensor]:
         graph = ops.get_default_graph()
-        arguments = [_captured_outside(graph, one) for one in arguments]
+        if isinstance(graph, func_graph.FuncGraph):
+            arguments = [_captured_outside(graph, one) for one in arguments]
+        else:
+            arguments = [*map(_in_graph, arguments)]
         graph._add_function_recursive(self.function)
         types = [out.dtype.as_datatype_enum for out in self.function.function_type.flat_outputs]
         call = atomic_function.partitioned_call_op(
@@ -117,19 +120,24 @@ class Restored:
 def _captured_outside(graph: Any, tensor: tf.Tensor) -> tf.Tensor:
     """Return an eager tensor as a capture of the graph around the gradient of a While or a choice.
 
-    Such a graph itself captures only tensors of other graphs; so do those inside of it. A graph of
-    TensorFlow 1 captures none: the tensor becomes a constant.
+    Such a graph itself captures only tensors of other graphs; so do those inside of it.
     """
-    if not isinstance(tensor, ops.EagerTensor):
+    if not isinstance(tensor, ops.EagerTensor) or not isinstance(graph, func_graph.FuncGraph):
         return tensor
-    if not isinstance(graph, func_graph.FuncGraph):
-        return tf.constant(tensor.numpy(), tensor.dtype)
     outer = graph.outer_graph
     found = _captured_outside(outer, tensor)
     if isinstance(graph, _GRADIENTS) and isinstance(outer, func_graph.FuncGraph):
         with outer.as_default():
             return outer.capture(found)
     return found
+
+
+def _in_graph(tensor: tf.Tensor) -> tf.Tensor:
+    """Return an eager tensor of numbers as a constant: graphs of TensorFlow 1 capture none."""
+    numbers = tensor.dtype not in (tf.resource, tf.variant)
+    if numbers and isinstance(tensor, ops.EagerTensor):
+        return tf.constant(tensor.numpy(), tensor.dtype)
+    return tensor
 
 
 _GRADIENTS = (cond_v2._CondGradFuncGraph, while_v2._WhileBodyGradFuncGraph)
