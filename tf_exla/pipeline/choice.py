@@ -14,7 +14,6 @@ from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
-from tf_exla.moves.rematerialization import can_hold
 from tf_exla.pipeline.finishing import finish
 from tf_exla.pipeline.forms import Form, Forms
 from tf_exla.pipeline.in_cache import split_in_cache
@@ -121,15 +120,10 @@ def _rematerialized(forms: Forms) -> Found | None:
     unsplit = forms.cleaned, forms.rewritten.graph
     if any(projector.working_set(one) <= budget for one in unsplit) or next(iter(forms)).spare:
         return None
-    form = _again(forms)
+    form = forms.unsplit
     if form is None or projector.working_set(form.graph) > budget:
         return None
     return Found(form.graph, Splitting(form.graph, ()), form)
-
-
-def _again(forms: Forms) -> Form | None:
-    """Return the form that computes idle tensors again, if it could hold the budget unsplit."""
-    return forms.rematerialized if can_hold(forms.cleaned, forms.in_parts, forms.budget) else None
 
 
 def _not_slow(forms: Forms, found: Found) -> Found:
@@ -143,8 +137,8 @@ def _not_slow(forms: Forms, found: Found) -> Found:
     if forms.projector.working_set(found.graph) > forms.budget:
         return found
     if SETTINGS.margin_whole * graph_seconds(ops, found.graph) > whole:
-        again = _again(forms)
-        found = _faster(forms, found, () if again is None else (again,), SETTINGS.margin)
+        again = () if forms.unsplit is None else (forms.unsplit,)
+        found = _faster(forms, found, again, SETTINGS.margin)
     seconds = graph_seconds(ops, found.graph)
     if seconds < SETTINGS.slow * whole:
         return found

@@ -21,7 +21,7 @@ from tf_exla.moves.iterations import write_iterations
 from tf_exla.moves.lowering import lower
 from tf_exla.moves.moving import move
 from tf_exla.moves.own_copies import operands_apart, transpose_apart
-from tf_exla.moves.rematerialization import rematerialize
+from tf_exla.moves.rematerialization import can_hold, rematerialize
 from tf_exla.moves.row_reads import read_rows
 from tf_exla.moves.segments import in_segments
 from tf_exla.moves.sinking import sink
@@ -124,6 +124,12 @@ class Forms:
             return over, graph_seconds(self.projector.ops, form.graph)
 
         return min(forms, key=order, default=None)
+
+    @cached_property
+    def unsplit(self) -> Form | None:
+        """The form that computes idle tensors again, if it could hold the budget unsplit."""
+        holds = can_hold(self.cleaned, self.in_parts, self.budget)
+        return self.rematerialized if holds else None
 
     @cached_property
     def in_parts(self) -> KernelsInParts:

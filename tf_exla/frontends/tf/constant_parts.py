@@ -27,8 +27,9 @@ _NO_NUMBERS = frozenset({"resource", "string", "variant"})
 
 @dataclass(eq=False)
 class _Part:
-    """The nodes that make some of the results; `arguments`: values of the plan's inputs."""
+    """What computes some `results`; `arguments`: values of the plan's inputs."""
 
+    results: tuple[Tensor, ...]
     plan: Plan
     arguments: tuple[tf.Tensor, ...]
 
@@ -72,7 +73,7 @@ class ConstantParts:
             needed = reads(part)
             inputs = tuple(tensor for tensor in constants if tensor in needed)
             planned = plan(part.replace(inputs=inputs))
-            made = _Part(planned, tuple(constants[tensor] for tensor in inputs))
+            made = _Part(tuple(new), planned, tuple(constants[tensor] for tensor in inputs))
             for result in new:
                 kept = Tensor(result.shape, result.dtype, f"{result.name}_folded")
                 self._instead[result], self._replaced[kept] = kept, result
@@ -99,8 +100,7 @@ class ConstantParts:
             if result not in self._values:
                 part = self._parts[result]
                 values = run(part.plan, part.arguments)
-                made = [one for one, source in self._parts.items() if source is part]
-                self._values.update(zip(made, values, strict=True))
+                self._values.update(zip(part.results, values, strict=True))
         return tuple(self._values[result] for result in results)
 
 
@@ -129,8 +129,8 @@ def _worth_keeping(graph: Graph, constant: Sequence[Node]) -> tuple[Tensor, ...]
     """
     part = 1 - SETTINGS.margin
     computed = [node for node in constant if node.op != "constant"]
-    seconds = {node: node_seconds(OPS, node) for node in computed}
-    saved = sum(one for node, one in seconds.items() if OPS.flops(node))
+    seconds = {node: node_seconds(OPS, node) if OPS.flops(node) else 0.0 for node in computed}
+    saved = sum(seconds.values())
     whole = graph_seconds(OPS, graph)
     if saved < part * whole:
         return ()
@@ -138,12 +138,12 @@ def _worth_keeping(graph: Graph, constant: Sequence[Node]) -> tuple[Tensor, ...]
     rest = set(graph.nodes) - set(constant)
     needed = {tensor for node in rest for tensor in node.inputs} | set(graph.outputs)
     kept = {tensor for tensor in made if tensor in needed}
-    again = part * (whole - saved)
+    again = part * max(whole - saved, 0.0)
     for node in reversed(computed):
         own = kept.intersection(node.outputs)
         more = {tensor for tensor in node.inputs if tensor in made} - kept
         larger = sum(one.nbytes for one in own) >= sum(one.nbytes for one in more)
-        if own and larger and (seconds[node] <= again or not OPS.flops(node)):
-            again -= seconds[node] if OPS.flops(node) else 0
+        if own and larger and seconds[node] <= again:
+            again -= seconds[node]
             kept = (kept - own) | more
     return tuple(tensor for tensor in made if tensor in kept)

@@ -341,4 +341,4 @@ def _waits(kind: str, inputs: Sequence[tf.Tensor], last: tf.Operation) -> bool:
 
     oneDNN merges the two if they wait for the same ops, and ends the process unless that is none.
     """
-    return kind in ("bias_add", "BiasAdd") and last in inputs[0].op.control_inputs
+    return kind == "BiasAdd" and last in inputs[0].op.control_inputs
