@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Hashable
+
 from tf_exla.ir.graph import Loop, Tensor
+from tf_exla.ir.op_set import OpSet
 from tf_exla.model.cost import node_seconds
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.candidate import Candidate
 from tf_exla.split.candidates import evaluate
 from tf_exla.split.context import SearchContext
-from tf_exla.split.stages import arrange
+from tf_exla.split.stages import Stages, arrange
 
 
 def keep(context: SearchContext, best: Candidate) -> Candidate:
@@ -20,30 +24,44 @@ def keep(context: SearchContext, best: Candidate) -> Candidate:
     if not again or most_saved(context, best) < (1 - SETTINGS.margin) * best.seconds:
         return best
 
+    def stages_with(tensors: frozenset[Tensor]) -> Stages:
+        return arrange(best.index, region, best.is_large, tensors)
+
     def trial(tensors: frozenset[Tensor]) -> Candidate | None:
         if sum(tensor.nbytes for tensor in tensors) > budget:
             return None
-        stages = arrange(best.index, region, best.is_large, tensors)
-        made = evaluate(context, best.index, stages, best.is_large)
+        made = evaluate(context, best.index, stages_with(tensors), best.is_large)
         return made if _holds(made, best, budget) else None
 
     def seconds_to_make(tensor: Tensor) -> float:
         return node_seconds(projector.ops, best.index.producer[tensor])
 
-    # First try each tensor alone, the most expensive to recompute first. Then combine those that
-    # helped, the largest saving first.
-    dear = sorted(again, key=seconds_to_make, reverse=True)
-    alone = [(tensor, trial(frozenset({tensor}))) for tensor in dear[: SETTINGS.saves_tried]]
-    saving = [(made.seconds, tensor) for tensor, made in alone if made is not None]
+    # First try each tensor alone, the most expensive to recompute first, and of those that are
+    # alike only one. Then combine those that helped, the largest saving first.
+    dear = sorted(again, key=seconds_to_make, reverse=True)[: SETTINGS.saves_tried]
+    kinds: dict[Hashable, list[Tensor]] = {}
+    for tensor in dear:
+        rest = _recomputation(projector.ops, stages_with(frozenset({tensor})))
+        kinds.setdefault((tensor.axes, tensor.dtype, rest), []).append(tensor)
+    alone = ((trial(frozenset(alike[:1])), alike) for alike in kinds.values())
+    saving = [(made.seconds, alike) for made, alike in alone if made is not None]
     kept: frozenset[Tensor] = frozenset()
     chosen = best
-    for seconds, tensor in sorted(saving, key=lambda one: one[0]):
+    for seconds, alike in sorted(saving, key=lambda one: one[0]):
         if seconds >= best.seconds:
             break
-        made = trial(kept | {tensor})
-        if made is not None and made.seconds < chosen.seconds:
+        for tensor in alike:
+            made = trial(kept | {tensor})
+            if made is None or made.seconds >= chosen.seconds:
+                break
             chosen, kept = made, kept | {tensor}
     return chosen if chosen.seconds <= SETTINGS.margin * best.seconds else best
+
+
+def _recomputation(ops: OpSet, stages: Stages) -> tuple[float, int]:
+    """Return the seconds that all recomputed nodes take on whole tensors, and their number."""
+    again = [node for stage in stages.stages for node in stage.recomputed]
+    return math.fsum(node_seconds(ops, node) for node in again), len(again)
 
 
 def most_saved(context: SearchContext, best: Candidate) -> float:
@@ -57,9 +75,9 @@ def most_saved(context: SearchContext, best: Candidate) -> float:
     own = {tensor for stage in best.stages.stages for tensor in stage.results}
     loops = [node for node in best.graph.nodes if isinstance(node, Loop) and own & {*node.outputs}]
     runs = max((loop.iterations for loop in loops), default=1)
-    again = [node for stage in best.stages.stages for node in stage.recomputed]
     ops = context.projector.ops
-    return sum(node_seconds(ops, node) + runs * ops.rates().launch for node in again)
+    seconds, nodes = _recomputation(ops, best.stages)
+    return seconds + runs * ops.rates().launch * nodes
 
 
 def _holds(made: Candidate, best: Candidate, budget: int) -> bool:
