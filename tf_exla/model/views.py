@@ -11,40 +11,67 @@ from tf_exla.ir.op_set import OpSet
 
 
 class Views:
-    """The views among the tensors of one graph, whose nodes are added in order."""
+    """The views among the tensors of one graph, whose nodes are added in order.
+
+    Few tensors are ever asked for, so whether one is a view is found out when it is asked.
+    """
 
     def __init__(self, ops: OpSet) -> None:
         self._ops = ops
-        self._made: set[Tensor] = set()
-        self._views: set[Tensor] = set()
+        self._producer: dict[Tensor, tuple[Node, int]] = {}
+        self._original: dict[Tensor, Tensor] = {}  # of inputs of sub-graphs
+        self._known: dict[Tensor, bool] = {}
 
     def __contains__(self, tensor: Tensor) -> bool:
-        return tensor in self._views
+        # Without recursion, since chains of ops in place are as long as programs.
+        todo = [tensor]
+        while todo:
+            one = todo[-1]
+            if one in self._known or (unknown := self._unknown_sources(one)) is None:
+                todo.pop()
+            else:
+                todo += unknown
+        return self._known[tensor]
 
     def stand_in(self, tensor: Tensor, original: Tensor) -> None:
         """Add an input of a sub-graph that is emitted in place; it is `original`."""
-        for known in (self._made, self._views):
-            if original in known:
-                known.add(tensor)
+        self._original[tensor] = self._original.get(original, original)
 
     def add(self, node: Node) -> None:
         """Add the results of a node."""
-        if node.op == "constant" or not node.inputs:
-            return
-        self._made.update(node.outputs)
+        if node.op != "constant" and node.inputs:
+            for place, tensor in enumerate(node.outputs):
+                self._producer[tensor] = node, place
+
+    def _unknown_sources(self, tensor: Tensor) -> list[Tensor] | None:
+        """Return the tensors that decide whether this is a view; None if it is known now."""
+        sources = self._sources(tensor)
+        unknown = [one for one in sources if one not in self._known]
+        if unknown:
+            return unknown
+        self._known[tensor] = any(self._known[one] or part for one, part in sources.items())
+        return None
+
+    def _sources(self, tensor: Tensor) -> dict[Tensor, bool]:
+        """Return the tensors whose views a tensor may be, and whether it is a part of them."""
+        if tensor in self._original:
+            return {self._original[tensor]: False}
+        if tensor not in self._producer:
+            return {}
+        node, place = self._producer[tensor]
         if self._ops.aliases(node) or self._ops.may_alias(node):
-            largest = max(node.inputs, key=lambda tensor: tensor.nbytes)
-            for k, tensor in enumerate(node.outputs):
-                if tensor.dtype in ("variant", "resource"):
-                    continue
-                data = node.inputs[k] if node.op == "identity_n" else largest
-                if data in self._views or (data in self._made and _is_part(tensor, data)):
-                    self._views.add(tensor)
-            return
-        for position in self._ops.forwards(node):  # computed in place
-            operand = node.inputs[position]
-            if operand in self._views and operand.nbytes == node.outputs[0].nbytes:
-                self._views.add(node.outputs[0])
+            if tensor.dtype in ("variant", "resource"):
+                return {}
+            largest = max(node.inputs, key=lambda one: one.nbytes)
+            data = node.inputs[place] if node.op == "identity_n" else largest
+            return {data: self._is_made(data) and _is_part(tensor, data)}
+        if place:
+            return {}
+        operands = (node.inputs[position] for position in self._ops.forwards(node))
+        return {one: False for one in operands if one.nbytes == tensor.nbytes}  # in place
+
+    def _is_made(self, tensor: Tensor) -> bool:
+        return self._original.get(tensor, tensor) in self._producer
 
 
 def _is_part(tensor: Tensor, data: Tensor) -> bool:

@@ -66,9 +66,9 @@ def tile_for_speed(context: SearchContext, graph: Graph) -> Graph:
     for position, node in enumerate(graph.nodes):
         if not isinstance(node, Loop) or has_loops(node) or node.bitwise_group:
             continue
-        if node.extent < SETTINGS.few_rows or not (
-            _rows_are_long(node, options) or _reads_much(node)
-        ):
+        if node.extent < SETTINGS.few_rows or len(node.body.nodes) > SETTINGS.tiled_nodes:
+            continue
+        if not (_rows_are_long(node, options) or _reads_much(node)):
             continue
         best, least = graph, SETTINGS.margin * node_seconds(projector.ops, node)
         key = structure_of(node), node.chunk, node.parallel
