@@ -99,10 +99,18 @@ def _check_interface(graph: Graph, original: Graph) -> None:
     if len(graph.outputs) != len(original.outputs):
         raise GraphError("the number of outputs changed")
     for new, old in zip(graph.outputs, original.outputs, strict=True):
-        if new.shape != old.shape or new.dtype != old.dtype:
+        if not _refines(new, old):
             raise GraphError(f"the output {old} became {new}")
     if _effects(graph) != _effects(original):
         raise GraphError("stateful nodes were lost, added or reordered")
+
+
+def _refines(new: Tensor, old: Tensor) -> bool:
+    """Return whether a tensor has the sizes of another one, and perhaps more known ones."""
+    if new.dtype != old.dtype or new.axes is None or old.axes is None:
+        return new.dtype == old.dtype and (old.axes is None or new.axes is not None)
+    same = (a == b or b is None for a, b in zip(new.axes, old.axes, strict=False))
+    return len(new.axes) == len(old.axes) and all(same)
 
 
 def _effects(graph: Graph) -> list[tuple[str, str]]:

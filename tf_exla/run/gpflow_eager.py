@@ -172,7 +172,9 @@ def _is_array(value: Any) -> bool:
 def _rows(value: Any) -> int:
     if not _is_array(value) or not value.shape:
         return 0
-    sizes = [size or 0 for size in tuple(value.shape)]
+    sizes = tuple(value.shape)
+    if None in sizes:  # a variable of data that may grow
+        sizes = tuple(getattr(value, "unconstrained_variable", value).read_value().shape)
     return int(np.prod(sizes[:-1] if len(sizes) > 1 else sizes))
 
 

@@ -19,15 +19,17 @@ from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 
 @dataclass(frozen=True)
 class _Known:
-    """The known shapes of an operand or a result of a sub-graph."""
+    """The known shapes of an operand or a result of a sub-graph; `holds`: a variable's value."""
 
     shape: Shape | None
     places: ListShape | None
+    holds: Shape | None
 
     def join(self, other: _Known) -> _Known:
         """Return the shapes that hold for both."""
         places = self.places and other.places and self.places.join(other.places)
-        return _Known(widen(self.shape, other.shape), places)
+        holds = self.holds if self.holds == other.holds else None
+        return _Known(widen(self.shape, other.shape), places, holds)
 
 
 def capture_while(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
@@ -157,10 +159,13 @@ def _append(scope: Scope, op: tf.Operation, node: Node, made: Sequence[_Known]) 
 def _know(scope: Scope, tensor: Tensor, one: _Known) -> None:
     if one.places is not None:
         scope.walk.lists[tensor] = one.places
+    if one.holds is not None:
+        scope.walk.values_of[tensor] = one.holds
 
 
 def _known(scope: Scope, tensors: Sequence[Tensor]) -> list[_Known]:
-    return [_Known(tensor.shape, scope.walk.lists.get(tensor)) for tensor in tensors]
+    lists, values_of = scope.walk.lists, scope.walk.values_of
+    return [_Known(one.shape, lists.get(one), values_of.get(one)) for one in tensors]
 
 
 def _joined(left: Sequence[_Known], right: Sequence[_Known]) -> list[_Known]:

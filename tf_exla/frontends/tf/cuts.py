@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tf_exla.frontends.tf.dataset_loops import REDUCTION
 from tf_exla.frontends.tf.effects import READS
-from tf_exla.frontends.tf.given import Given, Key
+from tf_exla.frontends.tf.given import Given, Key, constant_value
 from tf_exla.frontends.tf.held import element_dtype, held_bytes
 from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.stepped_control import stepped_at
@@ -37,6 +37,8 @@ class Cut:
     `beside`: effects of the rest that read no result of a source, on the inputs of the head. At the
     end of a dataset, TensorFlow runs them although the source fails.
 
+    `variables`: sources that are the value of a variable in the whole call, by `constant_value`.
+
     `loop`: what runs between the head and the rest. Its operands are the last outputs of the head,
     and its results the last `keys`.
     """
@@ -49,6 +51,7 @@ class Cut:
     sizes: tuple[str | int, ...] = ()
     awaited: frozenset[str] = frozenset()
     beside: Graph | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
     loop: Stepped | None = None
 
     @property
@@ -104,6 +107,7 @@ class Cut:
         shapes = dict(given.shapes)
         for name, results in self.sources.items():
             shapes[name] = tuple(came.get((name, k)) for k in range(results))
+        shapes.update((name, shapes[read]) for name, read in self.variables.items())
         made = Given(
             given.nodes | self.nodes,
             given.keys + self.keys,
@@ -179,6 +183,11 @@ def make_cut(
         tuple(early),
         {node.name: len(node.outputs) for node in (*sources, *shared)},
         tuple(places.get(tensor, tensor.name) for tensor in sizes),
+        variables={
+            constant_value(node.inputs[0].name): node.name
+            for node in sources
+            if node.op == "read_variable" and not node.stateful and node.inputs[0] in places
+        },
         loop=loop,
     )
 

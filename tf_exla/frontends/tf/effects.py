@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tf_exla.ir.control_flow import CHOICES, is_while
-from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.traverse import walk, without_dead
 
 READS = frozenset(
@@ -96,15 +96,31 @@ def lift_reads(graph: Graph) -> Graph:
     """
     nodes: list[Node] = []
     renamed: dict[Tensor, Tensor] = {}
+    known: _Known = {}
     for node in graph.nodes:
         node = node.substitute(renamed)
+        if node.op == "read_variable" and (value := known.get(_read_key(node))) is not None:
+            renamed[node.output] = value
+            continue
         if node.subgraphs:
-            node = _lift_from(node, nodes, renamed)
+            node = _lift_from(node, nodes, renamed, known)
         nodes.append(node)
+        if node.op == "read_variable" and not node.stateful:
+            known[_read_key(node)] = node.output
     return graph.with_nodes(nodes, renamed)
 
 
-def _lift_from(node: Node, before: list[Node], renamed: dict[Tensor, Tensor]) -> Node:
+_Known = dict[tuple[Tensor, str, Shape | None], Tensor]
+"""Values of pure reads, of which each variable has one: sizes found for it are those of all."""
+
+
+def _read_key(read: Node) -> tuple[Tensor, str, Shape | None]:
+    return read.inputs[0], read.output.dtype, read.output.axes
+
+
+def _lift_from(
+    node: Node, before: list[Node], renamed: dict[Tensor, Tensor], known: _Known
+) -> Node:
     subs = {key: lift_reads(sub) for key, sub in node.subgraphs}
     offset = len(node.inputs) - len(next(iter(subs.values())).inputs)
     written = not is_while(node) or not all(map(_only_reads_variables, subs.values()))
@@ -120,10 +136,16 @@ def _lift_from(node: Node, before: list[Node], renamed: dict[Tensor, Tensor]) ->
         if None in reads or not any(reads):
             continue
         like = next(read for found in reads for read in found or ())
-        value = _copy(like.output, f"{handle.name}/value")
-        before.append(
-            dataclasses.replace(like, inputs=(handle,), outputs=(value,), name=value.name)
-        )
+        # Reads that are not merged have names of their own: what ran is known by its name.
+        reader = f"{node.name}/" if like.stateful else ""
+        value = _copy(like.output, f"{reader}{handle.name}/value")
+        read = dataclasses.replace(like, inputs=(handle,), outputs=(value,), name=value.name)
+        if not read.stateful and _read_key(read) in known:
+            value = known[_read_key(read)]
+        else:
+            before.append(read)
+            if not read.stateful:
+                known[_read_key(read)] = value
         inputs[offset + position] = value
         for key, tensor in zip(list(subs), inner, strict=True):
             subs[key] = _with_value(subs[key], tensor, _copy(value, f"{tensor.name}/value"))

@@ -24,16 +24,21 @@ class Key(NamedTuple):
     element: str = ""
 
 
+def constant_value(variable: str) -> str:
+    """Return the key of the value that a variable, by its handle's name, has in the whole call."""
+    return f"value of {variable}"
+
+
 @dataclass(frozen=True)
 class Given:
     """The results of the heads before a program.
 
     `nodes`: the names of nodes that ran. After its constants, the program takes their results
     `keys`, and then its own `outputs` that are computed already, by position. `shapes`: the shapes
-    of results of sources, by node name. `values`: integers that determine sizes, by tensor name,
-    or by position if they are inputs. `lists`: bytes that lists hold among the inputs, by position
-    or key. `saves`: whether the program returns what its gradient needs; not behind a loop that ran
-    step by step, whose results have no gradient.
+    of results of sources, by node name or `constant_value`. `values`: integers that determine
+    sizes, by tensor name, or by position if they are inputs. `lists`: bytes that lists hold among
+    the inputs, by position or key. `saves`: whether the program returns what its gradient needs;
+    not behind a loop that ran step by step, whose results have no gradient.
     """
 
     nodes: frozenset[str] = frozenset()

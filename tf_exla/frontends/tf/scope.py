@@ -29,7 +29,7 @@ from tf_exla.frontends.tf.func_graphs import (
     implementation,
     ordered_ops,
 )
-from tf_exla.frontends.tf.given import NOTHING, Given
+from tf_exla.frontends.tf.given import NOTHING, Given, constant_value
 from tf_exla.frontends.tf.list_shapes import ListShape, asked, made_list, read_shapes, repeated
 from tf_exla.frontends.tf.names import graph_name
 from tf_exla.frontends.tf.shape_inference import MisfitError, Operand, infer_shapes
@@ -55,7 +55,8 @@ class Walk:
 
     `structured`: functions that capture control flow, by op. `origins`: the tensor of the captured
     function that a tensor represents. `partly`: values of which some elements are static. `given`:
-    sizes that are known in this call. `lists`: known shapes of lists. `optionals`: the operands of
+    sizes that are known in this call. `lists`: known shapes of lists. `values_of`: known shapes of
+    the values of variables that the program only reads, by handle. `optionals`: the operands of
     each optional. `misled`: tensors whose static shape in the captured function may be wrong.
     """
 
@@ -66,6 +67,7 @@ class Walk:
     functions: list[Any] = field(default_factory=list)
     given: Given = NOTHING
     lists: dict[Tensor, ListShape] = field(default_factory=dict)
+    values_of: dict[Tensor, Shape | None] = field(default_factory=dict)
     optionals: dict[Tensor, list[Tensor]] = field(default_factory=dict)
     misled: set[Tensor] = field(default_factory=set)
 
@@ -82,6 +84,8 @@ class Walk:
         held = held or held_bytes(origin)
         tensor = Tensor(shape_of(known), origin.dtype.name, name, held=held, holds=holds)
         self.origins[tensor] = origin
+        if (read := self.given.shapes.get(constant_value(tensor.name))) is not None:
+            self.values_of[tensor] = read[0]
         return tensor
 
     def value(self, tensor: Tensor) -> Array | None:
@@ -175,6 +179,8 @@ class Scope:
         shapes = read_shapes(kind, inputs, diagonal_sizes(kind, inputs, shapes), lists)
         shapes = static_sizes(kind, inputs, shapes, self.walk.value)
         shapes = self.came(name, shapes)
+        if kind == "ReadVariableOp" and inputs[0] in self.walk.values_of:
+            shapes = [self.walk.values_of[inputs[0]]]
         partly = None
         if not stateful and _may_be_small(op, shapes):
             folded = asked(kind, inputs, lists, op.outputs[0].dtype.name)

@@ -61,11 +61,14 @@ def find_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
     if found not in ran:
         ran.append(found)
     sources = [found]
+    # Effects before a source that needs none of them are left for the rest, and what follows them.
+    left = any(node.stateful and node not in ran for node in graph.nodes[: order[found]])
     for node in graph.nodes[order[found] + 1 :]:  # further sources that can run at once
-        if _is_source(node, made_by, given) and all(
+        at_once = not (left and node.stateful) and all(
             tensor in graph.inputs or made_by[tensor] in ran or made_by[tensor].op == "constant"
             for tensor in node.inputs
-        ):
+        )
+        if at_once and _is_source(node, made_by, given):
             ran.append(node)
             sources.append(node)
         elif node.stateful and node not in ran:
