@@ -20,6 +20,7 @@ from tf_exla.frontends.jax.planning import Settings
 from tf_exla.frontends.jax.primitive import bind
 from tf_exla.frontends.jax.program import Program
 from tf_exla.frontends.jax.stages import Compiled, Lowered
+from tf_exla.frontends.jax.static_leaves import hidden, hides, is_array, shown
 
 X = Any  # an array or a tracer
 Names = str | Sequence[str] | None
@@ -30,13 +31,14 @@ Numbers = int | Sequence[int] | None
 class Call:
     """A traced call: the program, its operands, and the structure of its results.
 
-    `donated`: operands that the caller donates.
+    `donated`: operands that the caller donates. `hides`: some leaves of the results are no arrays.
     """
 
     program: Program
     operands: list[X]
     structure: Any
     donated: frozenset[int] = frozenset()
+    hides: bool = False
 
 
 @jax.tree_util.register_pytree_node_class
@@ -88,7 +90,13 @@ class Function:
             "static_argnums": static_argnums,
             "static_argnames": static_argnames,
         }
-        self._traced: Any = jax.jit(function, **static)
+
+        @functools.wraps(function)
+        def traced(*args: Any, **kwargs: Any) -> Any:
+            args, kwargs = shown((args, kwargs))
+            return hidden(function(*args, **kwargs))
+
+        self._traced: Any = jax.jit(traced, **static)
 
         @functools.wraps(function)
         def ticket(*args: Any, **kwargs: Any) -> _Ticket:
@@ -101,6 +109,7 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
             return self._made[0](*args, **kwargs)
+        args, kwargs = self._hidden(args, kwargs)
         operands = self._operands(args, kwargs)
         if trace_state_clean() and not any(isinstance(one, jax.core.Tracer) for one in operands):
             call = self._ticket(*args, **kwargs).call
@@ -109,7 +118,8 @@ class Function:
         else:
             call = self.call(*args, **kwargs)
             made = bind(call.program, call.operands)
-        return jax.tree.unflatten(call.structure, made)
+        results = jax.tree.unflatten(call.structure, made)
+        return shown(results) if call.hides else results
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -134,13 +144,14 @@ class Function:
         def compiled() -> Compiled:
             call = self.call(*args, **kwargs)
             certified = call.program.certified(call.donated)
-            return Compiled(certified, self._operands, call.structure)
+            return Compiled(certified, self._arrays, call.structure)
 
         return Lowered(compiled)
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return `jax.ShapeDtypeStruct`s of the results, as `jax.eval_shape` does."""
-        return self._traced.eval_shape(*args, **kwargs)
+        args, kwargs = self._hidden(args, kwargs)
+        return shown(self._traced.eval_shape(*args, **kwargs))
 
     def clear_cache(self) -> None:
         """Drop all traces, plans and compiled programs."""
@@ -151,6 +162,7 @@ class Function:
 
     def call(self, *args: Any, **kwargs: Any) -> Call:
         """Trace a call without running it; arguments may be `jax.ShapeDtypeStruct`s."""
+        args, kwargs = self._hidden(args, kwargs)
         operands = self._operands(args, kwargs)
         if any(varying_along(jax.typeof(one)) for one in operands):
             args, kwargs = self._static.mapped(_plain, args, kwargs)
@@ -159,7 +171,17 @@ class Function:
         operands = [*closed, *operands]
         donated = self._donated.leaves(args, kwargs, self._static) if not closed else frozenset()
         structure = jax.tree.structure(traced.out_info)
-        return Call(self._program(traced.jaxpr), operands, structure, donated)
+        program = self._program(traced.jaxpr)
+        return Call(program, operands, structure, donated, hides(structure))
+
+    def _hidden(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """Return the arguments whose leaves are arrays, static ones left out."""
+        if all(map(is_array, self._operands(args, kwargs))):
+            return args, kwargs
+        return self._static.mapped(hidden, args, kwargs)
+
+    def _arrays(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[X]:
+        return self._operands(*self._hidden(args, kwargs))
 
     def _operands(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[X]:
         """Return the arrays of a call, without static arguments."""

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
 
+from tf_exla.frontends.jax.foreign import implementation
 from tf_exla.frontends.jax.source_line import source_line
 from tf_exla.frontends.jax.writer import NOTHING, Call, Writer, dtype_name
 from tf_exla.ir.graph import Node, Tensor
@@ -67,7 +68,11 @@ def apply(w: Writer, call: Call) -> Sequence[Tensor]:
     if call.avals and all(dtype_name(one) == NOTHING for one in call.avals):
         return [w.const(np.zeros(one.shape, "V"), NOTHING) for one in call.avals]
     convert = w.walk.converters.get(call.primitive.name)
-    made = None if convert is None else convert(w, call)
+    if convert is not None:
+        made = convert(w, call)
+    else:
+        inner = implementation(call)
+        made = None if inner is None else inline(w, inner, call.inputs)
     return w.add(opaque(w, call)) if made is None else made
 
 

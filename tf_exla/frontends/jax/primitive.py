@@ -70,7 +70,11 @@ def _lowered(context: Any, *operands: Any, program: Program) -> Any:
         name: [along(aval, frozenset()) for aval in getattr(context, name)]
         for name in ("avals_in", "avals_out")
     }
-    return _lower(context.replace(**plain), *operands, program=program)
+    inner = context.replace(**plain)
+    results = _lower(inner, *operands, program=program)
+    if inner.tokens_out is not None:  # of ordered effects
+        context.set_tokens_out(inner.tokens_out)
+    return results
 
 
 _lower = mlir.lower_fun(lambda *operands, program: program.run(*operands), multiple_results=True)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from tf_exla.frontends.jax.certify import Certificate, Certified
+from tf_exla.frontends.jax.static_leaves import shown
 
 
 class Lowered:
@@ -40,7 +41,7 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         made = self._certified.run(*self._operands(args, kwargs))
-        return jax.tree.unflatten(self._structure, made)
+        return shown(jax.tree.unflatten(self._structure, made))
 
     def as_text(self) -> str:
         """Return XLA's program, after all of its passes."""

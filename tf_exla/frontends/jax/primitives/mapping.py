@@ -5,7 +5,7 @@ So the two scans of its gradient can share a loop, and residuals between them ne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from tf_exla.frontends.jax.compat import of_scan
 from tf_exla.frontends.jax.inlining import inline
+from tf_exla.frontends.jax.jaxprs import equations
 from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
@@ -45,24 +46,14 @@ def _is_batchable(jaxpr: Any) -> bool:
         or (eqn.primitive.name == "scan" and of_scan(eqn.params)[1])
         or "callback" in eqn.primitive.name
         or _other_keys(eqn)
-        for eqn in _equations(jaxpr)
+        for eqn in equations(jaxpr)
     )
 
 
 def largest_array(jaxpr: Any) -> int:
     """Return the bytes of the largest result of an equation, also inside of loops and branches."""
-    avals = (one.aval for eqn in _equations(jaxpr.jaxpr) for one in eqn.outvars)
+    avals = (one.aval for eqn in equations(jaxpr.jaxpr) for one in eqn.outvars)
     return max((one.size * one.dtype.itemsize for one in avals if hasattr(one, "size")), default=0)
-
-
-def _equations(jaxpr: Any) -> Iterator[Any]:
-    for eqn in jaxpr.eqns:
-        yield eqn
-        for value in eqn.params.values():
-            for one in value if isinstance(value, tuple) else (value,):
-                inner = getattr(one, "jaxpr", one)
-                if hasattr(inner, "eqns"):
-                    yield from _equations(inner)
 
 
 def _other_keys(eqn: Any) -> bool:

@@ -25,6 +25,26 @@ def _reduction(**ops: str) -> Convert:
     return convert
 
 
+def _collective(**ops: str) -> Convert:
+    """Reduce operands along their own axes: a collective over an axis that `vmap` has named."""
+    reduce = _reduction(**ops)
+
+    def convert(w: Writer, call: Call) -> Sequence[Tensor] | None:
+        axes = call.params["axes"]
+        grouped = call.params.get("axis_index_groups") is not None
+        if grouped or not all(isinstance(axis, int) for axis in axes):
+            return None
+        made: list[Tensor] = []
+        for x, aval in zip(call.inputs, call.avals, strict=True):
+            one = reduce(w, Call(call.primitive, [x], {"axes": axes}, [aval]))
+            if one is None:
+                return None
+            made += one
+        return made
+
+    return convert
+
+
 def _search(op: str) -> Convert:
     def convert(w: Writer, call: Call) -> Sequence[Tensor] | None:
         (x,), (axis,) = call.inputs, call.params["axes"]
@@ -64,6 +84,9 @@ CONVERTERS: Mapping[str, Any] = {
     "argmin": _search("argmin"),
     "cumprod": _cumulative("cumprod"),
     "cumsum": _cumulative("cumsum"),
+    "pmax": _collective(f="max", i="max", b="any"),
+    "pmin": _collective(f="min", i="min", b="all"),
+    "psum": _collective(f="sum", i="sum", c="sum"),
     "reduce_and": _reduction(b="all"),
     "reduce_max": _reduction(f="max", i="max", b="any"),
     "reduce_min": _reduction(f="min", i="min", b="all"),

@@ -1,0 +1,17 @@
+"""Walks over jaxprs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Yield the equations of a jaxpr, also inside of calls, loops and branches."""
+    for eqn in jaxpr.eqns:
+        yield eqn
+        for value in eqn.params.values():
+            for one in value if isinstance(value, tuple) else (value,):
+                inner = getattr(one, "jaxpr", one)
+                if hasattr(inner, "eqns"):
+                    yield from equations(inner)

@@ -1,0 +1,78 @@
+"""Leaves of arguments and results that are no arrays: functions in equinox's modules, strings.
+
+`jax.jit` rejects them, but a function that is not compiled may have them. They are part of the
+structure of a pytree then, as static arguments are.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+
+_ARRAYS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex, jax.ShapeDtypeStruct)
+
+
+@jax.tree_util.register_pytree_node_class
+class _Static:
+    """A leaf as a pytree without arrays; equal if the leaves are, or are the same object."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def tree_flatten(self) -> tuple[tuple[()], _Static]:
+        return (), self
+
+    @classmethod
+    def tree_unflatten(cls, static: _Static, _: Any) -> _Static:
+        return static
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Static):
+            return NotImplemented
+        try:
+            return self.value is other.value or bool(self.value == other.value)
+        except Exception:
+            return False
+
+    def __hash__(self) -> int:
+        try:
+            return hash(self.value)
+        except TypeError:
+            return id(self.value)
+
+
+def hidden(tree: Any) -> Any:
+    """Return a pytree whose leaves are arrays; `shown` is the inverse."""
+    if all(map(is_array, jax.tree.leaves(tree))):
+        return tree
+    return jax.tree.map(lambda one: one if is_array(one) else _Static(one), tree)
+
+
+def shown(tree: Any) -> Any:
+    """Return a pytree with the leaves that `hidden` made a part of its structure."""
+    return jax.tree.map(
+        lambda one: one.value if isinstance(one, _Static) else one, tree, is_leaf=_is_static
+    )
+
+
+def hides(structure: Any) -> bool:
+    """Return whether a structure of a pytree has such leaves."""
+    tree = jax.tree.unflatten(structure, [0] * structure.num_leaves)
+    return any(map(_is_static, jax.tree.leaves(tree, is_leaf=_is_static)))
+
+
+def _is_static(one: Any) -> bool:
+    return isinstance(one, _Static)
+
+
+def is_array(one: Any) -> bool:
+    """Return whether `jax.jit` takes a leaf."""
+    return _is_array_type(type(one)) or isinstance(one, jax.core.Tracer)
+
+
+@cache
+def _is_array_type(kind: type) -> bool:
+    return issubclass(kind, _ARRAYS) or hasattr(kind, "__jax_array__")
