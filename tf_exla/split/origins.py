@@ -114,7 +114,10 @@ class _Instances:
             joined = _joined(joined, operand)
         if not joined:
             return joined
-        return {one: level_after(self.ops, node, level) for one, level in joined.items()}
+        after = {level: level_after(self.ops, node, level) for level in {*joined.values()}}
+        if all(level == changed for level, changed in after.items()):
+            return joined
+        return {one: after[level] for one, level in joined.items()}
 
     def _compare(self, node: Node, left: Levels, right: Levels) -> None:
         least = least_level(node)
@@ -150,8 +153,12 @@ class _Instances:
 
 
 def _joined(a: Levels, b: Levels) -> Levels:
-    if not a or not b:
+    """Return the higher level of each instance; one of the two itself if it has all of them."""
+    if a is b or not a or not b:
         return a or b
+    small, large = (a, b) if len(a) < len(b) else (b, a)
+    if all(large.get(one, 0) >= level for one, level in small.items()):
+        return large
     return {one: max(a.get(one, 0), b.get(one, 0)) for one in {**a, **b}}
 
 

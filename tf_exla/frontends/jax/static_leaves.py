@@ -6,13 +6,22 @@ structure of a pytree then, as static arguments are.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import jax
 import numpy as np
 
-_ARRAYS = (jax.Array, np.ndarray, np.generic, bool, int, float, complex, jax.ShapeDtypeStruct)
+_ARRAYS = (
+    jax.Array,
+    jax.core.Tracer,
+    np.ndarray,
+    np.generic,
+    bool,
+    int,
+    float,
+    complex,
+    jax.ShapeDtypeStruct,
+)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -70,9 +79,12 @@ def _is_static(one: Any) -> bool:
 
 def is_array(one: Any) -> bool:
     """Return whether `jax.jit` takes a leaf."""
-    return _is_array_type(type(one)) or isinstance(one, jax.core.Tracer)
+    kind = type(one)
+    found = _known.get(kind)
+    if found is None:
+        found = _known[kind] = isinstance(one, _ARRAYS) or hasattr(kind, "__jax_array__")
+    return found
 
 
-@cache
-def _is_array_type(kind: type) -> bool:
-    return issubclass(kind, _ARRAYS) or hasattr(kind, "__jax_array__")
+_known: dict[type, bool] = {}
+"""By the type of a leaf: each call looks at all of its leaves."""
