@@ -19,11 +19,12 @@ values that they have in the program: exp(0 - s) is NaN, infinite or zero.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from tf_exla.ir.builder import Builder
-from tf_exla.ir.graph import Loop, LoopResult, Node, Tensor
+from tf_exla.ir.graph import Loop, LoopResult, Node, SplitAxis, Tensor
 from tf_exla.ir.notes import note, noted
 from tf_exla.ir.refusal import Refusal
 from tf_exla.split.def_use import DefUse
@@ -48,12 +49,16 @@ def stream(index: DefUse, loops: Sequence[Loop], short: Sequence[Node] = ()) -> 
     left = list(loops)
     after: list[Node] = list(short)
     sums = {node.output: node.inputs[0] for node in short}
+
+    @cache
+    def completed_from(stage: int) -> Completed:
+        outputs = {tensor for loop in loops if loop.stage >= stage for tensor in loop.outputs}
+        ends = [node.output for node in short if node.inputs[0] in outputs]
+        return Completed(index, [*outputs, *ends])
+
     first = 0
     while first < len(left):
-        stages = (loop for loop in loops if loop.stage >= left[first].stage)
-        outputs = {tensor for loop in stages for tensor in loop.outputs}
-        ends = [node.output for node in short if node.inputs[0] in outputs]
-        completed = Completed(index, [*outputs, *ends])
+        completed = completed_from(left[first].stage)
         inside = Shared()
         second = first + 1
         while second < len(left):
@@ -79,7 +84,7 @@ def stream(index: DefUse, loops: Sequence[Loop], short: Sequence[Node] = ()) -> 
     return Streams(tuple(left), tuple(after)) if len(left) < len(loops) else None
 
 
-def may_stream(loop: Loop, later: Loop, completed: Container[Tensor]) -> bool:
+def may_stream(loop: Loop, later: Loop, completed: Completed) -> bool:
     """Return whether a sum of `later` may merge into `loop`; most pairs are told apart by this.
 
     Where `loop` has no maximum, only sums that read nothing that `completed` has can merge.
@@ -94,8 +99,7 @@ def may_stream(loop: Loop, later: Loop, completed: Container[Tensor]) -> bool:
         for tensor, result in zip(loop.outputs, loop.results, strict=True)
         if result.slot is not None
     }
-    pairs = enumerate(zip(later.inputs, later.slots, strict=True))
-    unknown = {k for k, pair in pairs if pair[0] in completed and pair not in chunks}
+    unknown = {k for k, pair in completed.read_by(later) if pair not in chunks}
     return any(unknown.isdisjoint(read) for read in sums)
 
 
@@ -152,6 +156,7 @@ class Completed:
     def __init__(self, index: DefUse, results: Iterable[Tensor]) -> None:
         self.index = index
         self.results = frozenset(results)
+        self.read_by = cache(self._read_by)
         self.after = 0
         for tensor in self.results:
             for reader, _ in index.readers.get(tensor, ()):
@@ -162,6 +167,11 @@ class Completed:
             return True
         node = self.index.producer.get(tensor) if isinstance(tensor, Tensor) else None
         return node is not None and bool(self.after >> self.index.position[node] & 1)
+
+    def _read_by(self, loop: Loop) -> list[tuple[int, tuple[Tensor, SplitAxis | None]]]:
+        """Return the positions of a loop's inputs that are among these, with input and slot."""
+        pairs = enumerate(zip(loop.inputs, loop.slots, strict=True))
+        return [(k, pair) for k, pair in pairs if pair[0] in self]
 
 
 def _with_sums(
