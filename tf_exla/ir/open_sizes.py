@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tf_exla.ir.bounds import HANDLES
-from tf_exla.ir.graph import Tensor, item_bytes
+from tf_exla.ir.graph import Graph, Node, Tensor, item_bytes
+from tf_exla.ir.lists import is_list
+from tf_exla.ir.notes import note, noted
 
 
 def is_of_unknown_size(tensor: Tensor) -> bool:
@@ -14,6 +16,20 @@ def is_of_unknown_size(tensor: Tensor) -> bool:
 def may_be_a_size(tensor: Tensor) -> bool:
     """Return whether a tensor may hold an unknown size of another tensor."""
     return "int" in tensor.dtype and tensor.value is None
+
+
+def nodes_with_bounds(graph: Graph) -> tuple[Node, ...]:
+    """Return the nodes whose results may have bounds, or that have sub-graphs; memoized."""
+    known: tuple[Node, ...] | None = noted(graph, "with bounds", None)
+    if known is None:
+        known = tuple(
+            node
+            for node in graph.nodes
+            if node.subgraphs
+            or any(is_list(t) or is_of_unknown_size(t) or may_be_a_size(t) for t in node.outputs)
+        )
+        note(graph, "with bounds", None, known)
+    return known
 
 
 def flat(tensor: Tensor, nbytes: int) -> Tensor:

@@ -128,7 +128,6 @@ class Projector:
     _author: object = field(default_factory=object)  # of notes at nodes
     _counts: WeakKeyDictionary[Graph, tuple[int, bool]] = field(default_factory=WeakKeyDictionary)
     made: Made = field(default_factory=Made)
-    walked: int = 0  # nodes of all graphs whose lifetimes were computed: the work of planning
     _kinds: dict[Hashable, Kind] = field(default_factory=dict)
     _kind_of: WeakKeyDictionary[Graph, Kind] = field(default_factory=WeakKeyDictionary)
 
@@ -182,7 +181,6 @@ class Projector:
         known = self._lifetimes.setdefault(graph, {})
         key = sliced, self.sizes.given(graph)
         if key not in known:
-            self.walked += len(graph.nodes)
             known[key] = lifetimes(graph, self.ops, self.sizes, sliced)
         return known[key]
 

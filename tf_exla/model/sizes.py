@@ -17,7 +17,7 @@ from tf_exla.ir.control_flow import body_of, cond_of, is_while
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor, item_bytes
 from tf_exla.ir.lists import EMPTY, UNKNOWN, Held, after_loop, either, is_list, made, read
 from tf_exla.ir.op_set import OpSet
-from tf_exla.ir.open_sizes import is_of_unknown_size, may_be_a_size
+from tf_exla.ir.open_sizes import is_of_unknown_size, may_be_a_size, nodes_with_bounds
 from tf_exla.model.causes import Causes
 from tf_exla.model.known_loops import KnownLoops
 from tf_exla.model.settings import SETTINGS
@@ -104,7 +104,7 @@ class Sizes:
 
     def _forward(self, graph: Graph) -> dict[Tensor, Held]:
         found: dict[Tensor, Held] = {}
-        for node in graph.nodes:
+        for node in nodes_with_bounds(graph):
             if isinstance(node, Loop):
                 self._split(node)
             elif is_while(node):
@@ -121,8 +121,8 @@ class Sizes:
     def _plain(self, node: Node) -> None:
         if any(is_list(tensor) for tensor in node.outputs):
             self._list(node)
-        if not any(is_of_unknown_size(t) or may_be_a_size(t) for t in node.outputs):
-            return
+            if not any(is_of_unknown_size(t) or may_be_a_size(t) for t in node.outputs):
+                return
         operands = [self.most(tensor) for tensor in node.inputs]
         from_list = next((k for k, t in enumerate(node.inputs) if is_list(t)), None)
         if from_list is not None:

@@ -104,7 +104,7 @@ def _fastest(forms: Forms) -> Found:
         for form in group:
             if form.name == found.form.name:
                 break
-            made = _within(forms, form) or _enlarged(forms, form)
+            made = _within(forms, form, seconds) or _enlarged(forms, form)
             if made is None:
                 continue
             if graph_seconds(ops, made.graph) < seconds:

@@ -39,10 +39,11 @@ def keep(context: SearchContext, best: Candidate) -> Candidate:
     # First try each tensor alone, the most expensive to recompute first, and of those that are
     # alike only one. Then combine those that helped, the largest saving first.
     dear = sorted(again, key=seconds_to_make, reverse=True)[: SETTINGS.saves_tried]
+    little = (1 - SETTINGS.margin) * best.seconds / SETTINGS.saves_tried  # all are not worth a step
     kinds: dict[Hashable, list[Tensor]] = {}
     for tensor in dear:
-        rest = _recomputation(projector.ops, stages_with(frozenset({tensor})))
-        kinds.setdefault((tensor.axes, tensor.dtype, rest), []).append(tensor)
+        seconds, _ = _recomputation(projector.ops, stages_with(frozenset({tensor})))
+        kinds.setdefault((tensor.axes, tensor.dtype, round(seconds / little)), []).append(tensor)
     alone = ((trial(frozenset(alike[:1])), alike) for alike in kinds.values())
     saving = [(made.seconds, alike) for made, alike in alone if made is not None]
     kept: frozenset[Tensor] = frozenset()
