@@ -137,3 +137,12 @@ def test_leaves_that_are_no_arrays_are_static(make: Callable[..., X]) -> None:
     compiled = made.lower(layer, x).compile()
     assert compiled(layer, x)[0].name == "layer a"
     assert made.eval_shape(layer, x)[0].activation is jnp.tanh
+
+
+def test_a_leaf_that_may_change_between_calls_is_rejected() -> None:
+    class Counter:
+        number = 1
+
+    made = tf_exla.jax.optimize(lambda x, counter: x * counter.number, "2.5MB")
+    with pytest.raises(TypeError, match="Counter"):
+        made(_points(), Counter())

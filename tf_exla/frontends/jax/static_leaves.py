@@ -1,11 +1,13 @@
 """Leaves of arguments and results that are no arrays: functions in equinox's modules, strings.
 
 `jax.jit` rejects them, but a function that is not compiled may have them. They are part of the
-structure of a pytree then, as static arguments are.
+structure of a pytree then, as static arguments are. Other objects may change between two calls, so
+they are rejected.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import jax
@@ -22,6 +24,7 @@ _ARRAYS = (
     complex,
     jax.ShapeDtypeStruct,
 )
+_CONSTANTS = (str, bytes, np.dtype, Enum)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -54,10 +57,10 @@ class _Static:
 
 
 def hidden(tree: Any) -> Any:
-    """Return a pytree whose leaves are arrays; `shown` is the inverse."""
+    """Return a pytree whose functions and names are no leaves; `shown` is the inverse."""
     if all(map(is_array, jax.tree.leaves(tree))):
         return tree
-    return jax.tree.map(lambda one: one if is_array(one) else _Static(one), tree)
+    return jax.tree.map(lambda one: _Static(one) if _is_constant(one) else one, tree)
 
 
 def shown(tree: Any) -> Any:
@@ -71,6 +74,10 @@ def hides(structure: Any) -> bool:
     """Return whether a structure of a pytree has such leaves."""
     tree = jax.tree.unflatten(structure, [0] * structure.num_leaves)
     return any(map(_is_static, jax.tree.leaves(tree, is_leaf=_is_static)))
+
+
+def _is_constant(one: Any) -> bool:
+    return not is_array(one) and (callable(one) or isinstance(one, _CONSTANTS))
 
 
 def _is_static(one: Any) -> bool:
