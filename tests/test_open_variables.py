@@ -154,3 +154,26 @@ def test_eager_calls_of_models_of_such_data_hold_the_limit(tmp_path: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "MemoryLimitError" in done.stderr  # its Cholesky factor alone takes 32 MB, twice
     assert "training_loss" in done.stderr or "objective" in done.stderr
+
+
+def test_reads_stay_behind_python_code_that_may_assign_the_variable() -> None:
+    data = tf.Variable(_points(300, 2), shape=[None, 2], trainable=False)
+
+    def assign() -> np.float64:
+        data.assign(_points(200, 2, seed=3))
+        return np.float64(1)
+
+    @tf.function(autograph=False)
+    def function(x: tf.Tensor) -> list[tf.Tensor]:
+        before = tf.reduce_sum(tf.exp(-(x @ tf.transpose(data))), -1)
+        with tf.control_dependencies([before]):
+            done = tf.py_function(assign, [], tf.float64)
+        with tf.control_dependencies([done]):
+            return [before, tf.reduce_sum(tf.exp(-(x @ tf.transpose(data))), -1)]
+
+    x = tf.constant(_points(ROWS, 2, seed=1))
+    optimized = tf_exla.optimize(function, "1GB", strict=True)
+    wanted = function(x)
+    data.assign(_points(300, 2))
+    for made, expected in zip(optimized(x), wanted, strict=True):
+        np.testing.assert_allclose(made, expected, rtol=1e-10)

@@ -146,3 +146,28 @@ def test_a_leaf_that_may_change_between_calls_is_rejected() -> None:
     made = tf_exla.jax.optimize(lambda x, counter: x * counter.number, "2.5MB")
     with pytest.raises(TypeError, match="Counter"):
         made(_points(), Counter())
+
+
+def test_a_compiled_function_rejects_other_static_leaves() -> None:
+    made = tf_exla.jax.jit(lambda x, name, f: f(x[:, 0]), "2.5MB")
+    compiled = made.lower(_points(), "a", jnp.sin).compile()
+    np.testing.assert_allclose(compiled(_points(), "a", jnp.sin), jnp.sin(_points()[:, 0]))
+    with pytest.raises(TypeError, match="lowering"):
+        compiled(_points(), "a", jnp.cos)
+
+
+def test_a_primitive_is_what_it_is_lowered_to() -> None:
+    """Not what runs it eagerly, if the two differ; with the weak types of its operands."""
+    twice_p = Primitive("twice_if_compiled")
+    twice_p.def_impl(lambda x, y: x)
+    twice_p.def_abstract_eval(lambda x, y: y)
+    run = mlir.lower_fun(lambda x, y: y * 2 + x.astype(y.dtype), multiple_results=False)
+    mlir.register_lowering(twice_p, run)
+
+    def function(x: X) -> X:
+        return twice_p.bind(jnp.float32(1.0), _kernel(x, x)) @ x[:, 0]
+
+    x = _points()
+    made = tf_exla.jax.jit(function, "2.5MB")
+    np.testing.assert_allclose(made(x), jax.jit(function)(x), rtol=1e-4, atol=1e-4)
+    assert made.lower(x).compile().certificate.peak <= 2.5e6

@@ -22,6 +22,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from tf_exla.errors import MemoryLimitError, PeakPart
 from tf_exla.frontends.jax.compat import compiler_options
 from tf_exla.frontends.jax.device import allocator, on_gpu
+from tf_exla.frontends.jax.jaxprs import spec
 from tf_exla.frontends.jax.outside import libraries, outside_bytes
 from tf_exla.frontends.jax.planning import Settings
 from tf_exla.frontends.jax.primitives.mapping import largest_array
@@ -269,11 +270,6 @@ class _Search:
         lowered = jax.jit(made, donate_argnums=sorted(self.donated)).lower(*specs)
         compiled = lowered.compile(compiler_options=compiler_options(concurrent))
         return Certified(compiled, given, _certificate(compiled, specs, kinds), plan)
-
-
-def spec(aval: X) -> jax.ShapeDtypeStruct:
-    """Return the shape, dtype and weak type of an array, for tracing."""
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
 def _as(aval: X, value: X) -> X:

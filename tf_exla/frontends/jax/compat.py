@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import jax
 from jax._src import source_info_util
 from jax._src.core import trace_state_clean  # removed from `jax.core` in 0.8
+from jax._src.interpreters import mlir as _mlir
 
 from tf_exla.frontends.jax.device import on_gpu
 
@@ -19,6 +20,7 @@ __all__ = [
     "apply",
     "closed_over",
     "compiler_options",
+    "lowered_function",
     "named_errors",
     "of_scan",
     "trace_state_clean",
@@ -133,3 +135,20 @@ def along(aval: Any, axes: frozenset[Any]) -> Any:
     if hasattr(aval, "mat"):
         return aval.update(manual_axis_type=type(aval.mat)(varying=axes))
     return aval.update(vma=axes)
+
+
+def lowered_function(primitive: Any) -> Callable[..., Any] | None:
+    """Return the function that a primitive is lowered by; None if it is JAX's own, or not known.
+
+    A primitive that has rules for some platforms may be lowered differently on each.
+    """
+    if any(primitive in rules for rules in _mlir._platform_specific_lowerings.values()):
+        return None
+    found: Any = _mlir._lowerings.get(primitive)
+    rule = getattr(found, "rule", found)  # an entry since 0.7
+    if getattr(rule, "__qualname__", "") != "lower_fun.<locals>.f_lowered":
+        return None
+    cells = dict(zip(rule.__code__.co_freevars, rule.__closure__ or (), strict=True))
+    run = cells["fun"].cell_contents if "fun" in cells else None
+    module = getattr(getattr(run, "func", run), "__module__", None) or "jax"
+    return None if module.split(".")[0] == "jax" else run

@@ -1,43 +1,43 @@
-"""Primitives of other libraries: what they compute, if JAX can trace their implementation.
+"""Primitives of other libraries: what they compute, where JAX lowers them by tracing a function.
 
 Libraries such as lineax and equinox define primitives to give them their own derivatives or rules
-for batches. Once a program is traced, only what they compute is left. JAX lowers them by tracing
-the function that also runs them eagerly.
+for batches. Once a program is traced, only the function that lowers them is left.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from tf_exla.frontends.jax.jaxprs import equations
+from tf_exla.frontends.jax.compat import lowered_function
+from tf_exla.frontends.jax.jaxprs import equations, spec
 from tf_exla.frontends.jax.writer import Call, dtype_name
 
 
 def implementation(call: Call) -> ClosedJaxpr | None:
-    """Return what an equation computes; None if that is not known to be the same."""
-    run = getattr(call.primitive, "impl", None)
-    if call.effects or run is None or _is_of_jax(run):
+    """Return the equations that JAX lowers an equation to; None if it has none or they differ."""
+    known = not call.effects and len(call.given) == len(call.inputs)
+    run = lowered_function(call.primitive) if known else None
+    if run is None:
         return None
-    operands = [jax.ShapeDtypeStruct(one.dims, one.dtype) for one in call.inputs]
     try:
-        made = jax.make_jaxpr(lambda *given: run(*given, **call.params))(*operands)
-    except Exception:  # it needs arrays, or keys of random numbers
+        with getattr(call.context, "manager", None) or contextlib.nullcontext():
+            made = jax.make_jaxpr(_listed(run, call))(*map(spec, call.given))
+    except Exception:  # as at any operand that the function cannot take: XLA reports it
         return None
     found = [(one.shape, dtype_name(one)) for one in made.out_avals]
     wanted = [(one.shape, dtype_name(one)) for one in call.avals]
-    if found != wanted or made.effects or _is_inside(call.primitive, made.jaxpr):
-        return None
-    return made
+    recursive = any(eqn.primitive is call.primitive for eqn in equations(made.jaxpr))
+    return None if found != wanted or made.effects or recursive else made
 
 
-def _is_inside(primitive: Any, jaxpr: Any) -> bool:
-    return any(eqn.primitive is primitive for eqn in equations(jaxpr))
+def _listed(run: Callable[..., Any], call: Call) -> Callable[..., Any]:
+    def function(*operands: Any) -> list[Any]:
+        made = run(*operands, **call.params)
+        return list(made) if call.primitive.multiple_results else [made]
 
-
-def _is_of_jax(run: Any) -> bool:
-    """Return whether a function is JAX's own: it runs a primitive by compiling it."""
-    module = getattr(getattr(run, "func", run), "__module__", None) or ""
-    return module.split(".")[0] in ("jax", "jaxlib")
+    return function

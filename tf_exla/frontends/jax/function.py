@@ -14,13 +14,13 @@ import jax
 from jax.extend.core import ClosedJaxpr
 
 from tf_exla.byte_size import format_bytes
-from tf_exla.frontends.jax.certify import spec
 from tf_exla.frontends.jax.compat import closed_over, named_errors, trace_state_clean, varying_along
+from tf_exla.frontends.jax.jaxprs import spec
 from tf_exla.frontends.jax.planning import Settings
 from tf_exla.frontends.jax.primitive import bind
 from tf_exla.frontends.jax.program import Program
 from tf_exla.frontends.jax.stages import Compiled, Lowered
-from tf_exla.frontends.jax.static_leaves import hidden, hides, is_array, shown
+from tf_exla.frontends.jax.static_leaves import hidden, is_array, shown, static_leaves
 
 X = Any  # an array or a tracer
 Names = str | Sequence[str] | None
@@ -141,10 +141,17 @@ class Function:
         Arguments may be `jax.ShapeDtypeStruct`s.
         """
 
+        lowered_for = self._static_leaves(args, kwargs)
+
+        def arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[X]:
+            if self._static_leaves(args, kwargs) != lowered_for:
+                raise TypeError("a function or a name among the arguments is not as at lowering")
+            return self._operands(*self._hidden(args, kwargs))
+
         def compiled() -> Compiled:
             call = self.call(*args, **kwargs)
             certified = call.program.certified(call.donated)
-            return Compiled(certified, self._arrays, call.structure)
+            return Compiled(certified, arrays, call.structure)
 
         return Lowered(compiled)
 
@@ -172,7 +179,7 @@ class Function:
         donated = self._donated.leaves(args, kwargs, self._static) if not closed else frozenset()
         structure = jax.tree.structure(traced.out_info)
         program = self._program(traced.jaxpr)
-        return Call(program, operands, structure, donated, hides(structure))
+        return Call(program, operands, structure, donated, bool(static_leaves(structure)))
 
     def _hidden(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Return the arguments whose leaves are arrays, static ones left out."""
@@ -180,8 +187,9 @@ class Function:
             return args, kwargs
         return self._static.mapped(hidden, args, kwargs)
 
-    def _arrays(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[X]:
-        return self._operands(*self._hidden(args, kwargs))
+    def _static_leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        others = self._static.without(*self._hidden(args, kwargs))
+        return static_leaves(jax.tree.structure(others))
 
     def _operands(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[X]:
         """Return the arrays of a call, without static arguments."""

@@ -57,6 +57,7 @@ def inline_open(
             [one.aval for one in eqn.outvars],
             bool(eqn.effects),
             eqn.ctx,
+            [one.aval for one in eqn.invars],
         )
         env.update(zip(eqn.outvars, apply(w, call), strict=True))
     w.name, w.source = name, source

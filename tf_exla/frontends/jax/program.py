@@ -20,7 +20,8 @@ from jax.extend.core import Literal, jaxpr_as_fun
 
 from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.jax.capture import capture_jaxpr
-from tf_exla.frontends.jax.certify import Certified, certify, spec
+from tf_exla.frontends.jax.certify import Certified, certify
+from tf_exla.frontends.jax.jaxprs import spec
 from tf_exla.frontends.jax.planning import Settings, make_plan
 from tf_exla.frontends.jax.restore import restore
 from tf_exla.ir.graph import Graph

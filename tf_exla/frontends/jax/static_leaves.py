@@ -7,6 +7,8 @@ they are rejected.
 
 from __future__ import annotations
 
+import functools
+import types
 from enum import Enum
 from typing import Any
 
@@ -24,7 +26,17 @@ _ARRAYS = (
     complex,
     jax.ShapeDtypeStruct,
 )
-_CONSTANTS = (str, bytes, np.dtype, Enum)
+_CONSTANTS = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    functools.partial,
+    type,
+    str,
+    bytes,
+    np.dtype,
+    np.ufunc,
+    Enum,
+)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -44,16 +56,11 @@ class _Static:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Static):
             return NotImplemented
-        try:
-            return self.value is other.value or bool(self.value == other.value)
-        except Exception:
-            return False
+        same = type(self.value) is type(other.value)
+        return same and (self.value is other.value or bool(self.value == other.value))
 
     def __hash__(self) -> int:
-        try:
-            return hash(self.value)
-        except TypeError:
-            return id(self.value)
+        return hash(self.value)
 
 
 def hidden(tree: Any) -> Any:
@@ -70,14 +77,18 @@ def shown(tree: Any) -> Any:
     )
 
 
-def hides(structure: Any) -> bool:
-    """Return whether a structure of a pytree has such leaves."""
-    tree = jax.tree.unflatten(structure, [0] * structure.num_leaves)
-    return any(map(_is_static, jax.tree.leaves(tree, is_leaf=_is_static)))
+def static_leaves(structure: Any) -> list[Any]:
+    """Return the leaves that `hidden` made a part of a structure."""
+    kind = structure.node_data()
+    if kind is not None and kind[0] is _Static:
+        return [kind[1]]
+    return [leaf for inner in structure.children() for leaf in static_leaves(inner)]
 
 
 def _is_constant(one: Any) -> bool:
-    return not is_array(one) and (callable(one) or isinstance(one, _CONSTANTS))
+    """Return whether an object stays as it is: a function, also one that JAX made, or a name."""
+    of_jax = callable(one) and type(one).__module__.split(".")[0] in ("jax", "jaxlib")
+    return not is_array(one) and (isinstance(one, _CONSTANTS) or of_jax)
 
 
 def _is_static(one: Any) -> bool:

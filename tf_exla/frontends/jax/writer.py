@@ -37,6 +37,7 @@ class Call:
     """One equation of a jaxpr: its primitive, its operands in the graph, its abstract results.
 
     `context`: settings of JAX under which it was traced, such as how random numbers are counted.
+    `given`: the abstract operands, if it is an equation of the user's program.
     """
 
     primitive: Any
@@ -45,6 +46,7 @@ class Call:
     avals: Sequence[Any]
     effects: bool = False
     context: Any = None
+    given: Sequence[Any] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tf_exla.ir.control_flow import CHOICES, is_while
+from tf_exla.ir.control_flow import CHOICES, body_of, is_while
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.traverse import walk, without_dead
 
@@ -15,6 +15,8 @@ READS = frozenset(
 )
 # Stateful by their OpDef only so that TensorFlow neither folds nor merges them.
 _PURE = frozenset({"Empty"})
+# Python code may assign variables that it refers to.
+_PYTHON = frozenset({"EagerPyFunc", "PyFunc"})
 
 
 def settle(graph: Graph) -> Graph:
@@ -43,15 +45,18 @@ class _Writes:
 
     def _scan(self, graph: Graph) -> None:
         for node in graph.nodes:
+            changed = _changed(node)
             for inner, outer in sub_inputs(node):
-                if outer in self.roots:
+                if outer in self.roots and outer not in changed:
                     self.roots[inner] = self.roots[outer]
             for _, sub in node.subgraphs:
                 self._scan(sub)
             if node.op in ("identity", "while"):
                 for outer, made in zip(node.inputs, node.outputs, strict=True):
-                    if outer in self.roots and made.dtype == "resource":
+                    if outer in self.roots and made.dtype == "resource" and outer not in changed:
                         self.roots[made] = self.roots[outer]
+            elif node.op in _PYTHON:
+                self.everything = True
             elif node.op not in READS and not node.subgraphs:
                 for tensor in node.inputs:
                     if tensor.dtype == "resource":
@@ -62,6 +67,15 @@ class _Writes:
             self.written.add(self.roots[handle])
         else:
             self.everything = True
+
+
+def _changed(node: Node) -> frozenset[Tensor]:
+    """Return the operands of a While that an iteration may replace: handles that it swaps."""
+    if not is_while(node):
+        return frozenset()
+    body = body_of(node)
+    pairs = zip(node.inputs, body.inputs, body.outputs, strict=False)
+    return frozenset(outer for outer, before, after in pairs if before is not after)
 
 
 def sub_inputs(node: Node) -> Iterator[tuple[Tensor, Tensor]]:
@@ -126,7 +140,7 @@ def _lift_from(
     written = not is_while(node) or not all(map(_only_reads_variables, subs.values()))
     inputs, outputs = list(node.inputs), list(node.outputs)
     for position, handle in enumerate(node.inputs[offset:]):
-        if handle.dtype != "resource":
+        if handle.dtype != "resource" or handle in _changed(node):
             continue
         inner = [sub.inputs[position] for sub in subs.values()]
         reads = [
