@@ -219,7 +219,23 @@ def test_while_keeps_effects_and_invariants() -> None:
     captured, (got,) = round_trip(fn, tf.ones(3, tf.float64), tf.constant(3))
     np.testing.assert_allclose(got, np.full(3, 29.0))
     assert log == [0, 1, 2]
-    # The variable is read once, outside.
+    # Python code may assign the variable, so each iteration reads it.
+    top = [node.op for node in captured.graph.nodes]
+    assert top.count("read_variable") == 0
+    assert ops_of(captured).count("read_variable") == 1
+
+
+def test_a_variable_that_nothing_assigns_is_read_once_outside_of_a_while() -> None:
+    scale = tf.Variable(2.0, dtype=tf.float64)
+
+    def fn(x: Any, n: Any) -> Any:
+        for i in tf.range(n):
+            tf.print(i, output_stream="file:///dev/null")
+            x = x * scale
+        return x * scale
+
+    captured, (got,) = round_trip(fn, tf.ones(3, tf.float64), tf.constant(3))
+    np.testing.assert_allclose(got, np.full(3, 16.0))
     top = [node.op for node in captured.graph.nodes]
     assert top.count("read_variable") == 1
     assert ops_of(captured).count("read_variable") == 1
