@@ -177,3 +177,26 @@ def test_reads_stay_behind_python_code_that_may_assign_the_variable() -> None:
     data.assign(_points(300, 2))
     for made, expected in zip(optimized(x), wanted, strict=True):
         np.testing.assert_allclose(made, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("rows", [None, 50])
+def test_a_loop_that_swaps_handles_reads_each_variable_in_turn(rows: int | None) -> None:
+    left = tf.Variable(_points(50, 2), shape=[rows, 2])
+    right = tf.Variable(_points(50, 2, seed=1), shape=[rows, 2])
+
+    @tf.function(autograph=False)
+    def function(x: tf.Tensor) -> list[tf.Tensor]:
+        def body(k: tf.Tensor, a: tf.Tensor, b: tf.Tensor, total: tf.Tensor) -> Any:
+            read = tf.raw_ops.ReadVariableOp(resource=a, dtype=tf.float64)
+            near = tf.exp(-(x @ tf.transpose(tf.ensure_shape(read, [None, 2]))))
+            return k + 1, b, a, 2.0 * total + tf.reduce_sum(near, -1)
+
+        start = tf.constant(0), left.handle, right.handle, tf.zeros([ROWS], x.dtype)
+        total = tf.while_loop(lambda k, *_: k < 3, body, start)[3]
+        return [total, tf.reduce_sum(tf.exp(-(x @ tf.transpose(left))), -1)]
+
+    x = tf.constant(_points(ROWS, 2, seed=2))
+    for limit in ("3MB", "1GB"):
+        made = tf_exla.optimize(function, limit, strict=True)(x)
+        for one, wanted in zip(made, function(x), strict=True):
+            np.testing.assert_allclose(one, wanted, rtol=1e-10)

@@ -270,9 +270,11 @@ class Emitter:
             "parallel_iterations": parallel,
         }
         kind = ("" if stateful else "Stateless") + "While"
-        return self._lowered(
-            self.op(kind, inputs, attrs, large=large, stateful=stateful, name="While")
-        )
+        made = self.op(kind, inputs, attrs, large=large, stateful=stateful, name="While")
+        # Lowered, a loop would keep the handles of its first iteration.
+        pairs = zip(body[1], body[2], strict=True)
+        swaps = any(one.dtype == tf.resource and one is not after for one, after in pairs)
+        return list(made.outputs) if swaps else self._lowered(made)
 
     def _while(self, node: Node) -> list[tf.Tensor]:
         cond, body = cond_of(node), body_of(node)

@@ -67,7 +67,7 @@ class Walk:
     functions: list[Any] = field(default_factory=list)
     given: Given = NOTHING
     lists: dict[Tensor, ListShape] = field(default_factory=dict)
-    values_of: dict[Tensor, Shape | None] = field(default_factory=dict)
+    values_of: dict[Tensor, Shape] = field(default_factory=dict)
     optionals: dict[Tensor, list[Tensor]] = field(default_factory=dict)
     misled: set[Tensor] = field(default_factory=set)
 
@@ -84,8 +84,9 @@ class Walk:
         held = held or held_bytes(origin)
         tensor = Tensor(shape_of(known), origin.dtype.name, name, held=held, holds=holds)
         self.origins[tensor] = origin
-        if (read := self.given.shapes.get(constant_value(tensor.name))) is not None:
-            self.values_of[tensor] = read[0]
+        read = self.given.shapes.get(constant_value(tensor.name), (None,))[0]
+        if read is not None:
+            self.values_of[tensor] = read
         return tensor
 
     def value(self, tensor: Tensor) -> Array | None:
