@@ -109,8 +109,7 @@ class Function:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
             return self._made[0](*args, **kwargs)
-        args, kwargs = self._hidden(args, kwargs)
-        operands = self._operands(args, kwargs)
+        args, kwargs, operands = self._hidden(args, kwargs)
         if trace_state_clean() and not any(isinstance(one, jax.core.Tracer) for one in operands):
             call = self._ticket(*args, **kwargs).call
             with named_errors():
@@ -141,12 +140,14 @@ class Function:
         Arguments may be `jax.ShapeDtypeStruct`s.
         """
 
+        args, kwargs, _ = self._hidden(args, kwargs)
         lowered_for = self._static_leaves(args, kwargs)
 
         def arrays(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[X]:
+            args, kwargs, operands = self._hidden(args, kwargs)
             if self._static_leaves(args, kwargs) != lowered_for:
                 raise TypeError("a function or a name among the arguments is not as at lowering")
-            return self._operands(*self._hidden(args, kwargs))
+            return operands
 
         def compiled() -> Compiled:
             call = self.call(*args, **kwargs)
@@ -157,7 +158,7 @@ class Function:
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return `jax.ShapeDtypeStruct`s of the results, as `jax.eval_shape` does."""
-        args, kwargs = self._hidden(args, kwargs)
+        args, kwargs, _ = self._hidden(args, kwargs)
         return shown(self._traced.eval_shape(*args, **kwargs))
 
     def clear_cache(self) -> None:
@@ -169,8 +170,7 @@ class Function:
 
     def call(self, *args: Any, **kwargs: Any) -> Call:
         """Trace a call without running it; arguments may be `jax.ShapeDtypeStruct`s."""
-        args, kwargs = self._hidden(args, kwargs)
-        operands = self._operands(args, kwargs)
+        args, kwargs, operands = self._hidden(args, kwargs)
         if any(varying_along(jax.typeof(one)) for one in operands):
             args, kwargs = self._static.mapped(_plain, args, kwargs)
         traced = self._traced.trace(*args, **kwargs)
@@ -181,15 +181,16 @@ class Function:
         program = self._program(traced.jaxpr)
         return Call(program, operands, structure, donated, bool(static_leaves(structure)))
 
-    def _hidden(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """Return the arguments whose leaves are arrays, static ones left out."""
-        if all(map(is_array, self._operands(args, kwargs))):
-            return args, kwargs
-        return self._static.mapped(hidden, args, kwargs)
+    def _hidden(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, list[X]]:
+        """Return the arguments without leaves that are no arrays, and the arrays of the call."""
+        operands = self._operands(args, kwargs)
+        if not all(map(is_array, operands)):
+            args, kwargs = self._static.mapped(hidden, args, kwargs)
+            operands = self._operands(args, kwargs)
+        return args, kwargs, operands
 
     def _static_leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        others = self._static.without(*self._hidden(args, kwargs))
-        return static_leaves(jax.tree.structure(others))
+        return static_leaves(jax.tree.structure(self._static.without(args, kwargs)))
 
     def _operands(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[X]:
         """Return the arrays of a call, without static arguments."""

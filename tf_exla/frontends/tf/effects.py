@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tf_exla.ir.control_flow import CHOICES, body_of, is_while
+from tf_exla.ir.control_flow import CHOICES, is_while
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.traverse import walk, without_dead
+from tf_exla.model.lifetimes import passed_on
 
 READS = frozenset(
     {"read_variable", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
@@ -73,9 +74,8 @@ def _changed(node: Node) -> frozenset[Tensor]:
     """Return the operands of a While that an iteration may replace: handles that it swaps."""
     if not is_while(node):
         return frozenset()
-    body = body_of(node)
-    pairs = zip(node.inputs, body.inputs, body.outputs, strict=False)
-    return frozenset(outer for outer, before, after in pairs if before is not after)
+    kept = passed_on(node)
+    return frozenset(tensor for k, tensor in enumerate(node.inputs) if k not in kept)
 
 
 def sub_inputs(node: Node) -> Iterator[tuple[Tensor, Tensor]]:
@@ -113,14 +113,14 @@ def lift_reads(graph: Graph) -> Graph:
     known: _Known = {}
     for node in graph.nodes:
         node = node.substitute(renamed)
-        if node.op == "read_variable" and (value := known.get(_read_key(node))) is not None:
-            renamed[node.output] = value
+        if node.op == "read_variable":
+            value = _read(node, nodes, known)
+            if value is not node.output:
+                renamed[node.output] = value
             continue
         if node.subgraphs:
             node = _lift_from(node, nodes, renamed, known)
         nodes.append(node)
-        if node.op == "read_variable" and not node.stateful:
-            known[_read_key(node)] = node.output
     return graph.with_nodes(nodes, renamed)
 
 
@@ -128,8 +128,16 @@ _Known = dict[tuple[Tensor, str, Shape | None], Tensor]
 """Values of pure reads, of which each variable has one: sizes found for it are those of all."""
 
 
-def _read_key(read: Node) -> tuple[Tensor, str, Shape | None]:
-    return read.inputs[0], read.output.dtype, read.output.axes
+def _read(read: Node, nodes: list[Node], known: _Known) -> Tensor:
+    """Append a read, unless it is pure and was appended before; return the value."""
+    if read.stateful:
+        nodes.append(read)
+        return read.output
+    key = read.inputs[0], read.output.dtype, read.output.axes
+    if key not in known:
+        nodes.append(read)
+        known[key] = read.output
+    return known[key]
 
 
 def _lift_from(
@@ -138,9 +146,9 @@ def _lift_from(
     subs = {key: lift_reads(sub) for key, sub in node.subgraphs}
     offset = len(node.inputs) - len(next(iter(subs.values())).inputs)
     written = not is_while(node) or not all(map(_only_reads_variables, subs.values()))
-    inputs, outputs = list(node.inputs), list(node.outputs)
+    inputs, outputs, changed = list(node.inputs), list(node.outputs), _changed(node)
     for position, handle in enumerate(node.inputs[offset:]):
-        if handle.dtype != "resource" or handle in _changed(node):
+        if handle.dtype != "resource" or handle in changed:
             continue
         inner = [sub.inputs[position] for sub in subs.values()]
         reads = [
@@ -154,12 +162,7 @@ def _lift_from(
         reader = f"{node.name}/" if like.stateful else ""
         value = _copy(like.output, f"{reader}{handle.name}/value")
         read = dataclasses.replace(like, inputs=(handle,), outputs=(value,), name=value.name)
-        if not read.stateful and _read_key(read) in known:
-            value = known[_read_key(read)]
-        else:
-            before.append(read)
-            if not read.stateful:
-                known[_read_key(read)] = value
+        value = _read(read, before, known)
         inputs[offset + position] = value
         for key, tensor in zip(list(subs), inner, strict=True):
             subs[key] = _with_value(subs[key], tensor, _copy(value, f"{tensor.name}/value"))
