@@ -6,8 +6,9 @@ import dataclasses
 from typing import Any
 from unittest import mock
 
-from tf_exla.frontends.tf import planner, request
-from tf_exla.frontends.tf.whole import WholeOps, compile_whole
+from tf_exla.frontends.tf.calls import request
+from tf_exla.frontends.tf.planning import planner
+from tf_exla.frontends.tf.restore.whole import WholeOps, compile_whole
 
 
 def as_on_a_gpu() -> list[Any]:

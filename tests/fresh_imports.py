@@ -14,8 +14,8 @@ import scipy.optimize  # noqa: F401
 import tensorflow  # noqa: F401
 
 import tf_exla.api
-import tf_exla.frontends.tf.measure
-import tf_exla.frontends.tf.optimized
+import tf_exla.frontends.tf.calls.optimized
+import tf_exla.frontends.tf.measuring.measure
 
 with contextlib.suppress(ModuleNotFoundError):  # GPflow's dependencies come with it
     import check_shapes  # noqa: F401

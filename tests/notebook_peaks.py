@@ -15,8 +15,8 @@ import tensorflow as tf
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 from tensorflow.python.ops import gen_dataset_ops
 
-from tf_exla.frontends.tf.measure import measured_peak
-from tf_exla.frontends.tf.planner import Planner
+from tf_exla.frontends.tf.measuring.measure import measured_peak
+from tf_exla.frontends.tf.planning.planner import Planner
 from tf_exla.frontends.tf.restore import Restored
 from tf_exla.fuzz.heap import heap_peak
 from tf_exla.pipeline.plan import Plan

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import tf_exla
 from tf_exla import MemoryLimitError, explain, optimize
-from tf_exla.frontends.tf import optimized as optimized_module
+from tf_exla.frontends.tf.calls import optimized as optimized_module
 
 RNG = np.random.default_rng(0)
 

@@ -24,9 +24,9 @@ from needs import GPFLOW
 
 import tf_exla
 from tf_exla.__main__ import main
-from tf_exla.frontends.tf import calibrate as measuring
-from tf_exla.frontends.tf import other_load
-from tf_exla.frontends.tf.other_load import OtherLoad
+from tf_exla.frontends.tf.measuring import calibrate as measuring
+from tf_exla.frontends.tf.measuring import other_load
+from tf_exla.frontends.tf.measuring.other_load import OtherLoad
 from tf_exla.model.rates import Rates
 
 ROOT = Path(__file__).resolve().parent.parent

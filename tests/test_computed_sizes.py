@@ -19,8 +19,8 @@ from samples import but
 
 import tf_exla
 from tf_exla.frontends.tf.capture import capture
-from tf_exla.frontends.tf.given import NOTHING, Given
-from tf_exla.frontends.tf.sources import find_computed_cut
+from tf_exla.frontends.tf.capture.given import NOTHING, Given
+from tf_exla.frontends.tf.cutting.sources import find_computed_cut
 
 POINTS = np.random.default_rng(0).standard_normal((2003, 3))
 OTHERS = tf.constant(np.random.default_rng(1).standard_normal((1501, 3)))

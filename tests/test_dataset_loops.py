@@ -14,7 +14,7 @@ import tensorflow as tf
 from fresh_process import run_fresh
 
 import tf_exla
-from tf_exla.frontends.tf.dataset_loops import DatasetLoop
+from tf_exla.frontends.tf.cutting.dataset_loops import DatasetLoop
 
 ROWS = np.random.default_rng(0).standard_normal((4000, 4))
 LIMIT = 6_000_000

@@ -15,7 +15,10 @@ from fresh_process import run_fresh
 
 import tf_exla
 from tf_exla.errors import Blocker
-from tf_exla.frontends.tf import capture, planner, program, restore, saved_values
+from tf_exla.frontends.tf import capture, restore
+from tf_exla.frontends.tf.calls import program
+from tf_exla.frontends.tf.gradients import saved_values
+from tf_exla.frontends.tf.planning import planner
 from tf_exla.pipeline import choice
 from tf_exla.pipeline import optimize as pipeline
 

@@ -24,7 +24,7 @@ def fit(code: str) -> list[Any]:
     import tensorflow as tf
 
     import tf_exla
-    from tf_exla.frontends.tf.measure import measured_peak
+    from tf_exla.frontends.tf.measuring.measure import measured_peak
 
     found: list[Any] = []
     for limited in (True, False):
@@ -196,7 +196,7 @@ def several_runs() -> None:
     import numpy as np
 
     import tf_exla.keras
-    from tf_exla.frontends.tf import planner
+    from tf_exla.frontends.tf.planning import planner
 
     Kernel, x, y = kernel_and_data()
 

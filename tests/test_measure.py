@@ -16,7 +16,7 @@ def _measured() -> dict[str, Any]:
     import numpy as np
     import tensorflow as tf
 
-    from tf_exla.frontends.tf.measure import measured_peak
+    from tf_exla.frontends.tf.measuring.measure import measured_peak
 
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     x = tf.random.uniform((1000, 1000), dtype=tf.float64)  # 8 MB
@@ -73,7 +73,7 @@ def test_known_peaks() -> None:
 def test_pool_is_named() -> None:
     code = """
         import tensorflow as tf
-        from tf_exla.frontends.tf.measure import _onednn_pool, measured_peak
+        from tf_exla.frontends.tf.measuring.measure import _onednn_pool, measured_peak
         send([_onednn_pool(), measured_peak(lambda: tf.zeros([10])).method])
     """
     for enabled, env in ((False, None), (True, {"TF_ENABLE_ONEDNN_OPTS": "1"})):
@@ -85,7 +85,7 @@ def test_pool_is_named() -> None:
 def test_without_clear_refs() -> None:
     code = """
         import tensorflow as tf
-        from tf_exla.frontends.tf import measure
+        from tf_exla.frontends.tf.measuring import measure
         measure._reset_high_water_mark = lambda: False
         def fn(): return tf.reduce_sum(tf.linalg.matmul(x, x))
         x = tf.random.uniform((2000, 2000))

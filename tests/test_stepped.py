@@ -13,7 +13,7 @@ from fresh_process import run_fresh
 from samples import but
 
 import tf_exla
-from tf_exla.frontends.tf import list_bytes
+from tf_exla.frontends.tf.cutting import list_bytes
 from tf_exla.frontends.tf.held import held_bytes
 
 ROWS = np.random.default_rng(0).standard_normal((3500, 4))

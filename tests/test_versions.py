@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 import tf_exla
-from tf_exla.frontends.tf import request, versions
+from tf_exla.frontends.tf import versions
+from tf_exla.frontends.tf.calls import request
 
 
 def test_this_release_was_tested() -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     )
     from tf_exla.frontends.tf.devices.cluster import Cluster
     from tf_exla.frontends.tf.devices.data import sharded
-    from tf_exla.frontends.tf.measure import measured_peak
-    from tf_exla.frontends.tf.tensorboard import to_tensorboard
+    from tf_exla.frontends.tf.measuring.measure import measured_peak
+    from tf_exla.frontends.tf.measuring.tensorboard import to_tensorboard
     from tf_exla.report.report import MemoryReport
     from tf_exla.run.limited import limit
 

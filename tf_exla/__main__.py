@@ -122,7 +122,7 @@ def calibrate(forget: bool, anyway: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tf_exla.frontends.tf import other_load
+    from tf_exla.frontends.tf.measuring import other_load
     from tf_exla.model import rates
 
     path = rates.rates_file()
@@ -140,11 +140,11 @@ def calibrate(forget: bool, anyway: bool) -> None:
     kind = device_kind(device())
     meanwhile = other_load.OtherLoad()
     if device() == "GPU":
-        from tf_exla.frontends.tf.calibrate_gpu import measure_gpu
+        from tf_exla.frontends.tf.measuring.calibrate_gpu import measure_gpu
 
         found = measure_gpu()
     else:
-        from tf_exla.frontends.tf.calibrate import measure_cpu
+        from tf_exla.frontends.tf.measuring.calibrate import measure_cpu
 
         found = measure_cpu()
     _demand_quiet(meanwhile.share(), anyway)
@@ -161,7 +161,7 @@ def calibrate(forget: bool, anyway: bool) -> None:
 
 def _demand_quiet(share: float | None, anyway: bool) -> None:
     """Raise ClickException, or print a line, if others use too many cores or that is unknown."""
-    from tf_exla.frontends.tf.other_load import QUIET
+    from tf_exla.frontends.tf.measuring.other_load import QUIET
 
     if share is None:
         click.echo("what other processes use is not known here: leave the machine alone", err=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, overload
 
 from tf_exla.arguments import check_function, check_names
-from tf_exla.frontends.tf.optimized import OptimizedFunction
-from tf_exla.frontends.tf.request import Limit, Request
+from tf_exla.frontends.tf.calls.optimized import OptimizedFunction
+from tf_exla.frontends.tf.calls.request import Limit, Request
 from tf_exla.frontends.tf.versions import warn_if_untested
 from tf_exla.model.options import Unbounded
 from tf_exla.report.report import MemoryReport

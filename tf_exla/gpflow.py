@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from tf_exla.api import Devices, OptimizedFunction, optimize
-from tf_exla.frontends.tf.measure import MeasuredPeak, measured_peak
-from tf_exla.frontends.tf.request import Limit
+from tf_exla.frontends.tf.calls.request import Limit
+from tf_exla.frontends.tf.measuring.measure import MeasuredPeak, measured_peak
 from tf_exla.report.report import MemoryReport
 
 __all__ = ["Scipy"]

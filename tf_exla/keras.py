@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, finalize, ref
 import keras
 import tensorflow as tf
 
-from tf_exla.frontends.tf.request import Limit, Request
+from tf_exla.frontends.tf.calls.request import Limit, Request
 from tf_exla.model.options import Unbounded
 from tf_exla.report.report import MemoryReport
 from tf_exla.run.limited import Limited

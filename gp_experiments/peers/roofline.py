@@ -119,7 +119,7 @@ def _numpy_rates() -> dict[str, float]:
 def _tensorflow_rates() -> dict[str, float]:
     import tensorflow as tf
 
-    from tf_exla.frontends.tf.calibrate import FEW, MANY, exponentials
+    from tf_exla.frontends.tf.measuring.calibrate import FEW, MANY, exponentials
 
     # XLA's code writes its result, which takes longer than the exponential: two lengths tell.
     few, many = exponentials(FEW), exponentials(MANY)

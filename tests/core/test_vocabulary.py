@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tf_exla.ir
-from tf_exla.frontends.tf.names import graph_name, tensorflow_name
+from tf_exla.frontends.tf.nodes.names import graph_name, tensorflow_name
 from tf_exla.frontends.tf.ops.table import OPS
 
 PACKAGE = Path(tf_exla.ir.__file__).parents[1]

@@ -19,7 +19,7 @@ from frontends.run_node import complete_attrs
 from frontends.test_op_rules import CASES, OPS, cut_shape, operand, run_op
 from tensorflow.python.framework import kernels, op_def_library, op_def_registry
 
-from tf_exla.frontends.tf.names import graph_name, tensorflow_name
+from tf_exla.frontends.tf.nodes.names import graph_name, tensorflow_name
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Array, Node, Tensor
 

@@ -125,7 +125,7 @@ def measure(ops: list[str]) -> list[dict[str, Any]]:
     from frontends.run_node import eager_op
     from frontends.test_op_rules import OPS
 
-    from tf_exla.frontends.tf.measure import measured_peak
+    from tf_exla.frontends.tf.measuring.measure import measured_peak
 
     rows: list[dict[str, Any]] = []
     for op in ops:

@@ -10,8 +10,8 @@ import tensorflow as tf
 from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import op_def_registry
 
-from tf_exla.frontends.tf.attrs import attr_types, decode, tensorflow_attrs
-from tf_exla.frontends.tf.names import tensorflow_name
+from tf_exla.frontends.tf.nodes.attrs import attr_types, decode, tensorflow_attrs
+from tf_exla.frontends.tf.nodes.names import tensorflow_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.ir.graph import Array, Graph, Loop, Node, Tensor
 from tf_exla.split.resize import resize_loop

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import tensorflow as tf
 
-from tf_exla.frontends.tf.calibrate_gpu import Sizes, measure_gpu
+from tf_exla.frontends.tf.measuring.calibrate_gpu import Sizes, measure_gpu
 from tf_exla.ir.rates import Rates
 from tf_exla.model.rates import gpu_kind, plausible
 

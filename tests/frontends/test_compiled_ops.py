@@ -9,7 +9,7 @@ import pytest
 from frontends.op_cases import Case
 from frontends.test_op_rules import CASES, build
 
-from tf_exla.frontends.tf.names import graph_name
+from tf_exla.frontends.tf.nodes.names import graph_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.ops.table import KINDS
 from tf_exla.frontends.tf.ops.table import OPS as TABLE

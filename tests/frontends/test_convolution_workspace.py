@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tf_exla.frontends.tf import environment
 from tf_exla.frontends.tf.capture import capture
-from tf_exla.frontends.tf.environment import limit_workspace
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.ops.memory.gpu import WORKSPACE_VARIABLE
+from tf_exla.frontends.tf.planning import environment
+from tf_exla.frontends.tf.planning.environment import limit_workspace
 from tf_exla.ir.graph import Graph
 
 MB = 1 << 20

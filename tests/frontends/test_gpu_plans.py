@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 import tf_exla
-from tf_exla.frontends.tf import notes, op_set, request
+from tf_exla.frontends.tf import op_set
+from tf_exla.frontends.tf.calls import notes, request
 from tf_exla.frontends.tf.ops.scratch import gpu_scratch_bytes
 from tf_exla.ir.graph import Tensor
 from tf_exla.ir.rates import CPU

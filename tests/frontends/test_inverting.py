@@ -11,7 +11,7 @@ import tensorflow as tf
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.frontends.tf.whole import WHOLE_OPS
+from tf_exla.frontends.tf.restore.whole import WHOLE_OPS
 from tf_exla.ir.builder import make_node
 from tf_exla.ir.check import check_graph
 from tf_exla.ir.graph import Graph, Loop, LoopResult, SplitAxis, Tensor

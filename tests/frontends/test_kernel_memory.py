@@ -363,7 +363,7 @@ def measure(group: str, first: int = 0, step: int = 1) -> list[dict[str, Any]]:
     import tensorflow as tf
 
     from tf_exla.frontends.tf.device import device
-    from tf_exla.frontends.tf.measure import measured_peak
+    from tf_exla.frontends.tf.measuring.measure import measured_peak
 
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     on_gpu = device() == "GPU"
@@ -434,7 +434,7 @@ def forwarding() -> list[dict[str, Any]]:
     """Run in a fresh process: is a fresh temporary reused, straight and in a loop body?"""
     import tensorflow as tf
 
-    from tf_exla.frontends.tf.measure import measured_peak
+    from tf_exla.frontends.tf.measuring.measure import measured_peak
 
     R = tf.raw_ops
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_exla.frontends.tf import narrow_products
 from tf_exla.frontends.tf.capture import capture
-from tf_exla.frontends.tf.restore import restore
+from tf_exla.frontends.tf.restore import narrow_products, restore
 
 
 def normal(*shape: int) -> Any:

@@ -16,7 +16,7 @@ import tf_exla
 from tf_exla.frontends.numpy import evaluate
 from tf_exla.frontends.numpy.kernels import KERNELS
 from tf_exla.frontends.tf.capture import capture
-from tf_exla.frontends.tf.names import graph_name
+from tf_exla.frontends.tf.nodes.names import graph_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.ir.graph import Array, Graph, Node
 from tf_exla.ir.traverse import walk

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tf_exla
-from tf_exla.frontends.tf import on_device, writing
+from tf_exla.frontends.tf.restore import on_device, writing
 
 X = np.random.default_rng(0).normal(size=(3001, 7)).astype(np.float32)
 Y = np.random.default_rng(1).normal(size=(211, 7)).astype(np.float32)

@@ -26,7 +26,7 @@ from frontends.op_cases import (
 )
 from frontends.run_node import complete_attrs, run_nodes, run_op
 
-from tf_exla.frontends.tf.names import graph_name
+from tf_exla.frontends.tf.nodes.names import graph_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.ops.lists import OPS as LISTS
 from tf_exla.frontends.tf.ops.table import RULED

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import tf_exla
 from tf_exla.frontends.tf.capture import capture
-from tf_exla.frontends.tf.names import tensorflow_name
+from tf_exla.frontends.tf.nodes.names import tensorflow_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.ir.axis_rule import AxisRule

@@ -355,7 +355,7 @@ def test_static_shapes_are_kept() -> None:
 
 def in_place_peak() -> tuple[int, int]:
     """Bytes of a concatenated result, and the working set of the call that makes it."""
-    from tf_exla.frontends.tf.measure import measured_peak
+    from tf_exla.frontends.tf.measuring.measure import measured_peak
 
     rows = 400_000
     graph = loop_graph(
@@ -375,7 +375,7 @@ def test_results_are_concatenated_in_place() -> None:
 
 def chained_peak() -> tuple[int, int]:
     """Bytes of one of four large tensors, and the working set of the chained program."""
-    from tf_exla.frontends.tf.measure import measured_peak
+    from tf_exla.frontends.tf.measuring.measure import measured_peak
 
     def fn(x: Any) -> Any:
         parts = [f(x + k) for k, f in enumerate((tf.exp, tf.sin, tf.cos, tf.tanh))]

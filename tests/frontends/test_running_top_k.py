@@ -14,7 +14,7 @@ import tf_exla
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.frontends.tf.running_top_k import RunningChunk
+from tf_exla.frontends.tf.restore.running_top_k import RunningChunk
 from tf_exla.ir.check import check_graph
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Array, Graph, Loop

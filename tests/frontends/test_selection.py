@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 import tf_exla
-from tf_exla.frontends.tf import radix
+from tf_exla.frontends.tf.restore import radix
 
 N, M = 401, 353
 READ: dict[str, Callable[[tf.Tensor], Any]] = {

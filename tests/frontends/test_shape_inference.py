@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_exla.frontends.tf import shape_inference
-from tf_exla.frontends.tf.shape_inference import MisfitError, Operand, infer_shapes
+from tf_exla.frontends.tf.nodes import shape_inference
+from tf_exla.frontends.tf.nodes.shape_inference import MisfitError, Operand, infer_shapes
 
 X = Operand("float32", (2, 3))
 

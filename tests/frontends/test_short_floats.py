@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from programs_check import limits_of
 
 import tf_exla
-from tf_exla.frontends.tf.names import graph_name
+from tf_exla.frontends.tf.nodes.names import graph_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
 from tf_exla.fuzz.table import reductions

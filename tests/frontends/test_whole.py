@@ -103,7 +103,7 @@ def tightened() -> dict[str, Any]:
     from as_on_a_gpu import as_on_a_gpu
 
     import tf_exla
-    from tf_exla.frontends.tf import whole
+    from tf_exla.frontends.tf.restore import whole
 
     made = as_on_a_gpu()
     mock.patch.object(whole.WholeOps, "scratch_of", {}).start()

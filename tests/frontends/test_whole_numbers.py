@@ -173,7 +173,7 @@ def failed() -> list[Any]:
     from as_on_a_gpu import as_on_a_gpu
 
     import tf_exla
-    from tf_exla.frontends.tf.planner import Planner
+    from tf_exla.frontends.tf.planning.planner import Planner
 
     as_on_a_gpu()
     emit = Planner._emit

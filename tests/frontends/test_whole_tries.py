@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tf_exla.errors import MemoryLimitError
-from tf_exla.frontends.tf import whole
+from tf_exla.frontends.tf.restore import whole
 from tf_exla.ir.graph import Graph
 from tf_exla.model.allocator import EXACT
 from tf_exla.pipeline.tightening import TRIES, Try, between

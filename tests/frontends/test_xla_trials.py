@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from tf_exla.frontends.tf import environment
-from tf_exla.frontends.tf.environment import VARIABLE, without_trials
+from tf_exla.frontends.tf.planning import environment
+from tf_exla.frontends.tf.planning.environment import VARIABLE, without_trials
 
 
 @pytest.fixture(autouse=True)

@@ -29,10 +29,10 @@ from gp_experiments.peers.cases import Case
 from gp_experiments.peers.data import arguments
 from gp_experiments.peers.with_tensorflow import _written
 from tf_exla.errors import MemoryLimitError
+from tf_exla.frontends.tf.calls.request import gpu_options
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
-from tf_exla.frontends.tf.request import gpu_options
-from tf_exla.frontends.tf.whole import WholeOps
+from tf_exla.frontends.tf.restore.whole import WholeOps
 from tf_exla.ir.graph import Graph
 from tf_exla.ir.rates import CPU, Rates
 from tf_exla.model.cost import compiled_seconds, graph_seconds

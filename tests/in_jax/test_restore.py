@@ -17,7 +17,7 @@ import tf_exla
 from tf_exla.frontends.jax.emit import EMIT
 from tf_exla.frontends.jax.restore import restore
 from tf_exla.frontends.tf.capture import capture
-from tf_exla.frontends.tf.names import graph_name
+from tf_exla.frontends.tf.nodes.names import graph_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.ir.graph import Graph, const
 from tf_exla.ir.traverse import walk

@@ -20,7 +20,7 @@ from tensorflow.python.framework import op_def_registry
 
 from tf_exla.api import OptimizedFunction
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
-from tf_exla.frontends.tf.specialised import Specialised
+from tf_exla.frontends.tf.cutting.specialised import Specialised
 from tf_exla.run.session import Session
 
 METHODS = {

@@ -7,7 +7,7 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import Any
 
-from tf_exla.frontends.tf.request import Limit, Request
+from tf_exla.frontends.tf.calls.request import Limit, Request
 from tf_exla.model.options import Unbounded
 from tf_exla.report.report import MemoryReport
 from tf_exla.run import active

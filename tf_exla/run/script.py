@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tf_exla.byte_size import format_bytes
+from tf_exla.frontends.tf.calls.request import Limit, Request
 from tf_exla.frontends.tf.outside import Outside, watched
-from tf_exla.frontends.tf.request import Limit, Request
 from tf_exla.model.options import Unbounded
 from tf_exla.pipeline.plan import Plan
 from tf_exla.run.limited import Limited

@@ -13,7 +13,7 @@ from tf_exla.frontends.tf.devices.choice import DeviceSet
 from tf_exla.frontends.tf.devices.combining import Combiner
 from tf_exla.frontends.tf.devices.pieces import part_of, read_part, send
 from tf_exla.frontends.tf.devices.pool import Patience
-from tf_exla.frontends.tf.emit import define, new_graph, placeholder
+from tf_exla.frontends.tf.nodes.emit import define, new_graph, placeholder
 from tf_exla.frontends.tf.restore import NO_INLINE, Restored
 from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.shard.plan import PlannedLocal, PlannedLoop, ShardedPlan

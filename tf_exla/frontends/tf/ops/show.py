@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tf_exla.frontends.tf.names import graph_name
+from tf_exla.frontends.tf.nodes.names import graph_name
 from tf_exla.frontends.tf.ops.record import Op
 from tf_exla.frontends.tf.ops.table import KINDS
 

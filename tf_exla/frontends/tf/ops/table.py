@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tf_exla.frontends.tf.names import EMITTED, graph_name
+from tf_exla.frontends.tf.nodes.names import EMITTED, graph_name
 from tf_exla.frontends.tf.ops import (
     algebra,
     images,

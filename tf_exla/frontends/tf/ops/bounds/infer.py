@@ -30,8 +30,8 @@ def infer(node: Node, operands: Sequence[Most], shape_operand: int | None = None
 
 def _shapes(node: Node, operands: Sequence[Most], shape_operand: int | None) -> list[Shape | None]:
     # Only graphs with unknown sizes need TensorFlow here.
-    from tf_exla.frontends.tf.attrs import shape_of
-    from tf_exla.frontends.tf.shape_inference import MisfitError, Operand, infer_shapes
+    from tf_exla.frontends.tf.nodes.attrs import shape_of
+    from tf_exla.frontends.tf.nodes.shape_inference import MisfitError, Operand, infer_shapes
 
     given = [
         Operand(

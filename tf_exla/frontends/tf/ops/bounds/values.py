@@ -320,7 +320,7 @@ def _folded(node: Node, operands: Sequence[Most]) -> Shape | None:
         exact.extend(np.asarray(one.value) for one in inputs[data:])
         found: list[Array] | None = [np.asarray(KERNELS[node.op](node, *exact), object)]
     else:
-        from tf_exla.frontends.tf.folding import fold  # TensorFlow computes it
+        from tf_exla.frontends.tf.nodes.folding import fold  # TensorFlow computes it
 
         found = fold(node.op, inputs, node.attrs, 1)
     if found is None or found[0].dtype.kind not in "iuO":

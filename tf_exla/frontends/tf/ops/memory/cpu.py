@@ -275,7 +275,7 @@ _RUNNING_NODES = 1 << 14  # the executor's memory for a hundred nodes
 def radix_counts(call: Call) -> int:
     """Count the key, three tensors like it and flags of NaN, then each thread's counts.
 
-    Several ops are emitted (frontends/tf/radix.py).
+    Several ops are emitted (frontends/tf/restore/radix.py).
     """
     x, counts = call.inputs[0], call.outputs[0]
     counted = (call.threads + 1) * itemsize(counts.dtype) * counts.shape[1]
@@ -309,7 +309,7 @@ def random_rows(call: Call) -> int:
 def scatter_rows(columns_at: int) -> Bound:
     """Count row numbers, broadcast and packed with the columns; an update copies its target.
 
-    Several ops are emitted (frontends/tf/scattering.py).
+    Several ops are emitted (frontends/tf/restore/scattering.py).
     """
 
     def bound(call: Call) -> int:

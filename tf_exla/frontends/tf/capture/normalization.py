@@ -1,0 +1,121 @@
+"""Replace ops that TensorFlow has in several versions by those that passes know or can split."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tf_exla.frontends.tf.nodes.emit import DEVICE, is_large
+from tf_exla.ir.graph import Graph, Node, Tensor, const
+from tf_exla.ir.powers import of_known_powers
+from tf_exla.ir.traverse import with_subgraphs
+
+_DIAGONALS = {"MatrixDiag": "matrix_diag", "MatrixDiagPart": "matrix_diag_part",
+              "MatrixSetDiag": "matrix_set_diag"}  # fmt: skip
+"""Ops of the main diagonal only."""
+_UPDATES = {"AssignAddVariableOp": "add", "AssignSubVariableOp": "subtract"}
+_MOMENTS = 5
+"""Number of results that both batch normalizations share, and of operands of both gradients."""
+
+
+def normalize(graph: Graph) -> Graph:
+    """Return the graph with the versions of ops that can be split."""
+    return with_new_values(of_known_powers(of_main_diagonals(without_reserve(graph))))
+
+
+def with_new_values(graph: Graph) -> Graph:
+    """Assign the sum instead of adding to a variable, where the variable is large.
+
+    An update in place needs the whole difference, and copies the variable if anything else holds
+    its value. The new value is computed in chunks like any result, and replaces the old one.
+    """
+    nodes: list[Node] = []
+    for old in graph.nodes:
+        node = with_subgraphs(old, with_new_values)
+        change = node.inputs[-1] if node.op in _UPDATES else None
+        if change is None or not (change.is_static and is_large(change)):
+            nodes.append(node)
+            continue
+        handle = node.inputs[0]
+        placed = {key: value for key, value in node.attrs.items() if key == DEVICE}
+        value = Tensor(change.shape, change.dtype, f"{node.name}/value")
+        total = Tensor(change.shape, change.dtype, f"{node.name}/total")
+        read = dataclasses.replace(
+            node, op="read_variable", inputs=(handle,), outputs=(value,),
+            attrs={**placed, "dtype": change.dtype}, name=value.name,
+        )  # fmt: skip
+        add = Node(
+            _UPDATES[node.op], (value, change), (total,), name=total.name, source=node.source
+        )
+        assign = dataclasses.replace(
+            node,
+            op="AssignVariableOp",
+            inputs=(handle, total),
+            attrs={**placed, "validate_shape": True},
+        )
+        nodes += [read, add, assign]
+    return graph.with_nodes(nodes)
+
+
+def of_main_diagonals(graph: Graph) -> Graph:
+    """Replace ops on the main diagonal by ops on any diagonals."""
+    nodes: list[Node] = []
+    for old in graph.nodes:
+        node = with_subgraphs(old, of_main_diagonals)
+        operands: list[Node] = []
+        if node.op in _DIAGONALS and node.output.dtype != "string":
+            k, dtype = np.int32(0), node.output.dtype
+            operands.append(const(k, f"{node.name}/k"))
+            if node.op == "MatrixDiag":  # the smallest matrix that holds the diagonal
+                operands += [
+                    const(np.int32(-1), f"{node.name}/{axis}") for axis in ("rows", "columns")
+                ]
+            if node.op != "MatrixSetDiag":
+                zero = np.zeros((), "float32" if dtype == "bfloat16" else dtype)
+                operands.append(const(zero, f"{node.name}/padding", dtype))
+            node = dataclasses.replace(
+                node, op=_DIAGONALS[node.op],
+                inputs=(*node.inputs, *(one.output for one in operands)),
+                attrs={**node.attrs, "align": "RIGHT_LEFT"},
+            )  # fmt: skip
+        nodes += [*operands, node]
+    return graph.with_nodes(nodes)
+
+
+def without_reserve(graph: Graph) -> Graph:
+    """Replace batch normalizations whose sixth result is read only by their gradients.
+
+    The sixth result of `FusedBatchNormV3` is cuDNN's memory for the gradient, which has no parts
+    for chunks of images or channels. Without that result, the op is `FusedBatchNormV2`.
+    """
+    graph = graph.replace(
+        nodes=tuple(with_subgraphs(node, without_reserve) for node in graph.nodes)
+    )
+    reserves = {
+        node.outputs[_MOMENTS]
+        for node in graph.nodes
+        if node.op == "FusedBatchNormV3" and _is_plain(node)
+    }
+    kept: set[Tensor] = set(graph.outputs)
+    for node in graph.nodes:
+        gradient = node.op == "FusedBatchNormGradV3" and _is_plain(node)
+        kept.update(node.inputs[:_MOMENTS] if gradient else node.inputs)
+    reserves -= kept
+    if not reserves:
+        return graph
+    return graph.replace(nodes=tuple(_replaced(node, reserves) for node in graph.nodes))
+
+
+def _is_plain(node: Node) -> bool:
+    return str(node.attrs.get("data_format", "NHWC")) in ("NHWC", "NCHW")
+
+
+def _replaced(node: Node, reserves: set[Tensor]) -> Node:
+    if node.op == "FusedBatchNormV3" and node.outputs[_MOMENTS] in reserves:
+        outputs = node.outputs[:_MOMENTS]
+        return dataclasses.replace(node, op="FusedBatchNormV2", outputs=outputs)
+    if node.op == "FusedBatchNormGradV3" and node.inputs[_MOMENTS] in reserves:
+        inputs = node.inputs[:_MOMENTS]
+        return dataclasses.replace(node, op="FusedBatchNormGradV2", inputs=inputs)
+    return node

@@ -1,0 +1,1 @@
+"""Programs that are cut where a size appears during the call."""

@@ -1,0 +1,1 @@
+"""Gradients of optimized calls: planned programs of their own."""

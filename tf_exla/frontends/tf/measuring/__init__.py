@@ -1,0 +1,1 @@
+"""Measured peaks, and the measured rates of a machine."""

@@ -1,0 +1,1 @@
+"""Nodes as ops of TensorFlow: names, attributes, shapes, constant values."""

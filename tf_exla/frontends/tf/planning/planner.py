@@ -1,0 +1,227 @@
+"""Plans of the graphs of one concrete function, and their restored functions.
+
+If planning or restoring fails, the graph runs as it was captured (`fallback.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from tf_exla.errors import MemoryLimitError, UnboundedMemoryError, UnboundedMemoryWarning
+from tf_exla.frontends.tf.devices.function import ShardedFunction
+from tf_exla.frontends.tf.nodes.names import DATASET_LOOPS
+from tf_exla.frontends.tf.op_set import OPS, TensorFlowOps
+from tf_exla.frontends.tf.planning.constant_parts import ConstantParts
+from tf_exla.frontends.tf.planning.environment import limit_workspace, without_trials
+from tf_exla.frontends.tf.planning.fallback import unplanned
+from tf_exla.frontends.tf.planning.settings import Settings
+from tf_exla.frontends.tf.restore import Restored, restore
+from tf_exla.frontends.tf.restore.whole import Operands, compile_whole, in_place_of
+from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.traverse import walk
+from tf_exla.model.concurrency import Place, places
+from tf_exla.model.options import Options
+from tf_exla.model.projection import Projector, resident_bytes
+from tf_exla.model.settings import SETTINGS
+from tf_exla.pipeline.optimize import optimize_graph
+from tf_exla.pipeline.plan import Plan
+from tf_exla.shard.choose import shard_graph
+from tf_exla.shard.plan import ShardedPlan
+
+Runnable = Restored | ShardedFunction
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Plans and restores graphs of one concrete function.
+
+    `functions`: those that attributes of nodes name. `constants`: values of the inputs that follow
+    those of the concrete function. `sharded`: inputs that no device holds whole.
+    """
+
+    settings: Settings
+    concrete: Any
+    functions: tuple[Any, ...]
+    constants: tuple[Any, ...]
+    sharded: tuple[Tensor, ...]
+    constant_parts: ConstantParts = field(default_factory=ConstantParts)
+
+    def plan(
+        self,
+        graph: Graph,
+        head: bool = False,
+        awaited: frozenset[str] = frozenset(),
+        firm: bool = False,
+    ) -> Plan:
+        """Plan a graph; `head`: whether it ends where sizes of the rest are known.
+
+        `awaited`: names of nodes whose results need no bound, since the rest has them as inputs.
+        `firm`: every size without a bound raises. Raises `MemoryLimitError`.
+        """
+        name, guard, options = self.settings.name, self.settings.guard, self.settings.options
+        function = f"{name} up to the sizes of its data" if head else name
+        options = dataclasses.replace(options, awaited=awaited)
+        if firm:
+            options = dataclasses.replace(options, unbounded="refuse")
+        limit = self.settings.limit()
+        if self.settings.unlimited:
+            return unplanned(graph, limit, RuntimeError("its sizes do not fit"))
+        _check_datasets(graph, function, firm)
+        try:
+            plan = self._planned(graph, limit, options, function)
+        except MemoryLimitError as error:
+            raise self.settings.named(error) from None
+        except Exception as error:
+            if self.sharded:  # the original function cannot run on sharded tensors
+                raise
+            guard.take(name, error)
+            return unplanned(graph, limit, error)
+        guard.listener.planned(name, plan)
+        return plan
+
+    def _planned(
+        self, graph: Graph, limit: int, options: Options, name: str, ops: TensorFlowOps = OPS
+    ) -> Plan:
+        devices, outside = self.settings.devices, self.settings.outside
+        limit_workspace(graph)
+        if devices is None:
+            if self.sharded:
+                raise TypeError(f"{name}: sharded tensors need optimize(..., devices=...)")
+
+            def planned(graph: Graph, beside: int = outside) -> Plan:
+                held = resident_bytes(graph) + beside if beside else None
+                return optimize_graph(
+                    graph, ops, limit=limit, resident=held, options=options, function=name
+                )
+
+            folded = self._folded(graph, limit, planned)
+            if folded is not None:
+                with contextlib.suppress(MemoryLimitError):
+                    return planned(folded)
+            return planned(graph)
+        limit -= outside
+        fleet = dataclasses.replace(devices.fleet, apart=frozenset(self.sharded))
+        return shard_graph(graph, OPS, fleet, limit=limit, options=options, function=name)
+
+    def restore(self, plan: Plan, called: bool = True) -> Runnable:
+        """Return the function of a plan; `called`: as a function, not as the body of a While."""
+        try:
+            if isinstance(plan, ShardedPlan):
+                assert self.settings.devices is not None
+                inputs = self.concrete.graph.inputs
+                return ShardedFunction(plan, self.settings.devices, self._emit, inputs)
+            whole = self._whole(plan) if called else None
+            return whole or self._emit(plan.graph, places=_places(plan))
+        except Exception as error:
+            self.settings.guard.take(self.settings.name, error)
+            # The graph before the passes has the same outputs in the same order.
+            return self._emit(plan.original)
+
+    def _whole(self, plan: Plan) -> Restored | None:
+        """Return a plan of the same program as XLA modules, if there is one within the limit."""
+        options = plan.options
+        if options is None or not options.whole or plan.failure:
+            return None
+        without_trials()
+        apart = dataclasses.replace(options, jit_compile=False, whole=False)
+        computed = self._computed(plan.original)
+        captured = [*self.concrete.captured_inputs, *self.constants, *computed]
+        count = len(self.concrete.inputs) - len(self.concrete.captured_inputs)
+        if len(plan.original.inputs) != count + len(captured):  # a gradient's saved values
+            return None
+        name = self.settings.name
+        try:
+            made = compile_whole(
+                lambda limit, ops: self._planned(plan.original, limit, apart, name, ops),
+                lambda graph, whole: self._emit(graph, compiled=whole),
+                Operands(plan.original.inputs[:count], captured),
+                plan.limit,
+                options.allocator,
+            )
+            return None if made is None else in_place_of(plan, made)
+        except Exception:  # of a plan or its function for XLA, or since XLA refuses what it got
+            return None
+
+    def _folded(
+        self, graph: Graph, limit: int, planned: Callable[[Graph, int], Plan]
+    ) -> Graph | None:
+        """Return a graph with inputs instead of results of constants; None if that does not pay.
+
+        Nor does it if the results take much of the limit, so that the rest would have to be split.
+        """
+        first, outside = len(self.concrete.graph.inputs), self.settings.outside
+        sources = dict(zip(graph.inputs[first:], self.constants, strict=False))
+        others = resident_bytes(graph) + outside
+
+        def part(graph: Graph) -> Plan:
+            return planned(graph, others - resident_bytes(graph))
+
+        try:
+            folded = self.constant_parts.folded(graph, sources, part)
+        except MemoryLimitError:
+            return None
+        if folded is None:
+            return None
+        held = resident_bytes(folded) + outside
+        if held - others <= (1 - SETTINGS.margin) * limit:
+            return folded
+        return folded if held + Projector(OPS).working_set(folded) <= limit else None
+
+    def _computed(self, graph: Graph) -> tuple[tf.Tensor, ...]:
+        """Return the values of the inputs of a graph that replace results of constants."""
+
+        def run(plan: Plan, arguments: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+            with tf.init_scope(), context.eager_mode():
+                return restore(plan.graph, keep=self.functions)(arguments)
+
+        return self.constant_parts.values(graph, run)
+
+    def _emit(
+        self,
+        graph: Graph,
+        like: Sequence[Any] | None = None,
+        compiled: bool = False,
+        places: Mapping[Node, Place] | None = None,
+    ) -> Restored:
+        like = self.concrete.graph.inputs if like is None else like
+        made = restore(
+            graph,
+            name="optimized",
+            like=like,
+            keep=self.functions,
+            compiled=compiled,
+            places=places,
+        )
+        computed = self._computed(graph)
+        return dataclasses.replace(made, anchors=(*computed, *made.anchors)) if computed else made
+
+
+def _places(plan: Plan) -> Mapping[Node, Place]:
+    """Return which nodes may run at the same time; on a GPU none, as it has one stream."""
+    return {} if plan.failure or OPS.device == "GPU" else places(Projector(OPS), plan.graph)
+
+
+def _check_datasets(graph: Graph, function: str, firm: bool) -> None:
+    """Warn of loops over datasets, whose bodies no graph contains; raise if `firm`."""
+    loop = next((node for node in walk(graph) if node.op in DATASET_LOOPS), None)
+    if loop is None:
+        return
+    if firm:
+        raise UnboundedMemoryError(
+            function, node=loop.name, op=loop.op, source=loop.source, bytes=None
+        )
+    warnings.warn(
+        f"{function}: {loop.name} ({loop.op}) runs the body of a loop over a dataset, which is "
+        "neither split nor counted. Call the function eagerly and outside of tapes, or loop "
+        "outside of the function.",
+        UnboundedMemoryWarning,
+        stacklevel=2,
+    )
