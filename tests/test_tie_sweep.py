@@ -18,8 +18,8 @@ from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.ir.clean import clean
 from tf_exla.ir.traverse import walk
-from tf_exla.moves.sinking import sink
-from tf_exla.split.origins import clash
+from tf_exla.moves.user_loops.sinking import sink
+from tf_exla.split.regions.origins import clash
 
 OPS = TensorFlowOps()
 

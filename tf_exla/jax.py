@@ -7,9 +7,9 @@ from typing import Any, overload
 
 from tf_exla.arguments import check_function, check_names
 from tf_exla.byte_size import parse_bytes
+from tf_exla.frontends.jax.calls.explaining import report
+from tf_exla.frontends.jax.calls.function import Function, Names, Numbers
 from tf_exla.frontends.jax.compat import warn_if_untested
-from tf_exla.frontends.jax.explaining import report
-from tf_exla.frontends.jax.function import Function, Names, Numbers
 from tf_exla.frontends.jax.planning import Settings, options
 from tf_exla.report.report import MemoryReport
 

@@ -10,7 +10,7 @@ from tf_exla.frontends.numpy import evaluate, trace
 from tf_exla.ir.check import check_graph
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Node, Tensor
-from tf_exla.moves.choosing import choose_again
+from tf_exla.moves.user_loops.choosing import choose_again
 from tf_exla.vocabulary.op_set import VocabularyOps
 
 N = 40

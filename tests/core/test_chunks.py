@@ -13,7 +13,7 @@ from tf_exla.frontends.numpy import trace
 from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
-from tf_exla.split.chunks import even_chunk, fit_loops, has_loops
+from tf_exla.split.loops.chunks import even_chunk, fit_loops, has_loops
 from tf_exla.split.search import split
 
 

@@ -12,7 +12,7 @@ from core.test_small_axes import PROGRAMS, SMALL, gaps
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.contraction import contraction_of
 from tf_exla.ir.graph import Node, SplitAxis
-from tf_exla.split.resize import cut
+from tf_exla.split.loops.resize import cut
 
 N, M, D = 301, 203, 101
 NAMES = (

@@ -11,8 +11,8 @@ from tf_exla.ir.graph import Loop, Node
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.pipeline.optimize import optimize_graph
-from tf_exla.split.def_use import DefUse
 from tf_exla.split.kernels import KernelsInParts, kernel_regions, split_kernels
+from tf_exla.split.regions.def_use import DefUse
 from tf_exla.split.search import search_context
 from tf_exla.vocabulary.op_set import VocabularyOps
 

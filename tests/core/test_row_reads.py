@@ -13,7 +13,7 @@ from tf_exla.ir.check import check_graph
 from tf_exla.ir.traverse import walk
 from tf_exla.model.projection import Projector
 from tf_exla.moves.contracting_ops import ContractingOps
-from tf_exla.moves.row_reads import read_rows
+from tf_exla.moves.user_loops.row_reads import read_rows
 from tf_exla.vocabulary.op_set import VocabularyOps
 
 N, M = 2000, 20

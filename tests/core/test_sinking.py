@@ -13,9 +13,9 @@ from tf_exla.ir.check import check_graph
 from tf_exla.ir.graph import Graph, Node
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
-from tf_exla.moves import sinking
-from tf_exla.moves.sinking import sink
-from tf_exla.split.origins import clash
+from tf_exla.moves.user_loops import sinking
+from tf_exla.moves.user_loops.sinking import sink
+from tf_exla.split.regions.origins import clash
 from tf_exla.vocabulary.op_set import VocabularyOps
 
 N = 300

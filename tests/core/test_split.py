@@ -20,13 +20,13 @@ from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.pipeline.forms import Forms
 from tf_exla.pipeline.optimize import optimize_graph
-from tf_exla.split import online_reduction
-from tf_exla.split.def_use import DefUse
-from tf_exla.split.growth import grow
 from tf_exla.split.incumbent import Incumbent
-from tf_exla.split.online_state import OnlineReduction
-from tf_exla.split.resize import cut
-from tf_exla.split.stages import arrange, rewrite
+from tf_exla.split.loops import online_reduction
+from tf_exla.split.loops.online_state import OnlineReduction
+from tf_exla.split.loops.resize import cut
+from tf_exla.split.loops.stages import arrange, rewrite
+from tf_exla.split.regions.def_use import DefUse
+from tf_exla.split.regions.growth import grow
 from tf_exla.vocabulary.op_set import VocabularyOps
 
 OPTIONS = Options(cores=2)

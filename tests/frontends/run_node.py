@@ -14,7 +14,7 @@ from tf_exla.frontends.tf.nodes.attrs import attr_types, decode, tensorflow_attr
 from tf_exla.frontends.tf.nodes.names import tensorflow_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.ir.graph import Array, Graph, Loop, Node, Tensor
-from tf_exla.split.resize import resize_loop
+from tf_exla.split.loops.resize import resize_loop
 
 
 def complete_attrs(op: str, dtypes: Sequence[str], attrs: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tf_exla.ir.check import check_graph
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph
 from tf_exla.model.settings import SETTINGS
-from tf_exla.moves.iterations import write_iterations
+from tf_exla.moves.user_loops.iterations import write_iterations
 
 OPS = TensorFlowOps()
 Function = Callable[..., Any]

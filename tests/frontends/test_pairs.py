@@ -27,10 +27,10 @@ from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.ir.traverse import walk
 from tf_exla.late.compiling import compile_loops
 from tf_exla.rewrite import chosen, rewrite_graph
-from tf_exla.split.def_use import DefUse
-from tf_exla.split.element_numbering import ElementNumbering
-from tf_exla.split.pair_region import PairRegion, grow_pair
-from tf_exla.split.symmetric_tiles import pair_graph, saving
+from tf_exla.split.regions.def_use import DefUse
+from tf_exla.split.symmetric.element_numbering import ElementNumbering
+from tf_exla.split.symmetric.pair_region import PairRegion, grow_pair
+from tf_exla.split.symmetric.symmetric_tiles import pair_graph, saving
 
 OPS = TensorFlowOps(threads=2)
 Function = Callable[..., Any]

@@ -25,7 +25,7 @@ from tf_exla.model.projection import Projector
 from tf_exla.model.top_k import running_seconds, running_size
 from tf_exla.moves.contracting_ops import ContractingOps
 from tf_exla.pipeline.optimize import optimize_graph
-from tf_exla.split.resize import resize_loop
+from tf_exla.split.loops.resize import resize_loop
 from tf_exla.split.search import split
 
 Function = Callable[..., object]

@@ -22,7 +22,7 @@ from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
-from tf_exla.moves.segments import in_segments
+from tf_exla.moves.user_loops.segments import in_segments
 from tf_exla.split.search import split
 
 Made = tuple[Callable[..., Any], Sequence[tf.Tensor]]

@@ -28,9 +28,9 @@ from tf_exla.fuzz.values import Pool, Value
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.check import check_graph
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
-from tf_exla.split.def_use import DefUse
-from tf_exla.split.growth import grow
-from tf_exla.split.stages import arrange, rewrite
+from tf_exla.split.loops.stages import arrange, rewrite
+from tf_exla.split.regions.def_use import DefUse
+from tf_exla.split.regions.growth import grow
 
 OPS = TensorFlowOps()
 UNIT = {"bfloat16": 2.0**-8, "float16": 2.0**-11}

@@ -19,8 +19,8 @@ from tf_exla.ir.check import check_graph
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph
 from tf_exla.ir.traverse import walk
-from tf_exla.moves.loop_variables import part_loop_variables
-from tf_exla.moves.small_lists import keep_less
+from tf_exla.moves.user_loops.loop_variables import part_loop_variables
+from tf_exla.moves.user_loops.small_lists import keep_less
 
 OPS = TensorFlowOps()
 ROWS = 127

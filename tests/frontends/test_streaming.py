@@ -19,9 +19,9 @@ from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.ir.traverse import walk
 from tf_exla.late.compiling import compile_loops
 from tf_exla.moves.lowering import lower
-from tf_exla.split.def_use import DefUse
-from tf_exla.split.growth import grow
-from tf_exla.split.stages import arrange, rewrite
+from tf_exla.split.loops.stages import arrange, rewrite
+from tf_exla.split.regions.def_use import DefUse
+from tf_exla.split.regions.growth import grow
 
 OPS = TensorFlowOps()
 Function = Callable[..., Any]

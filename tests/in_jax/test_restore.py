@@ -14,8 +14,8 @@ from frontends.test_op_rules import CASES, build
 from jax_x64 import enable_x64
 
 import tf_exla
-from tf_exla.frontends.jax.emit import EMIT
 from tf_exla.frontends.jax.restore import restore
+from tf_exla.frontends.jax.restore.emit import EMIT
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.nodes.names import graph_name
 from tf_exla.frontends.tf.op_set import TensorFlowOps

@@ -8,7 +8,7 @@ import pytest
 from jax import lax
 from jax_x64 import enable_x64
 
-from tf_exla.frontends.jax.top_k import top_k
+from tf_exla.frontends.jax.restore.top_k import top_k
 
 _SPECIAL = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0])
 

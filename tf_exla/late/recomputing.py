@@ -16,7 +16,7 @@ from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import consumers
 from tf_exla.model.settings import SETTINGS
-from tf_exla.split.origins import clash, tests_order
+from tf_exla.split.regions.origins import clash, tests_order
 
 
 def recompute(body: Graph, ops: OpSet) -> Graph:

@@ -10,8 +10,8 @@ from tf_exla.ir.contraction import BLOCK, Contraction, contraction_of
 from tf_exla.ir.graph import COMBINING, Graph, Loop, LoopResult, Node, SplitAxis, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import with_subgraphs
-from tf_exla.split.resize import chunk_shape, cut_with_tensors
-from tf_exla.split.unrolling import Unroller
+from tf_exla.split.loops.resize import chunk_shape, cut_with_tensors
+from tf_exla.split.loops.unrolling import Unroller
 
 
 def write_out(graph: Graph, ops: OpSet) -> Graph:

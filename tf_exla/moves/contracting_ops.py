@@ -18,7 +18,7 @@ from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.windows import Windows
 from tf_exla.model.projection import Projector
 from tf_exla.moves.blocking import written_out
-from tf_exla.split.while_axes import resized_while
+from tf_exla.split.regions.while_axes import resized_while
 
 
 class ContractingOps:

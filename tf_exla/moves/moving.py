@@ -25,7 +25,7 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, with_subgraphs
 from tf_exla.model.settings import SETTINGS
 from tf_exla.moves.places import Move, moves_of, runs, taken
-from tf_exla.split.origins import clash, tests_order
+from tf_exla.split.regions.origins import clash, tests_order
 
 _CONTIGUOUS = frozenset({"random_rows"})
 """Ops whose chunks consist of consecutive indices."""

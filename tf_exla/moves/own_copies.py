@@ -21,8 +21,8 @@ from tf_exla.ir.graph import Graph, Node
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import consumers, producers, without_dead
 from tf_exla.model.settings import SETTINGS
-from tf_exla.split.large_producers import large_producers
-from tf_exla.split.origins import clash, tests_order
+from tf_exla.split.regions.large_producers import large_producers
+from tf_exla.split.regions.origins import clash, tests_order
 
 
 def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:

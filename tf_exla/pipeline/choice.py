@@ -19,7 +19,7 @@ from tf_exla.pipeline.forms import Form, Forms
 from tf_exla.pipeline.in_cache import split_in_cache
 from tf_exla.pipeline.peak_parts import computed_at_peak
 from tf_exla.rewrite.families import IN_CACHE
-from tf_exla.split.chunks import fit_loops
+from tf_exla.split.loops.chunks import fit_loops
 from tf_exla.split.search import Splitting, split
 
 Checked = Callable[[str, Graph], Graph]

@@ -19,7 +19,7 @@ from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
 from tf_exla.moves.blocking import write_out
 from tf_exla.rewrite import chosen, rewrite_graph
-from tf_exla.split.chunks import fit_loops
+from tf_exla.split.loops.chunks import fit_loops
 
 LatePass = Callable[[Projector, Graph, Options], Graph]
 """A pass that changes the nodes of a graph and of its sub-graphs, not their interfaces."""

@@ -14,22 +14,22 @@ from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
-from tf_exla.moves.choosing import choose_again
 from tf_exla.moves.images.blocks import in_blocks, one_block
 from tf_exla.moves.images.growth import find_images
-from tf_exla.moves.iterations import write_iterations
 from tf_exla.moves.lowering import lower
 from tf_exla.moves.moving import move
 from tf_exla.moves.own_copies import operands_apart, transpose_apart
 from tf_exla.moves.rematerialization import can_hold, rematerialize
-from tf_exla.moves.row_reads import read_rows
-from tf_exla.moves.segments import in_segments
-from tf_exla.moves.sinking import sink
-from tf_exla.moves.small_lists import keep_less
 from tf_exla.moves.unmerging import unmerge
+from tf_exla.moves.user_loops.choosing import choose_again
+from tf_exla.moves.user_loops.iterations import write_iterations
+from tf_exla.moves.user_loops.row_reads import read_rows
+from tf_exla.moves.user_loops.segments import in_segments
+from tf_exla.moves.user_loops.sinking import sink
+from tf_exla.moves.user_loops.small_lists import keep_less
 from tf_exla.rewrite import Application, GraphRewrite, Rewrite, Rewritten, rewrite_graph
 from tf_exla.split.kernels import KernelsInParts, split_kernels
-from tf_exla.split.origins import clash, tests_order
+from tf_exla.split.regions.origins import clash, tests_order
 from tf_exla.split.search import search_context
 
 

@@ -23,10 +23,10 @@ from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.model.settings import SETTINGS
 from tf_exla.model.unbounded import unbounded
 from tf_exla.moves.contracting_ops import ContractingOps
-from tf_exla.moves.loop_variables import part_loop_variables
 from tf_exla.moves.messages import lighten
 from tf_exla.moves.random_rows import random_rows
 from tf_exla.moves.scattering import scatter_rows
+from tf_exla.moves.user_loops.loop_variables import part_loop_variables
 from tf_exla.pipeline.choice import Found, best_of, first_within
 from tf_exla.pipeline.collecting import rare_collections
 from tf_exla.pipeline.forms import Forms, least_bytes
@@ -36,7 +36,7 @@ from tf_exla.pipeline.plan import Plan
 from tf_exla.rewrite import Application, chosen, rewrite_graph
 from tf_exla.rewrite.families import SYMMETRY
 from tf_exla.rewrite.mirroring import mirror
-from tf_exla.split.chunks import fit_loops
+from tf_exla.split.loops.chunks import fit_loops
 from tf_exla.split.search import Splitting
 from tf_exla.split.trace import Alternative, Step, Trace
 

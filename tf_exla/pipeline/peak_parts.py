@@ -10,7 +10,7 @@ from tf_exla.errors import Blocker, PeakPart
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.traverse import producers
 from tf_exla.model.projection import Projection, Projector
-from tf_exla.split.region import RefusedSplit
+from tf_exla.split.regions.region import RefusedSplit
 
 LARGEST = 3
 """The number of tensors that a line of an error names."""

@@ -8,7 +8,7 @@ from tf_exla.ir.graph import Graph
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projection
 from tf_exla.rewrite import Application
-from tf_exla.split.region import RefusedSplit
+from tf_exla.split.regions.region import RefusedSplit
 from tf_exla.split.trace import Step
 
 

@@ -30,7 +30,7 @@ from tf_exla.report.report import MemoryReport
 from tf_exla.report.text import format_shape
 from tf_exla.rewrite import Application
 from tf_exla.shard.plan import ShardedPlan
-from tf_exla.split.region import RefusedSplit
+from tf_exla.split.regions.region import RefusedSplit
 
 LARGEST = 8
 ALIVE = 3

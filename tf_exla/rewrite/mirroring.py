@@ -2,7 +2,7 @@
 
 `Sᵀ = S`, `Sᵀ v = S v`, and the column sums equal the row sums. Gradients often contain such pairs:
 that of `x xᵀ` has `G x` and `Gᵀ x`, that of a distance the sums over both axes. A tensor with the
-same number (`split/element_numbering.py`) as an earlier one is replaced by that one, reshaped.
+same number (`split/symmetric/element_numbering.py`) as an earlier one is replaced by it, reshaped.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.families import SYMMETRY
 from tf_exla.rewrite.rewrite import Application, Rewritten
-from tf_exla.split.def_use import DefUse
-from tf_exla.split.element_numbering import ElementNumbering, Form
+from tf_exla.split.regions.def_use import DefUse
+from tf_exla.split.symmetric.element_numbering import ElementNumbering, Form
 
 Key = tuple[Form, tuple[int, ...], str]
 

@@ -5,7 +5,7 @@ every op on them is slow: a broadcast and a reduction along a short axis do not 
 of the machine. Unrolled, an index takes a few passes over [m, n], which stay in cache once split,
 and fuse where they are compiled.
 
-A region (`split/region.py`) that could be a loop with chunks of one index is unrolled, without the
+A region (`split/regions/`) that could be a loop with chunks of one index is unrolled, without the
 loop, for forward sums and gradients alike. An axis of more than 32 indices makes a contraction
 (`contraction.py`) if its only result is a sum, a maximum or the like. Otherwise, as in gradients,
 up to 64 indices are unrolled.
@@ -24,12 +24,12 @@ from tf_exla.ir.refusal import Refusal
 from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.settings import SETTINGS
 from tf_exla.rewrite.rewrite import Application, GraphRewrite, RefusedRewrite, Rewritten
-from tf_exla.split.def_use import DefUse
-from tf_exla.split.growth import grow
-from tf_exla.split.region import Region
-from tf_exla.split.repeating import compared_again
-from tf_exla.split.stages import Stages, arrange, build_loop, replaced, rewrite
-from tf_exla.split.unrolling import Unroller
+from tf_exla.split.loops.repeating import compared_again
+from tf_exla.split.loops.stages import Stages, arrange, build_loop, replaced, rewrite
+from tf_exla.split.loops.unrolling import Unroller
+from tf_exla.split.regions.def_use import DefUse
+from tf_exla.split.regions.growth import grow
+from tf_exla.split.regions.region import Region
 
 FAMILY = "small-axes"
 

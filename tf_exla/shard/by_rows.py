@@ -34,7 +34,7 @@ from tf_exla.shard.loops import (
 )
 from tf_exla.shard.parts import LocalPart, parts_of
 from tf_exla.shard.plan import Planned, PlannedLocal, PlannedLoop, ShardedPlan
-from tf_exla.split.region import RefusedSplit
+from tf_exla.split.regions.region import RefusedSplit
 
 
 # Many parameters: those of `optimize_graph`, and the devices.

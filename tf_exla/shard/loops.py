@@ -17,13 +17,13 @@ from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
 from tf_exla.shard.link import Link
-from tf_exla.split.def_use import DefUse
-from tf_exla.split.growth import grow
-from tf_exla.split.large import Large
-from tf_exla.split.region import RefusedSplit
-from tf_exla.split.repeating import compared_again
-from tf_exla.split.resize import resize_loop
-from tf_exla.split.stages import arrange, rewrite
+from tf_exla.split.loops.repeating import compared_again
+from tf_exla.split.loops.resize import resize_loop
+from tf_exla.split.loops.stages import arrange, rewrite
+from tf_exla.split.regions.def_use import DefUse
+from tf_exla.split.regions.growth import grow
+from tf_exla.split.regions.large import Large
+from tf_exla.split.regions.region import RefusedSplit
 
 SEEDS = 8
 """Tensors from which regions are grown in one step, those of the slowest nodes first. The product

@@ -10,10 +10,10 @@ from tf_exla.model.cost import graph_seconds
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.context import SearchContext
-from tf_exla.split.def_use import DefUse
-from tf_exla.split.large import Large
+from tf_exla.split.loops.stages import Stages
 from tf_exla.split.progress import Peak, own_bytes, own_loops, peak_of
-from tf_exla.split.stages import Stages
+from tf_exla.split.regions.def_use import DefUse
+from tf_exla.split.regions.large import Large
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,16 +12,16 @@ from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.candidate import Candidate, fixes_much, lowest, lowest_of_its_own, measured
-from tf_exla.split.chunks import has_loops
 from tf_exla.split.context import SearchContext
-from tf_exla.split.def_use import DefUse
-from tf_exla.split.growth import grow
 from tf_exla.split.incumbent import Incumbent
-from tf_exla.split.large import AskedLarge, Large
-from tf_exla.split.region import RefusedSplit, Region
-from tf_exla.split.repeating import compared_again, unrepeatable
-from tf_exla.split.stages import Stages, arrange, rewrite
-from tf_exla.split.symmetric_tiles import pair_graphs
+from tf_exla.split.loops.chunks import has_loops
+from tf_exla.split.loops.repeating import compared_again, unrepeatable
+from tf_exla.split.loops.stages import Stages, arrange, rewrite
+from tf_exla.split.regions.def_use import DefUse
+from tf_exla.split.regions.growth import grow
+from tf_exla.split.regions.large import AskedLarge, Large
+from tf_exla.split.regions.region import RefusedSplit, Region
+from tf_exla.split.symmetric.symmetric_tiles import pair_graphs
 from tf_exla.split.tile_candidates import with_tiles
 
 Refusals = dict[tuple[Tensor, int, Node], RefusedSplit]

@@ -10,8 +10,8 @@ from tf_exla.ir.graph import Graph
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, carried_bytes
-from tf_exla.split.chunks import fit_loops
-from tf_exla.split.def_use import DefUse
+from tf_exla.split.loops.chunks import fit_loops
+from tf_exla.split.regions.def_use import DefUse
 
 
 @dataclass(frozen=True, eq=False)

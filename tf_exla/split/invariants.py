@@ -16,10 +16,10 @@ from tf_exla.ir.traverse import without_dead
 from tf_exla.model.cost import node_seconds
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.context import SearchContext
-from tf_exla.split.def_use import DefUse
-from tf_exla.split.large_producers import large_producers
-from tf_exla.split.origins import clash, tests_order
-from tf_exla.split.resize import UNCUT
+from tf_exla.split.loops.resize import UNCUT
+from tf_exla.split.regions.def_use import DefUse
+from tf_exla.split.regions.large_producers import large_producers
+from tf_exla.split.regions.origins import clash, tests_order
 from tf_exla.split.tiles import tiled
 
 

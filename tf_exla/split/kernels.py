@@ -14,13 +14,13 @@ from tf_exla.model.projection import Projector
 from tf_exla.split.candidate import Candidate, lowest_of_its_own
 from tf_exla.split.candidates import evaluate
 from tf_exla.split.context import SearchContext
-from tf_exla.split.def_use import DefUse
-from tf_exla.split.growth import grow
-from tf_exla.split.large import Large
+from tf_exla.split.loops.repeating import unrepeatable
+from tf_exla.split.loops.stages import arrange
 from tf_exla.split.progress import peak_of
-from tf_exla.split.region import Region
-from tf_exla.split.repeating import unrepeatable
-from tf_exla.split.stages import arrange
+from tf_exla.split.regions.def_use import DefUse
+from tf_exla.split.regions.growth import grow
+from tf_exla.split.regions.large import Large
+from tf_exla.split.regions.region import Region
 
 
 def split_kernels(context: SearchContext, graph: Graph) -> Graph:

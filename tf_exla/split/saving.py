@@ -12,7 +12,7 @@ from tf_exla.model.settings import SETTINGS
 from tf_exla.split.candidate import Candidate
 from tf_exla.split.candidates import evaluate
 from tf_exla.split.context import SearchContext
-from tf_exla.split.stages import Stages, arrange
+from tf_exla.split.loops.stages import Stages, arrange
 
 
 def keep(context: SearchContext, best: Candidate) -> Candidate:

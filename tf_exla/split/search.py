@@ -21,7 +21,7 @@ from tf_exla.split.candidates import Refusals, candidates, repeated
 from tf_exla.split.context import SearchContext
 from tf_exla.split.invariants import compute_in_loops, large_bytes
 from tf_exla.split.progress import most_steps, peak_of
-from tf_exla.split.region import RefusedSplit
+from tf_exla.split.regions.region import RefusedSplit
 from tf_exla.split.saving import keep, most_saved
 from tf_exla.split.tiles import tile_at, tile_for_speed
 from tf_exla.split.trace import Step, Trace, compare

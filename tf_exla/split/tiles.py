@@ -16,9 +16,9 @@ from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.cost import node_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.settings import SETTINGS
-from tf_exla.split.chunks import fastest_chunk, has_loops
 from tf_exla.split.context import SearchContext
-from tf_exla.split.resize import resize_loop
+from tf_exla.split.loops.chunks import fastest_chunk, has_loops
+from tf_exla.split.loops.resize import resize_loop
 
 
 def tile_at(

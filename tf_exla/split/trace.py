@@ -10,8 +10,8 @@ from tf_exla.ir.graph import Graph
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.projection import Projector
 from tf_exla.split.candidate import Candidate, fixes_much
-from tf_exla.split.chunks import has_loops
 from tf_exla.split.context import SearchContext
+from tf_exla.split.loops.chunks import has_loops
 
 
 @dataclass(frozen=True, slots=True)

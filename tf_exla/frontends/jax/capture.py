@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from tf_exla.frontends.jax.inlining import constant, inline_open
+from tf_exla.frontends.jax.jaxprs.inlining import constant, inline_open
+from tf_exla.frontends.jax.jaxprs.writer import Walk, Writer, dtype_name
 from tf_exla.frontends.jax.primitives.table import CONVERTERS
-from tf_exla.frontends.jax.writer import Walk, Writer, dtype_name
 from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.ir.traverse import without_dead
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr
 
-from tf_exla.frontends.jax.inlining import inline, inline_open
-from tf_exla.frontends.jax.writer import Call, Writer
+from tf_exla.frontends.jax.jaxprs.inlining import inline, inline_open
+from tf_exla.frontends.jax.jaxprs.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
 

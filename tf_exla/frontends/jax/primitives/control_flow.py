@@ -13,10 +13,10 @@ from typing import Any
 from jax import lax
 
 from tf_exla.frontends.jax.compat import of_scan
-from tf_exla.frontends.jax.inlining import apply, inline
+from tf_exla.frontends.jax.jaxprs.inlining import apply, inline
+from tf_exla.frontends.jax.jaxprs.writer import Call, Like, Writer, dtype_name
 from tf_exla.frontends.jax.primitives.mapping import mapped
 from tf_exla.frontends.jax.primitives.pointwise import kind_of
-from tf_exla.frontends.jax.writer import Call, Like, Writer, dtype_name
 from tf_exla.ir.graph import Graph, Node, Tensor
 
 

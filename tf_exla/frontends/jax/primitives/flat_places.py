@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from jax.lax import GatherScatterMode
 
+from tf_exla.frontends.jax.jaxprs.writer import Call, Writer
 from tf_exla.frontends.jax.primitives.gather import clamped
-from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
 _WIDE = frozenset({"int64", "uint32", "uint64"})

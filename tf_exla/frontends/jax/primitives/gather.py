@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.lax import GatherScatterMode
 
+from tf_exla.frontends.jax.jaxprs.writer import Call, Writer
 from tf_exla.frontends.jax.primitives.masks import diagonal
 from tf_exla.frontends.jax.primitives.movement import cut
 from tf_exla.frontends.jax.primitives.outer_places import outer_gather
 from tf_exla.frontends.jax.primitives.own_rows import own_rows
 from tf_exla.frontends.jax.primitives.pointwise import first_of, kind_of
-from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Array, Tensor
 
 

@@ -12,9 +12,9 @@ import jax
 from jax.extend.core import jaxpr_as_fun
 
 from tf_exla.frontends.jax.compat import of_scan
-from tf_exla.frontends.jax.inlining import inline
 from tf_exla.frontends.jax.jaxprs import equations
-from tf_exla.frontends.jax.writer import Call, Writer
+from tf_exla.frontends.jax.jaxprs.inlining import inline
+from tf_exla.frontends.jax.jaxprs.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
 _IN_TURN = frozenset({"cond", "custom_vmap_call", "rng_bit_generator", "rng_uniform", "while"})

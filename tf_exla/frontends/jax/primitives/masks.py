@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tf_exla.frontends.jax.writer import Writer
+from tf_exla.frontends.jax.jaxprs.writer import Writer
 from tf_exla.ir.graph import Tensor
 
 ANY = -1

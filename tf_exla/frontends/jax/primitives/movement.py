@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_exla.frontends.jax.writer import Call, Writer
+from tf_exla.frontends.jax.jaxprs.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tf_exla.frontends.jax.inlining import apply
+from tf_exla.frontends.jax.jaxprs.inlining import apply
+from tf_exla.frontends.jax.jaxprs.writer import Call, Like, Writer
 from tf_exla.frontends.jax.primitives.own_rows import FIELDS, coordinate, parts_of
-from tf_exla.frontends.jax.writer import Call, Like, Writer
 from tf_exla.ir.graph import Tensor
 
 Axis = tuple[str, int]

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tf_exla.frontends.jax.inlining import apply
-from tf_exla.frontends.jax.writer import Call, Writer
+from tf_exla.frontends.jax.jaxprs.inlining import apply
+from tf_exla.frontends.jax.jaxprs.writer import Call, Writer
 from tf_exla.ir.graph import Array, Tensor
 
 FIELDS = {

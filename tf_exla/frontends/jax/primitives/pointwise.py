@@ -7,8 +7,8 @@ from typing import Any
 
 from jax import lax
 
+from tf_exla.frontends.jax.jaxprs.writer import Call, Writer
 from tf_exla.frontends.jax.primitives.masks import identity, select_band
-from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
 Convert = Callable[[Writer, Call], Sequence[Tensor] | None]

@@ -7,9 +7,9 @@ import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tf_exla.frontends.jax.inlining import apply
+from tf_exla.frontends.jax.jaxprs.inlining import apply
+from tf_exla.frontends.jax.jaxprs.writer import Call, Writer
 from tf_exla.frontends.jax.primitives.pointwise import kind_of
-from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
 

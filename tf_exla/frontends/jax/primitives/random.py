@@ -9,8 +9,8 @@ from typing import Any
 import jax
 from jax.extend.random import threefry_prng_impl
 
-from tf_exla.frontends.jax.inlining import inline
-from tf_exla.frontends.jax.writer import Call, Writer
+from tf_exla.frontends.jax.jaxprs.inlining import inline
+from tf_exla.frontends.jax.jaxprs.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
 _LOW = 1 << 32

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tf_exla.frontends.jax.jaxprs.writer import Call, Writer
 from tf_exla.frontends.jax.primitives.pointwise import Convert, kind_of
-from tf_exla.frontends.jax.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
 

@@ -13,14 +13,14 @@ import numpy as np
 from jax import lax
 from jax.lax import GatherScatterMode
 
-from tf_exla.frontends.jax.inlining import apply
+from tf_exla.frontends.jax.jaxprs.inlining import apply
+from tf_exla.frontends.jax.jaxprs.writer import Call, Like, Writer
 from tf_exla.frontends.jax.primitives.flat_places import flat_segments
 from tf_exla.frontends.jax.primitives.gather import clamped, diagonal_at
 from tf_exla.frontends.jax.primitives.masks import diagonal
 from tf_exla.frontends.jax.primitives.outer_places import outer_scatter_add
 from tf_exla.frontends.jax.primitives.own_rows import own_rows
 from tf_exla.frontends.jax.primitives.pointwise import first_of, kind_of
-from tf_exla.frontends.jax.writer import Call, Like, Writer
 from tf_exla.ir.graph import Array, Tensor
 
 

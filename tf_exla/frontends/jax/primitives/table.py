@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tf_exla.frontends.jax.jaxprs.writer import Call, Writer, dtype_name
 from tf_exla.frontends.jax.primitives import (
     calls,
     control_flow,
@@ -17,7 +18,6 @@ from tf_exla.frontends.jax.primitives import (
     scatter,
 )
 from tf_exla.frontends.jax.primitives.pointwise import Convert, kind_of
-from tf_exla.frontends.jax.writer import Call, Writer, dtype_name
 from tf_exla.ir.graph import Tensor
 
 

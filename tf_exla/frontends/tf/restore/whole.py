@@ -40,7 +40,7 @@ from tf_exla.model.projection import Projector
 from tf_exla.model.xla_gpu import GPU_SCRATCH, workspace
 from tf_exla.pipeline.plan import Plan
 from tf_exla.pipeline.tightening import TRIES, Try, next_room
-from tf_exla.split.origins import tests_order
+from tf_exla.split.regions.origins import tests_order
 from tf_exla.vocabulary.rules.builders import words
 
 ALIGNMENT = 256

@@ -1,0 +1,1 @@
+"""Calls of optimized functions: from arguments to certified programs."""

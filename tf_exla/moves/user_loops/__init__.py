@@ -1,0 +1,1 @@
+"""Moves for the loops and choices of a program: their lists, rows, iterations."""

@@ -1,0 +1,1 @@
+"""Loops over the chunks of a region: stages, bodies, chunk sizes."""

@@ -1,0 +1,1 @@
+"""Which nodes are split together, and along which axes."""

@@ -1,0 +1,1 @@
+"""Loops over the pairs of tiles of symmetric tensors."""
