@@ -94,6 +94,7 @@ def test_a_failure_in_the_forward_pass(
     assert len(names) <= 2
     assert "Injected: as asked for" in str(told[0].message)
     assert "strict=True" in str(told[0].message)
+    assert {one.filename for one in told} == {__file__}
     for one, two, three in zip(want, got, again, strict=True):
         np.testing.assert_allclose(two, one, rtol=1e-12)
         np.testing.assert_allclose(three, one, rtol=1e-12)

@@ -76,8 +76,9 @@ def test_in_a_graph_no_call_computes_the_number_of_segments(function: Callable[.
     assert "test_sizes.py" in info.value.source
     assert info.value.source in str(info.value)
     warned = tf_exla.optimize(function, 10**9, unbounded="warn")
-    with pytest.warns(tf_exla.UnboundedMemoryWarning, match="not counted"):
+    with pytest.warns(tf_exla.UnboundedMemoryWarning, match="not counted") as told:
         found = tf.function(lambda x: tf.exp(warned(x)))(SMALL)
+    assert {one.filename for one in told} == {__file__}
     np.testing.assert_allclose(found, tf.exp(function(SMALL)))
 
 

@@ -54,10 +54,10 @@ _MODULES = {
     "UnboundedMemoryWarning": "errors",
     "explain": "api",
     "limit": "run.limited",
-    "measured_peak": "frontends.tf.measure",
+    "measured_peak": "frontends.tf.measuring.measure",
     "optimize": "api",
     "sharded": "frontends.tf.devices.data",
-    "to_tensorboard": "frontends.tf.tensorboard",
+    "to_tensorboard": "frontends.tf.measuring.tensorboard",
 }
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import math
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from tf_exla.caller import warn
 from tf_exla.ir.rates import CPU, Rates
 from tf_exla.model.gpu_rates import usual_gpu
 from tf_exla.model.machine import machine_name
@@ -69,7 +69,7 @@ def load(kind: DeviceKind) -> Rates:
         measured = json.loads(path.read_text()).get(kind.name, {})
         return plausible(measured, kind)
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        warnings.warn(f"{path} is not a file of rates, and is not used: {error}", stacklevel=2)
+        warn(f"{path} is not a file of rates, and is not used: {error}")
         return kind.usual
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tf_exla.caller import warn
 from tf_exla.errors import (
     MemoryLimitError,
     UnboundedMemoryError,
@@ -237,7 +237,7 @@ def _check_bounded(projector: Projector, graph: Graph, function: str, options: O
         outside = "refuse" if found.outside else "raise"
         if options.unbounded in (outside, "refuse"):
             raise error
-        warnings.warn(f"{error} It is not counted.", UnboundedMemoryWarning, stacklevel=2)
+        warn(f"{error} It is not counted.", UnboundedMemoryWarning)
 
 
 def _steps(

@@ -8,7 +8,6 @@ the sum exceeds the limit, the program is planned again for less.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from tf_exla.caller import warn
 from tf_exla.errors import MemoryLimitError, PeakPart
 from tf_exla.frontends.jax.compat import compiler_options
 from tf_exla.frontends.jax.device import allocator, on_gpu
@@ -315,9 +315,8 @@ def _outside(compiled: Any) -> int:
     """Return what kernels of a CPU allocate outside of XLA's buffers."""
     module = compiled.as_text()
     for name in sorted(libraries(module)):
-        warnings.warn(
+        warn(
             f"XLA {jax.__version__} hands computations to {name}: what it allocates is not counted,"
-            " and a call may exceed what is certified",
-            stacklevel=2,
+            " and a call may exceed what is certified"
         )
     return outside_bytes(module)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -13,6 +12,7 @@ from jax._src import source_info_util
 from jax._src.core import trace_state_clean  # removed from `jax.core` in 0.8
 from jax._src.interpreters import mlir as _mlir
 
+from tf_exla.caller import warn
 from tf_exla.frontends.jax.device import on_gpu
 
 __all__ = [
@@ -39,10 +39,9 @@ def warn_if_untested(version: tuple[int, ...] = VERSION) -> None:
     if OLDEST <= version <= NEWEST:
         return
     oldest, newest, found = (".".join(map(str, one)) for one in (OLDEST, NEWEST, version))
-    warnings.warn(
+    warn(
         f"tf_exla.jax was tested with JAX {oldest} to {newest}, not with {found}: what it uses of"
-        " JAX may have changed, and kernels may allocate what is not counted",
-        stacklevel=3,
+        " JAX may have changed, and kernels may allocate what is not counted"
     )
 
 

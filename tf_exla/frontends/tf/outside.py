@@ -11,7 +11,7 @@ from typing import Any
 from tensorflow.python.framework import op_callbacks
 
 from tf_exla.byte_size import format_bytes
-from tf_exla.frontends.tf.source_line import HERE, INSTALLED
+from tf_exla.caller import HERE, is_users
 
 
 class Outside:
@@ -70,7 +70,7 @@ def _users_line() -> str | None:
             return None
         if not name.startswith("<") and name != __file__:
             caller = caller or f"{os.path.basename(name)}:{frame.f_lineno}"
-            if not any(part in name for part in INSTALLED):
+            if is_users(name):
                 return f"{os.path.basename(name)}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return caller

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import sysconfig
 from enum import Enum, auto
 from functools import cache
 from typing import Any
 
+from tf_exla.caller import HERE, INSTALLED, is_users
+
 _TRACER = "func_graph_from_py_func"
-INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _FRAMEWORK = (f"{os.sep}tensorflow{os.sep}", f"{os.sep}keras{os.sep}", f"{os.sep}tf_keras{os.sep}")
-_PYTHON = sysconfig.get_paths()["stdlib"] + os.sep  # decorators of contextlib, functools
-HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
 class _Owner(Enum):
@@ -48,13 +46,12 @@ def source_line(op: Any) -> str:
 
 @cache
 def _owner(filename: str) -> _Owner:
-    if filename.startswith((HERE, "<")):
-        return _Owner.FRAMEWORK
-    if not any(part in filename for part in INSTALLED):
-        return _Owner.FRAMEWORK if filename.startswith(_PYTHON) else _Owner.USER
-    if any(part in filename for part in _FRAMEWORK):
-        return _Owner.FRAMEWORK
-    return _Owner.LIBRARY
+    if is_users(filename):
+        return _Owner.USER
+    installed = any(part in filename for part in INSTALLED) and not filename.startswith(HERE)
+    if installed and not any(part in filename for part in _FRAMEWORK):
+        return _Owner.LIBRARY
+    return _Owner.FRAMEWORK
 
 
 def _text(frame: Any) -> str:

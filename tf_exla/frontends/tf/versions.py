@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import tensorflow as tf
 
+from tf_exla.caller import warn
 from tf_exla.model.allocator import EXACT, MARGIN, Allocator
 
 TESTED = ("2.16", "2.17", "2.18", "2.19", "2.20", "2.21")
@@ -20,10 +19,9 @@ def is_tested(version: str = tf.__version__) -> bool:
 def warn_if_untested(version: str = tf.__version__) -> None:
     """Warn of a release that the tests were not run with."""
     if not is_tested(version):
-        warnings.warn(
+        warn(
             f"tf_exla was tested with TensorFlow {TESTED[0]} to {TESTED[-1]}, not with {version},"
-            f" whose kernels may allocate more: plans leave a {MARGIN.part}th of the memory free",
-            stacklevel=3,
+            f" whose kernels may allocate more: plans leave a {MARGIN.part}th of the memory free"
         )
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from tf_exla.caller import HERE, is_users
 from tf_exla.frontends.jax.compat import user_frames
-
-INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
-HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
 def source_line(info: Any) -> str:
@@ -21,7 +19,7 @@ def source_line(info: Any) -> str:
         if frame.file_name.startswith(HERE):
             continue
         text = f"{os.path.basename(frame.file_name)}:{frame.start_line} in {_short(frame)}"
-        if not any(part in frame.file_name for part in INSTALLED):
+        if is_users(frame.file_name):
             return text
         library = library or text
     return library

@@ -7,7 +7,6 @@ import gc
 import os
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_exla.caller import warn
 from tf_exla.frontends.tf.device import FIRST_GPU, GPU_ALLOCATOR, counts_exactly, device
 from tf_exla.frontends.tf.free_memory import field_bytes
 from tf_exla.frontends.tf.measuring.fresh_measure import (
@@ -107,7 +107,7 @@ def measured_peak(
         except CannotSendError as why:
             if needed:
                 raise RuntimeError(f"{_name(fn)} was not measured afresh: {why}") from why
-            warnings.warn(_NOT_FRESH.format(name=_name(fn), why=why), stacklevel=2)
+            warn(_NOT_FRESH.format(name=_name(fn), why=why))
     resident = resident_bytes(fn, args, kwargs)
     measure = _on_gpu if device() == "GPU" else _on_cpu
     working_set, method = measure(lambda: fn(*args, **kwargs))

@@ -7,9 +7,9 @@ while a function is traced and when its ops run, and neither is guarded.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field
 
+from tf_exla.caller import warn
 from tf_exla.errors import MemoryLimitError, NotOptimizedWarning, UnboundedMemoryError
 from tf_exla.ir.graph import Graph
 from tf_exla.model.lifetimes import Lifetimes
@@ -23,7 +23,7 @@ class Listener:
     def failed(self, function: str, reason: str) -> None:
         """Warn that the original function runs."""
         message = f"{function} runs as it was, and no memory limit holds for it: {reason}"
-        warnings.warn(message, NotOptimizedWarning, stacklevel=2)
+        warn(message, NotOptimizedWarning)
 
     def planned(self, function: str, plan: Plan) -> None:
         """Receive a plan that holds the limit."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from tf_exla.caller import warn
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError, UnboundedMemoryWarning
 from tf_exla.frontends.tf.devices.function import ShardedFunction
 from tf_exla.frontends.tf.nodes.names import DATASET_LOOPS
@@ -218,10 +218,9 @@ def _check_datasets(graph: Graph, function: str, firm: bool) -> None:
         raise UnboundedMemoryError(
             function, node=loop.name, op=loop.op, source=loop.source, bytes=None
         )
-    warnings.warn(
+    warn(
         f"{function}: {loop.name} ({loop.op}) runs the body of a loop over a dataset, which is "
         "neither split nor counted. Call the function eagerly and outside of tapes, or loop "
         "outside of the function.",
         UnboundedMemoryWarning,
-        stacklevel=2,
     )

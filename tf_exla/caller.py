@@ -1,0 +1,31 @@
+"""The user's code among the frames of a call, and warnings that point to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import warnings
+
+HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+"""The folder of this package."""
+INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+"""Parts of the paths of installed packages."""
+_PYTHON = sysconfig.get_paths()["stdlib"] + os.sep  # decorators of contextlib, functools
+
+
+def is_users(path: str) -> bool:
+    """Return whether a source file is none of this package, of an installed one, or of Python."""
+    ours = path.startswith((HERE, _PYTHON, "<"))
+    return not ours and not any(part in path for part in INSTALLED)
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the user's innermost line, or at that of the caller if there is none."""
+    level, frame = 2, sys._getframe(1)
+    while not is_users(frame.f_code.co_filename):
+        if frame.f_back is None:
+            level = 2
+            break
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
