@@ -78,6 +78,30 @@ def test_children_of_joblib_hold_the_limit(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "MemoryLimitError 1300000 True", done.stderr
 
 
+OBJECTS = """
+import dataclasses, multiprocessing
+
+@dataclasses.dataclass
+class Result:
+    loss: float
+
+def fit(seed):
+    return Result(seed / 2)
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(fit, [1, 2]) == [Result(0.5), Result(1.0)])
+"""
+
+
+@pytest.mark.parametrize("program", ["objects.py", "-m objects"])
+def test_objects_of_the_script_come_back_from_children(program: str, tmp_path: Path) -> None:
+    """Their class is one of `__mp_main__`: if it is not found there, the pool waits forever."""
+    (tmp_path / "objects.py").write_text(OBJECTS)
+    done = forked_command("run", "--limit", "1GB", *program.split(), cwd=tmp_path)
+    assert done.stdout == "True\n", done.stderr
+
+
 def test_a_line_tells_of_other_children(tmp_path: Path) -> None:
     done = run("subprocess", tmp_path)
     assert done.stdout == "child\n", done.stderr

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import Any
 
 from tf_exla.run.children import inherit
 
@@ -83,7 +84,18 @@ def run_program(
         sys.exit(1)
 
 
+class _Main(ModuleType):
+    """The module `__mp_main__`, where objects of spawned children are found: the program itself.
+
+    `multiprocessing` takes what is `__main__` when it is imported, which here is this package.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.modules["__main__"], name)
+
+
 def _execute(program: str, module: bool) -> None:
+    sys.modules["__mp_main__"] = _Main("__mp_main__")
     if module:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
     else:
