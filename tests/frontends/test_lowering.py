@@ -13,7 +13,7 @@ import tf_exla
 from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.frontends.tf.restore import restore
-from tf_exla.ir.graph import Array
+from tf_exla.ir.graph import Array, Shape
 from tf_exla.moves.lowering import LOWERINGS, lower
 
 
@@ -281,3 +281,40 @@ def test_particles_in_cells() -> None:
     optimized = tf_exla.optimize(in_cells, before.resident + working_set // 3, strict=True)
     assert optimized.report(x).loops
     np.testing.assert_allclose(optimized(x), in_cells(x), rtol=1e-10)
+
+
+@pytest.mark.parametrize("shapes", [((5, 7), (5, 7)), ((1, 7), (5, 7)), ((5, 7), (1, 1))])
+@pytest.mark.parametrize("lost", [False, True])
+def test_cross_entropy(shapes: tuple[Shape, Shape], lost: bool) -> None:
+    """Both results, with operands that broadcast; -inf times a label of 0 is NaN."""
+    x, labels = (np.array(reals(*shape)) for shape in shapes)
+    if lost:
+        x[0, 2], labels[0, 0] = -np.inf, 0
+
+    def function(x: tf.Tensor, labels: tf.Tensor) -> list[tf.Tensor]:
+        made = tf.raw_ops.SoftmaxCrossEntropyWithLogits(features=x, labels=labels)
+        return [made.loss, made.backprop]
+
+    arguments = [tf.constant(x), tf.constant(labels)]
+    concrete = tf.function(function).get_concrete_function(*arguments)
+    graph = lower(capture(concrete).graph, TensorFlowOps(), 0)
+    assert "cross_entropy" not in {node.op for node in graph.nodes}
+    for found, expected in zip(restore(graph)(arguments), function(*arguments), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_one_hot(axis: int, dtype: str) -> None:
+    """Indices that are out of range mark nothing."""
+    indices = tf.constant([[3, 0, 300], [1, 299, 2]] if dtype != "uint8" else [[3, 255], [0, 7]])
+
+    def function(indices: tf.Tensor) -> tf.Tensor:
+        return tf.one_hot(indices - 1, 257, 2.0, -1.0, axis, "float32")
+
+    arguments = [tf.cast(indices, dtype)]
+    concrete = tf.function(function).get_concrete_function(*arguments)
+    graph = lower(capture(concrete).graph, TensorFlowOps(), 0)
+    assert "one_hot" not in {node.op for node in graph.nodes}
+    (found,) = restore(graph)(arguments)
+    np.testing.assert_array_equal(found, function(*arguments))

@@ -17,6 +17,7 @@ from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, with_subgraphs
 from tf_exla.moves.image_patches import patches
+from tf_exla.vocabulary.rules.builders import integer
 
 
 def lower(graph: Graph, ops: OpSet, least: int) -> Graph:
@@ -92,6 +93,21 @@ def _log_softmax(w: Builder, node: Node) -> Tensor:
     return w.op("subtract", shifted, w.op("log", total))
 
 
+def _cross_entropy(w: Builder, node: Node) -> tuple[Tensor, Tensor] | None:
+    """sum labels (log sum exp(x - max x) - (x - max x)), and softmax(x) - labels"""
+    x, labels = node.inputs
+    rows, classes = node.outputs[1].dims
+    if x.dims[-1] != classes:  # one logit for all classes
+        return None
+    last = w.const([-1])
+    shifted = _shifted(w, x)
+    e = w.op("exp", shifted)
+    total = w.op("sum", e, last, keep_dims=True)
+    losses = w.op("multiply", labels, w.op("subtract", w.op("log", total), shifted))
+    gradient = w.op("subtract", w.op("divide", e, total), labels)
+    return w.op("reshape", w.op("sum", losses, last), w.const([rows])), gradient
+
+
 def _sparse_cross_entropy(w: Builder, node: Node) -> tuple[Tensor, Tensor]:
     """-log softmax(x) at the label, and softmax(x) - one_hot(label)
 
@@ -116,6 +132,19 @@ def _sparse_cross_entropy(w: Builder, node: Node) -> tuple[Tensor, Tensor]:
     loss = w.op("subtract", w.op("log", total), w.op("subtract", picked, largest))
     gradient = w.op("subtract", w.op("divide", e, total), one)
     return w.op("reshape", loss, w.const([rows])), gradient
+
+
+def _one_hot(w: Builder, node: Node) -> Tensor:
+    """one_hot(i) = on where the position along the new axis is i, else off"""
+    indices, _, on, off = node.inputs
+    dims, axis = list(node.output.dims), node.attrs.get("axis", -1)
+    dims = list(node.output.dims)
+    axis = integer(node, "axis", -1) % len(dims)
+    wide = indices.dtype if indices.dtype == "int64" else "int32"
+    places = w.cast(w.positions(dims[axis], axis, len(dims)), wide)
+    shape = [*dims[:axis], 1, *dims[axis + 1 :]]
+    hot = w.op("equal", w.shaped(w.cast(indices, wide), shape), places)
+    return w.op("where", hot, on, off)
 
 
 def _shifted(w: Builder, x: Tensor) -> Tensor:
@@ -270,11 +299,13 @@ LOWERINGS: Mapping[str, Lowering] = {
     "argmin": _arg_reduction("min_with_position"),
     "log_softmax": _log_softmax,
     "band_part": _band_part,
+    "cross_entropy": _cross_entropy,
     "image_patches": patches,
     "matrix_diag_part": _diag_part,
     "matrix_diag": _diag,
     "matrix_set_diag": _set_diag,
     "mean": _mean,
+    "one_hot": _one_hot,
     "scatter_add": _scattered_sum("add"),
     "scatter_subtract": _scattered_sum("subtract"),
     "softmax": _softmax,

@@ -19,6 +19,7 @@ from tf_exla.frontends.numpy.shared import (
     same,
 )
 from tf_exla.ir.graph import Node, Tensor
+from tf_exla.vocabulary.rules.builders import integer
 
 X = Any  # an array
 
@@ -53,7 +54,17 @@ def _log_softmax(node: Node, x: X) -> X:
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
+def _one_hot(node: Node, indices: X, depth: X, on: X, off: X) -> X:
+    hot = indices[..., None] == np.arange(int(depth))
+    return np.moveaxis(np.where(hot, on, off), -1, integer(node, "axis", -1))
+
+
 def _cross_entropy(node: Node, x: X, labels: X) -> list[X]:
+    log = _log_softmax(node, np.broadcast_to(x, node.outputs[1].dims))
+    return [-(labels * log).sum(-1), np.exp(log) - labels]
+
+
+def _sparse_cross_entropy(node: Node, x: X, labels: X) -> list[X]:
     log = _log_softmax(node, x)
     at = np.arange(len(x)), labels
     gradient = np.exp(log)
@@ -222,6 +233,7 @@ KERNELS: Mapping[str, Kernel] = {
     "band_part": band_part,
     "cholesky": plain(np.linalg.cholesky),
     "constant": lambda node: np.asarray(node.attrs["value"]),
+    "cross_entropy": _cross_entropy,
     "cumprod": _cumulative(np.cumprod, 1),
     "cumsum": _cumulative(np.cumsum, 0),
     "erf": plain(_erf),
@@ -244,6 +256,7 @@ KERNELS: Mapping[str, Kernel] = {
     "min": reduction(np.min),
     "min_with_position": _best(np.argmin),
     "nonzero": lambda node, x: np.argwhere(x),
+    "one_hot": _one_hot,
     "prod": reduction(np.prod),
     "radix_counts": radix.counts,
     "reciprocal": lambda node, x: 1 / x,
@@ -253,7 +266,7 @@ KERNELS: Mapping[str, Kernel] = {
     "slice": slice_,
     "softmax": _softmax,
     "solve_triangular": solve_triangular,
-    "sparse_cross_entropy": _cross_entropy,
+    "sparse_cross_entropy": _sparse_cross_entropy,
     "sort": lambda node, x: np.sort(x, -1),
     "sum": reduction(_short_sum),
     "take": take,

@@ -266,3 +266,11 @@ def diagonal(matrix_at: str, operands: int = 1) -> Callable[[Node], str]:
         return arrow([*data, *rest], [diagonals if matrix_at == "operand" else full])
 
     return rule
+
+
+def one_hot(node: Node) -> str:
+    """Mark indices along a new axis, which is needed whole."""
+    count = rank(node.inputs[0])
+    axis = integer(node, "axis", -1) % (count + 1)
+    names = Letters().low(count)
+    return arrow([names, "_", "", ""], [[*names[:axis], "A", *names[axis:]]])

@@ -103,6 +103,11 @@ def _radix_counts(node: Node, x: X, state: X) -> X:
 
 
 def _cross_entropy(node: Node, x: X, labels: X) -> list[X]:
+    log = jax.nn.log_softmax(jnp.broadcast_to(x, node.outputs[1].dims))
+    return [-(labels * log).sum(-1), jnp.exp(log) - labels]
+
+
+def _sparse_cross_entropy(node: Node, x: X, labels: X) -> list[X]:
     log = jax.nn.log_softmax(x)
     hot = jax.nn.one_hot(labels, x.shape[-1], dtype=x.dtype)
     picked = jnp.take_along_axis(log, labels[..., None], -1)[..., 0]
@@ -216,6 +221,7 @@ EMIT: Mapping[str, Kernel] = {
     "astype": lambda node, x: lax.convert_element_type(x, array_dtype(node.output)),
     "band_part": band_part,
     "cholesky": lambda node, x: lax.linalg.cholesky(x, symmetrize_input=False),
+    "cross_entropy": _cross_entropy,
     "cumprod": _cumulative(lax.cumprod, 1),
     "cumsum": _cumulative(lax.cumsum, 0),
     "erf": plain(lax.erf),
@@ -236,7 +242,7 @@ EMIT: Mapping[str, Kernel] = {
     "slice": slice_,
     "softmax": lambda node, x: jax.nn.softmax(x, -1),
     "solve_triangular": solve_triangular,
-    "sparse_cross_entropy": _cross_entropy,
+    "sparse_cross_entropy": _sparse_cross_entropy,
     "sort": lambda node, x: lax.sort(x),
     "stop_gradient": plain(lax.stop_gradient),
     "sum": reduction(_sum),

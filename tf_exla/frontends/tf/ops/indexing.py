@@ -8,7 +8,6 @@ from tf_exla.frontends.tf.ops.bounds import sizes, values
 from tf_exla.frontends.tf.ops.memory import cpu
 from tf_exla.frontends.tf.ops.record import Op, many, moved, without_scratch
 from tf_exla.frontends.tf.ops.rules.moving import (
-    one_hot,
     resource_gather,
     resource_gather_nd,
     sorted_segments,
@@ -29,7 +28,7 @@ OPS: Mapping[str, Op] = {
     "Gather": Op(gather, flops=0),
     "GatherNd": moved(gather_nd, values=values.of_operand),
     "GatherV2": moved(values=values.of_operand),
-    "OneHot": moved(one_hot, xla="well", shape_operand=1),
+    "OneHot": moved(xla="well", shape_operand=1),
     "ResourceGather": Op(resource_gather, flops=0, bounds=sizes.gathered),
     "ResourceGatherNd": Op(resource_gather_nd, bounds=sizes.gathered),
     "ScatterNd": without_scratch(shape_operand=2, unordered=True),

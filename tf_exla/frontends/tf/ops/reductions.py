@@ -50,7 +50,7 @@ OPS: Mapping[str, Op] = {
     "radix_counts": Op(cpu=cpu.radix_counts),
     "radix_step": Op(cpu=cpu.radix_step),
     "radix_values": Op(),
-    "SoftmaxCrossEntropyWithLogits": without_scratch("a B, a B -> a, a B", flops=20,
+    "SoftmaxCrossEntropyWithLogits": without_scratch(
         cpu=cpu.cross_entropy, gpu=gpu.cross_entropy),
     "SparseSoftmaxCrossEntropyWithLogits": without_scratch(
         cpu=cpu.number_of_each_row, gpu=gpu.cross_entropy),

@@ -36,7 +36,7 @@ from tf_exla.model.views import Views
 # TensorFlow must not fold results of constants above this size, since it would keep them.
 FOLD_BYTES = 1024
 # The operand to hide from constant folding, if it is not the first.
-_DATA_OPERAND = {"full": 1, "OneHot": 2}
+_DATA_OPERAND = {"full": 1, "one_hot": 2}
 
 
 class Emitter:

@@ -50,8 +50,8 @@ _VARIABLES = frozenset(
     words("AssignAddVariableOp AssignSubVariableOp AssignVariableOp read_variable")
 )
 _LIBRARIES = frozenset(words("""
-    all any arange BiasAddGrad cholesky cumprod cumsum einsum erf erfc floor_divide
-    L2Loss matrix_diag matrix_diag_part matrix_set_diag max mean min SoftmaxCrossEntropyWithLogits
+    all any arange BiasAddGrad cholesky cross_entropy cumprod cumsum einsum erf erfc floor_divide
+    L2Loss matrix_diag matrix_diag_part matrix_set_diag max mean min
     solve_triangular strided_slice_grad sum take top_k
 """))  # fmt: skip
 """Ops that clusters leave to TensorFlow's kernels, since XLA's code for a CPU is slower, loses NaNs

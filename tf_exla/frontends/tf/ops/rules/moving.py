@@ -57,14 +57,6 @@ def unravel(node: Node) -> str:
     return arrow([names, "_"], [["A", *names]])
 
 
-def one_hot(node: Node) -> str:
-    """Mark indices along a new axis, which is needed whole."""
-    count = rank(node.inputs[0])
-    axis = integer(node, "axis", -1) % (count + 1)
-    names = Letters().low(count)
-    return arrow([names, "_", "", ""], [[*names[:axis], "A", *names[axis:]]])
-
-
 def reverse_sequence(node: Node) -> str:
     """Reverse the first elements of an axis; their number is given for each batch element."""
     letters = Letters()
