@@ -27,6 +27,7 @@ from tf_exla.moves.messages import lighten
 from tf_exla.moves.random_rows import random_rows
 from tf_exla.moves.scattering import scatter_rows
 from tf_exla.moves.user_loops.loop_variables import part_loop_variables
+from tf_exla.moves.user_loops.row_lists import without_row_lists
 from tf_exla.pipeline.choice import Found, best_of, first_within
 from tf_exla.pipeline.collecting import rare_collections
 from tf_exla.pipeline.forms import Forms, least_bytes
@@ -89,7 +90,7 @@ def _optimized(
     within, final = best.found, best.graph
     held, taken = run.held(rewritten.graph), options.allocator.taken
     if held + taken(projector.working_set(final)) > limit:
-        return _too_large(run, function, *_smallest(forms, within))
+        return _too_large(run, function, _smallest(forms, within))
     return Plan(
         graph=final,
         limit=limit,
@@ -156,14 +157,26 @@ def _by_rows(run: _Run, graph: Graph) -> Graph:
     graph = run.checked("lighten", lighten(graph, ops, least))
     drawn = random_rows(graph, ops, together=least, each=SETTINGS.worth_bytes)
     made = scatter_rows(drawn, ops, least)
-    return run.checked("rows", clean(part_loop_variables(made, ops), ops))
+    parted = part_loop_variables(made, ops)
+    return run.checked("rows", clean(without_row_lists(parted, ops, least), ops))
 
 
-def _smallest(forms: Forms, within: Found) -> tuple[list[Graph], Splitting]:
+@dataclass(frozen=True)
+class _Smallest:
+    """The search with the smallest plan, and the forms for the budget of that plan.
+
+    `graphs`: those that were split, which may have different constants.
+    """
+
+    splitting: Splitting
+    forms: Forms
+    graphs: Sequence[Graph]
+
+
+def _smallest(forms: Forms, within: Found) -> _Smallest:
     """Return the search with the smallest plan that is also found for its own budget.
 
-    For another budget, other rewrites may be chosen: one node more exceeds the smallest limit. Also
-    return the graphs that were split, which may have other constants.
+    For another budget, other rewrites may be chosen: one node more exceeds the smallest limit.
     """
     projector, wanted = forms.projector, _ops(forms.rewritten.graph)
     graphs = [forms.rewritten.graph]
@@ -171,15 +184,15 @@ def _smallest(forms: Forms, within: Found) -> tuple[list[Graph], Splitting]:
         budget = projector.working_set(within.splitting.graph)
         again = rewrite_graph(forms.cleaned, projector.ops, forms.rules, budget)
         graphs.append(again.graph)
+        forms = replace(forms, rewritten=again, budget=budget)
         if _ops(again.graph) == wanted:
             break
         wanted = _ops(again.graph)
-        forms = replace(forms, rewritten=again, budget=budget)
         found = first_within(projector, forms, budget, forms.options)
         if projector.working_set(found.graph) <= budget:
             break
         within = found
-    return graphs, within.splitting
+    return _Smallest(within.splitting, forms, graphs)
 
 
 def _ops(graph: Graph) -> list[tuple[str, tuple[Shape | None, ...]]]:
@@ -187,11 +200,9 @@ def _ops(graph: Graph) -> list[tuple[str, tuple[Shape | None, ...]]]:
     return [(node.op, tuple(t.shape for t in node.outputs)) for node in graph.nodes]
 
 
-def _too_large(
-    run: _Run, function: str, rewritten: Sequence[Graph], smallest: Splitting
-) -> MemoryLimitError:
-    """Return the error that reports the smallest limit; `rewritten`: programs that were split."""
-    graph = max(rewritten, key=run.held)
+def _too_large(run: _Run, function: str, found: _Smallest) -> MemoryLimitError:
+    """Return the error that reports the smallest limit."""
+    graph, smallest = max(found.graphs, key=run.held), found.splitting
     projector, held, taken = run.projector, run.held(graph), run.options.allocator.taken
     whole = graph_seconds(projector.ops, graph)
     least = projector.working_set(smallest.graph)
@@ -202,6 +213,11 @@ def _too_large(
         return graph_seconds(projector.ops, fitted if holds else smallest.graph) / max(whole, 1e-9)
 
     slow = slowdown(least)  # other loops have more room than in the search
+    if slow > SETTINGS.slow:  # the plan for this limit may be faster than the smallest one
+        planned = best_of(found.forms, run.checked).graph
+        if projector.working_set(planned) <= least:
+            seconds = graph_seconds(projector.ops, planned, promises=False)
+            slow = min(slow, seconds / max(whole, 1e-9))
     more = (int(factor * least) for factor in _MORE) if slow > SETTINGS.slow else ()
     faster = next((budget for budget in more if slowdown(budget) < SETTINGS.slow), None)
     return MemoryLimitError(
