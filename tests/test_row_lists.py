@@ -98,3 +98,8 @@ def test_rows_of_arguments(name: str, gradients: bool) -> None:
         assert one["worst"] <= 1, one
     if name in NO_COPY and not gradients:  # neither the list nor what its kernel takes
         assert found[0]["limit"] < found[0]["before"] - 1.5 * BYTES, found[0]
+
+
+def test_a_refusal_says_what_a_list_holds() -> None:
+    with pytest.raises(tf_exla.MemoryLimitError, match=r"\(a list of tensors \[211\]\)"):
+        tf_exla.explain(tf.function(written, autograph=False), X, V, limit=1)

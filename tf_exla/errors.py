@@ -8,13 +8,16 @@ from typing import Any
 
 from tf_exla.byte_size import format_bytes
 
+LIST = "variant"
+"""The dtype of lists of tensors."""
+
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
     """The tensor at which the limit fails, and what keeps it from being split.
 
     `axis` and `op`: the axis that could not be split, and the op that refused it. Both are None
-    where `reason` is not a refusal.
+    where `reason` is not a refusal. `shape`: of a list, that of each of its tensors.
     """
 
     tensor: str
@@ -33,6 +36,12 @@ class PeakPart:
 
     what: str
     bytes: int
+
+
+def named_tensor(name: str, dtype: str, shape: tuple[int | None, ...] | None) -> str:
+    """Describe a tensor, or a list with the shape of each of its tensors."""
+    sizes = "..." if shape is None else ", ".join("?" if s is None else str(s) for s in shape)
+    return f"{name} (a list of tensors [{sizes}])" if dtype == LIST else f"{name} {dtype}[{sizes}]"
 
 
 class _Reported(RuntimeError):
@@ -150,9 +159,9 @@ class MemoryLimitError(_Reported):
 
     @staticmethod
     def _blocker_line(blocker: Blocker) -> str:
-        sizes = ", ".join("?" if size is None else str(size) for size in blocker.shape)
         size = f"{format_bytes(blocker.bytes)} ({blocker.bytes} bytes)"
-        what = f"Largest at that peak: {blocker.tensor} {blocker.dtype}[{sizes}], {size}"
+        named = named_tensor(blocker.tensor, blocker.dtype, blocker.shape)
+        what = f"Largest at that peak: {named}, {size}"
         if blocker.source:
             what += f", from {blocker.source}"
         if blocker.op is not None and blocker.axis is not None:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tf_exla.byte_size import format_bytes
-from tf_exla.errors import Blocker, PeakPart
-from tf_exla.ir.graph import Graph, Loop, Node, Tensor
+from tf_exla.errors import Blocker, PeakPart, named_tensor
+from tf_exla.ir.graph import Graph, Loop, Node, Shape, Tensor
+from tf_exla.ir.lists import is_list
 from tf_exla.ir.traverse import producers
 from tf_exla.model.projection import Projection, Projector
 from tf_exla.split.regions.region import RefusedSplit
@@ -140,12 +141,11 @@ def _largest_body(projector: Projector, loop: Loop) -> Graph:
 def _named(tensor: Tensor) -> str:
     if tensor.holds:
         return tensor.holds
-    sizes = (
-        ""
-        if tensor.shape is None
-        else ", ".join("?" if s is None else str(s) for s in tensor.shape)
-    )
-    return f"{tensor.name} {tensor.dtype}[{sizes}]"
+    return named_tensor(tensor.name, tensor.dtype, _shape(tensor))
+
+
+def _shape(tensor: Tensor) -> Shape | None:
+    return tensor.items if is_list(tensor) else tensor.shape
 
 
 def _described(one: _Alive, refusal: RefusedSplit | None, graph: Graph) -> Blocker:
@@ -157,11 +157,13 @@ def _described(one: _Alive, refusal: RefusedSplit | None, graph: Graph) -> Block
         reason = "it is an output of the function and must exist whole"
     elif one.loop is not None:
         reason = f"it is made in a loop, by chunks of {one.loop.chunk} of {one.loop.extent} indices"
+    elif is_list(tensor):
+        reason = "no axis of its tensors can be split"
     else:
         reason = "no axis of it can be split"
     return Blocker(
         tensor=tensor.name,
-        shape=tensor.shape or (),
+        shape=_shape(tensor) or (),
         dtype=tensor.dtype,
         bytes=one.bytes,
         axis=None if refusal is None else refusal.axis,
