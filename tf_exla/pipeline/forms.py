@@ -145,17 +145,22 @@ class Forms:
             yield replace(start, name="rematerialized", graph=graph, whole=whole)
         if not any(map(self.in_parts.reduces, start.graph.nodes)):
             return
-        # What does not hold the budget must not depend on it: a smallest limit is found again.
-        for budget in (self.budget, 0):
-            made = rematerialize(start.graph, self.in_parts, budget)
-            if self._compares(made):
-                return
-            context = search_context(self.projector, budget, self.options)
-            made = split_kernels(context, made)
-            if self.projector.working_set(made) <= self.budget:
-                break
-        if made is not start.graph:
-            yield replace(start, name="rematerialized, kernels in parts", graph=made)
+        made = rematerialize(start.graph, self.in_parts, self.budget)
+        if self.in_parts.working_set(made) <= self.budget:
+            parted = self._parted(made, self.budget)
+            if parted is not None and self.projector.working_set(parted) > self.budget:
+                # What does not hold the budget must not depend on it: limits are found again.
+                parted = self._parted(rematerialize(start.graph, self.in_parts, 0), 0)
+        else:  # does not depend on it either
+            parted = self._parted(made, 0)
+        if parted is not None and parted is not start.graph:
+            yield replace(start, name="rematerialized, kernels in parts", graph=parted)
+
+    def _parted(self, graph: Graph, budget: int) -> Graph | None:
+        """Return a graph with kernels in parts; None if it compares numbers, which may differ."""
+        if self._compares(graph):
+            return None
+        return split_kernels(search_context(self.projector, budget, self.options), graph)
 
     def _compares(self, graph: Graph) -> bool:
         """Return whether a program compares numbers that it computes twice."""

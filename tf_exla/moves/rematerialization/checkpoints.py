@@ -38,7 +38,7 @@ def keep_checkpoints(graph: Graph, projector: Projector, budget: int) -> Graph:
 def _one_level(graph: Graph, projector: Projector, budget: int) -> Graph:
     ops = projector.ops
     timeline = Timeline(graph, ops, projector.project(graph).peak_step)
-    tried = [_pieces(timeline, size) for size in _sizes(timeline)]
+    tried = dict.fromkeys(_pieces(timeline, size) for size in _sizes(timeline))
     made = [(projector.working_set(timeline.with_reruns(one)), one) for one in tried]
     made.sort(key=lambda one: one[0])
     # Those with the lowest peaks have the most room to leave out some pieces.
@@ -57,7 +57,9 @@ def _sizes(timeline: Timeline) -> Iterator[int]:
         yield int(total / 2 ** (halves / 2))
 
 
-def _fewest(timeline: Timeline, pieces: list[Rerun], projector: Projector, budget: int) -> Graph:
+def _fewest(
+    timeline: Timeline, pieces: tuple[Rerun, ...], projector: Projector, budget: int
+) -> Graph:
     """Return the graph with the fewest pieces that holds the budget; the earliest wait longest."""
     low, high = 1, len(pieces)
     while low < high:
@@ -69,7 +71,7 @@ def _fewest(timeline: Timeline, pieces: list[Rerun], projector: Projector, budge
     return timeline.with_reruns(pieces[:high])
 
 
-def _pieces(timeline: Timeline, size: int) -> list[Rerun]:
+def _pieces(timeline: Timeline, size: int) -> tuple[Rerun, ...]:
     """Return the pieces that hold `size` bytes of idle tensors each, without what others read."""
     kept: set[Tensor] = set()
     pieces = []
@@ -83,7 +85,7 @@ def _pieces(timeline: Timeline, size: int) -> list[Rerun]:
         if sum(one.nbytes for one in read) < sum(one.nbytes for one in dropped):
             pieces.append(piece)
             kept |= read
-    return pieces[::-1]
+    return tuple(reversed(pieces))
 
 
 def _since(timeline: Timeline, since: int, holders: list[Tensor]) -> Rerun:
