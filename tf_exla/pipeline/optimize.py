@@ -16,6 +16,7 @@ from tf_exla.ir.check import GraphError, check_graph
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Shape
 from tf_exla.ir.op_set import OpSet
+from tf_exla.ir.open_sizes import is_of_unknown_size
 from tf_exla.ir.traverse import count_nodes
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
@@ -240,6 +241,8 @@ _MORE = (33 / 32, 17 / 16, 9 / 8, 5 / 4, 3 / 2, 2, 4, 8)
 
 def _check_bounded(projector: Projector, graph: Graph, function: str, options: Options) -> None:
     """Raise or warn if nothing bounds a node's memory; if its size is from outside, only warn."""
+    names = ", ".join(one.name for one in graph.inputs if is_of_unknown_size(one))
+    hint = f" The sizes of {names} are not known; with them, all is counted." if names else ""
     for found in unbounded(projector.sizes, graph):
         if found.node.name in options.awaited:
             continue
@@ -253,7 +256,7 @@ def _check_bounded(projector: Projector, graph: Graph, function: str, options: O
         outside = "refuse" if found.outside else "raise"
         if options.unbounded in (outside, "refuse"):
             raise error
-        warn(f"{error} It is not counted.", UnboundedMemoryWarning)
+        warn(f"{error} It is not counted.{hint}", UnboundedMemoryWarning)
 
 
 def _steps(
