@@ -11,13 +11,14 @@ HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 """The folder of this package."""
 INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 """Parts of the paths of installed packages."""
+_CONVERTED = f"{os.sep}__autograph_generated_file"  # by TensorFlow, without lines of the user
 _PYTHON = sysconfig.get_paths()["stdlib"] + os.sep  # decorators of contextlib, functools
 
 
 def is_users(path: str) -> bool:
     """Return whether a source file is none of this package, of an installed one, or of Python."""
     ours = path.startswith((HERE, _PYTHON, "<"))
-    return not ours and not any(part in path for part in INSTALLED)
+    return not ours and not any(part in path for part in (*INSTALLED, _CONVERTED))
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
