@@ -214,7 +214,7 @@ def _too_large(run: _Run, function: str, found: _Smallest) -> MemoryLimitError:
         return graph_seconds(projector.ops, fitted if holds else smallest.graph) / max(whole, 1e-9)
 
     slow = slowdown(least)  # other loops have more room than in the search
-    if slow > SETTINGS.slow:  # the plan for this limit may be faster than the smallest one
+    if slow > _DOUBTFUL:  # the plan for this limit may be faster than the smallest one
         planned = best_of(found.forms, run.checked).graph
         if projector.working_set(planned) <= least:
             seconds = graph_seconds(projector.ops, planned, promises=False)
@@ -235,6 +235,9 @@ def _too_large(run: _Run, function: str, found: _Smallest) -> MemoryLimitError:
     )
 
 
+_DOUBTFUL = 10
+"""A slowdown for which the limit is planned again, at the price of a second search: the smallest
+plan has the smallest chunks, whose time is estimated up to ten times too high."""
 _MORE = (33 / 32, 17 / 16, 9 / 8, 5 / 4, 3 / 2, 2, 4, 8)
 """Larger limits that are tried, as factors of the smallest."""
 
