@@ -215,7 +215,7 @@ def _too_large(run: _Run, function: str, found: _Smallest) -> MemoryLimitError:
 
     slow = slowdown(least)  # other loops have more room than in the search
     if slow > _DOUBTFUL:  # the plan for this limit may be faster than the smallest one
-        planned = best_of(found.forms, run.checked).graph
+        planned = first_within(projector, found.forms, least, run.options).graph
         if projector.working_set(planned) <= least:
             seconds = graph_seconds(projector.ops, planned, promises=False)
             slow = min(slow, seconds / max(whole, 1e-9))
