@@ -344,3 +344,13 @@ def test_the_bound_of_a_product_does_not_overflow(function: Callable[..., Any], 
     x = tf.zeros([1 << 16], tf.float64)
     projected = tf_exla.explain(function, x, limit=10**12).projected_peak
     assert 8 * most <= projected <= 3 * 8 * most + (1 << 22)
+
+
+def test_a_warning_names_the_arguments_of_unknown_size() -> None:
+    def function(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.exp(tf.fill([tf.shape(x)[0], 3], y[0])))
+
+    specs = (tf.TensorSpec([None, 3], tf.float64), tf.TensorSpec([None], tf.float64))
+    with pytest.warns(tf_exla.UnboundedMemoryWarning, match="depends on x, y, whose sizes") as told:
+        tf_exla.explain(function, *specs, limit="2MB")
+    assert "Fill" in str(told[0].message)

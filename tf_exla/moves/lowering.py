@@ -137,7 +137,6 @@ def _sparse_cross_entropy(w: Builder, node: Node) -> tuple[Tensor, Tensor]:
 def _one_hot(w: Builder, node: Node) -> Tensor:
     """one_hot(i) = on where the position along the new axis is i, else off"""
     indices, _, on, off = node.inputs
-    dims, axis = list(node.output.dims), node.attrs.get("axis", -1)
     dims = list(node.output.dims)
     axis = integer(node, "axis", -1) % len(dims)
     wide = indices.dtype if indices.dtype == "int64" else "int32"

@@ -14,10 +14,10 @@ from tf_exla.errors import (
 )
 from tf_exla.ir.check import GraphError, check_graph
 from tf_exla.ir.clean import clean
-from tf_exla.ir.graph import Graph, Shape
+from tf_exla.ir.graph import Graph, Node, Shape
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.open_sizes import is_of_unknown_size
-from tf_exla.ir.traverse import count_nodes
+from tf_exla.ir.traverse import count_nodes, producers
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
@@ -218,7 +218,7 @@ def _too_large(run: _Run, function: str, found: _Smallest) -> MemoryLimitError:
         planned = first_within(projector, found.forms, least, run.options).graph
         if projector.working_set(planned) <= least:
             seconds = graph_seconds(projector.ops, planned, promises=False)
-            slow = min(slow, seconds / max(whole, 1e-9))
+            slow = seconds / max(whole, 1e-9)
     more = (int(factor * least) for factor in _MORE) if slow > SETTINGS.slow else ()
     faster = next((budget for budget in more if slowdown(budget) < SETTINGS.slow), None)
     return MemoryLimitError(
@@ -244,8 +244,6 @@ _MORE = (33 / 32, 17 / 16, 9 / 8, 5 / 4, 3 / 2, 2, 4, 8)
 
 def _check_bounded(projector: Projector, graph: Graph, function: str, options: Options) -> None:
     """Raise or warn if nothing bounds a node's memory; if its size is from outside, only warn."""
-    names = ", ".join(one.name for one in graph.inputs if is_of_unknown_size(one))
-    hint = f" The sizes of {names} are not known; with them, all is counted." if names else ""
     for found in unbounded(projector.sizes, graph):
         if found.node.name in options.awaited:
             continue
@@ -259,7 +257,20 @@ def _check_bounded(projector: Projector, graph: Graph, function: str, options: O
         outside = "refuse" if found.outside else "raise"
         if options.unbounded in (outside, "refuse"):
             raise error
+        names = ", ".join(_unknown_arguments(graph, found.node))
+        hint = f" It depends on {names}, whose sizes are not known." if names else ""
         warn(f"{error} It is not counted.{hint}", UnboundedMemoryWarning)
+
+
+def _unknown_arguments(graph: Graph, node: Node) -> list[str]:
+    """Return the names of the inputs of unknown size that a node depends on."""
+    made, found, work = producers(graph), set(node.inputs), [*node.inputs]
+    while work:
+        maker = made.get(work.pop())
+        new = [] if maker is None else [one for one in maker.inputs if one not in found]
+        found.update(new)
+        work += new
+    return [one.name for one in graph.inputs if one in found and is_of_unknown_size(one)]
 
 
 def _steps(

@@ -88,9 +88,12 @@ class _Main(ModuleType):
     """The module `__mp_main__`, where objects of spawned children are found: the program itself.
 
     `multiprocessing` takes what is `__main__` when it is imported, which here is this package.
+    `runpy` makes the program's module only when it runs it.
     """
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
         return getattr(sys.modules["__main__"], name)
 
 
@@ -120,7 +123,7 @@ def _run_file(path: str) -> None:
         __builtins__=builtins,
         __annotations__={},
     )
-    sys.modules["__main__"] = main
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = main
     exec(code, vars(main))
 
 

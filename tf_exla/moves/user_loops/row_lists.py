@@ -6,6 +6,7 @@ reads one row, and most often the tensor exists all the while: it is an argument
 
 from __future__ import annotations
 
+from tf_exla.ir.aliases import roots
 from tf_exla.ir.builder import Builder
 from tf_exla.ir.control_flow import Variable, body_of, cond_of, is_while, with_variables
 from tf_exla.ir.graph import Graph, Node, Tensor
@@ -23,12 +24,17 @@ def without_row_lists(graph: Graph, ops: OpSet, least: int) -> Graph:
             for node in graph.nodes
         ]
     )
+    made, root = producers(graph), roots(ops, graph)
     for maker in graph.nodes:
         if maker.op != "list_from_tensor":
             continue
         rows, listed = maker.inputs[0], maker.output
-        if rows.is_static and rows.nbytes > least and listed not in graph.outputs:
-            changed = _reading(changed, listed, rows, ops) or changed
+        if not rows.is_static or rows.nbytes <= least or listed in graph.outputs:
+            continue
+        source = made.get(root.get(rows, rows))
+        if source is not None and source.op == "read_variable" and source.stateful:
+            continue  # an assignment keeps the value beside the new one while it is read
+        changed = _reading(changed, listed, rows, ops) or changed
     return changed if changed is graph else without_dead(changed)
 
 
