@@ -151,7 +151,7 @@ class Forms:
             if parted is not None and self.projector.working_set(parted) > self.budget:
                 # What does not hold the budget must not depend on it: limits are found again.
                 parted = self._parted(rematerialize(start.graph, self.in_parts, 0), 0)
-        else:  # does not depend on it either
+        else:  # it is the same for all budgets that it does not hold
             parted = self._parted(made, 0)
         if parted is not None and parted is not start.graph:
             yield replace(start, name="rematerialized, kernels in parts", graph=parted)
