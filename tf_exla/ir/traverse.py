@@ -37,6 +37,18 @@ def consumers(graph: Graph) -> dict[Tensor, list[tuple[Node, int]]]:
     return uses
 
 
+def ancestors(nodes: Iterable[Node], made_by: Mapping[Tensor, Node]) -> set[Node]:
+    """Return nodes with their transitive producers."""
+    found: set[Node] = set()
+    work = list(nodes)
+    while work:
+        node = work.pop()
+        if node not in found:
+            found.add(node)
+            work += [made_by[tensor] for tensor in node.inputs if tensor in made_by]
+    return found
+
+
 def reads(graph: Graph) -> set[Tensor]:
     """Return the tensors that nodes of a graph read, and its outputs."""
     return {tensor for node in graph.nodes for tensor in node.inputs} | set(graph.outputs)

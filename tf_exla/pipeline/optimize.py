@@ -17,7 +17,7 @@ from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Node, Shape
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.open_sizes import is_of_unknown_size
-from tf_exla.ir.traverse import count_nodes, producers
+from tf_exla.ir.traverse import ancestors, count_nodes, producers
 from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
@@ -205,20 +205,19 @@ def _too_large(run: _Run, function: str, found: _Smallest) -> MemoryLimitError:
     """Return the error that reports the smallest limit."""
     graph, smallest = max(found.graphs, key=run.held), found.splitting
     projector, held, taken = run.projector, run.held(graph), run.options.allocator.taken
-    whole = graph_seconds(projector.ops, graph)
+    whole = max(graph_seconds(projector.ops, graph), 1e-9)
     least = projector.working_set(smallest.graph)
 
     def slowdown(budget: int) -> float:
         fitted = fit_loops(projector, smallest.graph, budget, run.options)
         holds = projector.working_set(fitted) <= budget
-        return graph_seconds(projector.ops, fitted if holds else smallest.graph) / max(whole, 1e-9)
+        return graph_seconds(projector.ops, fitted if holds else smallest.graph) / whole
 
     slow = slowdown(least)  # other loops have more room than in the search
     if slow > _DOUBTFUL:  # the plan for this limit may be faster than the smallest one
         planned = first_within(projector, found.forms, least, run.options).graph
         if projector.working_set(planned) <= least:
-            seconds = graph_seconds(projector.ops, planned, promises=False)
-            slow = seconds / max(whole, 1e-9)
+            slow = graph_seconds(projector.ops, planned, promises=False) / whole
     more = (int(factor * least) for factor in _MORE) if slow > SETTINGS.slow else ()
     faster = next((budget for budget in more if slowdown(budget) < SETTINGS.slow), None)
     return MemoryLimitError(
@@ -264,13 +263,8 @@ def _check_bounded(projector: Projector, graph: Graph, function: str, options: O
 
 def _unknown_arguments(graph: Graph, node: Node) -> list[str]:
     """Return the names of the inputs of unknown size that a node depends on."""
-    made, found, work = producers(graph), set(node.inputs), [*node.inputs]
-    while work:
-        maker = made.get(work.pop())
-        new = [] if maker is None else [one for one in maker.inputs if one not in found]
-        found.update(new)
-        work += new
-    return [one.name for one in graph.inputs if one in found and is_of_unknown_size(one)]
+    read = {tensor for one in ancestors([node], producers(graph)) for tensor in one.inputs}
+    return [one.name for one in graph.inputs if one in read and is_of_unknown_size(one)]
 
 
 def _steps(

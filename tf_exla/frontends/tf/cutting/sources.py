@@ -34,7 +34,7 @@ from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.dtypes import INTEGERS
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.lists import is_list
-from tf_exla.ir.traverse import producers, without_dead
+from tf_exla.ir.traverse import ancestors, producers, without_dead
 from tf_exla.model.sizes import Sizes
 
 # Elements of iterators. Results of effects that read only inputs and constants are sources too.
@@ -56,7 +56,7 @@ def find_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
     if found.op == REDUCTION:
         ran = [node for node in graph.nodes[: order[found] + 1] if node.stateful]
         return make_cut(graph, ran, [found], saves, given)
-    last = max((order[node] for node in _ancestors([found], made_by) if node.stateful), default=-1)
+    last = max((order[node] for node in ancestors([found], made_by) if node.stateful), default=-1)
     ran = [node for node in graph.nodes[: last + 1] if node.stateful]
     if found not in ran:
         ran.append(found)
@@ -145,7 +145,7 @@ def find_computed_cut(
     graph = graph.with_nodes([one for node in graph.nodes for one in (*more.get(node, ()), node)])
     made_by = producers(graph)
     makers = [made_by[tensor] for tensor in sizes if tensor in made_by]
-    needed = _ancestors([*sources, *makers], made_by)
+    needed = ancestors([*sources, *makers], made_by)
     early = (k for k, node in enumerate(effects) if node in needed or keeps_state(node))
     ran = dict.fromkeys((*effects[: max(early, default=-1) + 1], *sources))
     return make_cut(graph, list(ran), sources, saves, given, tuple(sizes), more)
@@ -241,15 +241,3 @@ def _fills_lists(node: Node) -> bool:
 def _is_counted(node: Node) -> bool:
     """Return whether integers before a loop, whatever they are, tell how often it runs."""
     return OPS.iterations(node, dict.fromkeys(filter(_may_be_sizes, node.inputs), 1)) is not None
-
-
-def _ancestors(nodes: Iterable[Node], made_by: Mapping[Tensor, Node]) -> set[Node]:
-    """Return nodes with their transitive producers."""
-    found: set[Node] = set()
-    work = list(nodes)
-    while work:
-        node = work.pop()
-        if node not in found:
-            found.add(node)
-            work += [made_by[tensor] for tensor in node.inputs if tensor in made_by]
-    return found
