@@ -223,3 +223,66 @@ def test_nothing_is_changed_afterwards() -> None:
     with optimized_functions(LIMIT):
         assert gpflow.models.sgpr.SGPR_deprecated.elbo is not before["elbo"]
     assert gpflow.models.sgpr.SGPR_deprecated.elbo is before["elbo"]
+
+
+@pytest.mark.parametrize("call", ["kernel(X, X)", "kernel.K(X, X)", "gpflow.covariances.Kuf"])
+def test_kernels_called_by_themselves_hold_the_limit(call: str) -> None:
+    """A sum of kernels holds the matrix of each term at once, and distances besides."""
+    parts = [gpflow.kernels.Matern52(active_dims=[i % 2]) for i in range(5)]
+    kernel = gpflow.kernels.Sum(parts)
+    x = X[:1009]
+    by_name = {
+        "kernel(X, X)": lambda: kernel(x, x),
+        "kernel.K(X, X)": lambda: kernel.K(x, x),
+        "gpflow.covariances.Kuf": lambda: gpflow.covariances.Kuf(
+            gpflow.inducing_variables.InducingPoints(x), kernel, x
+        ),
+    }
+    run = by_name[call]
+    expected = run().numpy()
+    with optimized_functions("12MB", strict=True, keep=True) as session:
+        np.testing.assert_allclose(run(), expected, rtol=1e-12)
+        with tf.GradientTape() as tape:
+            value = tf.reduce_sum(run() ** 2)
+        found = tape.gradient(value, kernel.trainable_variables)
+    with tf.GradientTape() as tape:
+        value = tf.reduce_sum(run() ** 2)
+    for a, b in zip(found, tape.gradient(value, kernel.trainable_variables), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
+    reports = session.reports()
+    assert reports
+    assert all(report.projected_peak <= 12_000_000 for report in reports)
+    assert any(report.projected_peak_before > 30_000_000 for report in reports)
+
+
+class Remembers(gpflow.models.GPR):  # type: ignore[misc]
+    """A model whose `predict_f` factorizes once and keeps the factor."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.kept: dict[str, Any] = {}
+        self.calls = 0
+
+    def predict_f(self, new: Any, *_: Any, **__: Any) -> Any:
+        self.calls += 1
+        x, y = self.data
+        if not self.kept:
+            noise = self.likelihood.variance * tf.eye(len(x), dtype=x.dtype)
+            self.kept["factor"] = tf.linalg.cholesky(self.kernel(x) + noise)
+        weights = tf.linalg.cholesky_solve(self.kept["factor"], y)
+        mean = tf.matmul(self.kernel(new, x), weights)
+        return mean, tf.zeros_like(mean)
+
+
+def test_tensors_that_a_method_keeps_are_those_of_an_eager_call() -> None:
+    """The trace of the method has kept a symbolic tensor, which no later call can read."""
+    x, y = X[:1009], Y[:1009]
+    stock = Remembers((x, y), gpflow.kernels.Matern32())
+    expected = [stock.predict_f(X[k:])[0].numpy() for k in range(3)]
+    with optimized_functions("60MB", strict=True):
+        model = Remembers((x, y), gpflow.kernels.Matern32())
+        found = [model.predict_f(X[k:])[0].numpy() for k in range(3)]
+    assert model.calls == 3
+    np.testing.assert_allclose(model.kept["factor"], stock.kept["factor"], rtol=1e-6, atol=1e-9)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)

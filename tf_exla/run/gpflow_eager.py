@@ -1,7 +1,7 @@
-"""Eager calls of GPflow's models: their predictions and objectives inside a memory limit.
+"""Eager calls of GPflow: kernels, predictions and objectives inside a memory limit.
 
-Methods of models and posteriors are traced at each call, since Python code may have changed the
-model. A new plan is made only if the graph or a captured tensor differs.
+Methods of kernels, models and posteriors are traced at each call, since Python code may have
+changed the object. A new plan is made only if the graph or a captured tensor differs.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from tensorflow.python.framework import op_def_registry
 from tf_exla.api import OptimizedFunction
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
 from tf_exla.frontends.tf.cutting.specialised import Specialised
+from tf_exla.run.python_state import PythonState
 from tf_exla.run.session import Session
 
 METHODS = {
+    gpflow.kernels.Kernel: ("K", "__call__"),
     gpflow.models.BayesianModel: (
         "elbo",
         "log_marginal_likelihood",
@@ -91,6 +93,7 @@ class EagerCalls:
         ):
             return method(model, *args, **kwargs)
         traced = _Traced(method, model, args, kwargs)
+        before = PythonState(model)
         _inside.depth += 1
         try:
             concrete = traced.function.get_concrete_function(*traced.tensors)
@@ -100,7 +103,8 @@ class EagerCalls:
             concrete = None  # the call below raises, or works only eagerly
         finally:
             _inside.depth -= 1
-        if concrete is None or _draws(concrete.graph):
+        if concrete is None or _draws(concrete.graph) or before.has_new_symbolic_tensors():
+            before.restore()  # as if it had not been traced
             made = method(model, *args, **kwargs)
             self._as_it_was.add((type(model), method))  # not if the call raised
             return made
