@@ -286,3 +286,31 @@ def test_tensors_that_a_method_keeps_are_those_of_an_eager_call() -> None:
     np.testing.assert_allclose(model.kept["factor"], stock.kept["factor"], rtol=1e-6, atol=1e-9)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def separate() -> Any:
+    """Its conditional maps over outputs: a While, whose functions have new names in each trace."""
+    kernels = [gpflow.kernels.Matern52(), gpflow.kernels.SquaredExponential()]
+    points = gpflow.inducing_variables.SeparateIndependentInducingVariables(
+        [gpflow.inducing_variables.InducingPoints(Z[k : k + 30]) for k in (0, 30)]
+    )
+    kernel = gpflow.kernels.SeparateIndependent(kernels)
+    likelihood = gpflow.likelihoods.Gaussian()
+    return gpflow.models.SVGP(kernel, likelihood, points, num_latent_gps=2, num_data=N)
+
+
+@pytest.mark.parametrize("make", [svgp, separate])
+def test_later_calls_leave_nothing_behind(make: Callable[[], Any], session: ScriptSession) -> None:
+    """Each call is traced; what TensorFlow registers for a trace would keep its graph for good."""
+    model = make()
+
+    def calls(times: int) -> int:
+        for k in range(times):
+            model.predict_y(X + k)
+        gc.collect()
+        return len(gc.get_objects())
+
+    calls(3)
+    before = calls(3)
+    assert calls(5) <= before + 100  # one trace has several hundred
+    assert len([made for made in session._kept if made.__name__ == "SVGP.predict_y"]) == 1

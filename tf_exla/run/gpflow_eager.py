@@ -21,8 +21,10 @@ from tensorflow.python.framework import op_def_registry
 from tf_exla.api import OptimizedFunction
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
 from tf_exla.frontends.tf.cutting.specialised import Specialised
+from tf_exla.run.fingerprint import fingerprint
 from tf_exla.run.python_state import PythonState
 from tf_exla.run.session import Session
+from tf_exla.run.traces import discard
 
 METHODS = {
     gpflow.kernels.Kernel: ("K", "__call__"),
@@ -114,9 +116,12 @@ class EagerCalls:
     def _known(self, method: Any, model: Any, traced: _Traced, concrete: Any) -> _Planned:
         """Return the optimized function, reusing that of an equal graph with the same captures."""
         kept = self._plans.setdefault(model, {}).setdefault(method, Specialised(_PLANS))
-        key = (_fingerprint(concrete), tuple(map(id, concrete.captured_inputs)))  # kept alive
+        key = (fingerprint(concrete), tuple(map(id, concrete.captured_inputs)))  # kept alive
         function = traced.function
-        return kept.get(key, lambda: _Planned(function, self._session.optimized(function)))
+        planned = kept.get(key, lambda: _Planned(function, self._session.optimized(function)))
+        if planned.function is not function:
+            discard(concrete.graph)
+        return planned
 
     def _is_small(self, model: Any, args: Any, kwargs: Any) -> bool:
         rows = sum(map(_rows, tf.nest.flatten((args, kwargs))))
@@ -180,31 +185,6 @@ def _rows(value: Any) -> int:
     if None in sizes:  # a variable of data that may grow
         sizes = tuple(getattr(value, "unconstrained_variable", value).read_value().shape)
     return int(np.prod(sizes[:-1] if len(sizes) > 1 else sizes))
-
-
-def _fingerprint(concrete: Any) -> Any:
-    """Return a key that traces of the same computation share: all but the names of nodes.
-
-    Names of nodes may contain a number that counts up. So do names of functions that nodes call;
-    these are part of the key, so graphs with calls have a new key each time.
-    """
-    graph = concrete.graph
-    nodes = graph.as_graph_def().node
-    index = {node.name: k for k, node in enumerate(nodes)}
-
-    def place(name: str) -> tuple[int, str]:
-        node, _, position = name.removeprefix("^").partition(":")
-        return index[node], f"^{position}" if name.startswith("^") else position or "0"
-
-    def attrs(node: Any) -> tuple[Any, ...]:
-        found = ((key, node.attr[key]) for key in sorted(node.attr) if not key.startswith("_"))
-        return tuple((key, value.SerializeToString(deterministic=True)) for key, value in found)
-
-    return (
-        tuple((node.op, tuple(map(place, node.input)), attrs(node)) for node in nodes),
-        tuple(place(tensor.name) for tensor in (*graph.inputs, *graph.outputs)),
-        repr(tf.nest.map_structure(lambda _: 0, concrete.structured_outputs)),
-    )
 
 
 def _draws(graph: Any) -> bool:
