@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,6 +48,14 @@ def _what_a_file_leaves() -> Iterator[None]:
     yield
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _no_plans_of_other_tests() -> None:
+    """Forget plans of the tests before: a test may count them, or make a pass fail."""
+    kept = sys.modules.get("tf_exla.frontends.tf.planning.kept_plans")
+    if kept is not None:
+        kept.KEPT_PLANS.clear()
 
 
 def pytest_collection_finish() -> None:

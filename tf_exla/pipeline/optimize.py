@@ -79,7 +79,9 @@ def _optimized(
     check_graph(graph)
     run = _Run(projector, graph, options, limit, resident)
     cleaned = run.checked("clean", clean(graph, ops))
-    _check_bounded(projector, cleaned, function, options)
+    uncounted = _uncounted(projector, cleaned, function, options)
+    for message in uncounted:
+        warn(message, UnboundedMemoryWarning)
     cleaned, mirrored = _mirrored(run, cleaned)
     cleaned = _by_rows(run, cleaned)
     rules = chosen(options.rewrites)
@@ -107,6 +109,7 @@ def _optimized(
         for_speed=best.for_cache is not None,
         steps=_steps(projector, cleaned, within, final, best.for_cache),
         options=options,
+        uncounted=uncounted,
     )
 
 
@@ -241,8 +244,14 @@ _MORE = (33 / 32, 17 / 16, 9 / 8, 5 / 4, 3 / 2, 2, 4, 8)
 """Larger limits that are tried, as factors of the smallest."""
 
 
-def _check_bounded(projector: Projector, graph: Graph, function: str, options: Options) -> None:
-    """Raise or warn if nothing bounds a node's memory; if its size is from outside, only warn."""
+def _uncounted(
+    projector: Projector, graph: Graph, function: str, options: Options
+) -> tuple[str, ...]:
+    """Return the warnings of nodes whose memory nothing bounds, or raise.
+
+    Sizes from outside only warn, unless unbounded sizes are refused altogether.
+    """
+    messages = []
     for found in unbounded(projector.sizes, graph):
         if found.node.name in options.awaited:
             continue
@@ -258,7 +267,8 @@ def _check_bounded(projector: Projector, graph: Graph, function: str, options: O
             raise error
         names = ", ".join(_unknown_arguments(graph, found.node))
         hint = f" It depends on {names}, whose sizes are not known." if names else ""
-        warn(f"{error} It is not counted.{hint}", UnboundedMemoryWarning)
+        messages.append(f"{error} It is not counted.{hint}")
+    return tuple(messages)
 
 
 def _unknown_arguments(graph: Graph, node: Node) -> list[str]:

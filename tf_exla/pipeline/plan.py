@@ -20,7 +20,7 @@ class Plan:
     `steps`: the form of the program, its splits and late passes, with what each saved and cost.
     `for_speed`: the limit requires fewer loops, which would be slower. `failure`: why the graph is
     the original, and nothing was projected; empty if a plan was made. `options`: those that the
-    plan was made with; None if none was made.
+    plan was made with; None if none was made. `uncounted`: the warnings of results without a bound.
     """
 
     graph: Graph
@@ -38,6 +38,7 @@ class Plan:
     steps: tuple[Step, ...] = ()
     failure: str = ""
     options: Options | None = None
+    uncounted: tuple[str, ...] = ()
 
     @property
     def projected_peak(self) -> int:

@@ -31,7 +31,7 @@ def notes_of(program: Program, largest: Plan, jit_compile: bool | None) -> Itera
         yield _COMPILE
     if program.head is not None and program.head.waits_for_call:
         yield _BEFORE
-    if kept := program.planner.constant_parts.inputs(largest.original):
+    if kept := program.planner.constant_parts.inputs(largest.graph):
         held = format_bytes(sum(tensor.nbytes for tensor in kept))
         yield f"results of constants are computed once and kept: {held} of the residents"
 

@@ -22,6 +22,7 @@ from tf_exla.frontends.tf.op_set import OPS, TensorFlowOps
 from tf_exla.frontends.tf.planning.constant_parts import ConstantParts
 from tf_exla.frontends.tf.planning.environment import limit_workspace, without_trials
 from tf_exla.frontends.tf.planning.fallback import unplanned
+from tf_exla.frontends.tf.planning.kept_plans import KEPT_PLANS, kept_of
 from tf_exla.frontends.tf.planning.settings import Settings
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.restore.whole import Operands, compile_whole, in_place_of
@@ -98,9 +99,15 @@ class Planner:
 
             def planned(graph: Graph, beside: int = outside) -> Plan:
                 held = resident_bytes(graph) + beside if beside else None
-                return optimize_graph(
-                    graph, ops, limit=limit, resident=held, options=options, function=name
-                )
+
+                def made() -> Plan:
+                    return optimize_graph(
+                        graph, ops, limit=limit, resident=held, options=options, function=name
+                    )
+
+                if ops is not OPS or self.functions:
+                    return made()
+                return KEPT_PLANS.get(graph, limit, held, options, name, made)
 
             folded = self._folded(graph, limit, planned)
             if folded is not None:
@@ -119,11 +126,19 @@ class Planner:
                 inputs = self.concrete.graph.inputs
                 return ShardedFunction(plan, self.settings.devices, self._emit, inputs)
             whole = self._whole(plan) if called else None
-            return whole or self._emit(plan.graph, places=_places(plan))
+            return whole or self._emitted(plan, called)
         except Exception as error:
             self.settings.guard.take(self.settings.name, error)
             # The graph before the passes has the same outputs in the same order.
             return self._emit(plan.original)
+
+    def _emitted(self, plan: Plan, called: bool) -> Restored:
+        def emit(plan: Plan) -> Restored:
+            return self._restored(plan.graph, places=_places(plan))
+
+        kept = kept_of(plan)
+        made = emit(plan) if kept is None else kept.restored(called, emit)
+        return self._with_computed(made, plan.graph)
 
     def _whole(self, plan: Plan) -> Restored | None:
         """Return a plan of the same program as XLA modules, if there is one within the limit."""
@@ -132,7 +147,7 @@ class Planner:
             return None
         without_trials()
         apart = dataclasses.replace(options, jit_compile=False, whole=False)
-        computed = self._computed(plan.original)
+        computed = self._computed(plan.graph)
         captured = [*self.concrete.captured_inputs, *self.constants, *computed]
         count = len(self.concrete.inputs) - len(self.concrete.captured_inputs)
         if len(plan.original.inputs) != count + len(captured):  # a gradient's saved values
@@ -185,21 +200,28 @@ class Planner:
         return self.constant_parts.values(graph, run)
 
     def _emit(
+        self, graph: Graph, like: Sequence[Any] | None = None, compiled: bool = False
+    ) -> Restored:
+        return self._with_computed(self._restored(graph, like, compiled), graph)
+
+    def _restored(
         self,
         graph: Graph,
         like: Sequence[Any] | None = None,
         compiled: bool = False,
         places: Mapping[Node, Place] | None = None,
     ) -> Restored:
-        like = self.concrete.graph.inputs if like is None else like
-        made = restore(
+        return restore(
             graph,
             name="optimized",
-            like=like,
+            like=self.concrete.graph.inputs if like is None else like,
             keep=self.functions,
             compiled=compiled,
             places=places,
         )
+
+    def _with_computed(self, made: Restored, graph: Graph) -> Restored:
+        """Return a function of a graph with the values of inputs that replace results."""
         computed = self._computed(graph)
         return dataclasses.replace(made, anchors=(*computed, *made.anchors)) if computed else made
 
