@@ -92,10 +92,11 @@ def _fastest(forms: Forms) -> Found:
     A loop can be split along another axis, at the price of running it many times.
     """
     projector, budget, options = forms.projector, forms.budget, forms.options
-    ops, again = projector.ops, _rematerialized(forms)
-    if again is not None:
+    ops = projector.ops
+    found = _faster_than_whole(forms)
+    if found is None and (again := _rematerialized(forms)) is not None:
         found = _faster(forms, again, forms, SETTINGS.margin_whole)
-    else:
+    elif found is None:
         found = _not_slow(forms, first_within(projector, forms, budget, options))
     seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
     if projector.working_set(found.graph) > budget or seconds < graph_seconds(ops, forms.cleaned):
@@ -112,6 +113,20 @@ def _fastest(forms: Forms) -> Found:
                 seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
             break
     return found
+
+
+def _faster_than_whole(forms: Forms) -> Found | None:
+    """Return the first form, split, if that is faster than the program that holds no limit.
+
+    Then rematerialization, which only adds work, cannot be faster, and need not be tried.
+    """
+    first = next(iter(forms))
+    if first.spare or first.whole or forms.projector.working_set(first.graph) <= forms.budget:
+        return None
+    ops = forms.projector.ops
+    most = SETTINGS.margin_whole * graph_seconds(ops, forms.cleaned)
+    made = _within(forms, first, most)
+    return made if made is not None and graph_seconds(ops, made.graph) < most else None
 
 
 def _rematerialized(forms: Forms) -> Found | None:
