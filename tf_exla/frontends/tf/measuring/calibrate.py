@@ -15,10 +15,10 @@ import tensorflow as tf
 from tf_exla.vocabulary.table import EXP_FLOPS
 
 CALLS = 25
-SMALL, CACHED = 1 << 17, 1 << 23  # bytes of tensors that stay in cache
+SMALL, CACHED = 1 << 10, 1 << 23  # bytes of tensors that stay in cache
 LARGE = 1 << 27  # bytes of a tensor that does not
 SIDE = 1000  # rows and columns of a square matrix
-CHAIN = 20  # ops of a chain on cached tensors
+CHAIN, LONG = 20, 220  # ops of a chain: the difference of two has no overhead of a call
 FEW, MANY = 2, 22  # terms of a sum that XLA fuses
 
 
@@ -30,7 +30,7 @@ def measure_cpu() -> dict[str, float]:
         width = dtype.size
         # Multiplications of small and large tensors differ only in the number of elements. They
         # move as many bytes as exp, which computes more.
-        brief, multiplied = (_step(tf.square, size, dtype) for size in (SMALL, CACHED))
+        brief, multiplied = _launch(dtype), _step(tf.square, CACHED, dtype)
         element = (multiplied - brief) / ((CACHED - SMALL) // width)
         exponential = _step(lambda x: tf.exp(-x), CACHED, dtype) - multiplied  # without negation
         pointwise = (exponential - multiplied) / (EXP_FLOPS - 1) / (CACHED // width)
@@ -62,6 +62,13 @@ def numbers(count: int, dtype: tf.DType) -> tf.Tensor:
 def _step(op: Callable[[tf.Tensor], tf.Tensor], size: int, dtype: tf.DType) -> float:
     """Return the seconds of one op in a chain of ops on `size` bytes."""
     return _seconds(chain(op, CHAIN), numbers(size // dtype.size, dtype)) / CHAIN
+
+
+def _launch(dtype: tf.DType) -> float:
+    """Return the seconds of one op in a chain of ops on a few numbers."""
+    few = numbers(SMALL // dtype.size, dtype)
+    long, short = (_seconds(chain(tf.square, length), few) for length in (LONG, CHAIN))
+    return (long - short) / (LONG - CHAIN)
 
 
 def _seconds(function: Callable[..., Any], *arguments: tf.Tensor) -> float:

@@ -97,9 +97,17 @@ def emit_best(emitter: Emitter, node: Node) -> list[tf.Tensor]:
     def op(name: str, operands: list[tf.Tensor], **attrs: Any) -> tf.Tensor:
         return emitter.op(name, operands, attrs, large=is_large(*node.inputs)).outputs[0]
 
-    position = op("ArgMax" if largest else "ArgMin", [x, axis], output_type=places.dtype)
-    if tf.as_dtype(values.dtype).is_floating:
+    def without_nans(x: tf.Tensor) -> tf.Tensor:
+        if not tf.as_dtype(values.dtype).is_floating:
+            return x
         worst = np.asarray(-np.inf if largest else np.inf)
         other = op("NotEqual", [x, x])
-        x = op("SelectV2", [other, emit_const(emitter.graph, worst, values.dtype), x])
-    return [op("Max" if largest else "Min", [x, axis]), position]
+        return op("SelectV2", [other, emit_const(emitter.graph, worst, values.dtype), x])
+
+    position = op("ArgMax" if largest else "ArgMin", [x, axis], output_type=places.dtype)
+    rank, along = len(node.inputs[0].dims), node.inputs[1].value
+    if emitter.compiled or along is None or int(along) % rank != rank - 1:
+        return [op("Max" if largest else "Min", [without_nans(x), axis]), position]
+    # One element of each row instead of another pass. A row of NaNs has position 0.
+    value = op("GatherV2", [x, position, axis], batch_dims=rank - 1)
+    return [without_nans(value), position]
