@@ -33,8 +33,9 @@ class SearchSettings:
     1.46 above, no mere error of estimates. If another plan is known, a step this much slower is not
     repaired: trials of what to save take most of a search."""
     calls: int = 60
-    """Calls of a program after which one-time costs must have paid off: an optimizer of GPflow makes
-    a hundred or more. With 20, SGPR's FITC gradient is not compiled and takes 1.4 times as long."""
+    """Calls of a program after which one-time costs must have paid off: an optimizer makes some
+    hundred. With 20, the gradient of GPflow's GPRFITC is not compiled, and takes 1.4 times as
+    long."""
     more_flops: float = 1.5
     """An order of a chain whose results all hold the limit may have this many times the least
     flops. A chunked loop reads the operands again for each chunk, which costs about as much for
