@@ -165,7 +165,7 @@ VOCABULARY: Mapping[str, Meaning] = {
     "scatter_nd": Meaning(scatter_nd, shape=shapes.held_by(2), dtype_of=1),
     "scatter_rows": Meaning(scatter_rows),
     "scatter_update": _moved(tensor_scatter, shapes.same),
-    "segment_sum": Meaning(segments("add"), flops=flops.per_operand, shape=shapes.segmented),
+    "segment_sum": Meaning(segments("add"), flops=flops.segments, shape=shapes.segmented),
     "take": _moved(gather, shapes.taken, batch_dims=0),
     "update_rows": Meaning(update_rows),
     # Sources: ops that need no data.

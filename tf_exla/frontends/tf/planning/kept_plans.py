@@ -37,7 +37,7 @@ class Kept:
         """Return the plan on the inputs of an equal graph."""
         graph_of_plan = on_inputs(self.plan.graph, graph)
         note(graph_of_plan, "kept", OPS, self)
-        return dataclasses.replace(self.plan, graph=graph_of_plan)
+        return dataclasses.replace(self.plan, graph=graph_of_plan, seconds=0.0)
 
     def restored(self, called: bool, emit: Callable[[Plan], Restored]) -> Restored:
         """Return the function, emitted if there is none.
