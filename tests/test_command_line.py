@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import os
+import re
 import runpy
 import signal
 import subprocess
@@ -127,6 +128,8 @@ def test_run(tmp_path: Path) -> None:
     # The evaluations of the optimizer, `outer`, and the loss that is called eagerly.
     assert last.startswith("tf_exla: 3 functions optimized, largest projected peak ")
     assert last.endswith("; 1 function ran as before: compiled")
+    if sys.platform == "linux":
+        assert re.search(r"; the process took at most [\d.]+ [MG]B, libraries included; ", last)
 
 
 COMPILED = """

@@ -11,6 +11,7 @@ from typing import Any
 
 from tf_exla.byte_size import format_bytes
 from tf_exla.frontends.tf.calls.request import Limit, Request
+from tf_exla.frontends.tf.free_memory import field_bytes
 from tf_exla.frontends.tf.outside import Outside, watched
 from tf_exla.model.options import Unbounded
 from tf_exla.pipeline.plan import Plan
@@ -58,6 +59,8 @@ class ScriptSession(Session):
             before = format_bytes(max(before for before, _ in self.peaks.values()))
             after = format_bytes(max(after for _, after in self.peaks.values()))
             parts[0] += f", largest projected peak {before} before and {after} after"
+        if most := _most_memory():
+            parts.append(f"the process took at most {format_bytes(most)}, libraries included")
         if self.refused:
             parts.append(f"{_count(len(self.refused), 'function')} ran as before: ")
             parts[-1] += ", ".join(self.refused)
@@ -75,6 +78,14 @@ class ScriptSession(Session):
         lines = [report.details() for report in reports]
         lines += [f"{name} ran as it was: {why}" for name, why in self.refused.items()]
         path.write_text("\n\n".join(lines) + "\n")
+
+
+def _most_memory() -> int:
+    """Return the most bytes that the process has had; 0 where the system does not tell."""
+    try:
+        return field_bytes(Path("/proc/self/status"), "VmHWM")
+    except (OSError, KeyError):
+        return 0
 
 
 def _count(number: int, noun: str) -> str:
