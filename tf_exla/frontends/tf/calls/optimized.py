@@ -21,6 +21,7 @@ from tensorflow.python.ops import control_flow_util, resource_variable_ops
 from tf_exla.arguments import check_function
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
 from tf_exla.frontends.tf.calls import signature
+from tf_exla.frontends.tf.calls.first_call import UnliftableError, run_first_call
 from tf_exla.frontends.tf.calls.notes import notes_of
 from tf_exla.frontends.tf.calls.program import Program
 from tf_exla.frontends.tf.calls.request import Limit, Request
@@ -105,7 +106,11 @@ class OptimizedFunction(Saveable):
             return self.python_function(*args, **kwargs)
         if is_tracing() or _compiled_whole():
             return self._function(*args, **kwargs)
-        return self._call(*self._flattened(args, kwargs))
+        try:
+            concrete, flat = self._flattened(args, kwargs)
+        except UnliftableError:
+            return run_first_call(self._function, args, kwargs)
+        return self._call(concrete, flat)
 
     def prepare(self, *args: Any, **kwargs: Any) -> None:
         """Trace and plan the function for these arguments (tensors or specs); run nothing."""
