@@ -40,3 +40,27 @@ def test_large_tensor_is_named(body: str, expected: str, tmp_path: Path) -> None
 )
 def test_small_tensors_and_functions_are_not(body: str, tmp_path: Path) -> None:
     assert "outside" not in summary(body, tmp_path)
+
+
+CHECKED = """
+tf.debugging.enable_check_numerics()
+try:
+    x = tf.ones([300, 3])
+    f = tf.function(lambda x: tf.reduce_sum(tf.math.log(x - 1.0 - tf.abs(x))))
+    g = tf.function(lambda x: tf.reduce_sum(x @ tf.transpose(x)))
+    y = g(tf.abs(x))
+    for call in (lambda: tf.math.log(-x), lambda: f(x)):
+        try:
+            call()
+        except tf.errors.InvalidArgumentError as error:
+            assert "NaN" in str(error)
+        else:
+            raise AssertionError("no error")
+finally:
+    tf.debugging.disable_check_numerics()
+"""
+
+
+def test_other_callbacks_of_ops_get_their_results(tmp_path: Path) -> None:
+    """A callback gets what the one before it has returned."""
+    assert "optimized, largest projected peak" in summary(CHECKED, tmp_path)

@@ -35,16 +35,17 @@ class Outside:
         outputs: Any,
         op_name: Any = None,
         graph: Any = None,
-    ) -> None:
-        """Check the results of one op; called by TensorFlow."""
+    ) -> Any:
+        """Check the results of one op; called by TensorFlow. Return them for the next callback."""
         if graph is not None:
-            return
-        for output in outputs:
+            return outputs
+        for output in outputs or ():
             elements = output.shape.num_elements()
             size = (elements or 0) * output.dtype.size
             # Reading the limit may query the device, so it is read only for a new maximum.
             if size > self._largest:
                 self._note(op_type, size)
+        return outputs
 
     def _note(self, op_type: Any, size: int) -> None:
         if size <= self._limit():
