@@ -63,8 +63,12 @@ def test_a_curve_goes_from_the_smallest_limit_to_stock(function) -> None:
 
 
 def test_points_are_what_plans_within_their_limits_come_to() -> None:
+    """If a plan of less memory is faster, a point has that plan."""
     graph = trace(distances, (997, 3), (1009, 3))
-    for point in report(graph).curve(3).points:
+    points = report(graph).curve(3).points
+    for before, point in zip((None, *points), points, strict=False):
+        if before is not None and point.projected_peak == before.projected_peak:
+            continue
         planned = report(graph, point.limit)
         assert planned.projected_peak == point.projected_peak
         assert len(planned.loops) == point.loops

@@ -21,7 +21,7 @@ def test_each_rate_is_measured() -> None:
     assert tf.config.experimental.tensor_float_32_execution_enabled() is before
     known = {field.name for field in fields(Rates)}
     kept = {  # what does not differ, what is done on CPUs only, and what small programs do not show
-        "sync", "flop", "compiling", "compiling_node", "search_node", "iteration",
+        "sync", "flop", "compiling", "compiling_node", "search_node", "iteration", "fork",
         "top_k_merge", "top_k_start", "top_k_kept", "top_k_tested", "top_k_padded",
     }  # fmt: skip
     assert set(found) == known - kept

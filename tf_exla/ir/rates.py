@@ -13,8 +13,8 @@ class Rates:
     """Seconds per unit of work. The defaults are medians on a CPU with 32 MB of shared cache."""
 
     byte: float = 3e-11  # reading or writing main memory
-    cached_byte: float = 1e-11  # the same in a chunk that stays in cache
-    launch: float = 7e-6  # the executor's work for one node
+    cached_byte: float = 1.6e-11  # the same in a chunk that stays in cache
+    launch: float = 1e-6  # the executor's work for one node
     product_8: float = 1e-11  # one operation of a product, elements of 8 bytes
     product_4: float = 5e-12
     product_tf32: float = 5e-12  # where factors of 4 bytes are rounded to TF32
@@ -25,8 +25,9 @@ class Rates:
     # Not calibrated on a CPU: the decisions they affect hardly change with the machine.
 
     serial: float = 2.0  # times a product's operation: solves and decompositions, on one core
-    iteration: float = 4e-5  # the executor's work for one iteration of a loop
-    cluster: float = 2e-5  # the executor's work for one call of a compiled cluster
+    fork: float = 5e-6  # to divide the work of a node between cores, and to wait for them
+    iteration: float = 5e-6  # the executor's work for one iteration of a loop
+    cluster: float = 4e-6  # the executor's work for one call of a compiled cluster
     sync: float = 0.15  # the part of the time that cores wait with one iteration at a time
     written_byte: float = 4.5e-10  # concatenated from chunks: strided, on one core, on fresh pages
     run: float = 2.5e-9  # more for each contiguous run of a chunk that is sliced or concatenated

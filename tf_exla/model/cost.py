@@ -66,7 +66,14 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
     if not ops.aliases(node):
         moved = sum(t.nbytes for t in node.inputs) + sum(t.nbytes for t in node.outputs)
     seconds = work_seconds(ops, node, parallel) + moved * _byte_seconds(ops, node, byte, parallel)
+    if ops.work(node) != "serial":
+        seconds = _divided(seconds, rates, parallel)
     return rates.launch / beside(parallel) + seconds
+
+
+def _divided(seconds: float, rates: Rates, parallel: int) -> float:
+    """Return the time of work that takes `seconds` on two cores: little work runs on one."""
+    return min(2 * seconds / beside(parallel), seconds + rates.fork)
 
 
 def _loop_seconds(ops: OpSet, node: Loop, promises: bool) -> float:

@@ -32,9 +32,10 @@ class SearchSettings:
     then further forms are tried, and `MemoryLimitError` names a faster limit. It is the cube of the
     1.46 above, no mere error of estimates. If another plan is known, a step this much slower is not
     repaired: trials of what to save take most of a search."""
-    calls: int = 20
-    """Calls of a program after which one-time costs must have paid off: a training step or a
-    prediction is called more often."""
+    calls: int = 60
+    """Calls of a program after which one-time costs must have paid off: an optimizer makes some
+    hundred. With 20, the gradient of GPflow's GPRFITC is not compiled, and takes 1.4 times as
+    long."""
     more_flops: float = 1.5
     """An order of a chain whose results all hold the limit may have this many times the least
     flops. A chunked loop reads the operands again for each chunk, which costs about as much for
@@ -180,6 +181,9 @@ class SearchSettings:
     """Iterations up to which a While is written out, as are the indices of a short axis ..."""
     written_nodes: int = 1500
     """... if it becomes at most this many nodes: a plan of them takes some twenty seconds."""
+    chunks_of_rewrites: int = 7
+    """Chunks in which a rewrite expects its nodes to run, where it does not know the split yet.
+    With one chunk, the gradient of SVGP with a Bernoulli likelihood took 1.4 times as long."""
     written_first: int = 450
     """Nodes that writing out may add before smaller lists are tried first. So many take five
     seconds to plan. Written out, calls take the same time, or half for conjugate gradients."""

@@ -158,7 +158,7 @@ def _judged(index: DefUse, region: Region) -> Stages | str:
     handled = sum(t.size for node in region.members for t in (*node.inputs, *node.outputs)
                   if _as_large_as(seed)(t) and not index.ops.aliases(node))  # fmt: skip
     rates = index.ops.rates()
-    if handled * rates.short_axis_element / 2 <= count * rates.launch:
+    if handled * rates.short_axis_element / 2 <= SETTINGS.chunks_of_rewrites * count * rates.launch:
         return "it saves no time: the tensors are small"
     return stages
 

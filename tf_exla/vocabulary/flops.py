@@ -1,5 +1,7 @@
 """Rough numbers of floating-point operations: accurate enough to compare plans.
 
+An op counts as many as take its time, at the rate of pointwise ops.
+
 An addition, a multiplication or a comparison is one. Matrix decompositions are counted as in Golub
 and Van Loan, "Matrix Computations" (2013). Moving elements costs none: bytes are counted elsewhere.
 """
@@ -16,6 +18,22 @@ from tf_exla.vocabulary.random_rows import are_parts, drawn_together
 def per_operand(node: Node) -> int:
     """Count one operation per element of the first operand."""
     return node.inputs[0].size
+
+
+def searched(node: Node) -> int:
+    """Count the operations per element that a search for an extreme value takes: no vectors."""
+    return 8 * node.inputs[0].size
+
+
+def accumulated(node: Node) -> int:
+    """Count the operations per element that TensorFlow's scans take: 4 ns on one core."""
+    return 200 * node.inputs[0].size
+
+
+def segments(node: Node) -> int:
+    """Count one operation per element, and those that a row of several takes: 50 ns."""
+    rows, places = node.inputs[:2]
+    return rows.size + (700 * places.size if rows.size > places.size else 0)
 
 
 def random_rows(node: Node) -> int:

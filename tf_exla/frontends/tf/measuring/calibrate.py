@@ -14,11 +14,13 @@ import tensorflow as tf
 
 from tf_exla.vocabulary.table import EXP_FLOPS
 
+Step = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+
 CALLS = 25
-SMALL, CACHED = 1 << 17, 1 << 23  # bytes of tensors that stay in cache
+SMALL, CACHED, LARGEST = 1 << 10, 1 << 20, 1 << 23  # bytes of tensors that stay in cache
 LARGE = 1 << 27  # bytes of a tensor that does not
 SIDE = 1000  # rows and columns of a square matrix
-CHAIN = 20  # ops of a chain on cached tensors
+CHAIN, LONG = 20, 220  # ops of a call: the difference of two has no overhead of a call
 FEW, MANY = 2, 22  # terms of a sum that XLA fuses
 
 
@@ -28,20 +30,22 @@ def measure_cpu() -> dict[str, float]:
     compiled, executed = 0.0, 0.0
     for dtype in (tf.float64, tf.float32):
         width = dtype.size
-        # Multiplications of small and large tensors differ only in the number of elements. They
-        # move as many bytes as exp, which computes more.
-        brief, multiplied = (_step(tf.square, size, dtype) for size in (SMALL, CACHED))
-        element = (multiplied - brief) / ((CACHED - SMALL) // width)
-        exponential = _step(lambda x: tf.exp(-x), CACHED, dtype) - multiplied  # without negation
-        pointwise = (exponential - multiplied) / (EXP_FLOPS - 1) / (CACHED // width)
+        # In place, a multiplication moves as many bytes as exp, which computes more.
+        multiplied = _in_place(tf.square, dtype)
+        exponential = _in_place(lambda x: tf.exp(-x), dtype) - multiplied  # without negation
+        pointwise = (exponential - multiplied) / (EXP_FLOPS - 1) / (LARGEST // width)
         found[f"pointwise_{width}"] = pointwise
+        # Differences of small and large tensors differ only in the number of elements. With each
+        # comes a slice of one number.
+        brief, subtracted = (_anew(tf.subtract, size, dtype) for size in (SMALL, CACHED))
         if width == 8:
+            element = (subtracted - brief) / ((CACHED - SMALL) // width)
             found["cached_byte"] = (element - pointwise) / (2 * width)
-        found["launch"] = brief - element * (SMALL // width)
+        found["launch"] = brief / 2
         few, many = (
-            _seconds(exponentials(terms), numbers(CACHED // width, dtype)) for terms in (FEW, MANY)
+            _seconds(exponentials(terms), numbers(LARGEST // width, dtype)) for terms in (FEW, MANY)
         )
-        compiled += (many - few) / (MANY - FEW) / (CACHED // width)
+        compiled += (many - few) / (MANY - FEW) / (LARGEST // width)
         executed += (EXP_FLOPS + 2) * pointwise  # plus a multiplication and an addition
         matrix = tf.cast(tf.random.stateless_normal([SIDE, SIDE], (0, 0)), dtype)
         product = tf.function(tf.matmul)
@@ -59,9 +63,16 @@ def numbers(count: int, dtype: tf.DType) -> tf.Tensor:
     return -tf.cast(tf.random.stateless_uniform([count], (0, 0)), dtype)
 
 
-def _step(op: Callable[[tf.Tensor], tf.Tensor], size: int, dtype: tf.DType) -> float:
-    """Return the seconds of one op in a chain of ops on `size` bytes."""
-    return _seconds(chain(op, CHAIN), numbers(size // dtype.size, dtype)) / CHAIN
+def _in_place(op: Callable[[tf.Tensor], tf.Tensor], dtype: tf.DType) -> float:
+    """Return the seconds of one op in a chain of ops on the largest tensor in cache."""
+    return _seconds(chain(op, CHAIN), numbers(LARGEST // dtype.size, dtype)) / CHAIN
+
+
+def _anew(op: Step, size: int, dtype: tf.DType) -> float:
+    """Return the seconds of one op on `size` bytes that writes another tensor, as in a chunk."""
+    x = numbers(size // dtype.size, dtype)
+    long, short = (_seconds(one_by_one(op, length), x) for length in (LONG, CHAIN))
+    return (long - short) / (LONG - CHAIN)
 
 
 def _seconds(function: Callable[..., Any], *arguments: tf.Tensor) -> float:
@@ -73,6 +84,18 @@ def _seconds(function: Callable[..., Any], *arguments: tf.Tensor) -> float:
         tf.nest.map_structure(lambda x: x.numpy(), function(*arguments))
         spent.append(time.perf_counter() - start)
     return min(spent)
+
+
+def one_by_one(op: Step, times: int) -> Any:
+    """Return a program that runs a step several times, each with a number of the last result."""
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        last = x[0]
+        for _ in range(times):
+            last = op(x, last)[0]
+        return last
+
+    return tf.function(function, autograph=False)
 
 
 def chain(op: Callable[[tf.Tensor], tf.Tensor], length: int) -> Any:

@@ -14,13 +14,13 @@ from tf_exla.frontends.tf.ops.rules.arithmetic import bias_grad, counts, histogr
 from tf_exla.vocabulary import flops
 from tf_exla.vocabulary.rules.builders import along, reduction
 
-cumulative = partial(without_scratch, along(1, keeps=True), flops=flops.per_operand, work="serial",
+cumulative = partial(without_scratch, along(1, keeps=True), flops=flops.accumulated, work="serial",
     cpu=copy_of_output, gpu=nothing, size="not larger")  # fmt: skip
 
 OPS: Mapping[str, Op] = {
     "All": reducer(reduction("and")),
     "Any": reducer(reduction("or")),
-    **many(without_scratch(along(1, keeps=False), flops=flops.per_operand, gpu=gpu.reduction,
+    **many(without_scratch(along(1, keeps=False), flops=flops.searched, gpu=gpu.reduction,
         size="not larger", values=values.position), """
         ArgMax ArgMin"""),
     "BiasAddGrad": without_scratch(bias_grad, flops=flops.per_operand, cpu=cpu.channel_sums,
