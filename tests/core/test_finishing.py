@@ -23,9 +23,9 @@ def test_smaller_chunks_must_not_cost_more_than_late_passes_save(
     monkeypatch: pytest.MonkeyPatch, seconds: float, jit_compile: bool | None, taken: Graph
 ) -> None:
     late = {SPLIT: LATE, SMALL: SMALL_LATE}
-    costs = {SPLIT: 1.0, SMALL_LATE: seconds}
+    costs = {SPLIT: 1.0, LATE: 0.1, SMALL_LATE: seconds}
     monkeypatch.setattr(finishing, "LATE_PASSES", (lambda _, graph, __: late[graph],))
-    monkeypatch.setattr(finishing, "LEFT_OUT", ())
+    monkeypatch.setattr(finishing, "OPTIONAL", ())
     monkeypatch.setattr(finishing, "fit_loops", lambda *_: SMALL)
     monkeypatch.setattr(finishing, "graph_seconds", lambda _, graph, promises: costs[graph])
     monkeypatch.setattr(Projector, "working_set", lambda _, graph: BYTES[graph])

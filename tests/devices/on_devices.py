@@ -194,7 +194,7 @@ def errors_and_order() -> dict[str, Any]:
         total.assign(1.0)
         first = tf.reduce_sum(tf.exp(-tf.reduce_sum((x[:, None] - x[None]) ** 2, -1)))
         total.assign_add(first)
-        y = x * total
+        y = x * tf.math.log(total)
         second = tf.reduce_sum(tf.cos(tf.reduce_sum(y[:, None] * y[None], -1)))
         total.assign_add(second)
         return total.read_value()

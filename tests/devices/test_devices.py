@@ -168,7 +168,7 @@ def test_a_number_of_devices_is_planned_and_not_run() -> None:
     assert f"{ratio:.2f} x as fast" in text
     function = tf_exla.optimize(matvec, "1GB", devices=8, strict=True)
     with pytest.raises(ValueError, match="explain"):
-        function(np.ones((3001, 3)), np.ones((3001, 3)))
+        function(np.ones((30_001, 3)), np.ones((30_001, 3)))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ that gets another chunk is cut from its template again, and finished again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tf_exla.ir.graph import Graph, Loop
 from tf_exla.late.bodies import everywhere, inside_of
@@ -77,40 +78,82 @@ def _compile(projector: Projector, graph: Graph, options: Options) -> Graph:
 
 LATE_PASSES: tuple[LatePass, ...] = (_rewrite, _run_top_k, _expand, _compile)
 """All late passes, in the order in which they are applied."""
-LEFT_OUT: tuple[LatePass, ...] = (_run_top_k, _compile, _expand)
-"""The order in which they are left out to hold the budget: running top-k needs the most memory."""
+OPTIONAL: tuple[LatePass, ...] = (_run_top_k, _expand, _compile)
+"""Those that may need more memory: some of them are left out if that is what holds the budget."""
 
 
 def finish(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
     """Apply the late passes, with smaller chunks or fewer passes if that is what holds `budget`.
 
-    Smaller chunks must not cost more time than the passes save, unless XLA is forced. A graph that
-    is above the budget anyway gets no late pass.
+    Of several ways, the fastest is taken. Smaller chunks must not cost more time than the passes
+    save, unless XLA is forced. A graph that is above the budget anyway gets no late pass.
     """
     plain = write_out(graph, projector.ops)
     if projector.working_set(graph) > budget:
         return plain
+    finishing = _Finishing(projector, budget, options)
+    all_passes, changed = finishing.apply(graph, frozenset())
+    if projector.working_set(all_passes) <= budget:
+        return all_passes
     seconds = graph_seconds(projector.ops, plain, promises=False)
-    changed: set[LatePass] = set()
-    for left_out in range(len(LEFT_OUT) + 1):
-        if left_out and LEFT_OUT[left_out - 1] not in changed:  # leaving it out changes nothing
-            continue
-        split, target = graph, budget
-        for _ in range(SETTINGS.tries):
-            finished = write_out(split, projector.ops)
-            for late in LATE_PASSES:
-                if late in LEFT_OUT[:left_out]:
-                    continue
-                made = late(projector, finished, options)
-                if made is not finished:
-                    changed.add(late)
-                finished = write_out(made, projector.ops)
-            needed = projector.working_set(finished)
-            if needed <= budget:
-                slower = graph_seconds(projector.ops, finished, promises=False) > seconds
-                if split is graph or options.jit_compile or not slower:
-                    return finished
-                break
-            target = int(SETTINGS.closer * target * budget / needed)
-            split = fit_loops(projector, graph, target, options)
+    for left_out in finishing.selections(graph, all_passes, changed):
+        made = finishing.fit(graph, left_out, seconds)
+        if made is not None:
+            return made
     return plain
+
+
+@dataclass(frozen=True)
+class _Finishing:
+    """Applies late passes to one program."""
+
+    projector: Projector
+    budget: int
+    options: Options
+
+    def apply(
+        self, graph: Graph, left_out: frozenset[LatePass]
+    ) -> tuple[Graph, frozenset[LatePass]]:
+        """Return the graph after all other passes, and which of them changed it."""
+        finished, changed = write_out(graph, self.projector.ops), set()
+        for late in LATE_PASSES:
+            if late in left_out:
+                continue
+            made = late(self.projector, finished, self.options)
+            if made is not finished:
+                changed.add(late)
+            finished = write_out(made, self.projector.ops)
+        return finished, frozenset(changed)
+
+    def selections(
+        self, graph: Graph, finished: Graph, changed: frozenset[LatePass]
+    ) -> list[frozenset[LatePass]]:
+        """Return which passes can be left out, the fastest program first."""
+        preferences: dict[frozenset[LatePass], tuple[bool, float]] = {}
+        queue = [(frozenset[LatePass](), finished, changed)]
+        for left_out, finished, changed in queue:
+            unforced = self.options.jit_compile is True and _compile in left_out
+            taken = graph_seconds(self.projector.ops, finished, promises=False)
+            preferences[left_out] = unforced, taken
+            fewer = (left_out | {late} for late in OPTIONAL if late in changed)
+            known = {*preferences, *(one for one, *_ in queue)}
+            queue += [(each, *self.apply(graph, each)) for each in fewer if each not in known]
+        return sorted(preferences, key=preferences.__getitem__)
+
+    def fit(self, graph: Graph, left_out: frozenset[LatePass], most: float) -> Graph | None:
+        """Return the program without some passes, in smaller chunks if they hold the budget.
+
+        None: no chunks do, or they take more than `most` seconds.
+        """
+        split, target = graph, self.budget
+        for _ in range(SETTINGS.tries):
+            finished, _changed = self.apply(split, left_out)
+            limited = split is not graph and not self.options.jit_compile
+            if limited and graph_seconds(self.projector.ops, finished, promises=False) > most:
+                return None
+            needed = self.projector.working_set(finished)
+            if needed <= self.budget:
+                return finished
+            target = int(SETTINGS.closer * target * self.budget / needed)
+            split = fit_loops(self.projector, graph, target, self.options)
+        return None
