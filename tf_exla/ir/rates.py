@@ -41,9 +41,11 @@ class Rates:
 
     # A top-k kernel, whose rows are divided between two cores.
 
-    top_k_element: float = 2e-9
+    top_k_element: float = 3.5e-9
+    top_k_best: float = 1.1e-9  # the same where k is 1
+    top_k_fork: float = 3e-5  # to divide the rows, and to wait
     top_k_column: float = 0.0  # for each element of one row: a GPU searches many rows at once
-    top_k_kept: float = 2.5e-7  # in addition, for each of the k of a row: the heap and its sorting
+    top_k_kept: float = 2.2e-7  # in addition, for each of the k of a row: the heap and its sorting
     top_k_start: float = 2e-4  # the nodes of an expanded top-k
     top_k_merge: float = 0.0  # in addition, to merge the best of a chunk with those before
     top_k_maximum: float = 1e-10  # one element of a maximum over groups

@@ -65,6 +65,8 @@ H100 = Rates(
     # cores.
     top_k_column=3e-9,
     top_k_element=1.3e-11,
+    top_k_best=1.3e-11,
+    top_k_fork=0.0,
     # Plans of L2 neighbours take 0.95 ms to find the top ten of 270 rows by groups, 0.3 of them for
     # what the model counts. The host waits for the test for NaN, and short rows are sorted.
     top_k_start=7e-4,
@@ -89,7 +91,7 @@ def in_module(rates: Rates) -> Rates:
     """
     return replace(
         rates, iteration=4e-5, top_k_start=12 * rates.launch,
-        top_k_column=2.6e-9, top_k_element=2.6e-11, top_k_kept=4e-8,
+        top_k_column=2.6e-9, top_k_element=2.6e-11, top_k_best=2.6e-11, top_k_kept=4e-8,
         top_k_merge=4 * rates.launch,
     )  # fmt: skip
 

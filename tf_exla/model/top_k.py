@@ -50,9 +50,9 @@ class Groups:
 
 def kernel_seconds(rows: int, n: int, k: int, rates: Rates = CPU) -> float:
     """Estimate one run of the kernel itself."""
-    kept = k * rates.top_k_kept if k > 1 else 0.0
-    shared = rows * (n * rates.top_k_element + kept) / min(max(rows, 1), 2)
-    return n * rates.top_k_column + shared
+    each = n * rates.top_k_element + k * rates.top_k_kept if k > 1 else n * rates.top_k_best
+    on_one = rows * each
+    return n * rates.top_k_column + min(on_one, on_one / min(max(rows, 1), 2) + rates.top_k_fork)
 
 
 def find_groups(shape: Sequence[int], k: int, rates: Rates = CPU) -> Groups | None:

@@ -128,7 +128,8 @@ def _rows(sizes: Sizes, call: float, byte: float) -> dict[str, float]:
     more = _seconds(summed, sizes, short) - call - byte * (4 * count + 4 * count // SHORT_AXIS)
     # Distances handle four tensors of the summed tensor's size, each counted by half.
     short_axis = more / count / 2
-    return {"top_k_column": column, "top_k_element": top_k, "short_axis_element": short_axis}
+    rates = {"top_k_column": column, "top_k_element": top_k, "top_k_best": top_k}
+    return {**rates, "short_axis_element": short_axis}
 
 
 def _step(op: Op, x: tf.Tensor, sizes: Sizes, few: bool = False) -> float:
