@@ -8,10 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from tf_exla.api import OptimizedFunction
-from tf_exla.frontends.tf.calls.optimized import is_tracing
 from tf_exla.frontends.tf.calls.request import Request
 from tf_exla.frontends.tf.capture import CaptureError
 from tf_exla.frontends.tf.planning.fallback import Guard, Listener
+from tf_exla.frontends.tf.tracing import is_tracing
 from tf_exla.report.report import MemoryReport
 
 _WHOLE = "XLA compiles it as a whole (jit_compile=True)"
