@@ -122,12 +122,14 @@ def test_run(tmp_path: Path) -> None:
     assert any(function["loops"] for function in report["functions"])
     assert "outer" in names
     assert "inner" not in names  # it is called inside of `outer`
-    assert "jit_compile" in report["as_it_was"]["compiled"]
-    assert "compiled runs as it was" in done.stderr
+    ((compiled, why),) = report["as_it_was"].items()
+    assert re.fullmatch(r"compiled \(train.py:\d+\)", compiled)
+    assert "jit_compile" in why
+    assert f"{compiled} runs as it was" in done.stderr
     last = done.stderr.splitlines()[-1]
     # The evaluations of the optimizer, `outer`, and the loss that is called eagerly.
     assert last.startswith("tf_exla: 3 functions optimized, largest projected peak ")
-    assert last.endswith("; 1 function ran as before: compiled")
+    assert last.endswith(f"; 1 function ran as before: {compiled}")
     if sys.platform == "linux":
         assert re.search(r"; the process took at most [\d.]+ [MG]B, libraries included; ", last)
 
@@ -357,3 +359,22 @@ def test_ops() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "top_k a" in done.stdout
     assert "BatchMatMulV2" in done.stdout
+
+
+def test_functions_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    script = tmp_path / "lambdas.py"
+    script.write_text(
+        "import tensorflow as tf\n"
+        "first = tf.function(lambda x: x + 1)\n"
+        "second = tf.function(lambda x: x + 2)\n"
+        "third = tf.function(lambda x: x + 3, jit_compile=True)\n"
+        "fourth = tf.function(lambda x: x + 4, jit_compile=True)\n"
+        "print(sum(float(f(tf.constant(0.0))) for f in (first, second, third, fourth)))\n"
+    )
+    done = forked_command("run", "--limit", "8MB", str(script), cwd=tmp_path)
+    assert "10.0" in done.stdout
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("tf_exla: 2 functions optimized")
+    assert last.endswith(
+        "2 functions ran as before: <lambda> (lambdas.py:4), <lambda> (lambdas.py:5)"
+    )

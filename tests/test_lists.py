@@ -236,3 +236,21 @@ def test_a_growing_array_and_its_gradient_have_a_plan_or_an_answer(reads: bool) 
     optimized = tf_exla.optimize(stock, info.value.smallest_limit, strict=True)
     for one, other in zip(optimized(rows), stock(rows), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_the_original_is_projected_with_the_bound_of_its_loop() -> None:
+    """Of a loop that a test of data ends first: three iterations keep a tensor each, not 1,000."""
+    x, w = tf.random.stateless_normal([4000, 32], [1, 2]), tf.Variable(tf.eye(32))
+
+    @tf.function
+    def step(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            made, count = tf.tanh(x @ w), 0
+            while tf.norm(made) > 100.0 and count < 3:
+                made, count = made * 0.5, count + 1
+            loss = tf.reduce_mean(made**2)
+        return tape.gradient(loss, w)
+
+    size = 4000 * 32 * 4
+    report = tf_exla.explain(step, x, limit="1GB")
+    assert 4 * size < report.projected_peak_before < 16 * size

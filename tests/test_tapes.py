@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import tf_exla
+from tf_exla.frontends.tf.planning.fallback import Listener
 
 Y = tf.constant([1.0, 2.0])
 ONES = tf.ones_like(Y)
@@ -135,3 +136,41 @@ def test_a_limit_holds_for_sizes_given_by_negative_numbers(sign: int) -> None:
     assert np.isfinite(optimized(x, tf.constant(20)))
     with pytest.raises(tf_exla.MemoryLimitError):
         optimized(x, tf.constant(900))
+
+
+@pytest.mark.parametrize("assigned", [False, True])
+@pytest.mark.parametrize("batch", [False, True])
+def test_jacobians_are_planned_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch, batch: bool, assigned: bool
+) -> None:
+    """They vectorize the original gradient, with the values that variables had in the call."""
+    scale = tf.Variable(1.5)
+
+    @tf.function
+    def moments(x: tf.Tensor) -> tf.Tensor:
+        differences = x[..., :, None] - x[..., None, :]
+        rows = tf.reduce_sum(tf.exp(-scale * differences**2), -1)
+        return tf.stack([tf.reduce_sum(rows, -1), tf.reduce_sum(rows**2, -1)], -1)
+
+    planned: list[int] = []
+    monkeypatch.setattr(
+        Listener, "planned", lambda _, __, plan: planned.append(len(plan.original.nodes))
+    )
+
+    def jacobian(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = moments(x)
+        value = scale.read_value()
+        if assigned:
+            scale.assign(9.0)
+        made = tape.batch_jacobian(y, x) if batch else tape.jacobian(y, x)
+        scale.assign(value)
+        return made
+
+    x = tf.stack([POINTS, POINTS[::-1]]) if batch else POINTS
+    expected = jacobian(x)
+    with tf_exla.limit("3MB", strict=True):
+        found = jacobian(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert len(planned) == 2  # the function and its Jacobian; not the gradient for itself

@@ -53,7 +53,7 @@ def zeros(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 FILLS: list[Fill] = [normal, ties, infinities, holes, last_hole, zeros]
-SHAPES = [((40, 20_000), 10), ((41, 20_011), 7), ((2, 3, 60_000), 1), ((300_007,), 100),
+SHAPES = [((40, 20_000), 10), ((41, 20_011), 7), ((2, 3, 180_000), 1), ((300_007,), 100),
           ((300_000,), 1), ((64, 40_009), 30)]  # fmt: skip
 DTYPES = ["float32", "float64", "bfloat16", "float16", "int32", "int64"]
 

@@ -37,6 +37,11 @@ def unbounded(sizes: Sizes, graph: Graph) -> Iterator[Unbounded]:
             yield one
 
 
+def keeps_bounded_lists(sizes: Sizes, graph: Graph) -> bool:
+    """Return whether the lists that loops keep are bounded."""
+    return all(one.bytes is None for one in unbounded(sizes, graph))
+
+
 def _unbounded(sizes: Sizes, graph: Graph, inputs: bool) -> Iterator[Unbounded]:
     sizes.lists(graph)
     for node in graph.nodes:

@@ -22,7 +22,7 @@ from tf_exla.model.cost import graph_seconds
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.model.settings import SETTINGS
-from tf_exla.model.unbounded import unbounded
+from tf_exla.model.unbounded import keeps_bounded_lists, unbounded
 from tf_exla.moves.contracting_ops import ContractingOps
 from tf_exla.moves.messages import lighten
 from tf_exla.moves.random_rows import random_rows
@@ -82,6 +82,8 @@ def _optimized(
     uncounted = _uncounted(projector, cleaned, function, options)
     for message in uncounted:
         warn(message, UnboundedMemoryWarning)
+    # A loop whose length is a constant may end in the original by what cleaning finds to be one.
+    before = graph if keeps_bounded_lists(projector.sizes, graph) else cleaned
     cleaned, mirrored = _mirrored(run, cleaned)
     cleaned = _by_rows(run, cleaned)
     rules = chosen(options.rewrites)
@@ -99,10 +101,10 @@ def _optimized(
         limit=limit,
         resident=held,
         working_set=taken(projector.working_set(final)),
-        working_set_before=taken(projector.working_set(graph)),
+        working_set_before=taken(projector.working_set(before)),
         original=graph,
         projection=projector.project(final),
-        projection_before=projector.project(graph),
+        projection_before=projector.project(before),
         refusals=(best.for_cache or within.splitting).refusals,
         seconds=time.perf_counter() - started,
         applications=(*mirrored, *within.form.applications),

@@ -8,13 +8,14 @@ from typing import Any
 import tensorflow as tf
 
 
-def fingerprint(concrete: Any) -> Any:
+def fingerprint(concrete: Any, definition: Any) -> Any:
     """Return the key of a concrete function: its nodes and those of functions that they call.
+
+    `definition`: the `GraphDef` of its graph.
 
     Names of nodes and functions may contain a number that counts up, so positions replace them.
     """
     graph = concrete.graph
-    definition = graph.as_graph_def()
     functions = _Functions(definition.library.function)
     nodes = definition.node
     index = {node.name: k for k, node in enumerate(nodes)}

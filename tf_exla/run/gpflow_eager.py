@@ -20,7 +20,7 @@ from tensorflow.python.framework import op_def_registry
 
 from tf_exla.api import OptimizedFunction
 from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
-from tf_exla.frontends.tf.cutting.specialised import Specialised
+from tf_exla.frontends.tf.recently_used import RecentlyUsed
 from tf_exla.run.fingerprint import fingerprint
 from tf_exla.run.python_state import PythonState
 from tf_exla.run.session import Session
@@ -79,7 +79,7 @@ class EagerCalls:
 
     def __init__(self, session: Session) -> None:
         self._session = weakref.proxy(session)  # it keeps this object alive
-        self._plans: weakref.WeakKeyDictionary[Any, dict[Any, Specialised[_Planned]]] = (
+        self._plans: weakref.WeakKeyDictionary[Any, dict[Any, RecentlyUsed[_Planned]]] = (
             weakref.WeakKeyDictionary()
         )
         self._as_it_was: set[Any] = set()
@@ -105,22 +105,28 @@ class EagerCalls:
             concrete = None  # the call below raises, or works only eagerly
         finally:
             _inside.depth -= 1
-        if concrete is None or _draws(concrete.graph) or before.has_new_symbolic_tensors():
+        definition = None if concrete is None else concrete.graph.as_graph_def()
+        if definition is None or _draws(definition) or before.has_new_symbolic_tensors():
             before.restore()  # as if it had not been traced
             made = method(model, *args, **kwargs)
             self._as_it_was.add((type(model), method))  # not if the call raised
             return made
-        planned = self._known(method, model, traced, concrete)
+        planned = self._known(method, model, traced, concrete, definition)
         return traced.result(planned.optimized(*traced.tensors))
 
-    def _known(self, method: Any, model: Any, traced: _Traced, concrete: Any) -> _Planned:
+    def _known(
+        self, method: Any, model: Any, traced: _Traced, concrete: Any, definition: Any
+    ) -> _Planned:
         """Return the optimized function, reusing that of an equal graph with the same captures."""
-        kept = self._plans.setdefault(model, {}).setdefault(method, Specialised(_PLANS))
-        key = (fingerprint(concrete), tuple(map(id, concrete.captured_inputs)))  # kept alive
+        kept = self._plans.setdefault(model, {}).setdefault(method, RecentlyUsed(_PLANS))
+        key = (
+            fingerprint(concrete, definition),
+            tuple(map(id, concrete.captured_inputs)),
+        )  # kept alive
         function = traced.function
         planned = kept.get(key, lambda: _Planned(function, self._session.optimized(function)))
         if planned.function is not function:
-            discard(concrete.graph)
+            discard(concrete.graph, definition)
         return planned
 
     def _is_small(self, model: Any, args: Any, kwargs: Any) -> bool:
@@ -187,9 +193,8 @@ def _rows(value: Any) -> int:
     return int(np.prod(sizes[:-1] if len(sizes) > 1 else sizes))
 
 
-def _draws(graph: Any) -> bool:
+def _draws(definition: Any) -> bool:
     """Return whether a graph has effects. Its random numbers would differ from eager ones."""
-    definition = graph.as_graph_def()
     nodes = [definition.node, *(function.node_def for function in definition.library.function)]
     known = (op_def_registry.get(node.op) for each in nodes for node in each)
     return any(op is not None and op.is_stateful and op.name not in _HARMLESS for op in known)

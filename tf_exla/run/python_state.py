@@ -7,7 +7,7 @@ keeps a symbolic tensor, which no later call can read.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,12 +28,13 @@ class PythonState:
 
     def __init__(self, root: Any) -> None:
         self._root = root
-        self._before = [(box, _copy(box)) for box in _boxes(root)]
-        self._symbolic = set(map(id, _symbolic(root)))
+        reached = list(_reached(root))
+        self._before = [(box, _copy(box)) for box in _boxes(reached)]
+        self._symbolic = set(map(id, _symbolic(reached)))
 
     def has_new_symbolic_tensors(self) -> bool:
         """Return whether a symbolic tensor is there that was not there before."""
-        return any(id(tensor) not in self._symbolic for tensor in _symbolic(self._root))
+        return any(id(tensor) not in self._symbolic for tensor in _symbolic(_reached(self._root)))
 
     def restore(self) -> None:
         """Undo all changes of attributes, dicts and lists."""
@@ -57,21 +58,17 @@ def _same(one: list[tuple[Any, Any]], two: list[tuple[Any, Any]]) -> bool:
     )
 
 
-def _boxes(root: Any) -> Iterator[Any]:
+def _boxes(reached: Iterable[Any]) -> Iterator[Any]:
     """Yield the dicts and lists that can be restored, attributes of objects among them."""
-    for value in _reached(root):
+    for value in reached:
         if isinstance(value, dict | list):
             yield value
         if _has_attributes(value):
             yield vars(value)
 
 
-def _symbolic(root: Any) -> Iterator[Any]:
-    return (
-        value
-        for value in _reached(root)
-        if isinstance(value, tf.Tensor) and tf.is_symbolic_tensor(value)
-    )
+def _symbolic(reached: Iterable[Any]) -> Iterator[Any]:
+    return (one for one in reached if isinstance(one, tf.Tensor) and tf.is_symbolic_tensor(one))
 
 
 def _reached(root: Any) -> Iterator[Any]:

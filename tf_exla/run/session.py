@@ -8,10 +8,11 @@ from typing import Any
 import tensorflow as tf
 
 from tf_exla.api import OptimizedFunction
-from tf_exla.frontends.tf.calls.optimized import is_tracing
 from tf_exla.frontends.tf.calls.request import Request
 from tf_exla.frontends.tf.capture import CaptureError
 from tf_exla.frontends.tf.planning.fallback import Guard, Listener
+from tf_exla.frontends.tf.source_line import defined_at
+from tf_exla.frontends.tf.tracing import is_tracing
 from tf_exla.report.report import MemoryReport
 
 _WHOLE = "XLA compiles it as a whole (jit_compile=True)"
@@ -43,7 +44,7 @@ class Session(Listener):
                 raise CaptureError(f"{name}: {_WHOLE}")
             if function not in self._compiled:
                 self._compiled.add(function)
-                self.failed(name, _WHOLE)
+                self.failed(self._guard(function).located(name), _WHOLE)
             return original(function, *args, **kwargs)
         return self.optimized(function)(*args, **kwargs)
 
@@ -66,11 +67,14 @@ class Session(Listener):
         if known is None:
             # Without `keep`, a function that the program drops is freed, with its captures.
             seen = function if self._keep else weakref.proxy(function)
-            known = OptimizedFunction(seen, self._request, Guard(self._request.strict, self))
+            known = OptimizedFunction(seen, self._request, self._guard(function))
             self._functions[function] = known
             if self._keep:
                 self._kept.append(known)
         return known
+
+    def _guard(self, function: Any) -> Guard:
+        return Guard(self._request.strict, self, defined_at(function))
 
     def reports(self) -> list[MemoryReport]:
         """Return a report for each specialisation of each function that is still alive."""

@@ -12,14 +12,14 @@ _GRADIENT = "_gradient_op_type"
 _CUSTOM = b"CustomGradient-"
 
 
-def discard(graph: Any) -> None:
-    """Free a traced graph that nothing will run.
+def discard(graph: Any, definition: Any) -> None:
+    """Free a traced graph that nothing will run; `definition`: its `GraphDef`.
 
     TensorFlow registers each custom gradient of a trace for good, with tensors that lead to the
     graph. A process that traces again and again, as for eager calls, would keep all of them.
     """
     registered = getattr(ops.gradient_registry, "_registry", {})
-    for name in set(_custom_gradients(graph.as_graph_def())):
+    for name in set(_custom_gradients(definition)):
         registered.pop(name, None)
     dismantle_func_graph(graph)
 

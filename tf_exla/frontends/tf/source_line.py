@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from enum import Enum, auto
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from tf_exla.caller import HERE, INSTALLED, is_users
@@ -17,6 +18,18 @@ class _Owner(Enum):
     USER = auto()
     LIBRARY = auto()  # an installed package
     FRAMEWORK = auto()  # TensorFlow or Keras, Python's library, tf_exla, and code without a file
+
+
+def defined_at(function: Any) -> str:
+    """Return `file.py:12` for a Python function or a `tf.function`, "" for other callables.
+
+    Lambdas, inner functions and methods of several classes share their names.
+    """
+    plain = getattr(function, "python_function", function)
+    while isinstance(plain, partial):
+        plain = plain.func
+    code = getattr(inspect.unwrap(plain), "__code__", None)
+    return "" if code is None else f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
 
 
 def source_line(op: Any) -> str:

@@ -34,25 +34,12 @@ from tf_exla.frontends.tf.op_set import OPS
 from tf_exla.frontends.tf.planning.fallback import Guard
 from tf_exla.frontends.tf.planning.settings import Settings
 from tf_exla.frontends.tf.restore.whole import module_of
+from tf_exla.frontends.tf.tracing import is_tracing, tracing
 from tf_exla.report.make import make_report
 from tf_exla.report.report import MemoryReport
 
 # The number of specialisations that a function keeps; the least recently used is dropped first.
 CACHE_SIZE = 64
-
-
-class _Tracing(threading.local):
-    """The number of nested traces of optimized functions in this thread."""
-
-    depth = 0
-
-
-_tracing = _Tracing()
-
-
-def is_tracing() -> bool:
-    """Return whether this thread traces an optimized function."""
-    return _tracing.depth > 0
 
 
 def _compiled_whole() -> bool:
@@ -182,11 +169,8 @@ class OptimizedFunction(Saveable):
         return f"<OptimizedFunction {self.__name__}{getattr(self, '__signature__', '(...)')}>"
 
     def _trace(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        _tracing.depth += 1
-        try:
+        with tracing():
             return self._function.get_concrete_function(*args, **kwargs)
-        finally:
-            _tracing.depth -= 1
 
     def _flattened(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -23,10 +23,10 @@ from tf_exla.frontends.tf.capture import Captured
 from tf_exla.frontends.tf.capture.given import Given
 from tf_exla.frontends.tf.capture.random_state import RandomStates, keeps_state
 from tf_exla.frontends.tf.cutting.list_bytes import Added, ListBytes, added_bytes
-from tf_exla.frontends.tf.cutting.specialised import Specialised
 from tf_exla.frontends.tf.cutting.steps import Beside, Function, Step, Stepped
 from tf_exla.frontends.tf.held import HANDLES, element_dtype, held_bytes
 from tf_exla.frontends.tf.planning.settings import Settings
+from tf_exla.frontends.tf.recently_used import RecentlyUsed
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.ir.graph import Graph
 from tf_exla.pipeline.plan import Plan
@@ -204,7 +204,7 @@ class _Bodies:
         self._settings = settings
         self._make = make
         self._states = RandomStates()
-        self._planned: Specialised[_Planned] = Specialised(_KEPT)
+        self._planned: RecentlyUsed[_Planned] = RecentlyUsed(_KEPT)
         # Random ops in branches have their state in kernels, so all sizes share a program.
         self._with_kernels = False
         self._lists: dict[int, str] | None = None  # inputs that are lists, with their dtypes
@@ -218,7 +218,7 @@ class _Bodies:
         """Make random ops begin anew, as TensorFlow's new kernels would."""
         self._states.restart()
         if any(one.has_kernels for one in self._planned):
-            self._planned = Specialised(_KEPT)
+            self._planned = RecentlyUsed(_KEPT)
 
     def static(self, outside: int) -> Function | None:
         """Return a planned function with the same inputs, if all its sizes are static."""

@@ -16,9 +16,9 @@ from tf_exla.errors import MemoryLimitError, UnboundedMemoryError
 from tf_exla.frontends.tf.capture.given import Given
 from tf_exla.frontends.tf.cutting.bodies import Runner
 from tf_exla.frontends.tf.cutting.cuts import Cut
-from tf_exla.frontends.tf.cutting.specialised import Specialised
 from tf_exla.frontends.tf.planning.planner import Planner, Runnable
 from tf_exla.frontends.tf.planning.settings import Settings
+from tf_exla.frontends.tf.recently_used import RecentlyUsed
 from tf_exla.pipeline.plan import Plan
 
 
@@ -51,7 +51,7 @@ class Head(Generic[Rest]):
         self._loop = loop
         self._lock = lock
         self._make = make
-        self._rests: Specialised[Rest] = Specialised()
+        self._rests: RecentlyUsed[Rest] = RecentlyUsed()
 
     @cached_property
     def plan(self) -> Plan:

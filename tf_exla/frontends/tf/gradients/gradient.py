@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import tensorflow as tf
@@ -25,6 +26,7 @@ from tf_exla.frontends.tf.gradients.plain_gradient import PlainGradient
 from tf_exla.frontends.tf.gradients.tapes import Gradients
 from tf_exla.frontends.tf.nodes.emit import new_graph, placeholder
 from tf_exla.frontends.tf.planning.settings import Program, Settings, gradient_name
+from tf_exla.frontends.tf.tracing import is_tracing
 
 
 class Gradient:
@@ -49,8 +51,10 @@ class Gradient:
         self.program: Program | PlainGradient | None = None
         if not self.gradients:
             return
+        self._make = partial(make, concrete, inner=program, prefix=prefix)
+        self._settings = settings
         try:
-            self.program = make(concrete, settings, inner=program, prefix=prefix)
+            self.program = self._make(settings)
         except Exception as error:
             self._fall_back(settings, error)
 
@@ -79,12 +83,27 @@ class Gradient:
             return made
         given = [self._upstream(k, upstream[k]) for k in self.trainable]
         arguments = [*inputs, *given, *self.concrete.captured_inputs]
-        self.ready(arguments)
-        results = iter(self.program.run(arguments, saved, forward))
+        results = iter(self._to_run(arguments).run(arguments, saved, forward))
         for position, sparse in self.gradients.items():
             parts = [next(results) for _ in range(3 if sparse else 1)]
             made[position] = tf.IndexedSlices(*parts) if sparse else parts[0]
         return made
+
+    def _to_run(self, arguments: Sequence[Any]) -> Program | PlainGradient:
+        """Return the planned gradient, or the original one in a graph that is planned as a whole.
+
+        `tape.jacobian` vectorizes a gradient in such a graph: a plan's loops would be in its way.
+        """
+        assert self.program is not None
+        whole = is_tracing() and not tf.executing_eagerly()
+        if not whole or isinstance(self.program, PlainGradient):
+            self.ready(arguments)
+            return self.program
+        return self._unplanned
+
+    @cached_property
+    def _unplanned(self) -> Program:
+        return self._make(self._settings.without_limit())
 
     def _fall_back(self, settings: Settings, error: Exception) -> None:
         settings.guard.take(settings.name, error)

@@ -34,11 +34,12 @@ class Guard:
     """The handler of failures of one optimized function.
 
     `strict`: failures are raised. Otherwise `listener` receives the first failure of each function
-    name; a program and its gradient have different names.
+    name; a program and its gradient have different names. `where`: where the function is defined.
     """
 
     strict: bool = False
     listener: Listener = field(default_factory=Listener)
+    where: str = ""
     _told: set[str] = field(default_factory=set)
 
     def take(self, function: str, error: Exception) -> None:
@@ -47,7 +48,11 @@ class Guard:
             raise error
         if function not in self._told:
             self._told.add(function)
-            self.listener.failed(function, describe(error))
+            self.listener.failed(self.located(function), describe(error))
+
+    def located(self, function: str) -> str:
+        """Return the name of the function or of its gradient, with where it is defined."""
+        return f"{function} ({self.where})" if self.where else function
 
 
 def describe(error: Exception) -> str:

@@ -7,15 +7,14 @@ for each fold. Their graphs are equal but for names.
 from __future__ import annotations
 
 import dataclasses
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tf_exla.caller import warn
 from tf_exla.errors import UnboundedMemoryWarning
 from tf_exla.frontends.tf.capture.random_state import keeps_state
 from tf_exla.frontends.tf.op_set import OPS
+from tf_exla.frontends.tf.recently_used import RecentlyUsed
 from tf_exla.frontends.tf.restore import Restored
 from tf_exla.ir.digest import digest
 from tf_exla.ir.graph import Graph
@@ -52,11 +51,10 @@ class Kept:
 
 
 class KeptPlans:
-    """The plans that are kept, at most `_MOST`, the least recently used first."""
+    """The plans that are kept, at most `_MOST`. Threads make theirs side by side."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Kept] = OrderedDict()
-        self._lock = threading.Lock()
+        self._kept: RecentlyUsed[Kept] = RecentlyUsed(_MOST)
 
     def get(
         self, graph: Graph, limit: int, held: int | None, options: Options, function: str,
@@ -71,26 +69,18 @@ class KeptPlans:
         if described is None:
             return make()
         key = described, limit, held, repr(options), function, OPS.device, OPS.rates()
-        with self._lock:
-            known = self._kept.get(key)
-            if known is not None:
-                self._kept.move_to_end(key)
+        known = self._kept.find(key)
         if known is not None:
             for message in known.plan.uncounted:
                 warn(message, UnboundedMemoryWarning)
             return known.plan_of(graph)
-        kept = Kept(make())
+        kept = self._kept.replace(key, Kept(make()))
         note(kept.plan.graph, "kept", OPS, kept)
-        with self._lock:
-            self._kept[key] = kept
-            if len(self._kept) > _MOST:
-                self._kept.popitem(last=False)
         return kept.plan
 
     def clear(self) -> None:
         """Forget all plans."""
-        with self._lock:
-            self._kept.clear()
+        self._kept.clear()
 
 
 def on_inputs(graph: Graph, like: Graph) -> Graph:

@@ -85,7 +85,7 @@ class Planner:
                 raise
             guard.take(name, error)
             return unplanned(graph, limit, error)
-        guard.listener.planned(name, plan)
+        guard.listener.planned(guard.located(name), plan)
         return plan
 
     def _planned(
