@@ -27,6 +27,7 @@ class Rates:
     serial: float = 2.0  # times a product's operation: solves and decompositions, on one core
     fork: float = 5e-6  # to divide the work of a node between cores, and to wait for them
     iteration: float = 5e-6  # the executor's work for one iteration of a loop
+    variable: float = 4e-7  # the executor's work for one variable of a While in one iteration
     cluster: float = 4e-6  # the executor's work for one call of a compiled cluster
     sync: float = 0.15  # the part of the time that cores wait with one iteration at a time
     written_byte: float = 4.5e-10  # concatenated from chunks: strided, on one core, on fresh pages

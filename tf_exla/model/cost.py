@@ -51,9 +51,10 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
         return _loop_seconds(ops, node, promises)
     if node.op == "xla_cluster":
         return sum(compiled_seconds(ops, sub, byte, parallel) for _, sub in node.subgraphs)
+    if is_while(node):
+        return _while_seconds(ops, node, ops.iterations(node, {}), promises)
     if node.subgraphs:
-        times = ops.iterations(node, {}) if is_while(node) else 1
-        return (times or 1) * _once_seconds(ops, node, promises)
+        return _once_seconds(ops, node, promises)
     if node.op == "constant":
         return 0.0
     if node.op == "top_k" and node.inputs[0].is_static and node.outputs[0].is_static:
@@ -145,16 +146,24 @@ def graph_seconds(
 def _graph_seconds(ops: OpSet, graph: Graph, byte: float, parallel: int, promises: bool) -> float:
     hidden, seconds = ops.fused(graph), 0.0
     counts: dict[Tensor, int] = {}  # the iterations of a loop, which bound those of its gradient
+    times = 1
     for node in graph.nodes:
         if is_while(node):
-            times = ops.iterations(node, counts) or 1
+            # A loop outside may have counted: most loops of unknown length are gradients.
+            times = ops.iterations(node, counts) or times
             counts |= {tensor: most for tensor, (_, most) in ops.counted(node, times).items()}
-            seconds += times * _once_seconds(ops, node, promises)
+            seconds += _while_seconds(ops, node, times, promises)
         elif not hidden or node.subgraphs or node.op == "top_k":
             seconds += node_seconds(ops, node, byte, parallel, promises)
         else:
             seconds += _fused_seconds(ops, node, hidden, byte, parallel)
     return seconds
+
+
+def _while_seconds(ops: OpSet, node: Node, times: int | None, promises: bool) -> float:
+    rates = ops.rates()
+    variables = 2 * rates.launch + len(node.inputs) * rates.variable
+    return (times or 1) * (_once_seconds(ops, node, promises) + variables)
 
 
 def _once_seconds(ops: OpSet, node: Node, promises: bool) -> float:
