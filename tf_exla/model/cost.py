@@ -224,10 +224,12 @@ def work_seconds(ops: OpSet, node: Node, parallel: int = 1) -> float:
     if kind == "serial":
         seconds = ops.flops(node) * (rates.product_4 if short else rates.product_8)
         return seconds * rates.serial / beside(parallel)
-    flops, copied = ops.flops(node), _patch_bytes(ops, node) * rates.patch_byte
+    flops, more = ops.flops(node), 0.0
+    if ops.windows(node) is not None:
+        more = _patch_bytes(ops, node) * rates.patch_byte + rates.convolution
     if short and ops.rounds_factors(node.outputs[0].dtype):
-        return flops * rates.product_tf32 + copied
-    return flops * (rates.product_4 if short else rates.product_8) + copied
+        return flops * rates.product_tf32 + more
+    return flops * (rates.product_4 if short else rates.product_8) + more
 
 
 def _patch_bytes(ops: OpSet, node: Node) -> int:
