@@ -13,11 +13,11 @@ from tf_exla.report.report import MemoryReport
 
 @pytest.fixture(scope="module")
 def report() -> MemoryReport:
-    def matvec(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-        return tf.matmul(tf.exp(-tf.square(x - tf.transpose(x))), v)
+    def matvec(x: tf.Tensor, y: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(tf.exp(-tf.square(x - tf.transpose(y))), v)
 
     column = tf.TensorSpec([2000, 1], tf.float64)
-    return tf_exla.explain(matvec, column, column, limit="2MB")
+    return tf_exla.explain(matvec, column, column, column, limit="2MB")
 
 
 def node(op: str, *inputs: int, size: int = 10, output: bool = False) -> GraphNode:
@@ -34,7 +34,7 @@ def test_graph_before_has_the_large_tensors_and_after_their_chunks(report: Memor
     assert {n.shape for n in inside if n.op == "exp"} == {(chunk, 2000)}
     assert max(n.bytes for n in report.graph) <= 2 * 10**6
     for graph in (report.graph_before, report.graph):
-        assert [n.op for n in graph].count(INPUT) == 2
+        assert [n.op for n in graph].count(INPUT) == 3
         assert all(max(n.inputs, default=-1) < i for i, n in enumerate(graph))
 
 

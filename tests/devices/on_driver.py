@@ -35,7 +35,7 @@ def driver_computes() -> dict[str, Any]:
     def slow_at_first(self: Any, part: Any, values: Any, number: int, device: str) -> Any:
         made = shard(self, part, values, number, device)
         if device == self.driver:  # the others end meanwhile
-            time.sleep(0.3)
+            time.sleep(1.0)
         seen.append(("ended", device))
         return made
 
@@ -56,11 +56,11 @@ def driver_computes() -> dict[str, Any]:
     def sums(x: tf.Tensor, y: tf.Tensor) -> Any:  # two loops that have nothing in common
         return [tf.reduce_sum(tf.exp(-((a[:, None, 0] - a[None, :, 1]) ** 2)), 0) for a in (x, y)]
 
-    x = tf.random.stateless_normal([5003, 2], [1, 2], dtype=tf.float64)
-    optimized = tf_exla.optimize(sums, "200MB", devices=devices, strict=True)
-    eager = optimized(x, x[:4999])
+    x = tf.random.stateless_normal([3001, 2], [1, 2], dtype=tf.float64)
+    optimized = tf_exla.optimize(sums, "80MB", devices=devices, strict=True)
+    eager = optimized(x, x[:2999])
     first = seen[: seen.index(("ended", devices[0].name))]
-    inside = tf.function(optimized)(x, x[:4999])
+    inside = tf.function(optimized)(x, x[:2999])
     (graph,) = graphs
     calls = [op for op in graph.get_operations() if op.type.endswith("PartitionedCall")]
     before = {op: _ancestors(op) for op in graph.get_operations()}
