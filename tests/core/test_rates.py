@@ -146,7 +146,7 @@ def test_each_usual_rate_is_a_time() -> None:
         free = (
             {"top_k_column", "top_k_merge"}
             if usual is CPU
-            else {"convolution", "fork", "top_k_fork"}
+            else {"convolution", "fork", "lookup", "top_k_fork"}
         )
         for name, value in asdict(usual).items():
             assert value == 0 if name in free else 0 < value < 10, name

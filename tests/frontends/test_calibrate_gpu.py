@@ -22,7 +22,7 @@ def test_each_rate_is_measured() -> None:
     known = {field.name for field in fields(Rates)}
     kept = {  # what does not differ, what is done on CPUs only, and what small programs do not show
         "sync", "flop", "compiling", "compiling_node", "search_node", "iteration", "fork",
-        "variable", "convolution",
+        "variable", "convolution", "lookup",
         "top_k_merge", "top_k_start", "top_k_kept", "top_k_tested", "top_k_padded", "top_k_fork",
     }  # fmt: skip
     assert set(found) == known - kept

@@ -62,6 +62,9 @@ class OpSet(Protocol):
     def flops(self, node: Node) -> int:
         """Return the floating-point operations of the node, roughly."""
 
+    def lookups(self, node: Node) -> int:
+        """Return the number of rows that the node finds by their index, roughly."""
+
     def work(self, node: Node) -> Work:
         """Return the kind of the node's operations, which decides how long they take."""
 

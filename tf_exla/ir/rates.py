@@ -28,6 +28,7 @@ class Rates:
     fork: float = 5e-6  # to divide the work of a node between cores, and to wait for them
     iteration: float = 5e-6  # the executor's work for one iteration of a loop
     variable: float = 4e-7  # the executor's work for one variable of a While in one iteration
+    lookup: float = 5e-9  # to find a row by its index
     convolution: float = 1e-4  # more for one convolution: oneDNN looks for its code; 70 to 150 us
     cluster: float = 4e-6  # the executor's work for one call of a compiled cluster
     sync: float = 0.15  # the part of the time that cores wait with one iteration at a time

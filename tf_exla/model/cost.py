@@ -67,6 +67,7 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
     if not ops.aliases(node):
         moved = sum(t.nbytes for t in node.inputs) + sum(t.nbytes for t in node.outputs)
     seconds = work_seconds(ops, node, parallel) + moved * _byte_seconds(ops, node, byte, parallel)
+    seconds += ops.lookups(node) * rates.lookup
     if ops.work(node) != "serial":
         seconds = _divided(seconds, rates, parallel)
     return rates.launch / beside(parallel) + seconds

@@ -42,6 +42,7 @@ H100 = Rates(
     byte=_BYTE,
     launch=1.1e-5,
     convolution=0.0,
+    lookup=0.0,
     fork=0.0,  # the work of a kernel is divided between all processors at no cost
     **following(_BYTE),
     product_8=2.12e-14,  # 47 TFLOPS, of 67 in the data sheet

@@ -86,6 +86,9 @@ class ContractingOps:
         one = contraction_of(node)
         return self.ops.flops(node) if one is None else contraction.flops(self.ops, one)
 
+    def lookups(self, node: Node) -> int:
+        return self.ops.lookups(node)
+
     def work(self, node: Node) -> Work:
         return self.ops.work(node)
 

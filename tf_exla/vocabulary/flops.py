@@ -30,12 +30,6 @@ def accumulated(node: Node) -> int:
     return 200 * node.inputs[0].size
 
 
-def segments(node: Node) -> int:
-    """Count one operation per element, and those that a row of several takes: 50 ns."""
-    rows, places = node.inputs[:2]
-    return rows.size + (700 * places.size if rows.size > places.size else 0)
-
-
 def random_rows(node: Node) -> int:
     """Count one operation per number that is drawn, and those that take as long as each draw."""
     dims, attrs = node.output.dims, node.attrs

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tf_exla.ir.graph import NO_ATTRS, Node, Tensor
 from tf_exla.ir.op_set import Work
 from tf_exla.ir.windows import Windows
+from tf_exla.vocabulary.lookups import Lookups
 from tf_exla.vocabulary.rebuild import Rebuild
 from tf_exla.vocabulary.rules.builders import Rule
 
@@ -20,9 +21,10 @@ class Meaning:
 
     `rule`: how axes of operands become axes of results, in the notation of `ir/axis_rule.py`; an op
     without a rule is never split. `reason`: why it has none. `flops`: those of a call, or the
-    number per element of its largest result. `work`: the kind of these operations. `chooses`: its
-    results are some of the numbers of an operand, though its rule has no combiner. `rebuild`: what
-    changes besides shapes when the op is made for a chunk. `windows`: the windows it reads.
+    number per element of its largest result. `work`: the kind of these operations. `lookups`: rows
+    that it finds by their index. `chooses`: its results are some of the numbers of an operand,
+    though its rule has no combiner. `rebuild`: what changes besides shapes when the op is made for
+    a chunk. `windows`: the windows it reads.
 
     Rewrites can make an op with a `shape`: the shape of its result, from operands and attributes.
     `attrs`: default attributes. `dtype_of`: the operand whose dtype the result has, or the dtype.
@@ -32,6 +34,7 @@ class Meaning:
     reason: str = ""
     flops: int | Callable[[Node], int] = 1
     work: Work = "pointwise"
+    lookups: Lookups | None = None
     chooses: bool = False
     rebuild: Rebuild | None = None
     windows: Callable[[Node], Windows | None] | None = None

@@ -86,6 +86,13 @@ class VocabularyOps:
         is_complex = any(tensor.dtype.startswith("complex") for tensor in node.outputs)
         return 4 * count if is_complex else count
 
+    def lookups(self, node: Node) -> int:
+        """Return the number of rows that the node finds by their index, as far as it is known."""
+        count = self.meaning(node.op).lookups
+        if count is None or not all(one.is_static for one in (*node.inputs, *node.outputs)):
+            return 0
+        return count(node)
+
     def work(self, node: Node) -> Work:
         """Return the kind of the node's operations, which decides how long they take."""
         return self.meaning(node.op).work

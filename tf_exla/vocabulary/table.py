@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tf_exla.ir.graph import Combine, Node, Tensor
-from tf_exla.vocabulary import flops, radix, rebuild, shapes
+from tf_exla.vocabulary import flops, lookups, radix, rebuild, shapes
 from tf_exla.vocabulary.meaning import Meaning, ResultShape
 from tf_exla.vocabulary.rules.builders import (
     Rule,
@@ -161,13 +161,16 @@ VOCABULARY: Mapping[str, Meaning] = {
     "strided_slice_grad": replace(_moved(strided_slice_grad), rebuild=rebuild.strided_slice),
     "tile": replace(_moved(tile), rebuild=rebuild.tile),
     # Reading and writing by index.
-    **_many(Meaning(tensor_scatter), "scatter_add scatter_max scatter_min scatter_subtract"),
-    "scatter_nd": Meaning(scatter_nd, shape=shapes.held_by(2), dtype_of=1),
-    "scatter_rows": Meaning(scatter_rows),
-    "scatter_update": _moved(tensor_scatter, shapes.same),
-    "segment_sum": Meaning(segments("add"), flops=flops.segments, shape=shapes.segmented),
-    "take": _moved(gather, shapes.taken, batch_dims=0),
-    "update_rows": Meaning(update_rows),
+    **_many(Meaning(tensor_scatter, lookups=lookups.written(1, 2)), """
+        scatter_add scatter_max scatter_min scatter_subtract"""),
+    "scatter_nd": Meaning(scatter_nd, lookups=lookups.written(0, 1), shape=shapes.held_by(2),
+        dtype_of=1),
+    "scatter_rows": Meaning(scatter_rows, lookups=lookups.written(0, 1)),
+    "scatter_update": replace(_moved(tensor_scatter, shapes.same), lookups=lookups.written(1, 2)),
+    "segment_sum": Meaning(segments("add"), flops=flops.per_operand, lookups=lookups.segments,
+        shape=shapes.segmented),
+    "take": replace(_moved(gather, shapes.taken, batch_dims=0), lookups=lookups.gathered),
+    "update_rows": Meaning(update_rows, lookups=lookups.written(1, 2)),
     # Sources: ops that need no data.
     "arange": _moved(made_whole, shapes.counted),
     "constant": Meaning(reason="it is a constant; its readers take their chunks of it", flops=0),

@@ -14,7 +14,7 @@ from tf_exla.frontends.tf.ops.rules.moving import (
     stitch,
     unravel,
 )
-from tf_exla.vocabulary import flops
+from tf_exla.vocabulary import flops, lookups
 from tf_exla.vocabulary.rules.indexing import (
     gather,
     gather_nd,
@@ -25,12 +25,13 @@ from tf_exla.vocabulary.rules.indexing import (
 OPS: Mapping[str, Op] = {
     **many(Op(stitch, bounds=sizes.stitched, values=values.stitched), """
         DynamicStitch ParallelDynamicStitch"""),
-    "Gather": Op(gather, flops=0),
-    "GatherNd": moved(gather_nd, values=values.of_operand),
+    "Gather": Op(gather, flops=0, lookups=lookups.gathered),
+    "GatherNd": moved(gather_nd, lookups=lookups.points, values=values.of_operand),
     "GatherV2": moved(values=values.of_operand),
     "OneHot": moved(xla="well", shape_operand=1),
-    "ResourceGather": Op(resource_gather, flops=0, bounds=sizes.gathered),
-    "ResourceGatherNd": Op(resource_gather_nd, bounds=sizes.gathered),
+    "ResourceGather": Op(resource_gather, flops=0, lookups=lookups.of_indices,
+        bounds=sizes.gathered),
+    "ResourceGatherNd": Op(resource_gather_nd, lookups=lookups.points, bounds=sizes.gathered),
     "ScatterNd": without_scratch(shape_operand=2, unordered=True),
     **many(Op(tensor_scatter), "ScatterNdNonAliasingAdd TensorScatterMax TensorScatterMin"),
     "scatter_rows": Op(cpu=cpu.scatter_rows(0)),
@@ -46,12 +47,12 @@ OPS: Mapping[str, Op] = {
     "TensorScatterSub": Op(unordered=True),
     "TensorScatterUpdate": moved(),
     "UnravelIndex": Op(unravel),
-    "UnsortedSegmentMax": Op(segments("max"), flops=flops.segments, cpu=cpu.rows_of_segments,
-        shape_operand=2),
-    "UnsortedSegmentMin": Op(segments("min"), flops=flops.segments, cpu=cpu.rows_of_segments,
-        shape_operand=2),
-    "UnsortedSegmentProd": Op(segments("mul"), flops=flops.segments, cpu=cpu.rows_of_segments,
-        shape_operand=2, unordered=True),
+    "UnsortedSegmentMax": Op(segments("max"), flops=flops.per_operand,
+        lookups=lookups.segments, cpu=cpu.rows_of_segments, shape_operand=2),
+    "UnsortedSegmentMin": Op(segments("min"), flops=flops.per_operand,
+        lookups=lookups.segments, cpu=cpu.rows_of_segments, shape_operand=2),
+    "UnsortedSegmentProd": Op(segments("mul"), flops=flops.per_operand,
+        lookups=lookups.segments, cpu=cpu.rows_of_segments, shape_operand=2, unordered=True),
     "UnsortedSegmentSum": Op(cpu=cpu.rows_of_segments, shape_operand=2, unordered=True),
     "update_rows": Op(cpu=cpu.scatter_rows(1)),
 }  # fmt: skip
