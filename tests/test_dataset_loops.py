@@ -376,3 +376,36 @@ def test_measured_peaks(function: Callable[..., Any]) -> None:
     before, projected, measured = run_fresh(measure, function.__name__)
     assert measured <= projected <= LIMIT
     assert function in (carried, two_stages) or before > LIMIT  # where something is split
+
+
+def nearest(data: tf.data.Dataset, prefetched: bool = False) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return the largest products of rows with all rows of a dataset, batch by batch."""
+
+    @tf.function
+    def function(rows: tf.Tensor) -> tf.Tensor:
+        best = data.map(lambda x: tf.math.top_k(tf.matmul(rows, x, transpose_b=True), 5)[0])
+        best = best.prefetch(1) if prefetched else best
+        merge = lambda a, b: tf.math.top_k(tf.concat([a, b], 1), 5)[0]  # noqa: E731
+        return best.reduce(tf.zeros([1300, 5], tf.float64), merge)
+
+    return function
+
+
+@pytest.mark.parametrize("smaller", [False, True])
+def test_maps_under_a_reduction_are_planned(smaller: bool) -> None:
+    """As tensorflow_recommenders searches candidates: a matrix of 13.5 MB for each batch."""
+    function, rows = nearest(batches(smaller)), tf.constant(ROWS[:1300])
+    optimized = tf_exla.optimize(function, LIMIT, strict=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = optimized(rows)
+    np.testing.assert_array_equal(found, function(rows))
+    assert max(report.projected_peak for report in optimized.reports()) <= LIMIT
+    assert any(report.loops for report in optimized.reports())
+
+
+def test_functions_that_datasets_run_are_warned_of() -> None:
+    function, rows = nearest(batches(), prefetched=True), tf.constant(ROWS[:1300])
+    with pytest.warns(tf_exla.UnboundedMemoryWarning, match="for each element of a dataset"):
+        found = tf_exla.optimize(function, LIMIT)(rows)
+    np.testing.assert_array_equal(found, function(rows))

@@ -19,12 +19,14 @@ from tf_exla.frontends.tf.cutting.steps import Call, Function, Step
 from tf_exla.ir.graph import Graph, Node, Tensor
 
 REDUCTION = "ReduceDataset"
-_FUNCTIONS = {REDUCTION: "f", "ScanDataset": "f", "TakeWhileDataset": "predicate"}
+_FUNCTIONS = {
+    REDUCTION: "f", "MapDataset": "f", "ScanDataset": "f", "TakeWhileDataset": "predicate"
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class DatasetLoop:
-    """A reduction of a dataset, behind scans and conditions: `stages`, in the order they run."""
+    """A reduction of a dataset, behind maps, scans and conditions: `stages`, in their order."""
 
     stages: tuple[Node, ...]
     named = True

@@ -14,12 +14,11 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from tf_exla.caller import warn
-from tf_exla.errors import MemoryLimitError, UnboundedMemoryError, UnboundedMemoryWarning
+from tf_exla.errors import MemoryLimitError
 from tf_exla.frontends.tf.devices.function import ShardedFunction
-from tf_exla.frontends.tf.nodes.names import DATASET_LOOPS
 from tf_exla.frontends.tf.op_set import OPS, TensorFlowOps
 from tf_exla.frontends.tf.planning.constant_parts import ConstantParts
+from tf_exla.frontends.tf.planning.dataset_functions import check_datasets
 from tf_exla.frontends.tf.planning.environment import limit_workspace, without_trials
 from tf_exla.frontends.tf.planning.fallback import unplanned
 from tf_exla.frontends.tf.planning.kept_plans import KEPT_PLANS, kept_of
@@ -27,7 +26,6 @@ from tf_exla.frontends.tf.planning.settings import Settings
 from tf_exla.frontends.tf.restore import Restored, restore
 from tf_exla.frontends.tf.restore.whole import Operands, compile_whole, in_place_of
 from tf_exla.ir.graph import Graph, Node, Tensor
-from tf_exla.ir.traverse import walk
 from tf_exla.model.concurrency import Place, places
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
@@ -75,7 +73,7 @@ class Planner:
         limit = self.settings.limit()
         if self.settings.unlimited:
             return unplanned(graph, limit, RuntimeError("its sizes do not fit"))
-        _check_datasets(graph, function, firm)
+        check_datasets(graph, self.functions, function, limit, firm)
         try:
             plan = self._planned(graph, limit, options, function)
         except MemoryLimitError as error:
@@ -229,20 +227,3 @@ class Planner:
 def _places(plan: Plan) -> Mapping[Node, Place]:
     """Return which nodes may run at the same time; on a GPU none, as it has one stream."""
     return {} if plan.failure or OPS.device == "GPU" else places(Projector(OPS), plan.graph)
-
-
-def _check_datasets(graph: Graph, function: str, firm: bool) -> None:
-    """Warn of loops over datasets, whose bodies no graph contains; raise if `firm`."""
-    loop = next((node for node in walk(graph) if node.op in DATASET_LOOPS), None)
-    if loop is None:
-        return
-    if firm:
-        raise UnboundedMemoryError(
-            function, node=loop.name, op=loop.op, source=loop.source, bytes=None
-        )
-    warn(
-        f"{function}: {loop.name} ({loop.op}) runs the body of a loop over a dataset, which is "
-        "neither split nor counted. Call the function eagerly and outside of tapes, or loop "
-        "outside of the function.",
-        UnboundedMemoryWarning,
-    )
