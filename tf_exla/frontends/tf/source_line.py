@@ -25,9 +25,9 @@ def defined_at(function: Any) -> str:
 
     Lambdas, inner functions and methods of several classes share their names.
     """
-    plain = getattr(function, "python_function", function)
-    while isinstance(plain, partial):
-        plain = plain.func
+    plain = function
+    while isinstance(plain, partial) or hasattr(plain, "python_function"):
+        plain = plain.func if isinstance(plain, partial) else plain.python_function
     code = getattr(inspect.unwrap(plain), "__code__", None)
     return "" if code is None else f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
 
