@@ -174,7 +174,8 @@ def _promise(
 @pytest.mark.parametrize(
     ("n", "m", "megabytes", "jit", "in_cache", "loops", "used"),
     [
-        (20_000, 100, 12, None, True, 2, 0.6),
+        # Of iterations in flight, those at their largest at once differ from run to run: 0.58-0.79.
+        (20_000, 100, 12, None, True, 2, 0.5),
         pytest.param(50_000, 200, 30, None, True, 2, 0.6, marks=pytest.mark.thorough),
         pytest.param(50_000, 200, 30, True, True, 2, 0.6, marks=pytest.mark.thorough),
         pytest.param(50_000, 200, 60, None, True, 2, 0.6, marks=pytest.mark.thorough),
