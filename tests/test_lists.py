@@ -254,3 +254,21 @@ def test_the_original_is_projected_with_the_bound_of_its_loop() -> None:
     size = 4000 * 32 * 4
     report = tf_exla.explain(step, x, limit="1GB")
     assert 4 * size < report.projected_peak_before < 16 * size
+
+
+def test_a_loop_that_appends_no_columns_is_split() -> None:
+    """A constant without elements is as good as one of equal elements: it has all sizes."""
+
+    def function(x: tf.Tensor) -> tf.Tensor:
+        def step(state: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+            wide = tf.concat([state, np.zeros([4001, 0])], axis=1)
+            return tf.tanh(wide * row) + 0.1
+
+        states = tf.scan(step, tf.range(30, dtype=tf.float64) / 30.0, x)
+        return tf.reduce_sum(states**2, axis=[0, 2])
+
+    x = normal(4001, 5)
+    stock = tf.function(function)
+    optimized = tf_exla.optimize(stock, 1_500_000, strict=True)  # the list alone has 4.8 MB
+    assert optimized.report(x).loops
+    assert difference(stock(x), optimized(x), 1e-9) <= 1

@@ -45,12 +45,14 @@ def resized_graph(
 
 
 def _constant(node: Node, shape: Shape | None) -> Node:
-    """Copy a constant, as each graph defines its own tensors; of one number, to any shape."""
+    """Copy a constant, as each graph defines its own tensors; of one number or none, to any shape."""
     old = node.output
     if shape is None or shape == old.shape:
         return node.replace(outputs=(old.fresh_copy(),))
     value = np.asarray(node.attrs["value"])
-    part = np.full([size or 0 for size in shape], value.flat[0], value.dtype)
+    number = value.flat[0] if value.size else 0
+    part = np.full([size or 0 for size in shape], number, value.dtype)
+    assert bool(part.size) == bool(value.size), f"{node} cannot be made in the shape {shape}"
     outputs = (old.with_axes(shape, old.name),)
     return node.replace(outputs=outputs, attrs={**node.attrs, "value": part})
 

@@ -145,7 +145,8 @@ def _join(ops: OpSet, node: Node) -> _Joined:
     made = producers(body)
     for one in body.nodes:
         if one.op == "constant":
-            if not repeats_one(np.asarray(one.attrs["value"])):
+            value = np.asarray(one.attrs["value"])
+            if value.size and not repeats_one(value):
                 whole.update(_places(one.output))
             continue
         own = while_rule(ops, one, made, frozenset()) if is_while(one) else None
