@@ -97,6 +97,13 @@ class Kind:
     sizes: dict[int, int] = field(default_factory=dict)
     chosen: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
 
+    def drop_tried(self, extent: int) -> None:
+        """Forget the bodies of chunks that were tried and not chosen; their bytes are known."""
+        chunks = {chunk for chunk, _ in self.chosen.values()}
+        used = chunks | {extent % chunk for chunk in chunks if chunk}
+        for size in self.bodies.keys() - used:
+            del self.bodies[size]
+
 
 @dataclass(frozen=True, slots=True)
 class Made:

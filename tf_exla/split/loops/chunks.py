@@ -121,6 +121,7 @@ def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
     if chosen is None:
         made = _fitted(projector, loop, kind, room, options)
         chosen = kind.chosen[asked] = made.chunk, made.parallel
+        kind.drop_tried(loop.extent)
         known.setdefault(chosen, made if made is not loop else None)
     if chosen not in known:
         fitted = resize_loop(projector.ops, loop, *chosen, kind.bodies)
