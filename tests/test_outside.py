@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from tf_exla.frontends.tf.outside import Outside, watched
 from tf_exla.run.script import optimized_functions
 
 
@@ -64,3 +65,28 @@ finally:
 def test_other_callbacks_of_ops_get_their_results(tmp_path: Path) -> None:
     """A callback gets what the one before it has returned."""
     assert "optimized, largest projected peak" in summary(CHECKED, tmp_path)
+
+
+def test_ops_give_what_they_give_unwatched() -> None:
+    """TensorFlow's restore of a checkpoint pops from the list that a graph's op gives."""
+
+    def results() -> list[type]:
+        x = tf.ones([4, 3])
+        ops = tf.raw_ops.IdentityN(input=[x, x]), tf.unstack(x), tf.nn.top_k(x, 2), tf.shape_n([x])
+        return list(map(type, ops))
+
+    def in_graph() -> list[type]:
+        with tf.Graph().as_default():
+            return results()
+
+    want = results(), in_graph()
+    with watched(Outside(lambda: 10**9)):
+        assert (results(), in_graph()) == want
+
+
+def test_a_module_with_a_variable_is_saved_and_loaded(tmp_path: Path) -> None:
+    with watched(Outside(lambda: 10**9)):
+        module = tf.Module()
+        module.v = tf.Variable([1.0, 2.0])
+        tf.saved_model.save(module, str(tmp_path))
+        assert tf.saved_model.load(str(tmp_path)).v.numpy().tolist() == [1.0, 2.0]

@@ -62,6 +62,9 @@ class OpSet(Protocol):
     def flops(self, node: Node) -> int:
         """Return the floating-point operations of the node, roughly."""
 
+    def compiled_flops(self, node: Node) -> int:
+        """Return the operations that take as long as XLA's code of the node on one core."""
+
     def lookups(self, node: Node) -> int:
         """Return the number of rows that the node finds by their index, roughly."""
 

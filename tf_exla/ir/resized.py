@@ -45,7 +45,7 @@ def resized_graph(
 
 
 def _constant(node: Node, shape: Shape | None) -> Node:
-    """Copy a constant, as each graph defines its own tensors; of one number or none, to any shape."""
+    """Copy a constant, as each graph defines its own tensors; of one number or none, to any."""
     old = node.output
     if shape is None or shape == old.shape:
         return node.replace(outputs=(old.fresh_copy(),))

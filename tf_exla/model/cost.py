@@ -18,6 +18,7 @@ from tf_exla.ir.rates import Rates
 from tf_exla.ir.traverse import walk
 from tf_exla.model.fusion import in_registers
 from tf_exla.model.machine import CACHE
+from tf_exla.model.settings import SETTINGS
 from tf_exla.model.top_k import merge_seconds, saved_seconds, top_k_seconds
 
 LIKELY = "likely"
@@ -198,8 +199,13 @@ def _fused_seconds(
     if node.op == "constant" or ops.aliases(node):
         return 0.0
     moved = sum(t.nbytes for t in (*node.inputs, *node.outputs) if t not in hidden)
+    rates = ops.rates()
     work = work_seconds(ops, node)
-    work *= 1 if ops.work(node) == "product" else ops.rates().compiled_pointwise
+    if ops.work(node) == "pointwise" and rates.fork:  # of a CPU
+        small = sum(tensor.nbytes for tensor in node.outputs) < SETTINGS.compiled_alone
+        flops = ops.compiled_flops(node) / (beside(parallel) if small else 2)
+        work = flops * _pointwise_rate(ops, node)
+    work *= 1 if ops.work(node) == "product" else rates.compiled_pointwise
     return work + moved * _byte_seconds(ops, node, byte, parallel)
 
 
@@ -219,9 +225,9 @@ def work_seconds(ops: OpSet, node: Node, parallel: int = 1) -> float:
     if node.op == "constant":
         return 0.0
     kind, rates = ops.work(node), ops.rates()
-    short = all(item_bytes(tensor.dtype) <= 4 for tensor in node.outputs)
     if kind == "pointwise":
-        return ops.flops(node) * (rates.pointwise_4 if short else rates.pointwise_8)
+        return ops.flops(node) * _pointwise_rate(ops, node)
+    short = _is_short(node)
     if kind == "serial":
         seconds = ops.flops(node) * (rates.product_4 if short else rates.product_8)
         return seconds * rates.serial / beside(parallel)
@@ -231,6 +237,14 @@ def work_seconds(ops: OpSet, node: Node, parallel: int = 1) -> float:
     if short and ops.rounds_factors(node.outputs[0].dtype):
         return flops * rates.product_tf32 + more
     return flops * (rates.product_4 if short else rates.product_8) + more
+
+
+def _pointwise_rate(ops: OpSet, node: Node) -> float:
+    return ops.rates().pointwise_4 if _is_short(node) else ops.rates().pointwise_8
+
+
+def _is_short(node: Node) -> bool:
+    return all(item_bytes(tensor.dtype) <= 4 for tensor in node.outputs)
 
 
 def _patch_bytes(ops: OpSet, node: Node) -> int:

@@ -86,6 +86,10 @@ class ContractingOps:
         one = contraction_of(node)
         return self.ops.flops(node) if one is None else contraction.flops(self.ops, one)
 
+    def compiled_flops(self, node: Node) -> int:
+        one = contraction_of(node)
+        return self.ops.compiled_flops(node) if one is None else self.flops(node)
+
     def lookups(self, node: Node) -> int:
         return self.ops.lookups(node)
 

@@ -21,10 +21,11 @@ class Meaning:
 
     `rule`: how axes of operands become axes of results, in the notation of `ir/axis_rule.py`; an op
     without a rule is never split. `reason`: why it has none. `flops`: those of a call, or the
-    number per element of its largest result. `work`: the kind of these operations. `lookups`: rows
-    that it finds by their index. `chooses`: its results are some of the numbers of an operand,
-    though its rule has no combiner. `rebuild`: what changes besides shapes when the op is made for
-    a chunk. `windows`: the windows it reads.
+    number per element of its largest result. `compiled`: the number for XLA's code on one core, if
+    that is not twice `flops`. `work`: the kind of these operations. `lookups`: rows that it finds
+    by their index. `chooses`: its results are some of the numbers of an operand, though its rule
+    has no combiner. `rebuild`: what changes besides shapes when the op is made for a chunk.
+    `windows`: the windows it reads.
 
     Rewrites can make an op with a `shape`: the shape of its result, from operands and attributes.
     `attrs`: default attributes. `dtype_of`: the operand whose dtype the result has, or the dtype.
@@ -33,6 +34,7 @@ class Meaning:
     rule: Rule | None = None
     reason: str = ""
     flops: int | Callable[[Node], int] = 1
+    compiled: int | None = None
     work: Work = "pointwise"
     lookups: Lookups | None = None
     chooses: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
@@ -76,15 +76,14 @@ class VocabularyOps:
 
     def flops(self, node: Node) -> int:
         """Return the floating-point operations of the node; complex numbers count fourfold."""
+        return _flops(node, self.meaning(node.op).flops)
+
+    def compiled_flops(self, node: Node) -> int:
+        """Return the operations that take as long as XLA's code of the node on one core."""
         op = self.meaning(node.op)
-        if op.flops == 0 or not all(tensor.is_static for tensor in node.outputs):
-            return 0
-        if callable(op.flops):
-            count = op.flops(node)
-        else:
-            count = op.flops * max((tensor.size for tensor in node.outputs), default=0)
-        is_complex = any(tensor.dtype.startswith("complex") for tensor in node.outputs)
-        return 4 * count if is_complex else count
+        if op.compiled is not None:
+            return _flops(node, op.compiled)
+        return 2 * _flops(node, op.flops)
 
     def lookups(self, node: Node) -> int:
         """Return the number of rows that the node finds by their index, as far as it is known."""
@@ -202,3 +201,14 @@ class VocabularyOps:
     def keeps(self, node: Node) -> ListEffect | None:
         """Return the effect of a node on the list in its result; None if it is not known."""
         return None
+
+
+def _flops(node: Node, flops: int | Callable[[Node], int]) -> int:
+    if flops == 0 or not all(tensor.is_static for tensor in node.outputs):
+        return 0
+    if callable(flops):
+        count = flops(node)
+    else:
+        count = flops * max((tensor.size for tensor in node.outputs), default=0)
+    is_complex = any(tensor.dtype.startswith("complex") for tensor in node.outputs)
+    return 4 * count if is_complex else count

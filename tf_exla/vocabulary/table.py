@@ -60,12 +60,12 @@ _BINARY = Meaning("..., ... -> ...", shape=shapes.broadcast)
 _COMPARISON = replace(_BINARY, dtype_of="bool")
 
 
-def _unary(cost: int = 1) -> Meaning:
-    return replace(_UNARY, flops=cost)
+def _unary(cost: int = 1, compiled: int | None = None) -> Meaning:
+    return replace(_UNARY, flops=cost, compiled=compiled)
 
 
-def _binary(cost: int = 1) -> Meaning:
-    return replace(_BINARY, flops=cost)
+def _binary(cost: int = 1, compiled: int | None = None) -> Meaning:
+    return replace(_BINARY, flops=cost, compiled=compiled)
 
 
 def _reducer(combine: Combine | None, dtype_of: int | str = 0) -> Meaning:
@@ -83,20 +83,21 @@ EXP_FLOPS = 12
 
 VOCABULARY: Mapping[str, Meaning] = {
     **_many(_unary(), "abs astype ceil floor logical_not negative relu round sign square"),
-    **_many(_unary(4), "reciprocal rsqrt sqrt"),
-    **_many(_unary(EXP_FLOPS), "exp expm1 log log1p sigmoid tanh"),
+    **_many(_unary(4, compiled=15), "reciprocal rsqrt sqrt"),
+    **_many(_unary(EXP_FLOPS, compiled=20), "exp sigmoid tanh"),
+    **_many(_unary(EXP_FLOPS, compiled=40), "expm1 log log1p"),
     **_many(_unary(25), "acos acosh asin asinh atan atanh cosh erf erfc sinh"),
-    **_many(_unary(50), "cos sin tan"),
-    "softplus": _unary(70),
+    **_many(_unary(50, compiled=106), "cos sin tan"),
+    "softplus": _unary(70, compiled=104),
     **_many(replace(_UNARY, dtype_of="bool"), "isfinite isinf isnan"),
     **_many(_unary(0), "identity ones_like prevent_gradient snapshot stop_gradient zeros_like"),
     "check_numerics": _unary(),
     "ensure_shape": Meaning("... -> ...", flops=0, rebuild=rebuild.declared_shape),
     **_many(_binary(), "add logical_and logical_or maximum minimum multiply subtract"),
     "squared_difference": _binary(3),
-    **_many(_binary(4), "divide floor_divide remainder truncate_divide"),
+    **_many(_binary(4, compiled=10), "divide floor_divide remainder truncate_divide"),
     "atan2": _binary(16),
-    "pow": _binary(280),
+    "pow": _binary(280, compiled=165),
     **_many(_COMPARISON, "equal greater greater_equal less less_equal not_equal"),
     "where": Meaning("..., ..., ... -> ...", shape=shapes.broadcast, dtype_of=1),
     "add_n": Meaning(pointwise_list, flops=flops.sum_of_list, shape=shapes.same),

@@ -36,9 +36,13 @@ class Outside:
         op_name: Any = None,
         graph: Any = None,
     ) -> Any:
-        """Check the results of one op; called by TensorFlow. Return them for the next callback."""
+        """Check the results of one op; called by TensorFlow. Return them for the next callback.
+
+        While a graph is built, TensorFlow gives a tuple, and users of the op a list: of what this
+        returns.
+        """
         if graph is not None:
-            return outputs
+            return list(outputs)
         for output in outputs or ():
             elements = output.shape.num_elements()
             size = (elements or 0) * output.dtype.size

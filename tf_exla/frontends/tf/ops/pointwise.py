@@ -62,9 +62,8 @@ OPS: Mapping[str, Op] = {
     **many(unary(flops=150), "Digamma Erfinv Lgamma Ndtri"),
     **many(binary(flops=4, xla=xla.real), "Div RealDiv"),
     "DivNoNan": binary(flops=4, xla="well"),
-    **many(unary(flops=EXP_FLOPS, xla="well"), """
-        Elu Exp Expm1 Log Log1p Selu Sigmoid Tanh"""),
-    "Softplus": unary(flops=70, xla="well"),
+    **many(unary(flops=EXP_FLOPS, compiled=20, xla="well"), "Elu Selu"),
+    **many(unary(xla="well"), "Exp Expm1 Log Log1p Sigmoid Softplus Tanh"),
     "EluGrad": pairwise(flops=3),
     "EnsureShape": view(),
     **many(comparison(), "Equal Greater GreaterEqual Less LessEqual NotEqual"),
