@@ -20,6 +20,7 @@ from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.ir.clean import clean
 from tf_exla.ir.traverse import walk
+from tf_exla.moves.user_loops.last_items import with_last_items
 
 NAMES = list(PROGRAMS)
 
@@ -272,3 +273,61 @@ def test_a_loop_that_appends_no_columns_is_split() -> None:
     optimized = tf_exla.optimize(stock, 1_500_000, strict=True)  # the list alone has 4.8 MB
     assert optimized.report(x).loops
     assert difference(stock(x), optimized(x), 1e-9) <= 1
+
+
+def last_of_a_scan(x: tf.Tensor) -> tf.Tensor:
+    return tf.scan(lambda state, row: tf.sin(state) + row, x, tf.zeros_like(x[0]))[-1]
+
+
+def last_but_one_of_a_scan(x: tf.Tensor) -> tf.Tensor:
+    return tf.scan(lambda state, row: tf.sin(state) + row, x, tf.zeros_like(x[0]))[-2]
+
+
+def last_of_two_states(x: tf.Tensor) -> tf.Tensor:
+    start = tf.zeros_like(x[0]), tf.ones_like(x[0])
+    one, two = tf.scan(lambda pair, row: (pair[1], tf.sin(pair[0]) + row), x, start)
+    return one[-1] + two[39] * two[-1]
+
+
+def first_of_a_scan_from_the_end(x: tf.Tensor) -> tf.Tensor:
+    made = tf.scan(lambda state, row: tf.sin(state) + row, x, tf.zeros_like(x[0]), reverse=True)
+    return made[0]
+
+
+def last_of_a_loop(x: tf.Tensor, places: int, ends: float) -> tf.Tensor:
+    """The last place of `places`; a state that exceeds `ends` ends the loop."""
+
+    def step(i: tf.Tensor, state: tf.Tensor, array: Any) -> Any:
+        state = tf.sin(state) + x[i]
+        return i + 1, state, array.write(i, state)
+
+    array = tf.TensorArray(x.dtype, places, element_shape=x.shape[1:])
+    go_on = lambda i, state, _: (i < 41) & (tf.reduce_max(state) < ends)  # noqa: E731
+    if ends == np.inf:
+        go_on = lambda i, *_: i < 41  # noqa: E731
+    return tf.while_loop(go_on, step, (0, tf.zeros_like(x[0]), array))[2].stack()[-1]
+
+
+@pytest.mark.parametrize(
+    ("function", "carried"),
+    [
+        (last_of_a_scan, True),
+        (last_but_one_of_a_scan, False),
+        (last_of_two_states, False),
+        (first_of_a_scan_from_the_end, True),
+        (lambda x: last_of_a_loop(x, 41, np.inf), True),
+        (lambda x: last_of_a_loop(x, 43, np.inf), False),  # the last place is never written
+        (lambda x: last_of_a_loop(x, 41, 3.0), False),
+        (lambda x: tf.reduce_sum(last_of_a_scan(x) ** 2), True),
+    ],
+)
+def test_the_last_of_a_list_is_what_the_loop_carries(function: Any, carried: bool) -> None:
+    x = normal(41, 3001)
+    stock = tf.function(function, autograph=False)
+    graph = clean(capture(stock.get_concrete_function(x)).graph, TensorFlowOps())
+    made = clean(with_last_items(graph, TensorFlowOps()), TensorFlowOps())
+    assert carried == (not any(node.op == "list_set" for node in walk(made)))
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.explain(stock, x, limit=1)
+    optimized = tf_exla.optimize(stock, info.value.smallest_limit, strict=True)
+    assert difference(stock(x), optimized(x), 1e-12) <= 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from tf_exla.ir.control_flow import body_of, cond_of
 from tf_exla.ir.graph import Graph, Node, Tensor
@@ -10,10 +10,16 @@ from tf_exla.ir.static_integers import static_integer
 from tf_exla.ir.traverse import producers
 
 
-def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
+def exact_iterations(node: Node) -> int | None:
+    """Return the number of a While's iterations; None unless known counters alone decide it."""
+    return iterations(node, {}, exact=True)
+
+
+def iterations(node: Node, bounds: Mapping[Tensor, int], exact: bool = False) -> int | None:
     """Return an upper bound of a While's iterations, from a counter that its condition compares.
 
     `bounds`: upper bounds of tensors, such as the number of iterations that another loop counted.
+    `exact`: None if something else than counters may end the loop.
     """
     cond, body = cond_of(node), body_of(node)
     made, stepped = producers(cond), producers(body)
@@ -22,11 +28,10 @@ def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
         maker = made.get(test)
         if maker is None:
             return None
-        if maker.op == "identity" or _is_false_without_predicate(maker, test):
+        if maker.op == "identity" or (not exact and _is_false_without_predicate(maker, test)):
             return bound(maker.inputs[0])
         if maker.op == "logical_and":
-            found = [one for one in map(bound, maker.inputs) if one is not None]
-            return min(found, default=None)
+            return _least(map(bound, maker.inputs), exact)
         if maker.op not in _COMPARISONS:
             return None
         left, right = maker.inputs
@@ -70,6 +75,13 @@ def iterations(node: Node, bounds: Mapping[Tensor, int]) -> int | None:
         return one[0] + sign * two[0], one[1] + sign * two[1]
 
     return bound(cond.outputs[0])
+
+
+def _least(counts: Iterable[int | None], exact: bool) -> int | None:
+    """Return the least of the known numbers; None if none is, or if `exact` and not all are."""
+    numbers = list(counts)
+    found = [one for one in numbers if one is not None]
+    return None if exact and len(found) < len(numbers) else min(found, default=None)
 
 
 def _is_false_without_predicate(choice: Node, test: Tensor) -> bool:
