@@ -319,6 +319,7 @@ def last_of_a_loop(x: tf.Tensor, places: int, ends: float) -> tf.Tensor:
         (lambda x: last_of_a_loop(x, 43, np.inf), False),  # the last place is never written
         (lambda x: last_of_a_loop(x, 41, 3.0), False),
         (lambda x: tf.reduce_sum(last_of_a_scan(x) ** 2), True),
+        (lambda x: tf.unstack(tf.scan(tf.add, x))[-1], False),
     ],
 )
 def test_the_last_of_a_list_is_what_the_loop_carries(function: Any, carried: bool) -> None:

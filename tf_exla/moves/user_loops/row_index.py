@@ -32,7 +32,9 @@ class Rows(NamedTuple):
 
 def read_of(node: Node, variable: Tensor, made_by: Mapping[Tensor, Node]) -> Read | None:
     """Return how a node reads one index of `variable`; None if it reads it in another way."""
-    if node.inputs[0] is not variable or variable in node.inputs[1:] or not node.output.is_static:
+    if node.inputs[0] is not variable or variable in node.inputs[1:]:
+        return None
+    if len(node.outputs) != 1 or not node.output.is_static:
         return None
     found = _read_of(node, made_by)
     # Places in a block are computed in the dtype of the index.
