@@ -199,13 +199,14 @@ def _fused_seconds(
     if node.op == "constant" or ops.aliases(node):
         return 0.0
     moved = sum(t.nbytes for t in (*node.inputs, *node.outputs) if t not in hidden)
-    rates = ops.rates()
-    work = work_seconds(ops, node)
-    if ops.work(node) == "pointwise" and rates.fork:  # of a CPU
+    rates, kind = ops.rates(), ops.work(node)
+    if kind == "pointwise" and rates.fork:  # of a CPU
         small = sum(tensor.nbytes for tensor in node.outputs) < SETTINGS.compiled_alone
         flops = ops.compiled_flops(node) / (beside(parallel) if small else 2)
         work = flops * _pointwise_rate(ops, node)
-    work *= 1 if ops.work(node) == "product" else rates.compiled_pointwise
+    else:
+        work = work_seconds(ops, node)
+    work *= 1 if kind == "product" else rates.compiled_pointwise
     return work + moved * _byte_seconds(ops, node, byte, parallel)
 
 

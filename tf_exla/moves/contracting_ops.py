@@ -88,7 +88,7 @@ class ContractingOps:
 
     def compiled_flops(self, node: Node) -> int:
         one = contraction_of(node)
-        return self.ops.compiled_flops(node) if one is None else self.flops(node)
+        return self.ops.compiled_flops(node) if one is None else 2 * self.flops(node)
 
     def lookups(self, node: Node) -> int:
         return self.ops.lookups(node)
