@@ -20,7 +20,9 @@ from tf_exla.frontends.tf.capture import capture
 from tf_exla.frontends.tf.op_set import TensorFlowOps
 from tf_exla.ir.clean import clean
 from tf_exla.ir.traverse import walk
+from tf_exla.moves.user_loops.item_parts import with_item_parts
 from tf_exla.moves.user_loops.last_items import with_last_items
+from tf_exla.moves.user_loops.loop_variables import part_loop_variables
 
 NAMES = list(PROGRAMS)
 
@@ -328,6 +330,73 @@ def test_the_last_of_a_list_is_what_the_loop_carries(function: Any, carried: boo
     graph = clean(capture(stock.get_concrete_function(x)).graph, TensorFlowOps())
     made = clean(with_last_items(graph, TensorFlowOps()), TensorFlowOps())
     assert carried == (not any(node.op == "list_set" for node in walk(made)))
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.explain(stock, x, limit=1)
+    optimized = tf_exla.optimize(stock, info.value.smallest_limit, strict=True)
+    assert difference(stock(x), optimized(x), 1e-12) <= 1
+
+
+def states(x: tf.Tensor) -> tf.Tensor:
+    return tf.scan(lambda state, row: tf.sin(state) + row, x)
+
+
+def parts_of_two_lists(x: tf.Tensor) -> Any:
+    first = (tf.zeros_like(x[0]), tf.zeros_like(x[0]))
+    s, c = tf.scan(lambda state, row: (tf.sin(state[0]) + row, state[1] + tf.cos(row)), x, first)
+    return s[:, -1], c[:, ::1000], c[:, 5:7]
+
+
+def parts_of_rows_that_were_written(x: tf.Tensor) -> tf.Tensor:
+    """The loop ends before all rows are written: the others are zeros."""
+
+    def step(i: tf.Tensor, state: tf.Tensor, array: Any) -> Any:
+        state = tf.sin(state) + x[i]
+        return i + 1, state, array.write(i, state)
+
+    array = tf.TensorArray(x.dtype, 41, element_shape=x.shape[1:])
+    go_on = lambda i, state, _: (i < 41) & (tf.reduce_max(state) < 4.0)  # noqa: E731
+    return tf.while_loop(go_on, step, (0, tf.zeros_like(x[0]), array))[2].stack()[:, -3:-1]
+
+
+def parts_of_matrices(x: tf.Tensor) -> tf.Tensor:
+    return tf.map_fn(lambda row: tf.sin(row)[:, None] * row[:7], x)[:, 17, ::2]
+
+
+def parts_in_a_loop(x: tf.Tensor) -> tf.Tensor:
+    return tf.map_fn(lambda shift: tf.reduce_sum(states(x + shift)[:, -1]), x[0, :3])
+
+
+def gradient_of_parts(x: tf.Tensor) -> tf.Tensor:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        loss = tf.reduce_sum(states(x)[:, -1] ** 2)
+    return tape.gradient(loss, x)
+
+
+@pytest.mark.parametrize(
+    ("function", "parted"),
+    [
+        (lambda x: states(x)[:, -1], True),
+        (lambda x: tf.exp(states(x)[:, :2]) @ tf.ones((2, 3), x.dtype), True),
+        (parts_of_two_lists, True),
+        (parts_of_rows_that_were_written, True),
+        (parts_of_matrices, True),
+        (parts_in_a_loop, True),
+        (lambda x: states(x)[5:, -1], False),
+        (lambda x: (states(x)[:, -1], tf.reduce_sum(states(x)), states(x)), False),
+        (lambda x: (lambda s: (s[:, -1], tf.reduce_sum(s)))(states(x)), False),
+        (lambda x: (lambda s: s[:, :2000] + s[:, -2000:])(states(x)), False),  # no less than whole
+        (gradient_of_parts, False),  # the gradient reads whole states
+    ],
+)
+def test_a_list_keeps_the_part_that_is_read(function: Any, parted: bool) -> None:
+    x = normal(41, 3001)
+    stock = tf.function(function, autograph=False)
+    graph = clean(capture(stock.get_concrete_function(x)).graph, TensorFlowOps())
+    made = with_item_parts(part_loop_variables(graph, TensorFlowOps()), TensorFlowOps())
+    stacked = sum(node.output.nbytes for node in walk(made) if node.op == "list_stack")
+    before = sum(node.output.nbytes for node in walk(graph) if node.op == "list_stack")
+    assert (stacked < before) == parted
     with pytest.raises(tf_exla.MemoryLimitError) as info:
         tf_exla.explain(stock, x, limit=1)
     optimized = tf_exla.optimize(stock, info.value.smallest_limit, strict=True)

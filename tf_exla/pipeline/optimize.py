@@ -27,6 +27,7 @@ from tf_exla.moves.contracting_ops import ContractingOps
 from tf_exla.moves.messages import lighten
 from tf_exla.moves.random_rows import random_rows
 from tf_exla.moves.scattering import scatter_rows
+from tf_exla.moves.user_loops.item_parts import with_item_parts
 from tf_exla.moves.user_loops.last_items import with_last_items
 from tf_exla.moves.user_loops.loop_variables import part_loop_variables
 from tf_exla.moves.user_loops.row_lists import without_row_lists
@@ -164,7 +165,7 @@ def _by_rows(run: _Run, graph: Graph) -> Graph:
     graph = run.checked("lighten", lighten(graph, ops, least))
     drawn = random_rows(graph, ops, together=least, each=SETTINGS.worth_bytes)
     made = scatter_rows(drawn, ops, least)
-    parted = part_loop_variables(with_last_items(made, ops), ops)
+    parted = with_item_parts(part_loop_variables(with_last_items(made, ops), ops), ops)
     return run.checked("rows", clean(without_row_lists(parted, ops, least), ops))
 
 
