@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from fresh_process import run_fresh
+from programs import normal
 from samples import but
 
 import tf_exla
@@ -239,6 +240,25 @@ def test_an_error_names_the_limit_from_which_a_call_runs_in_parts() -> None:
     check_equal(optimized(x, y), few(x, y))
     copied = pickle.loads(pickle.dumps(info.value))
     assert (str(copied), copied.smallest_in_parts) == (str(info.value), in_parts)
+
+
+def neighbours(x: tf.Tensor) -> tf.Tensor:
+    """Positions in a mask, of which nearly all are false."""
+    near = tf.reduce_sum((x[:, None] - x[None]) ** 2, -1) < 0.02
+    pairs = tf.where(near)
+    count = tf.ones([tf.shape(pairs)[0]], tf.int32)
+    return tf.math.unsorted_segment_sum(count, tf.cast(pairs[:, 0], tf.int32), len(x))
+
+
+def test_an_error_names_the_limit_of_the_parts_that_need_the_least() -> None:
+    """A head that returns the mask needs less than one that returns bounds of the positions."""
+    x = tf.constant(normal(1200, 3))
+    with pytest.raises(tf_exla.MemoryLimitError) as info:
+        tf_exla.optimize(neighbours, 1)(x)
+    assert info.value.smallest_in_parts is not None
+    assert 6 * info.value.smallest_in_parts < info.value.smallest_limit
+    optimized = tf_exla.optimize(neighbours, 2 * info.value.smallest_in_parts, strict=True)
+    check_equal(optimized(x), neighbours(x))
 
 
 def test_random_masks_are_drawn_once() -> None:

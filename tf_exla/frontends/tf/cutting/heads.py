@@ -150,9 +150,9 @@ class Head(Generic[Rest]):
 def first_within(heads: Iterable[Head[Rest]], error: Exception, warns: bool) -> Head[Rest] | None:
     """Return the first head that holds the limit, or None.
 
-    `error`: that of the whole program, which then names the smallest limit of the first head too.
-    If nothing bounds its sizes, and a head that computes them exceeds the limit, raise the head's
-    `MemoryLimitError`, unless the user wants to be warned.
+    `error`: that of the whole program, which then also names the smallest limit of all heads. If
+    nothing bounds its sizes, and all heads that compute them exceed the limit, raise the
+    `MemoryLimitError` of the head that needs the least, unless the user wants to be warned.
     """
     refused: MemoryLimitError | None = None
     for head in heads:
@@ -161,7 +161,8 @@ def first_within(heads: Iterable[Head[Rest]], error: Exception, warns: bool) -> 
         except UnboundedMemoryError:
             continue
         except MemoryLimitError as found:
-            refused = refused or found
+            if refused is None or found.smallest_limit < refused.smallest_limit:
+                refused = found
         else:
             if isinstance(error, MemoryLimitError):
                 head.refused = copy.copy(error)  # without the frames of its traceback
