@@ -105,6 +105,7 @@ class _Walk:
         self.values: dict[Tensor, _Buffer] = {}  # of variables since their last assignment
         self.parts = Views(ops) if any(map(self._assigns, graph.nodes)) else None
         self.sized: list[_Buffer] = []
+        self.leaving: list[_Buffer] = []
         self.position = 0
         self.bytes = 0
 
@@ -296,17 +297,32 @@ class _Walk:
         return buffer.owned and buffer.pending == 1 and alike
 
     def _finish(self, node: Node) -> None:
-        buffers = self.buffers
+        """Free the buffers that no later node uses.
+
+        The tensors of a list are freed one by one. The next node may run meanwhile.
+        """
+        if node.op == "constant":
+            return
+        buffers, leaving = self.buffers, self.leaving
+        self.leaving = []
+        for buffer in leaving:
+            self._free(buffer)
         for tensor in node.inputs:
             buffer = buffers[tensor]
             buffer.pending -= 1
             if buffer.pending <= 0:
-                self._free(buffer)
+                self._leave(buffer)
         for tensor in node.outputs:
             if tensor not in self.uses:
                 buffer = buffers[tensor]
                 if buffer.pending <= 0:
-                    self._free(buffer)
+                    self._leave(buffer)
+
+    def _leave(self, buffer: _Buffer) -> None:
+        if is_list(buffer.tensor):
+            self.leaving.append(buffer)
+        else:
+            self._free(buffer)
 
     def _free(self, buffer: _Buffer) -> None:
         """Free a buffer without pending uses, then the parents that only it kept alive."""

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tf_exla.frontends.tf.ops import list_effects
+from tf_exla.frontends.tf.ops.memory.call import Call, copy_of_everything, nothing, tensor_bytes
 from tf_exla.frontends.tf.ops.record import Op, many
 from tf_exla.ir.lists import ListEffect
+
+
+def one_item(call: Call) -> int:
+    """Count zeros for the places of a list that were not written (core/kernels/list_kernels.h)."""
+    stacked = call.outputs[0]
+    return tensor_bytes(stacked) // max(1, stacked.shape[0])
+
 
 OPS: Mapping[str, Op] = {
     **many(Op(list_effect=list_effects.wrapped), "OptionalFromValue RaggedTensorToVariant"),
@@ -15,7 +23,8 @@ OPS: Mapping[str, Op] = {
     **many(Op(list_effect=ListEffect()), "EmptyTensorMap TensorMapErase"),
     "OptionalGetValue": Op(list_effect=ListEffect(takes=True)),
     "TensorListConcatLists": Op(list_effect=ListEffect((1,), appends=True)),
-    "TensorListFromTensor": Op(list_effect=ListEffect((0,), rows=True)),
+    "TensorListFromTensor": Op(cpu=nothing, gpu=copy_of_everything,
+                               list_effect=ListEffect((0,), rows=True)),
     "TensorListGetItem": Op(list_effect=ListEffect(takes=True)),
     "TensorListLength": Op("_ -> ", list_effect=ListEffect(counts=True)),
     "TensorListPopBack": Op(list_effect=ListEffect(takes=True)),
@@ -27,7 +36,7 @@ OPS: Mapping[str, Op] = {
         TensorListScatter TensorListScatterV2"""),
     "TensorListScatterIntoExistingList": Op(list_effect=ListEffect((1,), rows=True, resized=True)),
     "TensorListSetItem": Op(stores=2, list_effect=list_effects.set_item),
-    "TensorListStack": Op(),
+    "TensorListStack": Op(cpu=one_item, gpu=copy_of_everything),
     "TensorListSplit": Op(list_effect=ListEffect((0,), rows=True, pieces=True)),
     "TensorMapInsert": Op(list_effect=ListEffect((1, 2))),
 }  # fmt: skip
