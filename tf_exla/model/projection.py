@@ -128,7 +128,7 @@ class Made:
 class Projector:
     """Projects graphs for one op set and memoizes the results.
 
-    `tick` is called for each candidate of a search, which it can end by an exception.
+    `tick` is called for each candidate of a search, to report that planning takes long.
     """
 
     ops: OpSet
