@@ -42,8 +42,10 @@ class Settings:
     def named(self, found: MemoryLimitError) -> MemoryLimitError:
         """Return the error to raise for a part that exceeds the limit.
 
-        The uncut program runs with the limit that its own error names, and parts may need more. If
-        only its gradient was refused, a part that needs less says nothing of the part's gradient.
+        If the program was cut because it was refused, it runs uncut with the limit that its own
+        error names. So that error is raised, unless the part needs less. If only the gradient of
+        the program was refused, a part that needs less tells nothing about its own gradient. Then
+        the gradient's error says that the smaller limit may work in parts.
         """
         whole = self.refused
         if whole is None or (is_gradient(found.function) and not is_gradient(whole.function)):
