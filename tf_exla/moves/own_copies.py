@@ -7,7 +7,7 @@ columns of the other. Small tensors, such as the sums of its rows, are not copie
 earlier stage.
 
 Likewise for a product `a b` with a large result: a loop over its rows reads all of `b`, and can
-compute it in its body (`split/invariants.py`) unless others read `b`. In the gradient, the
+compute it in its body (`split/invariants.py`) unless other nodes read `b`. In the gradient, the
 products with `aᵀ` and `bᵀ` are split along different axes, so each gets its own copy.
 """
 

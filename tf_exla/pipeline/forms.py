@@ -66,8 +66,8 @@ class Forms:
     and others tie two axes together (G + transposed G). Sinking and lowering take more work, but
     enable rewrites: sunk producers and their readers are in one body then, and a lowered softmax
     has a divisor. So rewrites are applied again after them. Merging equal results may need more
-    memory. So if a program is within the budget with these apart, or as it was traced, it is not
-    changed at all.
+    memory. So if a program is within the budget with equal results unmerged, or as it was traced,
+    it is not changed at all.
     """
 
     projector: Projector

@@ -74,7 +74,7 @@ def _optimized(
     options: Options,
     function: str,
 ) -> Plan | MemoryLimitError:
-    """Return the plan, or the error if none holds the limit."""
+    """Return the plan, or the error if no plan is within the limit."""
     started = time.perf_counter()
     projector = Projector(ops, tick=Patience(function, count_nodes(graph)))
     check_graph(graph)

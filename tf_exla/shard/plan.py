@@ -70,7 +70,7 @@ class ShardedPlan(Plan):
 
     `sent`: bytes sent from and to the driver in each call. `seconds_on_one`, `seconds_sharded`:
     estimates for the plan for one device, and for all devices, sending included; the first is None
-    if one device does not hold the limit.
+    if no plan for one device is within the limit.
     """
 
     parts: tuple[Planned, ...] = ()

@@ -107,7 +107,7 @@ def certify(program: Plannable, donated: frozenset[int] = frozenset()) -> Certif
     """Return a program compiled within its limit: unchanged if that is possible, else by a plan.
 
     `donated`: positions of operands whose buffers a call may reuse. Raises `MemoryLimitError` if no
-    plan holds the limit.
+    plan is within the limit.
     """
     return _Search(program, donated).found()
 

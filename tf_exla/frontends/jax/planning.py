@@ -72,7 +72,7 @@ class Settings:
 
 
 def make_plan(graph: Graph, settings: Settings) -> Plan:
-    """Return the plan of a program. Raises `MemoryLimitError` where no plan holds the limit."""
+    """Return the plan of a program. Raises `MemoryLimitError` if no plan is within the limit."""
     options = gpu_options(settings.options) if on_gpu() else settings.options
     return optimize_graph(
         graph, op_set(), limit=settings.limit, options=options, function=settings.name

@@ -63,7 +63,7 @@ def kept_lists(graph: Graph, forward: Node, backward: Node) -> Iterator[KeptList
 def only_reader(node: Node, at: int) -> Node | None:
     """Return the node of a While's body that makes the next value of its variable at `at`.
 
-    It must be the only reader of the variable, and its result must have no reader. Else None.
+    None if it is not the only reader of the variable, or if its result has another use.
     """
     body, cond = body_of(node), cond_of(node)
     before, after = body.inputs[at], body.outputs[at]

@@ -76,7 +76,7 @@ class Program:
         """The plan for a program that JAX compiles as a part of another one, without a certificate.
 
         Its working set leaves a margin for XLA (`MARGIN`). If no plan is that small, it is the
-        smallest plan. Raises `MemoryLimitError` if no plan holds the limit.
+        smallest plan. Raises `MemoryLimitError` if no plan is within the limit.
         """
         plan = self.plan_within(self.settings.limit)
         room = (self.settings.limit - plan.resident) // MARGIN

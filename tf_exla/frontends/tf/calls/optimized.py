@@ -88,7 +88,7 @@ class OptimizedFunction(Saveable):
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function. Raises `MemoryLimitError` if no plan holds the limit."""
+        """Call the function. Raises `MemoryLimitError` if no plan is within the limit."""
         if eager_function_run.RUN_FUNCTIONS_EAGERLY:
             return self.python_function(*args, **kwargs)
         if is_tracing() or _compiled_whole():

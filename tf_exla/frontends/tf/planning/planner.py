@@ -1,6 +1,6 @@
 """Plans of the graphs of one concrete function, and their restored functions.
 
-If planning or restoring fails, the graph runs as it was captured (`fallback.py`).
+If planning or restoring fails, the captured graph runs without a plan (`fallback.py`).
 """
 
 from __future__ import annotations

@@ -21,9 +21,10 @@ from tf_exla.model.options import Options
 class Settings:
     """The settings of one optimized function; `limit` returns bytes when a plan is made.
 
-    `devices`: those that loops are sharded over; None for one device. `unlimited`: the function
-    runs as it was. `outside`: bytes that exist beside the function's inputs while it runs.
-    `refused`: for a part behind a head, the error because of which the program is cut there.
+    `devices`: those that loops are sharded over; None for one device. `unlimited`: whether the
+    function runs without a plan. `outside`: bytes in use outside of the function while it runs, in
+    addition to its inputs. `refused`: for a part behind a head, the error because of which the
+    program is cut there.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Settings:
     refused: MemoryLimitError | None = None
 
     def without_limit(self) -> Settings:
-        """Return settings for a function that cannot be planned, which runs as it was."""
+        """Return settings for a function that cannot be planned, and so runs without a plan."""
         return replace(self, unlimited=True)
 
     def named(self, found: MemoryLimitError) -> MemoryLimitError:
