@@ -28,7 +28,10 @@ def roots(ops: OpSet, graph: Graph) -> dict[Tensor, Tensor]:
 
 
 def readers_through(ops: OpSet, graph: Graph) -> dict[Tensor, list[Node]]:
-    """Map tensors to their consumers, also through aliases; a node appears once per operand."""
+    """Map tensors to their consumers, which include the consumers of their aliases.
+
+    A consumer appears once for each operand. Aliases themselves are no consumers.
+    """
     root = roots(ops, graph)
     readers: dict[Tensor, list[Node]] = {}
     for node in graph.nodes:

@@ -6,7 +6,7 @@ from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Node, Tensor
 
 Place = tuple[Tensor, int]
-"""An axis of a tensor."""
+"""A tensor, and the position of one of its axes."""
 
 
 class AxisClasses:
@@ -30,7 +30,8 @@ class AxisClasses:
     def join(self, node: Node, rule: AxisRule, reduces: bool) -> set[Place]:
         """Join the axes of one node that share a label; return those that it needs whole.
 
-        `reduces`: an axis is not needed whole merely because no result carries it.
+        `reduces`: whether the node may reduce a split axis. If not, axes that no result carries are
+        needed whole as well.
         """
         first: dict[str, Place] = {}
         whole: set[Place] = set()

@@ -55,15 +55,17 @@ class Axis:
 
 Axes = tuple[Axis | None, ...]
 Slots = tuple[tuple[SplitAxis | None, ...], tuple[SplitAxis | None, ...]]
-"""The slots of operands and of results; None: it is whole, or does not carry the label."""
+"""Where operands and results carry a label; None: one is whole, or does not carry it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AxisRule:
     """A rule bound to shapes.
 
-    `operands[k]` is None where operand k is not data. `sizes`: elements per label.
-    `shape_operands`: positions of operands that hold the result's shape.
+    `operands[k]`: the axes of operand k; None if it is not data. `results[k]`: the axes of result
+    k. An axis of size one is None. `sizes`: the number of indices of each label. `combine`: how
+    partial results over a label are combined. `shape_operands`: positions of operands that hold the
+    result's shape.
     """
 
     text: str
@@ -114,7 +116,7 @@ def _find(axes: Axes, label: str) -> tuple[int, Axis] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A parsed text: names per axis, `None` for an operand without data, "=" for a shape."""
+    """A parsed text: the names of the axes of each operand and result; None for no data."""
 
     operands: tuple[tuple[str, ...] | None, ...]
     results: tuple[tuple[str, ...], ...]
@@ -165,8 +167,8 @@ def _tokens(part: str, text: str) -> tuple[str, ...]:
 def bind(text: str, operands: Sequence[Shape | None], results: Sequence[Shape | None]) -> AxisRule:
     """Bind a rule's text to the shapes of a node's operands and results.
 
-    Raises `AxisRuleError` if the text is malformed or does not fit. Sizes must be known for every
-    axis that carries a name.
+    Raises `AxisRuleError` if the text is malformed, if it does not fit, or if the shape of an
+    operand or result with named axes is not static.
     """
     rule = _parse(text)
     if len(rule.operands) != len(operands) or len(rule.results) != len(results):
@@ -201,7 +203,7 @@ def bind(text: str, operands: Sequence[Shape | None], results: Sequence[Shape | 
 
 
 def _ellipsis_names(pairs: Sequence[tuple[tuple[str, ...], Shape]], text: str) -> tuple[str, ...]:
-    """Name the axes that `...` stands for, the innermost last."""
+    """Return unused names for the axes that `...` stands for, the innermost last."""
     rank = max((len(shape) - len(names) + 1 for names, shape in pairs if "..." in names), default=0)
     used = {char for names, _ in pairs for token in names for char in token.lower()}
     free = [name for name in _NAMES if name not in used]

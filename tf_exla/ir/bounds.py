@@ -35,7 +35,7 @@ class Most:
 
     @classmethod
     def of(cls, tensor: Tensor) -> Most:
-        """Return the bounds that the tensor itself gives."""
+        """Return the bounds that follow from a tensor's static shape and value."""
         value = tensor.value
         if value is None or value.dtype.kind not in "iu":
             return _of_shape(tensor.shape, tensor.size if tensor.is_static else None)
@@ -44,7 +44,7 @@ class Most:
 
     @property
     def top(self) -> int | None:
-        """The bound of all its integers."""
+        """One upper bound for all its integers; None if there is none."""
         return None if self.value is None else highest(self.value)
 
     def integers_within(self, other: Most) -> bool:
@@ -56,7 +56,10 @@ class Most:
         return below and top is not None and top <= most
 
     def within(self, shape: Shape | None) -> Most:
-        """Return these bounds for a tensor of this static shape, each tightened by the others."""
+        """Return the bounds, tightened by a shape, in which None is an unknown size.
+
+        The bounds of sizes and of the number of elements also tighten each other.
+        """
         dims = self.dims
         if shape is not None:
             if dims is None or len(dims) != len(shape):
@@ -107,13 +110,16 @@ def highest(bounds: Sequence[int | None]) -> int | None:
     return None if None in bounds else max((one for one in bounds if one is not None), default=0)
 
 
-@lru_cache(maxsize=1 << 12)  # walks ask for the same shapes all the time
+@lru_cache(maxsize=1 << 12)  # the same few shapes are looked up very often
 def _of_shape(shape: Shape | None, size: int | None) -> Most:
     return Most(shape, size)
 
 
 def _integers(value: Array) -> Shape | None:
-    """Return the integers of a static value, None for negative ones; of many, only the largest."""
+    """Return the integers of a static value, None for each negative one.
+
+    If there are more than `SHAPE_ELEMENTS`, return only the largest, or None if any is negative.
+    """
     if value.size > SHAPE_ELEMENTS:
         return None if bool(np.any(value < 0)) else (int(value.max()),)  # type: ignore[operator]
     return tuple(None if one < 0 else int(one) for one in np.ravel(value))

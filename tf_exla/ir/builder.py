@@ -1,4 +1,4 @@
-"""Build the nodes that replace another node."""
+"""Builders of the nodes that replace another node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make_node(
 
 
 class Builder:
-    """A collector of the nodes that replace one node."""
+    """A collector of the nodes that replace one node; they inherit its name and source line."""
 
     def __init__(self, node: Node, ops: OpSet) -> None:
         self.name = node.name or node.op
@@ -58,7 +58,7 @@ class Builder:
         return tensor if same else self.op("reshape", tensor, self.const(shape))
 
     def ended(self, result: Tensor) -> list[Node]:
-        """Let `result` be the result of the last node; return the nodes."""
+        """Return the nodes, of which the last one now makes the tensor `result`."""
         self.nodes[-1] = self.nodes[-1].replace(outputs=(result,))
         return self.nodes
 

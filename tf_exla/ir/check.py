@@ -10,9 +10,10 @@ class GraphError(AssertionError):
 
 
 def check_graph(graph: Graph, original: Graph | None = None) -> None:
-    """Check definitions before uses, loops, and (against `original`) interface and effects.
+    """Check that tensors are defined before their uses, and that loops are consistent.
 
-    Raises a `GraphError` that names the node.
+    Against `original`, also check that inputs, outputs and side effects are the same. Raises a
+    `GraphError` that names the node.
     """
     _check_definitions(graph)
     for node in graph.nodes:
@@ -106,7 +107,7 @@ def _check_interface(graph: Graph, original: Graph) -> None:
 
 
 def _refines(new: Tensor, old: Tensor) -> bool:
-    """Return whether a tensor has the sizes of another one, and perhaps more known ones."""
+    """Return whether a tensor has all known sizes of another one, and the same dtype."""
     if new.dtype != old.dtype or new.axes is None or old.axes is None:
         return new.dtype == old.dtype and (old.axes is None or new.axes is not None)
     same = (a == b or b is None for a, b in zip(new.axes, old.axes, strict=False))

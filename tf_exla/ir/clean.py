@@ -1,4 +1,4 @@
-"""Clean-up: aliases that change nothing, repeated sub-expressions, dead nodes."""
+"""Clean-up: removes nodes that change nothing, repeated sub-expressions, and dead nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHAPE_IDENTITIES = RESHAPES | {"broadcast_to"}
 
 
 def clean(graph: Graph, ops: OpSet, apart: int | None = None) -> Graph:
-    """Remove nodes that compute nothing, and merge pure nodes that compute the same.
+    """Return the graph without nodes that change nothing, equal nodes and dead nodes.
 
     - `identity(x) -> x`, `identity_n(x, y) -> x, y`
     - `reshape(x, shape(x)) -> x`, `broadcast_to(x, shape(x)) -> x`
@@ -30,8 +30,8 @@ def clean(graph: Graph, ops: OpSet, apart: int | None = None) -> Graph:
     Sub-graphs are cleaned too, except those of a `Loop`. A value that a While passes on unchanged
     is then one tensor.
 
-    `apart`: bytes from which on equal results are not merged; the later one has the first as its
-    `origin`. A merged result lives from its first reader to its last, which may need more memory.
+    `apart`: equal results of at least this many bytes are not merged; the later one has the first
+    as its `origin`. A merged result is alive up to its last reader, which may need more memory.
     """
     return drop_dead(_merge(_clean_subgraphs(graph, ops, apart), apart))
 
@@ -47,7 +47,7 @@ def _clean_subgraphs(graph: Graph, ops: OpSet, apart: int | None) -> Graph:
 
 def _merge(graph: Graph, apart: int | None) -> Graph:
     stands_for: dict[Tensor, Tensor] = {}
-    first: dict[Tensor, Tensor] = {}  # of results that stay apart: the equal one before them
+    first: dict[Tensor, Tensor] = {}  # each result that stays apart to the first equal one
     seen: dict[Hashable, Node] = {}
     nodes: list[Node] = []
     for old in graph.nodes:
@@ -72,7 +72,10 @@ def _merge(graph: Graph, apart: int | None) -> Graph:
 
 
 def _stays_apart(node: Node, apart: int | None) -> bool:
-    """Return whether a node is not merged: a constant exists before the call in any case."""
+    """Return whether a node is not merged with an equal one, since a result is large.
+
+    Constants are always merged: they exist for the whole call anyway.
+    """
     if apart is None or node.op == "constant":
         return False
     return any(
@@ -105,7 +108,7 @@ def node_key(node: Node) -> Hashable | None:
         if rank:  # axis -1 of a matrix is axis 1
             axes = (int(axis) % rank for axis in node.inputs[1].value.ravel())
             operands = (node.inputs[0], tuple(sorted(axes)))
-    # Casts differ in nothing else; empty lists may be filled with tensors of different shapes.
+    # Casts differ only in the dtype of the result, and empty lists in the shape of their items.
     results = tuple((tensor.dtype, tensor.items) for tensor in node.outputs)
     return (node.op, operands, attrs, results)
 
@@ -118,8 +121,11 @@ def exchanged(key: Hashable) -> Hashable:
 
 
 def shown(value: object) -> str:
-    """Return a text that determines an attribute: `repr` leaves out most of a large array."""
-    if isinstance(value, np.ndarray):  # the bytes of strings are addresses
+    """Return a text that determines the value of an attribute.
+
+    `repr` does not, since it leaves out most elements of a large array.
+    """
+    if isinstance(value, np.ndarray):  # the bytes of an array of objects are their addresses
         plain = value.tolist() if value.dtype == object else value.tobytes()
         return f"{value.dtype}{value.shape}{plain!r}"
     return repr(value)

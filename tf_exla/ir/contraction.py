@@ -1,10 +1,10 @@
 """Contractions: nodes that reduce a long axis, and are split like a matrix product.
 
-sum_d |x[i, d] - y[j, d]| maps [m, d] and [n, d] to [m, n], as a product does, but its graph makes
-[m, n, d] on the way. A "contraction" node holds that graph as a template, and has the axis rule of
-the whole: `i D, j D -> i j`. So it is first split along i and j. Only then it becomes a loop over
-blocks of the axis. A block takes a few passes over a tile that stays in cache, or one pass where
-XLA compiles it.
+sum_d |x[i, d] - y[j, d]| maps [m, d] and [n, d] to [m, n], as a product does, but its graph has an
+intermediate tensor [m, n, d]. A "contraction" node holds that graph as a template, and has the axis
+rule of the whole: `i D, j D -> i j`. So it is first split along i and j. Only then it becomes a
+loop over blocks of the axis d. A block takes a few passes over a tile that stays in cache, or one
+pass if XLA compiles it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from tf_exla.ir.resized import resized_graph
 
 OP = "contraction"
 BLOCK = 8
-"""Indices of a block: with more operands than registers, XLA's code is half as fast."""
+"""Indices of a block. If a block has more operands than registers, XLA's code is half as fast."""
 MOVED = 16
 """The cost, in operations, of moving an element of an operand to make blocks contiguous."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Contraction:
-    """The computation of a node: `template`, for all indices of the axis, gives partial results.
+    """The computation of a node.
 
-    `slots`: where inputs carry the axis. `carried`: where tensors of the template carry it.
+    `template`: the graph for all `extent` indices of the axis. For a block of the indices, it gives
+    a partial result; these are combined by `combine`. `slots`: where the inputs carry the axis;
+    None: an input is read whole. `carried`: where tensors of the template carry it.
     """
 
     template: Graph
@@ -48,7 +50,7 @@ class Contraction:
 
 
 def contraction_of(node: Node) -> Contraction | None:
-    """Return the contraction of a node; None if the node is none."""
+    """Return the contraction of a node; None if the node is not a contraction."""
     found = node.attrs.get("contraction") if node.op == OP else None
     return found if isinstance(found, Contraction) else None
 
@@ -62,10 +64,11 @@ def contraction_node(
 
 
 def axes_of(ops: OpSet, one: Contraction) -> AxisRule:
-    """Return the axis rule, in which axes that nodes of the template join share a label.
+    """Return the axis rule of a contraction.
 
-    An axis that an earlier node reduces is needed whole. An axis that the last node reduces with
-    the contracted axis is combined in the same way.
+    Axes share a label if the rule of a node of the template gives them the same label. The
+    contracted axis, and axes that a node before the last one reduces, are needed whole. Other axes
+    that the last node reduces may be split, and are combined as the contracted axis is.
     """
     classes, whole = _joined(ops, one)
     whole.update((tensor, slot.axis) for tensor, slot in one.carried.items())
@@ -141,6 +144,6 @@ def resized(ops: OpSet, node: Node, inputs: Sequence[Tensor], shapes: Sequence[S
 
 
 def flops(ops: OpSet, one: Contraction) -> int:
-    """Return the operations of a contraction, moving its operands included."""
+    """Return the flops of a contraction, including the cost of moving its operands."""
     moved = sum(tensor.size for tensor in one.template.inputs)
     return sum(map(ops.flops, one.template.nodes)) + MOVED * moved

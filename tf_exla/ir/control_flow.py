@@ -32,9 +32,10 @@ def body_of(node: Node) -> Graph:
 
 
 class Variable(NamedTuple):
-    """A variable of a `while`: its first value, the body's input, and the body's output.
+    """A variable of a `while`.
 
-    `tested`: the condition's input; None if the condition does not read it.
+    `first`: its initial value. `inner`, `after`: the input and the output of the body. `tested`:
+    the condition's input; None if the condition does not read the variable.
     """
 
     first: Tensor
@@ -50,7 +51,10 @@ def with_variables(
     body: Graph | None = None,
     cond: Graph | None = None,
 ) -> Node:
-    """Return a `while` with variables added and dropped; `body`, `cond`: replace its own."""
+    """Return a `while` with variables added, and those at the positions `dropped` removed.
+
+    `body`, `cond`: replacements of its own sub-graphs, before variables are added and dropped.
+    """
     body, cond, added = body or body_of(node), cond or cond_of(node), tuple(added)
     kept = [k for k in range(len(node.inputs)) if k not in dropped]
 

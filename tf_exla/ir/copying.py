@@ -10,9 +10,10 @@ from tf_exla.ir.traverse import with_subgraphs, without_dead
 
 
 def copy_nodes(nodes: Iterable[Node], copies: dict[Tensor, Tensor]) -> list[Node]:
-    """Copy nodes and their sub-graphs; the copy of a result has it as its `origin`.
+    """Return copies of nodes and of their sub-graphs.
 
-    `copies`: those of the tensors that the nodes read. The copies of their results are added.
+    Each copied result has the original as its `origin`. `copies`: replacements of the tensors that
+    the nodes read; the copy of each result is added to it.
     """
     made: list[Node] = []
     for node in nodes:
@@ -34,9 +35,10 @@ def _copied(graph: Graph) -> Graph:
 def put_before(
     inputs: Sequence[Tensor], before: Sequence[Node], names: dict[Tensor, Tensor], branch: Graph
 ) -> Graph:
-    """Return a branch of a choice after other nodes; `inputs` are those of the result.
+    """Return a branch of a choice with the nodes `before` in front, and with other `inputs`.
 
-    `names`: what replaces inputs of the branch. The branch reads the value of an optional directly.
+    `names`: replacements of inputs of the branch. If one is replaced by an optional that `before`
+    makes, the branch reads the value of the optional directly.
     """
     wrapped = {one.output: one.inputs for one in before if one.op == "optional"}
     nodes = list(before)
@@ -52,7 +54,7 @@ def put_before(
 
 
 def _alike(values: Sequence[Tensor], results: Sequence[Tensor]) -> bool:
-    """Return whether results of known types are like the values behind them."""
+    """Return whether values have the dtypes and shapes of the results that they replace."""
     return all(
         value.dtype == result.dtype and (value.dtype in HANDLES or value.shape == result.shape)
         for value, result in zip(values, results, strict=True)

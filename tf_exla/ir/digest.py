@@ -1,4 +1,4 @@
-"""A digest of a graph: graphs with the same digest are the same program, with other objects."""
+"""A digest of a graph: graphs with the same digest are the same program."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 from tf_exla.ir.graph import Graph, Node, Tensor
 
 LARGEST_CONSTANTS = 1 << 20
-"""A graph with more bytes of constants has no digest: whoever keeps what belongs to the digest
-would keep the constants as well."""
+"""A graph with more bytes of constants has no digest: a plan that is kept under its digest would
+keep the constants in memory as well."""
 
 
 class _NoDigest(Exception):
-    """A value is not known to be described by its contents."""
+    """The graph has a value that cannot be described by its contents, or too much data."""
 
 
 def digest(graph: Graph) -> bytes | None:
     """Return the digest; None if the graph holds a value of an unknown kind, or much data.
 
-    Source lines count, since messages and reports show them. Names of tensors and nodes do not:
-    TensorFlow numbers some of them from trace to trace.
+    Source lines are part of it, since messages and reports show them. Names of tensors and nodes
+    are not: TensorFlow numbers some of them differently in each trace.
     """
     description = _Description()
     try:

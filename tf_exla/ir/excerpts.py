@@ -18,10 +18,12 @@ from tf_exla.ir.graph import Tensor
 
 
 def beginning(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
-    """Build the beginning of `x` in the order of its elements, more than `count` of them.
+    """Return the first elements of `x` in row-major order, more than `count` of them.
 
-    TensorFlow prints `count` elements of it as those of `x`, brackets and dots included: the last
-    axes are whole, one axis is as long as it takes, those before it have the size one.
+    TensorFlow prints `count` elements of the result exactly as it prints those of `x`, including
+    brackets and dots. For that, the last axes are whole, the axis before them is as long as
+    necessary, and all earlier axes have size one. None if the dtype has no maximum. `least`: the
+    bytes above which no axis is sliced.
     """
     if _lowest(x.dtype) is None or not x.dims:
         return None
@@ -37,7 +39,7 @@ def beginning(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
     x = w.op("reshape", x, w.const([1, length, inner]))
     if x.nbytes <= least:
         x = w.op("slice", x, w.const([0, 0, 0]), w.const([1, shown[cut], inner]))
-    elif shown[cut] < length:  # a slice of a long axis would need it whole as well
+    elif shown[cut] < length:  # slicing a large tensor would need its axis whole
         first = np.arange(shown[cut]).reshape(-1, 1, 1)
         positions = w.positions(length, 1, 3)
         x = _picked(w, x, w.op("equal", positions, w.const(first, position_dtype(length))), [1])
@@ -45,7 +47,10 @@ def beginning(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
 
 
 def corners(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
-    """Build the first and last `count` elements of each axis, and one between for the dots."""
+    """Return the first and last `count` elements of `x` along each axis, and one between them.
+
+    The one between is printed as dots. None if the dtype has no maximum.
+    """
     if _lowest(x.dtype) is None:
         return None
     for axis, length in enumerate(x.dims):
@@ -58,7 +63,7 @@ def corners(w: Builder, x: Tensor, count: int, least: int) -> Tensor | None:
 
 
 def _at(w: Builder, x: Tensor, axis: int, place: int) -> Tensor:
-    """Build a mask that is true at one place of an axis."""
+    """Return a mask that is true at one index of an axis; its other axes have size one."""
     length = x.dims[axis]
     positions = w.positions(length, axis, len(x.dims))
     return w.op("equal", positions, w.const(place, position_dtype(length)))

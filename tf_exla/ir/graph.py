@@ -38,7 +38,8 @@ class Node:
       ops that passes do not know have the front end's name. A "constant" has attrs["value"].
     `attrs`: what the front end needs to emit it again. Values that are `Graph`s are sub-graphs
       (the branches of a `cond`, the body of a `while`).
-    `stateful`: it appears exactly once, outside of split loops, in order among stateful nodes.
+    `stateful`: it has side effects or reads state. Passes keep it exactly once, outside of split
+      loops, in order among stateful nodes.
     `source`: the user's line that made it, `file.py:12 in function`.
     """
 
@@ -163,10 +164,11 @@ class Loop(Node):
     chunk holds as many elements as a top_k returns.
     `template`: the body for all indices at once, from which bodies for other chunks are cut.
     `split_axes`: where its tensors carry the loop's axis.
-    `bitwise_group`: the region's loops share one chunk, and their bodies stay as they are cut.
-    Numbers that one loop completes are searched for among numbers that another recomputes.
-    `span`: the indices that run here, in whole chunks; other devices run the others. Concatenated
-    results are not set elsewhere.
+    `bitwise_group`: not None if numbers that one loop of a region completes are compared for
+    equality with numbers that another loop recomputes. So these loops share one chunk, and no pass
+    changes their bodies.
+    `span`: the indices that run on this device, in whole chunks; other devices run the others.
+    Concatenated results are not set at indices outside of it.
     `triangular`: the loop is inside of a loop of the same extent and chunk, and runs only over the
     full chunks before the current chunk of that loop. Concatenated results are zero elsewhere.
     """
@@ -212,7 +214,7 @@ class Loop(Node):
         return tuple(k for k, result in enumerate(self.results) if result.accumulates_in_body)
 
     def holds_places(self, position: int) -> bool:
-        """Return whether a result is the second of a pair: the positions of values."""
+        """Return whether a result is the second of a pair of `ARG_REDUCERS`: the positions."""
         before = [result.combine in ARG_REDUCERS for result in self.results[:position]]
         return self.results[position].combine in ARG_REDUCERS and before.count(True) % 2 == 1
 
@@ -223,7 +225,7 @@ class Loop(Node):
 
     @property
     def mean_trip_count(self) -> float:
-        """How often the body runs, on average."""
+        """How often the body runs, on average; this is a fraction for a triangular loop."""
         full = self.extent // self.chunk
         return (full - 1) / 2 if self.triangular else full
 
@@ -259,9 +261,9 @@ class Graph:
     def with_nodes(
         self, nodes: Sequence[Node], renamed: Mapping[Tensor, Tensor] = NO_NAMES
     ) -> Graph:
-        """Return the graph with these nodes; this graph itself if they are its own.
+        """Return the graph with other nodes; this graph itself if they are the same objects.
 
-        `renamed`: tensors that replace outputs.
+        `renamed`: replacements of outputs.
         """
         outputs = self.outputs
         if not renamed.keys().isdisjoint(outputs):
@@ -271,13 +273,13 @@ class Graph:
         return Graph(self.inputs, tuple(nodes), outputs)
 
     def with_instead(self, old: Node, *new: Node) -> Graph:
-        """Return the graph with nodes in the place of one node."""
+        """Return the graph with the node `old` replaced by nodes."""
         at = self.nodes.index(old)
         return self.with_nodes((*self.nodes[:at], *new, *self.nodes[at + 1 :]))
 
     @once
     def is_open(self) -> bool:
-        """Whether an input or a node is open: then sizes must be propagated through the graph."""
+        """Whether an input or a node is open, so that sizes are known only at run time."""
         return any(t.is_open for t in self.inputs) or any(node.is_open for node in self.nodes)
 
     @once

@@ -1,8 +1,8 @@
-"""Bytes behind lists of tensors, in which loops keep results of each iteration.
+"""Bytes of lists of tensors, in which loops keep results of each iteration.
 
 The gradient of a While reads the results of its iterations in reverse order. TensorFlow keeps these
-tensors in lists, and also those that a loop writes to a `TensorArray`. A list is a handle; this
-module computes what it holds. `model/sizes.py` follows the lists of a program.
+tensors in lists, and also those that a loop writes to a `TensorArray`. The tensor of a list is only
+a handle; this module computes the bytes behind it. `model/sizes.py` follows the lists of a program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from tf_exla.ir.bounds import Most, highest
 from tf_exla.ir.graph import Node, Tensor, item_bytes
 
 UNKNOWN_ITERATIONS = 1000
-"""Iterations counted for a loop whose number is unknown; `unbounded` finds large ones."""
+"""Iterations that are counted for a loop whose number of iterations is unknown.
+
+If such a loop keeps many bytes in lists, `model/unbounded.py` reports it.
+"""
 ITEM_BYTES = 320
 """Bytes that a list keeps for each tensor in addition to its elements: its buffer, its entry, and
 what malloc adds. Measured: up to 290 for 50,000 to 200,000 tensors of 16 to 1,200 bytes."""
@@ -23,12 +26,14 @@ what malloc adds. Measured: up to 290 for 50,000 to 200,000 tensors of 16 to 1,2
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The bytes that a list holds: `total`, of which its node added `growth`.
+    """What a list holds.
 
-    `derived`: the list stems from one that the graph was given. `added`: the bytes added to that
-    list. `most`: the number of tensors it may hold. `reserved`: some of its places may be empty.
-    `item`: bytes of the largest tensor. `length`: an upper bound of the number of tensors, `top` of
-    their integers; None if unknown. Gradients of loops read both from lists.
+    `total`: its bytes, of which the node that made it added `growth`. `derived`: whether it was
+    made from a list that is an input of the graph; `added`: the bytes that were added since.
+    `most`: the number of tensors that it has room for. `reserved`: some of its items may not have
+    been written. `item`: the bytes of the largest tensor. `length`: an upper bound of the number of
+    tensors; `top`: one of the integers in them; None if unknown. Gradients of loops read lengths
+    and integers from lists.
     """
 
     growth: int = 0
@@ -44,19 +49,19 @@ class Held:
 
 EMPTY = Held()
 UNKNOWN = Held(reserved=True)
-"""Behind a handle that is no list, such as an optional: nothing bounds what is read from it."""
+"""For a handle that is no list, such as an optional: nothing bounds what is read from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListEffect:
     """The effect of a node on the list in its result.
 
-    `keeps`: operands that the list keeps alive. `rows`: it has one tensor for each row of the last
-    of them. `pieces`: a tensor has several rows. `anew`: its tensors are new, as large as those of
-    the operands. `size`: the operand that gives the number of tensors it may hold, -1 for any.
-    `reserves`: all places exist at once. `resized`: the number of tensors may have changed to make
-    a place for `index`, an operand. `appends`: tensors are appended. `takes`: the node's result is
-    a tensor of the list. `counts`: the node's result is the number of tensors.
+    `keeps`: positions of operands that the list keeps alive. `rows`: it has one tensor for each row
+    of the last of them; `pieces`: one tensor for several rows. `anew`: its tensors are new, as
+    large as those of the operands, which are lists. `size`: the operand with the number of tensors
+    that it has room for, -1 for any. `reserves`: all its items exist from the start. `resized`: it
+    may have been enlarged to write at the operand `index`. `appends`: tensors are appended.
+    `takes`: the node's result is a tensor of the list. `counts`: it is the number of tensors.
     """
 
     keeps: tuple[int, ...] = ()
@@ -82,7 +87,11 @@ def made(
     operands: Sequence[tuple[Most, Held]],
     nbytes: Sequence[int],
 ) -> Held:
-    """Return what the list made by a node holds; `nbytes`: bytes of the operands."""
+    """Return what the list that a node makes holds.
+
+    `operands`: for each operand, its bounds, and what it holds if it is a list. `nbytes`: bytes of
+    the operands.
+    """
     lists = [
         held for tensor, (_, held) in zip(node.inputs, operands, strict=True) if is_list(tensor)
     ]
@@ -182,7 +191,7 @@ def taken(held: Held, tensor: Tensor) -> Most:
     """Return bounds of a tensor taken from a list."""
     value = None if held.top is None or "int" not in tensor.dtype else (held.top,)
     if held.reserved and not held.item:
-        return Most(value=value)  # zeros, whose size another list determines
+        return Most(value=value)  # an unwritten item is zeros, with the shape of another item
     return Most(None, held.item // max(1, item_bytes(tensor.dtype)), value)
 
 
@@ -200,15 +209,16 @@ def stacked(held: Held, tensor: Tensor) -> Most:
     if None not in rest:
         item = math.prod(one for one in rest if one is not None)
     elif not item:
-        return Most()  # zeros, whose size another list determines
+        return Most()  # unwritten items are zeros, with the shape of other items
     count = held.most if held.length is None else held.length
     return Most() if count is None else Most(None, max(size, count * item))
 
 
 def after_loop(old: Held, kept: Held, iterations: int | None) -> Held:
-    """Return what a list holds after a While; a list that each iteration makes anew counts twice.
+    """Return what a list that is a variable of a While holds after it.
 
-    `old`: what it held before the loop. `kept`: what it holds after one iteration.
+    `old`: what it held before the loop. `kept`: what it holds after one iteration. If each
+    iteration makes a new list, the old and the new one are alive together, so it counts twice.
     """
     times = [one for one in (iterations, kept.most) if one is not None]
     growth = kept.added * min(times, default=UNKNOWN_ITERATIONS)
@@ -229,7 +239,10 @@ def after_loop(old: Held, kept: Held, iterations: int | None) -> Held:
 
 
 def either(branches: Sequence[Held], before: int) -> Held:
-    """Return what a list from one of several branches holds; `before`: bytes of their operands."""
+    """Return what a list that a choice returns holds.
+
+    `branches`: what the list of each branch holds. `before`: bytes of lists among the operands.
+    """
     total = max(one.total for one in branches)
     return Held(
         growth=total,

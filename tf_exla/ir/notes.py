@@ -1,8 +1,9 @@
-"""Notes: values that a planner memoizes on nodes and graphs themselves.
+"""Notes: values that passes memoize on nodes and graphs themselves.
 
 A lookup takes a fraction of the time of a dictionary of weak references, and notes are freed with
-their node. Under each name a node keeps only the note of the last author. So a program that is
-planned repeatedly accumulates nothing, and threads that plan it at once compute some notes twice.
+their node. A note belongs to an author, the object that computed it (such as an op set). Under each
+name a node keeps only the note of its last author. So a program that is planned repeatedly
+accumulates nothing. If two threads plan it at once, some notes are computed twice.
 """
 
 from __future__ import annotations

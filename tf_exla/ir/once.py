@@ -11,7 +11,7 @@ T = TypeVar("T")
 class once(Generic[T]):
     """`functools.cached_property` without its lock, which takes longer than most properties here.
 
-    If two threads access it at once, both compute the value, so it must be the same.
+    If two threads access it at once, both compute the value. So it must not depend on who does.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:

@@ -17,16 +17,16 @@ Work = Literal["pointwise", "product", "serial"]
 """The kind of a node's flops: pointwise kernels, products on all cores, or work on one core."""
 
 Compiles = Literal["well", "poorly", ""]
-"""How XLA compiles a node: to code that is at least as fast, to slower code, or not at all."""
+"""How XLA compiles a node: to code as fast as the framework's or faster, to slower code, or not."""
 
 
 class OpSet(Protocol):
     """The ops of one framework, as seen by the passes."""
 
     def rule(self, node: Node, lists: bool = False) -> AxisRule | Refusal:
-        """Return the node's axis rule, or why there is none.
+        """Return the node's axis rule, or a refusal with the reason why there is none.
 
-        `lists`: also for nodes that read or make a list, with the axes of each tensor in it.
+        `lists`: nodes that read or make a list have a rule as well, for the axes of its items.
         """
 
     def resized(
@@ -39,7 +39,10 @@ class OpSet(Protocol):
         """
 
     def windows(self, node: Node) -> Windows | None:
-        """Return the windows of images that the node reads; None if it reads none, or others."""
+        """Return the windows of images that the node reads.
+
+        None if it reads none, or if they cannot be described by `Windows`.
+        """
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
         """Return an upper bound of the kernel's scratch bytes, in addition to its outputs.
@@ -54,10 +57,13 @@ class OpSet(Protocol):
         """Return whether outputs may either share part of the first input's buffer or be copies."""
 
     def forwards(self, node: Node) -> tuple[int, ...]:
-        """Return the inputs whose buffer the first output certainly reuses at their last use."""
+        """Return positions of the inputs whose buffer the first output may take over.
+
+        At the last use of such an input, the kernel is certain to reuse its buffer.
+        """
 
     def stores(self, node: Node) -> int | None:
-        """Return the input that a variable or a list keeps after the node; None if none does."""
+        """Return the position of the input that a variable or list keeps; None if none does."""
 
     def flops(self, node: Node) -> int:
         """Return the floating-point operations of the node, roughly."""
@@ -66,7 +72,7 @@ class OpSet(Protocol):
         """Return the operations that take as long as XLA's code of the node on one core."""
 
     def lookups(self, node: Node) -> int:
-        """Return the number of rows that the node finds by their index, roughly."""
+        """Return the number of rows that the node looks up by their index, roughly."""
 
     def work(self, node: Node) -> Work:
         """Return the kind of the node's operations, which decides how long they take."""
@@ -75,28 +81,31 @@ class OpSet(Protocol):
         """Return the rates of the device, by which plans are compared."""
 
     def rounds_factors(self, dtype: str) -> bool:
-        """Return whether products round their factors to fewer digits than sums.
+        """Return whether products of this dtype round their factors, as with TF32.
 
-        An exact sum must then not become a product.
+        If so, a rewrite must not replace an exact sum by a product.
         """
 
     def repeats(self, node: Node) -> bool:
         """Return whether the kernel computes the same numbers from the same operands each time."""
 
     def runs_again(self) -> bool:
-        """Return whether the framework runs equal nodes twice, at their places in the plan.
+        """Return whether the framework runs two equal nodes twice, each at its place in the plan.
 
-        XLA merges them if they read the same.
+        XLA does not: it merges nodes that compute the same.
         """
 
     def chooses(self, node: Node) -> bool:
-        """Return whether results are elements of an operand, though no combiner says so."""
+        """Return whether results are chosen from the elements of an operand.
+
+        Only for ops whose axis rule does not show it by a combiner, such as a maximum.
+        """
 
     def compiles(self, node: Node) -> Compiles:
         """Return how well XLA compiles the node on this device."""
 
     def picks_rows(self) -> bool:
-        """Return whether it is cheap to select rows whose number is known only at run time."""
+        """Return whether it is cheap to select a number of rows that is known only at run time."""
 
     def fuses_in_place(self) -> bool:
         """Return whether XLA's fused loops overwrite an operand that has no other use."""
@@ -123,7 +132,7 @@ class OpSet(Protocol):
         """Return upper bounds of the results' sizes and integers, from those of the operands."""
 
     def not_smaller(self, node: Node) -> bool:
-        """Return whether no operand has more elements than the result, unless that is empty."""
+        """Return whether no operand has more elements than the result; an empty result may."""
 
     def keeps(self, node: Node) -> ListEffect | None:
         """Return the effect of a node on the list in its result; None if it is unknown."""
@@ -135,12 +144,16 @@ class OpSet(Protocol):
         """
 
     def counted(self, node: Node, times: int) -> Mapping[Tensor, tuple[int, int]]:
-        """Return the least and the largest that a While's counters may be in `times` iterations."""
+        """Return the range of the While's results that count its iterations.
+
+        For each, the least and the largest value that it may have in `times` iterations.
+        """
 
     def make(
         self, op: str, inputs: Sequence[Tensor], attrs: Mapping[str, object], name: str
     ) -> Node | None:
         """Make a node for a rewrite and infer its result's shape; None if there is no such op.
 
-        `op` is a name of the vocabulary. Operands are TensorFlow's: axes and shapes are constants.
+        `op` is a name of the vocabulary. Operands are those of TensorFlow's op: axes and shapes are
+        constant tensors.
         """

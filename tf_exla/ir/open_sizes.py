@@ -14,7 +14,7 @@ def is_of_unknown_size(tensor: Tensor) -> bool:
 
 
 def may_be_a_size(tensor: Tensor) -> bool:
-    """Return whether a tensor may hold an unknown size of another tensor."""
+    """Return whether a tensor's integers, unknown at planning, may be sizes of another tensor."""
     return "int" in tensor.dtype and tensor.value is None
 
 

@@ -16,8 +16,8 @@ _POWERS = {0.0: "ones_like", 1.0: "identity", 2.0: "square", 0.5: "sqrt", -0.5: 
 def of_known_powers(graph: Graph) -> Graph:
     """Replace powers with a known exponent by ops that take a fifth of the time.
 
-    TensorFlow does so itself (`ConvertPow` of Grappler), but the exponent of an emitted op may be
-    hidden from it, so that it does not compute large tensors in advance.
+    TensorFlow does so itself (`ConvertPow` of Grappler). But front ends may feed the exponent as an
+    input, to keep the runtime from folding large constants, and then Grappler does not see it.
     """
     nodes: list[Node] = []
     for old in graph.nodes:
@@ -28,12 +28,12 @@ def of_known_powers(graph: Graph) -> Graph:
 
 
 def _power(node: Node) -> list[Node] | None:
-    """Return the nodes that compute a power; None if its exponent is none of a few numbers."""
+    """Return the cheaper nodes that compute a power; None if there are none for its exponent."""
     x, exponent = node.inputs
     if exponent.value is None or not exponent.value.size or x.shape != node.output.shape:
         return None
     if x.shape is None and exponent.value.ndim:
-        return None  # which may have more axes than x
+        return None  # the exponent may have more axes than x
     numbers = np.unique(exponent.value)
     number = float(numbers[0].real) if len(numbers) == 1 and not numbers[0].imag else np.nan
     if number == 3:

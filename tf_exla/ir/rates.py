@@ -1,4 +1,4 @@
-"""The rates of a device, in seconds per unit of work: an op set gives them to the cost model.
+"""The rates of a device, in seconds per unit of work; the cost model gets them from an op set.
 
 Only ratios of a device's rates matter. Those of CPUs are here, of GPUs in `model/gpu_rates.py`.
 """

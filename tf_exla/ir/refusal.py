@@ -6,7 +6,7 @@ from __future__ import annotations
 class Refusal(Exception):
     """A sentence for reports: why a node has no rule, cannot be made, or is not replaced.
 
-    It is returned instead of the requested value, or raised if the caller is far away.
+    A function returns it instead of a value, or raises it if an outer caller handles it.
     """
 
     @property

@@ -17,9 +17,11 @@ def resized_graph(
     inputs: Mapping[Tensor, Tensor],
     shape_of: Callable[[Tensor], Shape | None],
 ) -> tuple[Graph, Mapping[Tensor, Tensor]]:
-    """Copy a graph for other inputs; `shape_of`: the new shape of each tensor that its nodes make.
+    """Copy a graph for inputs of other shapes.
 
-    Also return a map from the template's tensors to the copy's.
+    `inputs`: the new input for each of the template's. `shape_of`: returns the new shape of each
+    tensor that the template's nodes make. Return the copy, and a map from the template's tensors to
+    its own.
     """
     mirror = dict(inputs)
     nodes: list[Node] = []
@@ -45,7 +47,7 @@ def resized_graph(
 
 
 def _constant(node: Node, shape: Shape | None) -> Node:
-    """Copy a constant, as each graph defines its own tensors; of one number or none, to any."""
+    """Copy a constant, in another shape if all its elements are equal."""
     old = node.output
     if shape is None or shape == old.shape:
         return node.replace(outputs=(old.fresh_copy(),))

@@ -1,4 +1,4 @@
-"""Evaluation of integer tensors that a program computes from constants only, also large ones."""
+"""Evaluation of integer tensors, also large ones, that a program computes only from constants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from tf_exla.ir.graph import Array, Node, Tensor
 
 MOST = 1 << 22
-"""The largest number of elements that is evaluated: 32 MB while a program is planned."""
+"""The largest number of elements that is evaluated, 32 MB of int64 while a program is planned."""
 
 
 def static_integer(tensor: Tensor) -> int | None:
@@ -20,7 +20,7 @@ def static_integer(tensor: Tensor) -> int | None:
 
 
 def static_integers(tensor: Tensor, made_by: Mapping[Tensor, Node]) -> Array | None:
-    """Return the value of an integer tensor that depends only on constants; None if it has none.
+    """Return the value of an integer tensor that depends only on constants; None if unknown.
 
     `made_by`: the producers of tensors. Overflow wraps around as in the program.
     """
@@ -52,7 +52,10 @@ def _arranged(node: Node, operands: Sequence[Array]) -> Array:
 
 
 def _whole_slice(node: Node, operands: Sequence[Array]) -> Array | None:
-    """Evaluate a slice of everything, which only adds or removes axes of size one; else None."""
+    """Evaluate a strided slice that keeps all elements; None for other slices.
+
+    Such a slice only adds or removes axes of size one.
+    """
     same = operands[0].size == node.output.size and bool(np.all(operands[3] == 1))
     return operands[0].reshape(node.output.dims) if same else None
 

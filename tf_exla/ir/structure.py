@@ -1,7 +1,7 @@
-"""Structure of loops: equal for loops that do the same to different tensors.
+"""The structure of loops, a key that is equal for loops that do the same to different tensors.
 
 Layers, heads, unrolled steps and members of an ensemble are split into loops that differ only in
-names. So for each chunk size, they need the same bytes.
+names. Such loops need the same bytes for each chunk size.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def structure_of(loop: Loop) -> Hashable:
     number: dict[Tensor, int] = {}
 
     def of(tensor: Tensor) -> Hashable:
-        """Describe a tensor at its first appearance; later return its number."""
+        """Return a description of a tensor at its first appearance, later only its number."""
         if tensor in number:
             return number[tensor]
         number[tensor] = len(number)

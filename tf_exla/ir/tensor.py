@@ -50,7 +50,7 @@ class Tensor(_Weak):
     `shape`: static sizes; None for an unknown size, and None as a whole for an unknown rank.
     `value`: the static value, where it is known and small (axes, shapes, scalars).
     `held`: bytes behind a handle (the variable of a resource); `holds`: what they are, in words.
-    `origin`: the tensor it is a copy of, where a pass recomputes the same numbers.
+    `origin`: the tensor of which it is a copy, if a pass computes the same numbers again.
     `items`: the shape of each tensor in a list; None if it is unknown, or this is no list.
     `size`, `nbytes`: elements and bytes of the tensor itself; 0 if the shape is unknown.
     `is_open`: its size, or the content of a list, is known only at run time.
@@ -99,7 +99,7 @@ class Tensor(_Weak):
 
     @property
     def is_real(self) -> bool:
-        """Whether it may hold NaNs, infinities and -0; complex numbers do not count."""
+        """Whether it has a floating-point dtype, and so may hold NaN, infinity and -0."""
         return self.dtype.startswith(("float", "bfloat"))
 
     @property

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 IDENTITIES = frozenset({"identity", "identity_n", "prevent_gradient", "snapshot", "stop_gradient"})
-"""Results are the operands."""
+"""Ops whose results are their operands."""
 RESHAPES = frozenset({"expand_dims", "reshape", "squeeze"})
-"""The result has the operand's elements in their order."""
+"""Ops whose result has the elements of operand 0 in the same order."""
 MATRIX_PRODUCTS = frozenset({"batch_matmul", "matmul"})
 REDUCTIONS = frozenset({"all", "any", "max", "mean", "min", "prod", "sum"})
-"""Operand 1 holds the axes."""
+"""Reductions of the axes that operand 1 holds."""
 EXTREMES = frozenset(
     {"argmax", "argmin", "max", "max_with_position", "min", "min_with_position", "top_k"}
 )
-"""Results are chosen from the elements of operand 0, or say where these are."""
+"""Ops whose results are chosen from the elements of operand 0, or are positions of these."""
 
 COMMUTATIVE = frozenset(
     {

@@ -1,4 +1,4 @@
-"""Walk graphs: definitions and uses, sub-graphs, orders."""
+"""Traversal of graphs: definitions and uses, sub-graphs, topological orders."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def walk_node(node: Node) -> Iterator[Node]:
 
 
 def without_dead(graph: Graph, trim: Callable[[Node, Set[Tensor]], Node] | None = None) -> Graph:
-    """Drop the pure nodes that no output and no stateful node needs.
+    """Return the graph without the pure nodes that no output and no stateful node needs.
 
-    `trim`: reduces a node that is kept to the tensors that are needed.
+    `trim(node, needed)` reduces a node that is kept to the results that are needed.
     """
     needed = set(graph.outputs)
     kept: list[Node] = []
@@ -106,7 +106,7 @@ class CycleError(ValueError):
 
 
 def put_in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """Sort nodes in topological order, by given position among those ready."""
+    """Sort nodes in topological order, and otherwise as they are given."""
     made_at = {tensor: at for at, node in enumerate(nodes) for tensor in node.outputs}
     if all(made_at.get(tensor, -1) < at for at, node in enumerate(nodes) for tensor in node.inputs):
         return tuple(nodes)  # the usual case
@@ -115,7 +115,7 @@ def put_in_order(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 
 def topological(nodes: Iterable[Node], key: Callable[[Node], Any]) -> tuple[Node, ...]:
-    """Sort nodes in topological order, by least `key` among those ready.
+    """Sort nodes in topological order; of nodes whose operands exist, that of the least `key` next.
 
     Stateful nodes keep their given order. Raises CycleError if there is no such order.
     """
@@ -133,9 +133,10 @@ def topological(nodes: Iterable[Node], key: Callable[[Node], Any]) -> tuple[Node
 
 
 def in_order(before: Mapping[Item, Collection[Item]], key: Callable[[Item], Any]) -> list[Item]:
-    """Sort items so that each comes after those `before` it, by least `key` among those ready.
+    """Sort items so that each comes after the items that `before` maps it to.
 
-    Items of equal keys keep their given order. Raises CycleError if there is no such order.
+    Of the items that may come next, that of the least `key` does; items of equal keys keep their
+    given order. Raises CycleError if there is no such order.
     """
     position = {item: i for i, item in enumerate(before)}
     waiting = {item: len(others) for item, others in before.items()}

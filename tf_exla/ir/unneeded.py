@@ -1,9 +1,9 @@
-"""Unneeded results of Whiles and choices (cond, switch), and operands for them.
+"""Removes unneeded results of Whiles and choices (cond, switch), and their operands.
 
-The gradient of a While keeps results of its iterations in lists, also results that it does not use.
-Such a list is an idle variable: it grows, and only its own next value reads it. A choice whose
-gradient is not needed, or computes again what it needs, still returns numbers for it. Each exists
-whole.
+A While keeps results of its iterations in lists for its gradient, also results that the gradient
+does not use. Such a list is an idle variable: it grows, and only its own next value reads it. A
+choice returns tensors for its gradient even if the gradient is not needed, or computes them again.
+Such tensors would have to exist as a whole.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Ops that read windows of an image: convolutions, pooling, and what changes the resolution.
 
-Place `p` of the pooled tensor belongs to the `size` elements of the image from `stride p - before`
-on. Elements outside of the image are padding. An op computes the pooled tensor from the image, or
-the image from the pooled tensor (transposed convolutions, most gradients), or neither (the gradient
-of filters).
+Along an axis, element `p` of the pooled tensor belongs to a window: the `size` elements of the
+image from `stride * p - before` on. Elements outside of the image are padding. An op computes the
+pooled tensor from the image, or the image from the pooled tensor (transposed convolutions, most
+gradients), or a third tensor from both (the gradient of filters).
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class Window:
 class Windows:
     """The windows of a node with one result.
 
-    `operands`, `result`: the role of each tensor. `fill`: what padding counts as, where it is not
-    zero: "lowest" for maxima. `attrs`: the node's attributes if it pads nothing. `interpolates`:
-    the image lies between elements of the pooled tensor, which are repeated beyond its edges.
+    `operands`, `result`: the role of each tensor. `fill`: the value of padding, zero or, for
+    maxima, the lowest number. `attrs`: the attributes with which the node pads nothing.
+    `interpolates`: elements of the image are interpolated between elements of the pooled tensor,
+    whose edges are repeated.
     """
 
     operands: tuple[Role, ...]

@@ -1,1 +1,1 @@
-"""Passes on split programs: they change what runs, not what is split."""
+"""Late passes, on split programs: they replace nodes, but do not change what is split."""

@@ -1,4 +1,4 @@
-"""Visit the graphs that a late pass may change."""
+"""Visits of the graphs that a late pass may change."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ from tf_exla.ir.traverse import with_subgraphs
 
 
 def everywhere(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """Change a graph, the bodies of its loops, and all other sub-graphs, each of them once."""
+    """Apply `change` to a graph and all its sub-graphs, each once and the innermost first.
+
+    Bodies of loops in a bitwise group are left out. Return the same graph if nothing changed.
+    """
     return _Everywhere(change).graph(graph)
 
 
 class _Everywhere:
-    """One visit; a function that calls itself would keep all that `change` refers to alive."""
+    """One visit.
+
+    It is a class, since a nested function that calls itself is a reference cycle, which would keep
+    alive all that `change` refers to.
+    """
 
     def __init__(self, change: Callable[[Graph], Graph]) -> None:
         self.change = change
@@ -28,7 +35,7 @@ class _Everywhere:
 
 
 def inside_of(node: Node, change: Callable[[Graph], Graph]) -> Node:
-    """Change the sub-graphs of a node, but not of a loop whose bits must stay the same."""
+    """Apply `change` to the sub-graphs of a node, except for a loop in a bitwise group."""
     if isinstance(node, Loop) and node.bitwise_group is not None:
         return node
     return with_subgraphs(node, change)

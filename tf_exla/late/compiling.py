@@ -1,13 +1,13 @@
 """Compiling: runs of nodes in the bodies of loops become clusters that XLA compiles.
 
-XLA fuses pointwise nodes, so that a chunk is read and written once, not once for each node, and it
-calls the same products. A *cluster* is a run of consecutive nodes of a body, as a node
-"xla_cluster" with the run as its sub-graph. Nodes that XLA cannot compile stay between clusters.
-Unless it is forced, a cluster is made only if XLA's code is known not to be slower, and if `calls`
-calls of the program save the time that it takes to compile.
+XLA fuses pointwise nodes, so that a chunk is read and written once, not once for each node. For
+products it calls the same kernels as TensorFlow. A *cluster* is a run of consecutive nodes of a
+body, replaced by a node "xla_cluster" with the run as its sub-graph. Nodes that XLA cannot compile
+stay between clusters. Unless it is forced, a cluster is made only if XLA's code is known not to be
+slower, and if `SETTINGS.calls` calls of the program save the time that it takes to compile.
 
-Memory: XLA orders a cluster's nodes itself, so results count unless they are fused
-(`model/projection.py`).
+XLA orders the nodes of a cluster itself. So in the projection all their results are alive at once,
+unless they are fused (`model/projection.py`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ def _compile_body(original: Graph, ops: OpSet, forced: bool, runs: float) -> Gra
 
 
 def _with_forms(body: Graph, ops: OpSet, forced: bool) -> tuple[list[Node], dict[Node, Node]]:
-    """Return a body's nodes as XLA fuses them, constants first, and the original of each."""
+    """Return a body's nodes in the forms for XLA (`fusing.py`), and the original node of each.
+
+    Constants come first.
+    """
     compiled = (node for node in body.nodes if _fits(node, ops, forced))
     makers = {tensor: node for node in compiled for tensor in node.outputs}
     nodes: list[Node] = []
@@ -100,7 +103,8 @@ def _fits(node: Node, ops: OpSet, forced: bool) -> bool:
 def _runs(nodes: Iterable[Node], ops: OpSet, forced: bool) -> Iterable[tuple[list[Node], bool]]:
     """Divide nodes into runs that XLA compiles and runs that it does not; constants join any run.
 
-    Views of a run's operands come before the run: in XLA's code they would be copies.
+    Yield each run, and whether XLA compiles it. Views of a run's operands, such as slices, are put
+    into a run before it that is not compiled: in XLA's code they would be copies.
     """
     run: list[Node] = []
     views: list[Node] = []
@@ -131,7 +135,8 @@ def _without_second_names(
 ) -> tuple[list[Node], list[Node]]:
     """Divide a run into the nodes of a cluster, and aliases that follow the cluster.
 
-    XLA gives each result a buffer of its own, so that an alias of another result would be copied.
+    An alias of another result, such as a reshape, would be copied in the cluster, since XLA gives
+    each result a buffer of its own.
     """
     root = roots(ops, body)
     members = set(run)
@@ -156,13 +161,13 @@ def _without_second_names(
 
 
 def cluster(body: Graph, run: list[Node]) -> Node | None:
-    """Merge a run into one node; None if it computes nothing."""
+    """Return the cluster of a run of nodes; None if it has no result with any bytes."""
     made = merge(body, run) if run else None
     return made if made is not None and any(tensor.nbytes for tensor in made.outputs) else None
 
 
 def merge(body: Graph, run: list[Node]) -> Node:
-    """Merge nodes of a graph into one, which returns what the graph's rest reads."""
+    """Return a node "xla_cluster" that computes `run`; its results are those read outside of it."""
     inside = {tensor for node in run for tensor in node.outputs}
     constants = {node.output: node for node in body.nodes if node.op == "constant"}
     readers = consumers(body)

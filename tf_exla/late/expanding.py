@@ -1,6 +1,7 @@
-"""Expanding: a top-k of long rows by way of the maxima of groups.
+"""Expanding: a top-k of long rows is found by the maxima of groups of elements.
 
-It is a late pass, since splitting relies on the op itself and merges its results over chunks.
+This is a late pass, since splitting needs the op `top_k` itself, whose results over chunks it
+merges.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ def expand(graph: Graph, ops: OpSet) -> Graph:
     before e: its maximum is larger than that of e's group, or as large and further to the left. So
     e is not among the first k.
 
-    The groups are taken in the order of the row, so that the leftmost of equal elements still comes
-    first. A NaN compares with nothing, and the kernel's result for it depends on the order of the
-    elements. So operands with a NaN are left to the kernel.
+    The chosen groups are searched in the order of the row, so that the leftmost of equal elements
+    still comes first. All comparisons with a NaN are false, so the kernel's result for it depends
+    on the order of the elements. So operands with a NaN are left to the kernel.
     """
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -81,7 +82,7 @@ def _cut(w: Builder, x: Tensor, begin: int, size: int) -> Tensor:
 
 
 def _whole(node: Node, ops: OpSet, operands: tuple[Tensor, ...]) -> Graph:
-    """Return the branch that leaves everything to the kernel."""
+    """Return the branch for operands with a NaN, which runs the kernel on whole rows."""
     inputs = tuple(map(_mirror, operands))
     w = Builder(node, ops)
     attrs = {**node.attrs, "Tk": "int32"}
@@ -92,7 +93,7 @@ def _whole(node: Node, ops: OpSet, operands: tuple[Tensor, ...]) -> Graph:
 
 
 def _chosen(node: Node, groups: Groups, ops: OpSet, operands: tuple[Tensor, ...]) -> Graph:
-    """Return the branch that searches the best groups."""
+    """Return the branch that searches the groups with the largest maxima."""
     inputs = tuple(map(_mirror, operands))
     w = Builder(node, ops)
     outputs = _among(w, node, groups, *inputs[1:])
@@ -126,7 +127,7 @@ def _among(
         last = w.op("full", w.const([*batch, 1]), w.const(groups.count))
         chosen = w.op("concat", chosen, last, axis)
     values, places = _top_k(w, node, candidates, k, ordered=bool(node.attrs.get("sorted", True)))
-    # A place is (position in `chosen`) * size + (position in the group).
+    # `places` are (position of the group in `chosen`) * size + (position in the group).
     size = w.const(groups.size)
     position = w.op("floor_divide", places, size)
     group = w.op("take", chosen, position, axis, batch_dims=rank)

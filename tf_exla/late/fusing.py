@@ -1,4 +1,4 @@
-"""Replacements of nodes that XLA fuses, or computes faster, on a CPU.
+"""Replacements of products by nodes that XLA fuses, or computes faster, on a CPU.
 
 - A product over an axis of one element becomes a pointwise product: a bᵀ = a * b.
 - A product of a vector with the rows of a matrix, vᵀ m, becomes a sum over rows of v * m if XLA
@@ -18,9 +18,9 @@ from tf_exla.model.settings import SETTINGS
 
 
 def fusible(node: Node, makers: Mapping[Tensor, Node], ops: OpSet) -> list[Node]:
-    """Return the nodes that stand for one node in a cluster: itself, or its replacement.
+    """Return the nodes that compute a node in a cluster: itself, or those that replace it.
 
-    `makers`: the producers that XLA may fuse with it, by their results.
+    `makers`: for each tensor that XLA may fuse with its readers, its producer.
     """
     if node.op != "matmul" or not all(t.is_static for t in (*node.inputs, *node.outputs)):
         return [node]

@@ -1,16 +1,16 @@
 """Inverting: triangular solves of many columns become products with one inverse.
 
-XLA calls cuBLAS for a solve with the columns in order, for which that runs at 5 TFLOPS on an H100.
-A product runs at 47. The inverse is computed outside of all loops that do not change the matrix.
-With inverses inside of the loops, a step of SGPR (200,000 x 500) in 2 GB took 42 instead of 66 ms.
+For a solve, XLA calls cuBLAS with contiguous columns, which runs at 5 TFLOPS on an H100. A product
+runs at 47. The inverse is computed outside of all loops that do not change the matrix. Even with
+inverses inside of the loops, a step of SGPR (200,000 x 500) in 2 GB took 42 instead of 66 ms.
 
 The error is bounded as that of the solve, a multiple of |L⁻¹| |L| |X|, if Z L - 1 is small for the
 computed inverse Z (Higham, Accuracy and Stability of Numerical Algorithms, 2002, chapter 14). So
 L⁻¹ B is (L⁻ᵀ)ᵀ B with L⁻ᵀ from a solve, and L⁻ᵀ B is (L⁻¹)ᵀ B: for these, Z L - 1 is small. For
 factors of kernel matrices with a condition of 24 to 2e5, the errors differed by a factor of 1.2.
 
-It comes after all rewrites, which could reorder the products. (L⁻¹ B) (L⁻¹ B)ᵀ must not become
-L⁻¹ (B Bᵀ) L⁻ᵀ.
+This pass comes after all rewrites, since these could reorder the products: (L⁻¹ B) (L⁻¹ B)ᵀ must
+not become L⁻¹ (B Bᵀ) L⁻ᵀ.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 
 COLUMNS = 16
-"""The least columns for each row, of all solves with a matrix together. The inverse of 500 rows
-takes 0.35 ms, as long as the solve of 7,000 columns."""
+"""An inverse is computed if all solves with a matrix together have at least this many columns for
+each row of it. The inverse of 500 rows takes 0.35 ms, as long as the solve of 7,000 columns."""
 
 
 class _Inverse(NamedTuple):
-    """A transposed inverse: of which matrix of the program, and the attributes of the solve."""
+    """A transposed inverse: of which matrix, outside of all loops, and the solve's attributes."""
 
     matrix: Tensor
     lower: bool
@@ -37,11 +37,11 @@ class _Inverse(NamedTuple):
 
 
 Origins = Mapping[Tensor, Tensor]
-"""What an input of a body, which every iteration reads whole, is outside of all loops."""
+"""For each input of a body that every iteration reads whole, the tensor outside of all loops."""
 
 
 def invert(graph: Graph, ops: OpSet) -> Graph:
-    """Replace the solves of float64 with one matrix and many columns."""
+    """Replace triangular solves in float64 if all solves with a matrix have many columns."""
     columns: dict[_Inverse, float] = defaultdict(float)
     for key, count in _solves(graph.nodes, {}, {}):
         columns[key] += count
@@ -52,9 +52,9 @@ def invert(graph: Graph, ops: OpSet) -> Graph:
 def _solves(
     nodes: Iterable[Node], origins: Origins, runs: Mapping[Tensor, float]
 ) -> Iterator[tuple[_Inverse, float]]:
-    """Yield the inverses that nodes need, inside of loops as well, and for how many columns.
+    """Yield the inverse that each solve needs, also in loops, with the number of its columns.
 
-    `runs`: how often the nodes run for one value of a tensor that iterations share.
+    `runs`: for each loop-invariant tensor, how often the nodes run while it has one value.
     """
     for node in nodes:
         if isinstance(node, Loop) and node.bitwise_group is None:
@@ -94,13 +94,16 @@ class _Inverting:
         self.ops = ops
 
     def graph(self, graph: Graph, known: Mapping[_Inverse, Tensor], origins: Origins) -> Graph:
-        """Return a graph that computes the inverses it needs, except for `known` ones."""
+        """Return a graph with products instead of the solves.
+
+        It computes the inverses that it needs, except for the `known` ones.
+        """
         here, nodes = dict(known), list[Node]()
         for node in graph.nodes:
             made: dict[_Inverse, Tensor] = {}
             for key, _ in _solves([node], origins, {}):
                 matrix = next((t for t in node.inputs if origins.get(t, t) is key.matrix), None)
-                if key not in self.wanted or matrix is None:  # computed inside of the loop
+                if key not in self.wanted or matrix is None:  # the loop `node` computes the matrix
                     continue
                 if key not in here:
                     here[key] = self._inverse(node, matrix, key, nodes)
@@ -129,7 +132,7 @@ class _Inverting:
         return w.ended(node.output)
 
     def _loop(self, loop: Loop, made: Mapping[_Inverse, Tensor], origins: Origins) -> Loop:
-        """Return a loop that reads the inverses `made` outside, and computes its own ones."""
+        """Return a loop that reads the inverses `made` outside of it, and computes all others."""
         count = len(loop.inputs)
 
         def changed(body: Graph) -> Graph:

@@ -1,9 +1,9 @@
 """Recomputing: a cluster recomputes results of an earlier cluster if that is cheaper.
 
 The gradient of a kernel reads many intermediate results of the kernel: sums, products, scales. If a
-solve that XLA does not compile lies between the two, they are two clusters, and tensors from one to
-the other are written and read. Tensors of a few flops an element are recomputed from those that are
-read anyway; inside a cluster they stay in registers.
+solve that XLA does not compile lies between the two, they are two clusters. Tensors that pass from
+one to the other are written to memory and read again. Those of a few flops per element are
+recomputed from tensors that are read anyway; inside a cluster they stay in registers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def recompute(body: Graph, ops: OpSet) -> Graph:
 
 
 def _recomputed(body: Graph, ops: OpSet, admits: Callable[[Graph], bool]) -> Graph:
-    """Recompute one result after the other, as long as the body that is made is admitted."""
+    """Recompute results of clusters one by one; `admits(body)`: whether a change is allowed."""
     for node in body.nodes:
         if node.op == "xla_cluster":
             for tensor in reversed(node.outputs):
@@ -39,7 +39,10 @@ def _recomputed(body: Graph, ops: OpSet, admits: Callable[[Graph], bool]) -> Gra
 
 
 def _without(body: Graph, tensor: Tensor, ops: OpSet) -> Graph | None:
-    """Let each reader of a cluster's result compute it; None if one cannot, or is no cluster."""
+    """Return the body in which each reader of a cluster's result computes it.
+
+    None if a reader is no cluster, or if that would be expensive.
+    """
     maker = next(node for node in body.nodes if tensor in node.outputs)
     readers = {node for node, _ in consumers(body).get(tensor, ())}
     if tensor in body.outputs or any(node.op != "xla_cluster" for node in readers):
@@ -78,7 +81,10 @@ def _copied(
 
 
 def _given(maker: Node, tensor: Tensor, reader: Node) -> Mapping[Tensor, Tensor]:
-    """Map tensors inside `maker` to those outside that `reader` reads, or may read."""
+    """Map tensors inside of `maker` to tensors outside that `reader` can start from.
+
+    These are tensors that `reader` reads anyway, and small operands of `maker`.
+    """
     graph = _graph(maker)
     inputs = zip(graph.inputs, maker.inputs, strict=True)
     given = {
@@ -99,7 +105,7 @@ def _computing(
     given: Mapping[Tensor, Tensor],
     copied: Iterable[Node],
 ) -> Node:
-    """Return the reader, which computes `tensor` itself by the nodes `copied`."""
+    """Return the cluster `reader` with the nodes `copied`, by which it computes `tensor`."""
     graph = _graph(reader)
     operands = dict(zip(reader.inputs, graph.inputs, strict=True))
     inner_tensor = _graph(maker).outputs[maker.outputs.index(tensor)]

@@ -1,9 +1,9 @@
 """A running top-k: only the elements of a chunk that exceed the k-th value so far are searched.
 
-After the first chunks these are few. The maxima of groups of neighbours show where they are. If
-many groups exceed the k-th value, as in the first chunks, the chunk's own top k is merged as usual.
-It is a late pass, applied before a top-k is expanded: splitting relies on the op itself and merges
-its results over chunks.
+After the first chunks these are few. They are found by the maxima of groups of neighbouring
+elements. If many groups exceed the k-th value, as in the first chunks, the chunk's own top k is
+merged as usual. This is a late pass, since splitting needs the op `top_k` itself, whose results
+over chunks it merges. It comes before the pass that expands a top-k.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.model.top_k import running_pairs, running_seconds
 
 RUNNING = "running_top_k"
-"""The op that updates the values and positions of the top k by a chunk x.
+"""The op that updates the values and positions of the top k with the elements of a chunk x.
 
-Operands: x, the values so far, their positions. Attributes: `block`: positions for one index of the
-loop; `seconds`: the estimated time of one run.
+Operands: x, the values so far, their positions. Attributes: `block`, the positions per index of the
+loop, and `seconds`, the estimated time of one run.
 """
 
 
 def run_top_k(graph: Graph, ops: OpSet) -> Graph:
-    """Let loops of one graph accumulate the top k of chunks in their bodies."""
+    """Let the loops of a graph accumulate top-k results in their bodies, where that is faster."""
     if not ops.picks_rows():
         return graph
     nodes = [_running(node) if isinstance(node, Loop) else node for node in graph.nodes]
@@ -47,7 +47,10 @@ def _running(loop: Loop) -> Loop:
 
 
 def _folding(loop: Loop, made: Loop, body: Graph, pairs: tuple[int, ...]) -> Graph:
-    """Return a body of `loop` that accumulates the top k at `pairs`, with the inputs of `made`."""
+    """Return a body of `loop` that accumulates the top-k results at the positions `pairs`.
+
+    It has the inputs of `made`, the changed loop.
+    """
     count = len(loop.inputs)
     before = dict(zip(loop.folds, body.inputs[count:], strict=True))
     outputs = list(body.outputs)

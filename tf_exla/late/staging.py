@@ -1,11 +1,11 @@
-"""Staging: what XLA compiles of a program becomes clusters, between the nodes that it does not.
+"""Staging: the parts of a program that XLA compiles become clusters, between all other nodes.
 
-XLA is slow at some libraries' work. On a GPU it factorizes a matrix column by column: in a step of
-SGPR with 500 inducing points, a thousand such iterations were 4,000 of 5,300 launches. Other ops
-have no code in XLA, such as prints.
+XLA is slow at some work for which there are libraries. On a GPU it factorizes a matrix column by
+column: in a step of SGPR with 500 inducing points, a thousand such iterations were 4,000 of 5,300
+launches. Other ops, such as prints, cannot be compiled at all.
 
-A node that no cluster may contain is placed before the open cluster if it does not read anything of
-it. Otherwise the cluster ends there. So reads of variables do not divide clusters.
+A node that no cluster may contain is placed before the current cluster if it reads no result of it.
+Otherwise the cluster ends there. So reads of variables do not divide clusters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tf_exla.late.compiling import cluster, without_unused
 def stage(graph: Graph, compiles: Callable[[Node], bool]) -> Graph:
     """Return a graph whose compiled nodes are in clusters; stateful nodes keep their order.
 
-    `compiles`: whether XLA compiles a node. No stateful node may be.
+    `compiles`: tells whether XLA compiles a node; it must be False for stateful nodes.
     """
     made = [node for node in graph.nodes if node.op == "constant"]
     for before, run in _stages(graph, compiles):
@@ -30,7 +30,7 @@ def stage(graph: Graph, compiles: Callable[[Node], bool]) -> Graph:
 
 
 def _stages(graph: Graph, compiles: Callable[[Node], bool]) -> list[tuple[list[Node], list[Node]]]:
-    """Divide nodes into stages: those that are not compiled, then those of one cluster."""
+    """Divide nodes into stages: each is (nodes that are not compiled, nodes of one cluster)."""
     before: list[Node] = []
     run: list[Node] = []
     inside: set[Tensor] = set()

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Allocator:
-    """Takes up to 1/`part` more than is requested, at most `most` bytes more; 0: no more.
+    """An upper bound of the bytes that an allocator takes for the bytes that are requested.
 
-    Up to `least` bytes it may take as much again.
+    It takes up to 1/`part` more than is requested, but at most `most` bytes more. `part` = 0: it
+    takes exactly what is requested. For requests of up to `least` bytes it may take twice as much.
     """
 
     part: int = 0
@@ -23,7 +24,7 @@ class Allocator:
         return asked + min(max(asked // self.part, min(asked, self.least)), self.most)
 
     def room(self, budget: int) -> int:
-        """Return the largest working set for which at most `budget` bytes are taken."""
+        """Return the largest working set, in bytes, for which at most `budget` bytes are taken."""
         if not self.part or budget <= 0:
             return budget
         small = max(budget // 2, budget - self.least)

@@ -1,4 +1,4 @@
-"""Causes of sizes without a bound: the first node on the way that gives no bound for its result."""
+"""Causes of sizes without a bound: the first node on the path to a tensor that gives no bound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from tf_exla.ir.open_sizes import is_of_unknown_size
 
 @dataclass
 class Causes:
-    """The causes of tensors without a bound; an input of the program has none."""
+    """The node that causes each tensor without a bound (`of`).
+
+    A size that comes from an input of the program has no such node.
+    """
 
     of: WeakKeyDictionary[Tensor, Node] = field(default_factory=WeakKeyDictionary)
 
@@ -25,7 +28,11 @@ class Causes:
             self.of.pop(tensor, None)
 
     def blame(self, tensor: Tensor, node: Node, bounded: Callable[[Tensor], bool]) -> None:
-        """Store the cause of an unbounded result: that of an unbounded operand, else its node."""
+        """Store the cause of an unbounded result of `node`.
+
+        It is the cause of an operand that has none itself; `bounded` tells whether it has. If all
+        operands are bounded, the cause is `node`.
+        """
         for one in node.inputs:
             if one in self.of and (is_list(one) or not is_of_unknown_size(one)):
                 self.of[tensor] = self.of[one]

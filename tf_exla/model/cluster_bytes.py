@@ -10,18 +10,19 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.model.fusion import in_registers, is_one_loop
 
 _BY_ROWS = frozenset({"log_softmax", "softmax"})
-"""Overwrite their operand, but not in a single pass over it."""
+"""Ops whose result overwrites their operand, although they pass over it more than once."""
 _TWICE = _BY_ROWS | {"softplus"}
-"""Read exponentials more than once; these have a buffer in addition to the result."""
+"""Ops that read exponentials more than once, so these have a buffer in addition to the result."""
 
 
 def cluster_bytes(ops: OpSet, graph: Graph) -> int:
     """Return the bytes of all results of a cluster that XLA neither fuses nor overwrites.
 
     A pointwise result with one pointwise reader is fused into it. A simple result with several
-    readers is fused into each of them. Where XLA fuses in place, a pointwise node overwrites an
-    operand without other readers. Aliases are looked through, but each result of the cluster has
-    a buffer. Unlike Eigen's broadcasts, XLA's loops need no scratch; products still call Eigen.
+    readers is fused into each of them. If XLA fuses in place, a pointwise node overwrites an
+    operand without other readers. An alias, such as a reshape, counts as the tensor that it
+    aliases, but each output of the cluster has a buffer of its own. XLA's loops need no scratch
+    memory, even where Eigen's broadcasts do. Products still call Eigen, and their scratch counts.
     """
     root = roots(ops, graph)
     readers = readers_through(ops, graph)
@@ -45,7 +46,7 @@ def cluster_bytes(ops: OpSet, graph: Graph) -> int:
             read = readers.get(tensor, ())
             once = len(read) <= 1 and tensor not in outputs
             if tensor in hidden:
-                # A buffer that fused nodes may overwrite passes to the last of them.
+                # If a chain of fused nodes may overwrite a buffer, the last of them does.
                 own.update([tensor] if once and _overwrites(own, operands, tensor) else [])
                 continue
             reused = in_place and pointwise[node] and _overwrites(own, operands, tensor)

@@ -1,8 +1,8 @@
-"""Nodes that may run at the same time: order is only enforced where the peak needs it.
+"""Nodes that may run at the same time: the plan's order is only enforced where the peak needs it.
 
-A plan's order is that of its nodes, and its peak assumes that one runs after the other. Elsewhere
-the working set is below the peak. There a node need not wait for all nodes before it, so that the
-runtime keeps other cores busy. The peak stays the same.
+The projected peak assumes that the nodes of a plan run one after the other. Where the working set
+is below the peak, a node need not wait for all nodes before it, so the runtime keeps other cores
+busy. The peak stays the same.
 
 Let the first m nodes be finished, and the next one not. Then at most the buffers that are alive
 during the next one exist, and the results and temporary memory of later nodes that have started.
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 def places(projector: Projector, graph: Graph) -> Mapping[Node, Place]:
-    """Return the places of the nodes of a graph, of bodies of loops, and of branches."""
+    """Return the place of each node of a graph, and of the nodes in its loops and branches."""
     made = _Places(projector)
     projection = projector.project(graph)
     made.place(graph, projection, projection.working_set)
@@ -38,7 +38,7 @@ def places(projector: Projector, graph: Graph) -> Mapping[Node, Place]:
 
 
 class _Places:
-    """The places of nodes so far; `rooms`: the working sets that their graphs may have."""
+    """The places of nodes so far; `rooms`: the bytes that each graph may allocate."""
 
     def __init__(self, projector: Projector) -> None:
         self.projector = projector
@@ -46,7 +46,10 @@ class _Places:
         self.rooms: dict[Graph, int] = {}
 
     def place(self, graph: Graph, projection: Projection, room: int) -> None:
-        """Place the nodes of a graph, which may be the body of several loops."""
+        """Place the nodes of a graph, which may allocate `room` bytes.
+
+        If a graph is the body of several loops, the smallest of their rooms decides.
+        """
         if room >= self.rooms.get(graph, room + 1):
             return
         self.rooms[graph] = room
@@ -84,10 +87,13 @@ class _Need(NamedTuple):
 def _waits(
     nodes: Sequence[Node], held: Sequence[int], needs: Sequence[_Need], room: int
 ) -> list[int]:
-    """Return for each node how many nodes must finish before it; `held`: bytes in order."""
+    """Return for each node how many nodes must finish before it starts.
+
+    `held`: the bytes at each node if the nodes run in order. `room`: the bytes that may exist.
+    """
     before = [0, *accumulate(map(sum, needs))]
-    # By number of finished nodes, what is alive during the next one, less all allocated up to it.
-    # Numbers in the queue are in descending order of these bytes.
+    # base[m]: with m finished nodes, the bytes alive during the next one, minus the bytes allocated
+    # by all nodes up to it. `largest` has values of m, in descending order of base[m].
     base: list[int] = []
     largest: deque[int] = deque()
     made, least = [], 0

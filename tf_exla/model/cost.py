@@ -1,8 +1,8 @@
 """Cost model: estimated run time of nodes, loops and graphs, by which plans are compared.
 
-A node costs its launch, its flops and the bytes that it moves. A While costs as much for each of
-its iterations, if a counter bounds them, else for one. Only ratios matter. The time of each depends
-on the device; the op set provides it (`ir/rates.py`).
+The time of a node is that of its launch, its flops and the bytes that it moves. A While takes the
+time of its body for each iteration if a counter bounds their number, else for one iteration. Only
+ratios of times matter. The rates of the device come from the op set (`ir/rates.py`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tf_exla.model.settings import SETTINGS
 from tf_exla.model.top_k import merge_seconds, saved_seconds, top_k_seconds
 
 LIKELY = "likely"
-"""The attribute of a choice that names the branch to count; the others are hardly ever taken."""
+"""The attribute of a choice with the name of the branch whose time counts, as others are rare."""
 
 
 def node_seconds(
     ops: OpSet, node: Node, byte: float | None = None, parallel: int = 1, promises: bool = True
 ) -> float:
-    """Estimate the time of one run of a node, `parallel` of which run concurrently.
+    """Estimate the seconds of one run of a node, if `parallel` runs of it are concurrent.
 
     `byte`: seconds per byte of the memory that holds the tensors; None: of main memory.
     `promises`: subtract the time that a late pass will save, such as a running top-k; else
@@ -75,7 +75,10 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
 
 
 def _divided(seconds: float, rates: Rates, parallel: int) -> float:
-    """Return the time of work that takes `seconds` on two cores: little work runs on one."""
+    """Return the time of work that takes `seconds` on two cores, or on one if that is faster.
+
+    Starting a second core takes `rates.fork` seconds.
+    """
     return min(2 * seconds / beside(parallel), seconds + rates.fork)
 
 
@@ -114,7 +117,10 @@ def _runs(chunk: Tensor, slot: SplitAxis) -> int:
 
 
 def _largest_bytes(body: Graph) -> int:
-    """Return the bytes of the largest tensor of a body; each is written once and read soon."""
+    """Return the bytes of the largest tensor of a body.
+
+    Tensors are read soon after they are written, so it decides whether they are read from cache.
+    """
     known: int | None = noted(body, "largest", None)
     if known is None:
         known = max((t.nbytes for node in walk(body) for t in node.outputs), default=0)
@@ -151,7 +157,8 @@ def _graph_seconds(ops: OpSet, graph: Graph, byte: float, parallel: int, promise
     times = 1
     for node in graph.nodes:
         if is_while(node):
-            # A loop outside may have counted: most loops of unknown length are gradients.
+            # Most loops whose length is unknown are gradients of a loop before them, or of one
+            # outside of this graph. So such a loop is assumed to run as often as the loop before.
             times = ops.iterations(node, counts) or times
             counts |= {tensor: most for tensor, (_, most) in ops.counted(node, times).items()}
             seconds += _while_seconds(ops, node, times, promises)
@@ -251,8 +258,8 @@ def _is_short(node: Node) -> bool:
 def _patch_bytes(ops: OpSet, node: Node) -> int:
     """Return the bytes of the patches of an image that a convolution multiplies by filters.
 
-    They are copied once, so one filter takes as long as some thirty. The gradient of an image has
-    the patches as a result.
+    The patches are copied once, whatever the number of filters: one filter takes as long as some
+    thirty. For the gradient of an image, the patches are the result of the product.
     """
     windows = ops.windows(node)
     if windows is None or windows.result == "image" or all(one.size == 1 for one in windows.axes):

@@ -1,4 +1,4 @@
-"""Results that XLA's CPU code keeps in registers: the loops that read them compute them.
+"""Results that XLA's CPU code keeps in registers, since the loops that read them compute them.
 
 A pointwise op of a few flops is computed in each loop that reads its result. A division, a root or
 an exponential that several loops read is computed once, into a buffer. Reductions and products read
@@ -14,7 +14,10 @@ from tf_exla.model.settings import SETTINGS
 
 
 def in_registers(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
-    """Return the results in a cluster that have no buffer; aliases are looked through."""
+    """Return the results in a cluster that have no buffer.
+
+    The readers of an alias, such as a reshape, count as readers of the tensor that it aliases.
+    """
     root = roots(ops, graph)
     readers = readers_through(ops, graph)
     outputs = frozenset(root.get(tensor, tensor) for tensor in graph.outputs)
@@ -34,7 +37,10 @@ def in_registers(ops: OpSet, graph: Graph) -> frozenset[Tensor]:
 
 
 def _again(ops: OpSet, node: Node, readers: set[Node]) -> bool:
-    """Return whether several loops recompute a node, all of them over as many elements."""
+    """Return whether each of several reading loops computes a node again.
+
+    They do if it is simple and they run over as many elements as it has.
+    """
     return is_simple(ops, node) and all(
         reader.output.size == node.output.size for reader in readers
     )

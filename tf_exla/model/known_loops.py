@@ -1,7 +1,7 @@
-"""Results of loops, memoized as long as a loop is given the same.
+"""Sizes of the results of user loops, memoized as long as a loop has the same operands.
 
 A search computes the sizes of hundreds of graphs that differ in one region. All of them contain the
-loops of the program.
+same loops of the program, whose sizes take long to compute.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tf_exla.ir.graph import Node, Tensor
 
 @dataclass
 class KnownLoops:
-    """Memoizes the entries of `states` for the results of nodes."""
+    """A memo of what several dictionaries (`states`) store for the results of nodes."""
 
     states: tuple[MutableMapping[Tensor, Any], ...]
     _known: WeakKeyDictionary[Node, tuple[object, list[list[object]]]] = field(
@@ -24,7 +24,11 @@ class KnownLoops:
     )
 
     def recall(self, node: Node, given: object) -> bool:
-        """Restore the entries of a node's results; return False if `given` differs from before."""
+        """Restore the entries of a node's results in `states`.
+
+        `given`: all that they depend on. Return False if it differs from what `keep` was called
+        with.
+        """
         known = self._known.get(node)
         if known is None or known[0] != given:
             return False

@@ -29,9 +29,9 @@ CHAIN_BYTES = 4096
 class Lifetimes:
     """The buffers that are alive during each node, its outputs included.
 
-    `held`: their bytes; `loose`: bytes of tensors that are not ordered, included in each of `held`.
-    `spans`: buffers by their first tensor, with their bytes and the first and last node at which
-    they are alive.
+    `held`: their bytes, for each node. `loose`: the bytes of tensors below `CHAIN_BYTES`. Their
+    nodes are not ordered, so these bytes are included in each of `held`. `spans`: for each buffer,
+    its first tensor, its bytes, and the positions of the first and last node at which it is alive.
     """
 
     held: tuple[int, ...]
@@ -55,8 +55,8 @@ def lifetimes(
 ) -> Lifetimes:
     """Compute the lifetimes of a graph's buffers.
 
-    `sliced`: inputs that the graph itself allocates, before their first use. `variables`: inputs
-    whose buffers it may overwrite.
+    `sliced`: inputs that are allocated by the run itself, right before their first use: chunks.
+    `variables`: inputs whose buffers the graph may overwrite.
     """
     return _Walk(graph, ops, sizes, sliced, variables).run()
 
@@ -102,7 +102,7 @@ class _Walk:
         self.lists = sizes.lists(graph)
         self.fused = ops.fused(graph)
         self.buffers: dict[Tensor, _Buffer] = {}
-        self.values: dict[Tensor, _Buffer] = {}  # of variables since their last assignment
+        self.values: dict[Tensor, _Buffer] = {}  # values of variables since their last assignment
         self.parts = Views(ops) if any(map(self._assigns, graph.nodes)) else None
         self.sized: list[_Buffer] = []
         self.leaving: list[_Buffer] = []
@@ -202,7 +202,7 @@ class _Walk:
         return node.stateful and not node.outputs and self.ops.stores(node) is not None
 
     def _copied(self, node: Node) -> int:
-        """Return the bytes of an assigned value that is copied, as a part of a larger buffer."""
+        """Return the bytes that an assignment copies: those of a value in part of a buffer."""
         if self.parts is None:
             return 0
         self.parts.add(node)
@@ -210,8 +210,12 @@ class _Walk:
         return self.sizes.nbytes(value) if value is not None and value in self.parts else 0
 
     def _hold_parent(self, node: Node) -> None:
-        """Count a view or copy, and keep alive the operand of which it may be a view."""
-        parent = self.buffers[max(node.inputs, key=self._bytes_or_more)]  # parts are not larger
+        """Keep the operand alive of which a result may be a view.
+
+        The result itself counts as well, since it may be a copy.
+        """
+        # A view is not larger than its operand, so the largest operand is the one.
+        parent = self.buffers[max(node.inputs, key=self._bytes_or_more)]
         for tensor in node.outputs:
             buffer = self.buffers[tensor]
             if parent.owned and buffer is not parent and not buffer.parents:
@@ -219,13 +223,13 @@ class _Walk:
                 parent.pending += 1
 
     def _bytes_or_more(self, tensor: Tensor) -> float:
-        """Return the bytes of a tensor, the most that there may be if its size is not known."""
+        """Return the bytes of a tensor, their bound if its size is unknown, or else infinity."""
         if tensor.is_static or tensor.dtype in HANDLES:
             return tensor.nbytes
         return self.sizes.nbytes(tensor) or math.inf
 
     def _in_a_view(self, node: Node) -> None:
-        """A small result may be computed in place in a view: it keeps what the view keeps."""
+        """Keep alive what a view keeps alive if a small result may be computed in its buffer."""
         buffer = self.buffers[node.outputs[0]]
         for position in self.ops.forwards(node):
             if position < len(node.inputs) and not buffer.parents:
@@ -236,7 +240,7 @@ class _Walk:
                         parent.pending += 1
 
     def _extend(self, node: Node, position: int, tensor: Tensor) -> None:
-        """Allocate the growth of a list, which keeps its previous tensors alive."""
+        """Allocate the bytes by which a node enlarges a list; the previous list stays alive."""
         source = position if is_while(node) else 0
         before = node.inputs[source] if source < len(node.inputs) else None
         parent = self.buffers[before] if before is not None and is_list(before) else None
@@ -251,7 +255,7 @@ class _Walk:
             parent.pending += 1
 
     def _keep_operands(self, node: Node, tensor: Tensor) -> None:
-        """Keep the operands of a result without a buffer alive: its readers read them instead."""
+        """Keep the operands of a fused result alive, since its readers compute it from them."""
         buffer = self._hold(tensor, 0)
         for operand in {self.buffers[one] for one in node.inputs}:
             buffer.parents += (operand,)

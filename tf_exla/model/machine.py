@@ -1,4 +1,4 @@
-"""The size of the cache that a machine's cores share, which decides chunks; the machine's name."""
+"""The size of the cache that a machine's cores share, which decides chunk sizes, and its name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 
 CACHE = 32 << 20
-"""Servers report the cache of all their cores, of which a virtual machine has a few: 480 MB for
-two. There, of chunks for 4 to 128 MB, those for 32 MB were the fastest for 14 programs, within 5 %;
+"""The cache size that is assumed if Linux reports a larger one, or none. A virtual machine has few
+cores of its server, but reports the cache of all of them: 480 MB for two cores. There, chunks were
+chosen for caches of 4 to 128 MB. Those for 32 MB were the fastest for 14 programs, within 5 %;
 those for 128 MB took up to 1.3 times as long."""
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -18,7 +19,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @cache
 def cache_bytes(folder: Path = _CACHES) -> int:
-    """Return the bytes of the last-level cache, 32 MB at most or if Linux reports none."""
+    """Return the bytes of the last-level cache, but at most `CACHE`, also if none is reported."""
     sizes = [_bytes(path) for path in folder.glob("index*/size")]
     return min(max(sizes, default=0) or CACHE, CACHE)
 

@@ -14,9 +14,10 @@ from tf_exla.vocabulary.op_set import VocabularyOps
 
 
 class ModuleOps(VocabularyOps):
-    """An op set whose programs are modules of XLA.
+    """An op set whose programs XLA compiles as one module each.
 
-    `longest_fused`: the longest axis of a reduction in a fused loop. `scratch_of`: bounds by op.
+    `longest_fused`: the longest axis that a reduction in a fused loop may have. `scratch_of`: for
+    each op with scratch memory, a function that bounds its bytes.
     """
 
     longest_fused = TREE
@@ -27,19 +28,19 @@ class ModuleOps(VocabularyOps):
         return node.op in RESHAPES or node.op in IDENTITIES
 
     def may_alias(self, node: Node) -> bool:
-        """Return whether outputs may share a part of the first input's buffer: parts are copies."""
+        """Return False: no output is a view of a part of an input, since XLA copies it."""
         return False
 
     def forwards(self, node: Node) -> tuple[int, ...]:
-        """Return the inputs whose buffers the first output certainly reuses at their last use."""
+        """Return no positions: no output is certain to reuse the buffer of an input."""
         return ()
 
     def runs_again(self) -> bool:
-        """Return False: XLA merges equal nodes."""
+        """Return False: a copy of a node does not run again, since XLA merges equal nodes."""
         return False
 
     def overwrites_variables(self) -> bool:
-        """Return whether a While keeps its variables in the buffers of their initial values."""
+        """Return True: a While keeps its variables in the buffers of their initial values."""
         return True
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
@@ -53,11 +54,11 @@ class ModuleOps(VocabularyOps):
         return 0 if bound is None else bound(node)
 
     def of_product(self, node: Node, rule: AxisRule) -> int:
-        """Return the bytes that a product needs in addition to its result."""
+        """Return the bytes that a product needs in addition to its result: here none."""
         return 0
 
     def held(self, graph: Graph) -> frozenset[Tensor]:
-        """Return the tensors that are kept in buffers although XLA could fuse them."""
+        """Return the tensors that are kept in buffers although XLA could fuse them: here none."""
         return frozenset()
 
     def fused(self, graph: Graph) -> frozenset[Tensor]:

@@ -12,7 +12,7 @@ from tf_exla.model.allocator import EXACT, Allocator
 from tf_exla.model.machine import cache_bytes
 
 Unbounded = Literal["raise", "warn"]
-"""What users choose; `Options` also has "refuse"."""
+"""What to do about sizes without a bound, as users choose it; `Options` also has "refuse"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Options:
     """Settings of one optimization; sizes in bytes.
 
     `jit_compile`: whether XLA compiles the bodies of loops; None: where it pays off.
-    `whole`: whether XLA compiles a plan with its loops, if it can and its buffers hold the limit.
+    `whole`: whether XLA compiles a plan with its loops, if it can and its buffers fit the limit.
     `rewrites`: families of rewrites to switch on or off, in place of their defaults.
     `tensor_size_threshold`: split every tensor above it that can be split, whatever the limit.
     `tensor_split_size`: the largest chunk of a split tensor.
@@ -28,9 +28,11 @@ class Options:
     that one iteration holds. On a CPU they should stay in cache, on a GPU fill the device.
     `cached`: whether chunks stay in a cache that is faster than memory.
     `allocator`: how many bytes of the device are taken for those that a call requests.
-    `unbounded`: "raise" where nothing bounds a result's size, or "warn" and do not count it; sizes
-    from outside of the program only warn, unless it is "refuse".
-    `awaited`: names of nodes whose results are not refused here: a later plan has them as inputs.
+    `unbounded`: what happens if nothing bounds the size of a result. "raise": an error, except that
+    sizes from outside of the program only warn. "refuse": an error for these, too. "warn": a
+    warning, and the result does not count.
+    `awaited`: names of nodes whose results may have sizes without a bound, since the program is cut
+    there and a later plan has them as inputs.
     `trace`: keep the candidates of each step of the search.
     `cores`: cores that run ops; with more than one, iterations of a loop run concurrently.
     """

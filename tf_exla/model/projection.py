@@ -31,7 +31,10 @@ from tf_exla.model.scratch import scratch_bytes
 from tf_exla.model.sizes import Sizes
 
 RUNTIME_BYTES = 1 << 20
-"""Bytes of a call besides tensors: the executor's state, thread-local buffers. As many for XLA."""
+"""Bytes of a call besides tensors: the executor's state, thread-local buffers.
+
+If XLA compiles a part of the program, it needs as many again.
+"""
 
 NODE_BYTES = 128
 """Bytes that the executor keeps for each node while a graph runs."""
@@ -47,7 +50,11 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Projection:
-    """The working set over the plan; `temporary`: at each node, in addition to live buffers."""
+    """The working set at each node of a plan, in bytes.
+
+    `working_set`: the largest. `temporary`: the bytes that each node allocates in addition to live
+    buffers. `peak_step`: the position of the node at the peak.
+    """
 
     working_set: int
     nodes: tuple[Node, ...]
@@ -86,11 +93,11 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Results that loops of one structure share, by chunk size.
+    """Memoized results that all loops of one structure share.
 
-    `bodies`: the bodies that were cut. `sizes`: the bytes of one iteration. `chosen`: the chunk and
-    the number of concurrent iterations, by the room and all else that decides it. Entries are added
-    where bodies are cut, projected or fitted.
+    `bodies`: by chunk size, the bodies that were cut. `sizes`: by chunk size, the bytes of one
+    iteration. `chosen`: the chunk and the number of concurrent iterations that were chosen, by the
+    available bytes and the options that decide it. `split/loops/chunks.py` adds the entries.
     """
 
     bodies: dict[int, Graph] = field(default_factory=dict)
@@ -98,7 +105,7 @@ class Kind:
     chosen: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
 
     def drop_tried(self, extent: int) -> None:
-        """Forget the bodies of chunks that were tried and not chosen; their bytes are known."""
+        """Forget the bodies of chunks that were tried and not chosen; `sizes` keeps their bytes."""
         chunks = {chunk for chunk, _ in self.chosen.values()}
         used = chunks | {extent % chunk for chunk in chunks if chunk}
         for size in self.bodies.keys() - used:
@@ -109,7 +116,8 @@ class Kind:
 class Made:
     """Results that the steps of a search share, memoized by the nodes that determine them.
 
-    `loops`: loops of stages. `apart`: pairs of loops that do not stream, with what decides it.
+    `loops`: the loops of stages. `apart`: pairs of loops that cannot be merged by an online
+    reduction, each with the set of completed tensors that the later one reads.
     """
 
     loops: dict[Hashable, Loop] = field(default_factory=dict)
@@ -120,7 +128,7 @@ class Made:
 class Projector:
     """Projects graphs for one op set and memoizes the results.
 
-    `tick` is called for each step of a search.
+    `tick` is called for each candidate of a search, to report that planning takes long.
     """
 
     ops: OpSet
@@ -192,7 +200,10 @@ class Projector:
         return known[key]
 
     def rechunked(self, graph: Graph, nodes: Sequence[Node]) -> Graph:
-        """Return a graph with other chunks in some loops; lifetimes around them are the same."""
+        """Return the graph with `nodes`, which differ from its own only in the chunks of loops.
+
+        The lifetimes of `graph` are reused for it.
+        """
         made = graph.replace(nodes=tuple(nodes))
         changed = (new for new, old in zip(nodes, graph.nodes, strict=True) if new is not old)
         if not self.sizes.given(graph) and not any(node.is_open for node in changed):
@@ -214,9 +225,10 @@ class Projector:
         return (2 if compiled else 1) * RUNTIME_BYTES + NODE_BYTES * nodes
 
     def count(self, graph: Graph) -> tuple[int, bool]:
-        """Count nodes; return also whether XLA compiles any of them.
+        """Return the number of nodes, and whether XLA compiles any of them.
 
-        A loop counts with a remainder even if its chunk leaves none.
+        A loop counts with a remainder even if it has none, so that the number does not depend on
+        chunks.
         """
         known = self._counts.get(graph)
         if known is None:
@@ -277,17 +289,20 @@ class Projector:
         return self.project_body(loop, body).working_set
 
     def _cluster_temporary(self, node: Node) -> int:
-        """Return the bytes of XLA's buffers in addition to the results, and a quarter for safety.
+        """Return the bytes of XLA's buffers in addition to the results, with a quarter for safety.
 
-        XLA orders nodes for concurrency, whatever the executor's order, so that all results that
-        are neither fused nor overwritten may be alive together.
+        XLA chooses its own order of nodes, for concurrency. So all results that are neither fused
+        nor overwritten may be alive together.
         """
         bytes_ = max(cluster_bytes(self.ops, sub) for _, sub in node.subgraphs)
         return max(0, bytes_ * 5 // 4 - sum(tensor.nbytes for tensor in node.outputs))
 
 
 def carried_bytes(node: Node, sizes: Sizes) -> int:
-    """Return the bytes of a While's changing variables: they live along with their first values."""
+    """Return the bytes of the variables that a While changes.
+
+    They are allocated while the initial values are still alive.
+    """
     if "body" not in node.attrs:
         return 0
     passed = passed_on(node)
@@ -296,10 +311,10 @@ def carried_bytes(node: Node, sizes: Sizes) -> int:
 
 
 def accumulator_copy(loop: Loop) -> int:
-    """Return the bytes to combine two accumulators: their sum may briefly live along with both.
+    """Return the bytes to combine two accumulators: their sum is briefly alive along with both.
 
-    To merge two top_k, both are concatenated, and the largest elements taken; argmax and argmin
-    compare. Results accumulated in the body need no extra copy.
+    Two top-k results are concatenated before the largest elements are taken; argmax and argmin
+    need the result of a comparison. Results accumulated in the body need no extra copy.
     """
     pairs = zip(loop.outputs, loop.results, strict=True)
     combined = [

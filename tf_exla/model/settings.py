@@ -28,18 +28,19 @@ class SearchSettings:
     """The part of the time of the removed nodes that a rewrite must save. Both sides are sums over
     the same rates, so a gain only has to exceed rounding."""
     slow: float = 3.0
-    """A plan is slow if it is estimated to take this many times as long as the program unsplit:
-    then further forms are tried, and `MemoryLimitError` names a faster limit. It is the cube of the
-    1.46 above, no mere error of estimates. If another plan is known, a step this much slower is not
-    repaired: trials of what to save take most of a search."""
+    """A plan is slow if it is estimated to take this many times as long as the program unsplit.
+    Then further forms are tried, and `MemoryLimitError` names a faster limit. It is the cube of the
+    1.46 above, so estimation errors alone hardly explain it. If another plan is known, the search
+    ends at a step that takes this many times as long, without trials of which tensors to save:
+    these take most of a search."""
     calls: int = 60
-    """Calls of a program after which one-time costs must have paid off: an optimizer makes some
-    hundred. With 20, the gradient of GPflow's GPRFITC is not compiled, and takes 1.4 times as
-    long."""
+    """Calls of a program after which the one-time costs of compiling and searching must have paid
+    off: an optimizer makes some hundred calls. With 20, the gradient of GPflow's GPRFITC is not
+    compiled, and takes 1.4 times as long."""
     more_flops: float = 1.5
-    """An order of a chain whose results all hold the limit may have this many times the least
-    flops. A chunked loop reads the operands again for each chunk, which costs about as much for
-    thin matrices."""
+    """An order of a chain of products whose results all fit the limit may have this many times the
+    flops of the best order. The best order would need a chunked loop, which reads the operands
+    again for each chunk; for thin matrices that costs about as much."""
 
     # Thresholds of small tensors.
 
@@ -49,21 +50,22 @@ class SearchSettings:
     hundreds of them."""
     small_beside: int = 32
     """A tensor that is this many times smaller than the split tensor is small however tight the
-    limit is: split into 32 chunks, the split tensor needs no more."""
+    limit is: a chunk of the split tensor is as large if there are 32 chunks."""
     small_last: int = 4
-    """The same, tried where no split is progress otherwise: what is computed again may read, and
-    so keep, tensors that are larger than itself, such as the old values of assigned variables."""
+    """The same, tried if no split is progress with the number above. To recompute a tensor, its
+    operands must be kept, and these may be larger than the tensor itself: for example, the old
+    values of assigned variables."""
     small_operand: int = 4
     """An operand is small relative to a result that is this many times larger: copying or
     preprocessing it costs at most a quarter of what is saved."""
     negligible: int = 16
     """A tensor this many times smaller than another is negligible: 6 % of its bytes."""
     worth_passes: int = 50
-    """Tensors above this fraction of the working set are worth more passes: fifty smaller ones
-    would have to be split to save a program as many bytes."""
+    """Tensors above 1/this of the working set are worth more passes: fifty smaller ones would have
+    to be split to save as many bytes."""
     worth_bytes: int = 1 << 16
-    """The same in bytes: below, nodes and chunks in flight take as much as is saved. Chunks that
-    exceed the budget by at most this are fitted again."""
+    """The same in bytes: for smaller tensors, the nodes and chunks of a loop need as many bytes as
+    it saves. If a graph exceeds the budget by at most this, chunks are fitted again."""
     fixed_of_budget: int = 4
     """A result that a loop concatenates is not split again. Above this part of the budget ..."""
     fixed_of_program: int = 16
@@ -72,8 +74,8 @@ class SearchSettings:
     """Operations per element that cost as much as writing and reading the element: 8 bytes in a
     cache that two cores share."""
     light_work: float = 1 / 100
-    """The work on small tensors that may be sunk into a loop, as a part of the work on large ones:
-    lost in the error of the estimate."""
+    """The flops on small tensors that may be sunk into a loop along with those on large ones, as a
+    part of the latter: less than the error of the estimate."""
 
     followed: int = 100
     """Iterations of a loop that are followed one by one if each may enlarge a variable. A node
@@ -84,7 +86,7 @@ class SearchSettings:
     register_flops: int = 3
     """Operations per element up to which a result is computed in each loop that reads it."""
     most_copies: int = 8
-    """The most loops that each compute one result themselves: XLA limits the length of its code."""
+    """The most loops in which XLA computes the same result again: it limits the length of code."""
     broadcast: int = 16
     """A result this many times larger than its operands is filled, as by broadcast, tile or pad."""
 
@@ -105,7 +107,7 @@ class SearchSettings:
     had other bits than the same rows among more (float32, AVX-512), so that equal points were not
     tied in the last chunk. Eigen's kernels work on up to eight columns at a time."""
     near: float = 0.97
-    """A chunk that needs this part of the room ends the search for a larger one."""
+    """The search for the largest chunk ends with one that needs at least this part of the room."""
     aligned: int = 64
     """Chunks are multiples of this many bytes. On other rows XLA's code takes up to half as long
     again, measured for exp(a bᵀ) with 1,000 columns. Slices that begin at a multiple are views."""
@@ -125,13 +127,13 @@ class SearchSettings:
     other plan changed."""
     sunk_part: int = 8
     """A loop-invariant tensor is computed in loops if it takes 1/this of the working set: else the
-    peak hardly falls. What is smaller than 1/this of it on the way is read, not computed again; all
-    that is read takes at most half of its bytes."""
+    peak hardly falls. Intermediate tensors smaller than 1/this of it are read by the loops, not
+    computed in them. All tensors read in its place may take at most half of its bytes."""
     sunk_levels: int = 2
     """Depth of loops that compute what they read whole: two for products of products."""
     fewer_rows: int = 4
     """The factor between the numbers of rows that are tried for a loop whose body computes a
-    loop-invariant tensor again: two split bodies more for a factor of 16."""
+    loop-invariant tensor: a range of 16 takes two more trials, each of which splits a body."""
     few_rows: int = 32
     """Rows below which launches dominate: tiles are tried for smaller chunks, and tiles have at
     least as many rows."""
@@ -168,11 +170,12 @@ class SearchSettings:
     # Moves.
 
     copied_work: int = 4
-    """The most flops, in multiples of the program's, of a program with copies for transposed
-    readers. Copies of tensors that are transposed again and again do not pay off."""
+    """The most flops of a program with copies of nodes, for example for transposed readers, as a
+    multiple of the flops without copies. Copies of tensors that are transposed again and again do
+    not pay off."""
     column_numbers: int = 2
-    """A random tensor can be drawn by columns if their numbers take at most 1/this of its bytes.
-    Tensors of one shape share them."""
+    """A random tensor can be drawn by columns if the indices of its columns take at most 1/this of
+    its bytes. Tensors of one shape share them."""
     counter: int = 8
     """The most elements of a counter: the begin of a slice has one per axis."""
     runs: int = 16
@@ -188,8 +191,8 @@ class SearchSettings:
     """Nodes that writing out may add before smaller lists are tried first. So many take five
     seconds to plan. Written out, calls take the same time, or half for conjugate gradients."""
     kept_part: int = 8
-    """A list keeps what its tensors are computed from if that is at most this part of them: more
-    saves too little to pay for computing them twice."""
+    """A list keeps the operands of its tensors instead of these if they take at most 1/this of the
+    bytes. Larger operands save too little to pay for computing the tensors twice."""
     sunk_choices: int = 4
     """Operands up to which every subset to sink is tried, 2**4 programs; of more, all or one."""
 
@@ -235,8 +238,9 @@ class SearchSettings:
     # Late passes.
 
     closer: float = 0.99
-    """A factor on the target, which is scaled by budget / needed bytes: a part of the bytes does
-    not depend on chunks. With 0.97 a program took 1 % longer and 7 % more bytes."""
+    """If a finished plan exceeds the budget, the target for its chunks is scaled by budget / needed
+    bytes, and by this factor, since a part of the bytes does not depend on chunks. With 0.97 a
+    program took 1 % longer and 7 % more bytes."""
     compiled_alone: int = 3 << 20
     """Loops of XLA's code whose results have fewer bytes run on one core of a CPU. An element of
     one expression took 10 ns at 2 MB and 5.8 ns at 4 MB on two cores. With twice the operations of
@@ -251,9 +255,9 @@ class SearchSettings:
     group_most: int = 32
     """Least and most elements of a group whose maximum is compared with the k-th so far."""
     group_sparse: int = 8
-    """At most one group in this many is searched together with others that beat the k-th."""
+    """Groups that beat the k-th are searched together if they are at most one in this many."""
     group_many: int = 50
-    """Elements per k from which on the kernel spends its time on looking at elements."""
+    """From this many elements per k on, the kernel spends its time on reading elements."""
 
 
 SETTINGS = SearchSettings()

@@ -1,9 +1,9 @@
-"""Bytes of tensors that shapes do not determine: unknown sizes, and contents of lists.
+"""Upper bounds of bytes that static shapes do not determine: of unknown sizes, and of lists.
 
-One walk follows a graph in its order, and its sub-graphs with the bounds of their operands. A
-size that is known only at run time has an upper bound, which follows from those of the operands. A
-list holds the tensors that were put into it. A size without a bound has a *cause*: the first node
-on the way to it that gives no bound for its result.
+One walk follows a graph in its order, and its sub-graphs with the bounds of their operands. The
+bound of a size that is known only at run time follows from the bounds of the operands. A list has
+the bytes of the tensors that were put into it. A size without a bound has a *cause*: the first node
+on the path to it that gives no bound for its result.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tf_exla.model.known_loops import KnownLoops
 from tf_exla.model.settings import SETTINGS
 
 _Known = tuple[Most, Held, Node | None, bool]
-"""Of a variable or operand: its bounds, a list's contents, the cause, whether its size is open."""
+"""Of an operand: its bounds, a list's contents, the cause if unbounded, if its size is unknown."""
 
 
 @dataclass
 class Sizes:
-    """Bounds of the tensors of graphs; for a sub-graph, those of its last walk."""
+    """Bounds of the tensors of graphs; for a sub-graph, those for the operands of its last walk."""
 
     ops: OpSet
     _most: WeakKeyDictionary[Tensor, Most] = field(default_factory=WeakKeyDictionary)
@@ -42,7 +42,7 @@ class Sizes:
         self._loops = KnownLoops((self._most, self._held, self._causes.of))
 
     def nbytes(self, tensor: Tensor) -> int:
-        """Return an upper bound of a tensor's bytes; 0 if there is none."""
+        """Return an upper bound of a tensor's bytes; 0 if there is no bound."""
         if tensor.is_static or tensor.dtype in HANDLES:
             return tensor.nbytes
         return (self.most(tensor).size or 0) * item_bytes(tensor.dtype)
@@ -56,7 +56,7 @@ class Sizes:
         if not graph.is_open:
             return {}
         if graph not in self._lists:
-            for tensor in graph.inputs:  # of a sub-graph whose operands are not known yet
+            for tensor in graph.inputs:  # lists here are inputs of a sub-graph not entered yet
                 if is_list(tensor):
                     self._held.setdefault(tensor, Held(total=tensor.held))
             self._walk(graph)
@@ -68,7 +68,7 @@ class Sizes:
         return self._given.get(graph, ()) if graph.is_open else ()
 
     def follow(self, made: Graph, graph: Graph) -> None:
-        """Reuse the walk over `graph` for `made`: the nodes that differ have known sizes."""
+        """Reuse the walk over `graph` for `made`, whose other nodes all have static sizes."""
         self._lists[made] = self.lists(graph)
 
     def cause(self, tensor: Tensor) -> Node | None:
@@ -133,7 +133,7 @@ class Sizes:
             bounds = list(self.ops.bounds(node, operands))
         for tensor, most in zip(node.outputs, bounds, strict=True):
             if not is_of_unknown_size(tensor) and most.top is None:
-                # These integers may be a size of another tensor.
+                # The values of this tensor may become the size of another one.
                 self._causes.put(tensor, self._causes.first_of(node.inputs))
                 self._most[tensor] = Most.of(tensor) if most.value is None else most
                 continue
@@ -165,7 +165,7 @@ class Sizes:
         for tensor, (most, held, cause, is_open) in zip(graph.inputs, known, strict=False):
             if is_open or is_of_unknown_size(tensor) or most.value is not None:
                 self._most[tensor] = most.within(tensor.shape)
-            else:  # as another walk may have left it
+            else:  # forget the bounds of another walk
                 self._most.pop(tensor, None)
             self._causes.put(tensor, cause if most.size is None or held is UNKNOWN else None)
             if is_list(tensor):
@@ -261,9 +261,10 @@ class Sizes:
     ) -> bool:
         """Forget bounds of integers that an iteration exceeds; return whether there were any.
 
-        A bound that holds for the first iteration holds for all of them if an iteration whose
-        variables are within their bounds gives such variables. `free`: those with another proof.
-        `results`: of an iteration before; sizes that differ followed from what was forgotten since.
+        By induction, a bound of the initial value holds for all iterations if an iteration that
+        begins within the bounds also ends within them. `free`: variables with another proof, such
+        as counters. `results`: bounds of an earlier walk; a size that differs from them was derived
+        from a bound that has been forgotten since.
         """
         found = False
         for k, (most, held, cause, is_open) in enumerate(given):
@@ -279,7 +280,7 @@ class Sizes:
         return found
 
     def _grows(self, node: Node, given: list[_Known]) -> bool:
-        """Forget bounds of lists that an iteration changes; return whether there were any."""
+        """Forget lengths and bounds of lists that an iteration changes; return whether it did."""
         found = False
         for k, kept in self.kept(node):
             most, one, cause, is_open = given[k]
@@ -298,7 +299,7 @@ class Sizes:
     def _followed(
         self, body: Graph, variables: list[_Known], times: int | None, free: Set[int]
     ) -> list[_Known]:
-        """Return bounds of a While's variables that hold for all iterations."""
+        """Return bounds of a While's variables for all of its iterations, `times` if known."""
         exact = times is not None and times <= SETTINGS.followed
         # Bounds pass from one variable to the next: as many iterations suffice as there are.
         left = times if exact and times is not None else len(variables)
@@ -317,7 +318,7 @@ class Sizes:
             if grown == variables or (exact and left == 0) or left < -2 * len(variables):
                 return variables
             if left <= 0:
-                # Variables that still grow have no bound.
+                # Variables whose bounds still grow get none.
                 grown = [
                     one if one == old else (Most().within(tensor.shape), one[1], one[2], True)
                     for one, old, tensor in zip(grown, variables, body.inputs, strict=True)

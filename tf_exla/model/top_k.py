@@ -1,10 +1,10 @@
 """Top-k by way of groups, and its cost with and without them.
 
-The kernel looks at every element with a comparison and a branch; a maximum over groups of
-neighbours runs at the speed of memory. So of long rows, only the groups with the k largest maxima
-are searched. Of a chunk, given the top k of the chunks before it, only the groups whose maximum
-beats the k-th are searched. The latter is done on CPUs only, and estimated with a CPU's rates;
-these are not calibrated.
+The kernel reads every element with a comparison and a branch. A maximum over groups of neighbouring
+elements runs at the speed of memory. So in a long row, only the k groups with the largest maxima
+are searched. In a loop over chunks that accumulates the top k (a *running top-k*), only the groups
+of a chunk whose maximum exceeds the k-th largest element so far are searched; below, they *beat the
+k-th*. The latter is done on CPUs only, and estimated with a CPU's rates, which are not calibrated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from tf_exla.ir.traverse import consumers, producers
 from tf_exla.model.settings import SETTINGS
 
 CHUNKED = "chunked"
-"""The attribute of a `top_k` of chunks of its rows: after the first, a NaN is never chosen."""
+"""The attribute of a `top_k` in a loop over chunks of its rows.
+
+A NaN is chosen only in the first chunk.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Groups:
         )
         kernels = (
             kernel_seconds(rows, self.count, k, rates),
-            kernel_seconds(rows, k, k, rates),  # the groups in order
+            kernel_seconds(rows, k, k, rates),  # sort the chosen groups
             kernel_seconds(rows, k * self.size + self.tail, k, rates),
         )
         return rates.top_k_start + rows * each + sum(kernels)
@@ -58,7 +61,8 @@ def kernel_seconds(rows: int, n: int, k: int, rates: Rates = CPU) -> float:
 def find_groups(shape: Sequence[int], k: int, rates: Rates = CPU) -> Groups | None:
     """Return the groups with which the top k of rows are found fastest; None: faster without.
 
-    count + k size elements are looked at, the fewest at size = sqrt(n / k).
+    `shape`: of the operand, rows last. Of each row, count + k * size elements are searched, the
+    fewest for size = sqrt(n / k).
     """
     *batch, n = shape
     rows = math.prod(batch)
@@ -86,7 +90,10 @@ def top_k_seconds(node: Node, rates: Rates = CPU, expanded: bool = True) -> floa
 
 
 def merge_seconds(shape: Sequence[int], rates: Rates = CPU) -> float:
-    """Estimate the time to merge the top k of one chunk with that of the chunks before."""
+    """Estimate the time to merge the top k of one chunk with those of the chunks before.
+
+    `shape`: of the top k, which are its last axis.
+    """
     *batch, k = shape
     rows = math.prod(batch)
     gathered = rows * k * rates.top_k_gathered
@@ -94,9 +101,9 @@ def merge_seconds(shape: Sequence[int], rates: Rates = CPU) -> float:
 
 
 def running_size(n: int) -> int:
-    """Return the size of groups of a chunk of `n` whose maxima are compared with the k-th so far.
+    """Return the size of the groups in which a running top-k searches a chunk of `n` elements.
 
-    The last group may be shorter if no size divides `n`. 0 if `n` is too small.
+    The last group is shorter if no size divides `n`. 0: `n` is too small for groups.
     """
     most = min(SETTINGS.group_most, max(SETTINGS.group_least, math.isqrt(n // 4)))
     sizes = (size for size in range(most, SETTINGS.group_least - 1, -1) if n % size == 0)
@@ -104,20 +111,20 @@ def running_size(n: int) -> int:
 
 
 def by_groups(n: int, k: int) -> bool:
-    """Return whether to search the k best groups of a chunk of which much beats the k-th.
+    """Return whether to search only the k best groups of a chunk in which many beat the k-th.
 
-    The kernel's time for a row depends on the order of elements: up to five times as long if each
-    is larger than those before. Of groups there are only a few, but the kernel runs once more.
+    The kernel takes up to five times as long for a row if each element is larger than those before.
+    With groups, it runs once more, but on few elements.
     """
     size = running_size(n)
     return bool(size) and n >= max(2 * size, SETTINGS.group_many) * k
 
 
 def few_groups(rows: int, n: int, k: int) -> int:
-    """Return the most groups of a chunk that beat the k-th and are searched together.
+    """Return the number of groups up to which those that beat the k-th are searched together.
 
-    They are a small part of the chunk, and take no longer than a chunk of which much beats the
-    k-th.
+    If there are more in a chunk, it is searched as a whole (`by_groups`). They must be a small part
+    of the chunk, and take no longer than the whole chunk.
     """
     size = running_size(n)
     if not size:
@@ -127,7 +134,7 @@ def few_groups(rows: int, n: int, k: int) -> int:
 
 
 def _all_seconds(rows: int, n: int, k: int) -> float:
-    """Estimate the time for a chunk of which much beats the k-th, with merging."""
+    """Estimate the time of a running top-k for a chunk in which many groups beat the k-th."""
     if not by_groups(n, k):
         return kernel_seconds(rows, n, k) + merge_seconds((rows, k))
     size = running_size(n)
@@ -137,16 +144,17 @@ def _all_seconds(rows: int, n: int, k: int) -> float:
 
 @lru_cache(maxsize=4096)
 def running_seconds(rows: int, n: int, k: int, chunks: int) -> float:
-    """Estimate the mean time of a running top-k, with merging, for one of `chunks`.
+    """Estimate the mean time of a running top-k, with merging, per chunk.
 
-    In random order, the t-th chunk has 1 / t of the elements up to its end, and of their top k.
+    `chunks`: their number. Elements are assumed to be in random order: the t-th chunk has 1 / t of
+    the elements so far, so also 1 / t of their top k.
     """
     size = running_size(n)
     everything = _all_seconds(rows, n, k)
     if not size or chunks < 2:
         return everything
     each = np.arange(2, chunks + 1)
-    beaten = 1 - (1 - 1 / each) ** k  # part of the rows
+    beaten = 1 - (1 - 1 / each) ** k  # the part of the rows in which any element beats the k-th
     most = k / each + 4 * np.sqrt(k / each) + 1  # groups of one row, at most
     padded = rows * beaten * most
     few = rows * beaten * k * CPU.top_k_kept / min(rows, 2) + padded * size * CPU.top_k_padded
@@ -161,7 +169,8 @@ def running_seconds(rows: int, n: int, k: int, chunks: int) -> float:
 def running_pairs(loop: Loop) -> dict[int, Node]:
     """Return the top-k results of a loop that are faster as a running top-k.
 
-    Maps their positions in `loop.results` to the nodes that find the top k of a chunk.
+    The keys are their positions in `loop.results`, the values the nodes that find the top k of a
+    chunk.
     """
     unfolded = any(
         result.combine == "top_k" and not result.accumulates_in_body for result in loop.results

@@ -1,7 +1,7 @@
-"""Tensors that may share a part of a larger tensor's buffer, which they keep alive.
+"""Views: tensors that may share a part of a larger tensor's buffer, which they keep alive.
 
 A list, a variable and the results of a sub-graph outlive the tensors around them. A view that is
-stored there is copied: else the whole buffer would stay, of which only the view counts.
+stored there is copied. Otherwise the whole buffer would stay alive, but only the view be counted.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from tf_exla.ir.op_set import OpSet
 
 
 class Views:
-    """The views among the tensors of one graph, whose nodes are added in order.
+    """The set of tensors of one graph that are views; its nodes are added in order.
 
-    Few tensors are ever asked for, so whether one is a view is found out when it is asked.
+    Few tensors are ever looked up, so whether one is a view is determined by its first look-up.
     """
 
     def __init__(self, ops: OpSet) -> None:
@@ -23,7 +23,7 @@ class Views:
         self._known: dict[Tensor, bool] = {}
 
     def __contains__(self, tensor: Tensor) -> bool:
-        # Without recursion, since chains of ops in place are as long as programs.
+        # Without recursion, since chains of ops that compute in place may be very long.
         todo = [tensor]
         while todo:
             one = todo[-1]
@@ -34,7 +34,10 @@ class Views:
         return self._known[tensor]
 
     def stand_in(self, tensor: Tensor, original: Tensor) -> None:
-        """Add an input of a sub-graph that is emitted in place; it is `original`."""
+        """Add an input of a sub-graph whose nodes are emitted among those of the graph.
+
+        It is the same tensor as `original`.
+        """
         self._original[tensor] = self._original.get(original, original)
 
     def add(self, node: Node) -> None:
@@ -44,7 +47,7 @@ class Views:
                 self._producer[tensor] = node, place
 
     def _unknown_sources(self, tensor: Tensor) -> list[Tensor] | None:
-        """Return the tensors that decide whether this is a view; None if it is known now."""
+        """Return tensors that decide whether this one is a view; None if it is known already."""
         sources = self._sources(tensor)
         unknown = [one for one in sources if one not in self._known]
         if unknown:
@@ -53,7 +56,7 @@ class Views:
         return None
 
     def _sources(self, tensor: Tensor) -> dict[Tensor, bool]:
-        """Return the tensors whose views a tensor may be, and whether it is a part of them."""
+        """Return the tensors whose buffer a tensor may share, and whether it is only a part."""
         if tensor in self._original:
             return {self._original[tensor]: False}
         if tensor not in self._producer:

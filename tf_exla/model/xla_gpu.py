@@ -1,8 +1,8 @@
-"""Scratch memory of a module that XLA compiles for a GPU: buffers of XLA.
+"""Scratch memory of the kernels in a module that XLA compiles for a GPU.
 
-Taken from `memory_analysis()` of JAX 0.11.2 on an H100, as upper bounds for the shapes that are
-named. XLA measures several kernels when it compiles, and may choose one that needs less. A
-certificate counts what it chose.
+The numbers are from `memory_analysis()` of JAX 0.11.2 on an H100, as upper bounds for the shapes
+named below. XLA measures several kernels when it compiles, and may choose one that needs less. The
+certificate of a plan counts the one that it chose.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CUBLAS = 32 << 20
 A matrix of 12 MB by its own transpose needed 8 MB more: XLA cut the sum into parts.
 """
 _NARROW = 10
-"""Inner axes of 3, 7 and 10 elements had no workspace."""
+"""The longest inner axis of a product without a workspace; 3, 7 and 10 elements were measured."""
 _FEW = 16
 """The most neighbours that XLA selects without a sort, in float32."""
 
@@ -58,7 +58,7 @@ def _labels(axes: Axes | None) -> frozenset[str]:
 
 
 def workspace(node: Node, rule: AxisRule) -> int:
-    """Return the workspace of a product: none for vectors, nor for short inner axes."""
+    """Return the bytes of the workspace of a product: 0 for vectors and for short inner axes."""
     sizes = Product.of(node, rule)
     if sizes is None:
         return CUBLAS
@@ -66,12 +66,15 @@ def workspace(node: Node, rule: AxisRule) -> int:
 
 
 def copies(*positions: int) -> Bound:
-    """Count copies of operands, as libraries require them with contiguous columns."""
+    """Count copies of the operands at `positions`: libraries require contiguous columns."""
     return lambda node: sum(node.inputs[k].nbytes for k in positions)
 
 
 def _running(node: Node) -> int:
-    """Count the sums of blocks: a fifteenth of 3,000 x 3,000, 100 x 90,001 and 5,000,000."""
+    """Count the sums of blocks, as an eighth of the operand.
+
+    They took a fifteenth for operands of 3,000 x 3,000, 100 x 90,001 and 5,000,000 elements.
+    """
     return node.inputs[0].nbytes // 8
 
 

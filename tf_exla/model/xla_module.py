@@ -29,7 +29,7 @@ _POINTWISE = frozenset({"... -> ...", "..., ... -> ...", "..., ..., ... -> ..."}
 
 
 def fused(ops: OpSet, graph: Graph, longest: int = TREE) -> frozenset[Tensor]:
-    """Return the tensors of a graph without a buffer: results, and inputs such as loops' chunks.
+    """Return the tensors of a graph without a buffer: fused results, and inputs such as chunks.
 
     `longest`: the longest axis for which a reduction computes its operand in its own loop.
     """

@@ -1,1 +1,1 @@
-"""Forms of a program that can be split where the original cannot."""
+"""Moves: passes that make forms of a program that can be split where the original cannot."""

@@ -1,6 +1,6 @@
-"""Blocking: contractions written out as loops over blocks of the axis that they reduce.
+"""Blocking: contractions become loops over blocks of the axis that they reduce.
 
-This comes last: the resulting loop is not split along its other axes any more.
+This is done after all splits, since such a loop is not split along its other axes any more.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tf_exla.split.loops.unrolling import Unroller
 
 
 def write_out(graph: Graph, ops: OpSet) -> Graph:
-    """Write out all contractions of a graph and its sub-graphs."""
+    """Replace all contractions of a graph and its sub-graphs by loops."""
     nodes: list[Node] = []
     for node in graph.nodes:
         one = contraction_of(node)
@@ -72,10 +72,11 @@ def _body(
     size: int,
     name: str,
 ) -> Graph:
-    """Write out a block of indices, and combine it with the result of the previous blocks.
+    """Return the body for a block of `size` indices, unrolled.
 
-    Each block is first summed by itself, so the error of the sum is that of a block and of the
-    number of blocks.
+    Its last input is the result of the previous blocks. Each block is summed by itself before it is
+    added to that result. So the rounding error grows with the size of a block plus the number of
+    blocks, not with their product.
     """
     template, mirror = cut_with_tensors(ops, one.template, {}, 0)
     chunks: list[Tensor] = []

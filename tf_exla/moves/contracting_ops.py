@@ -1,4 +1,4 @@
-"""An op set of contractions and of a front end's own ops."""
+"""An op set that adds contractions to the ops of a front end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ from tf_exla.split.regions.while_axes import resized_while
 
 
 class ContractingOps:
-    """The ops of a front end, and contractions, which never reach the front end."""
+    """The ops of a front end, and contractions.
+
+    Contractions never reach the front end: `blocking.py` replaces them. All other ops are passed on
+    to `ops`.
+    """
 
     def __init__(self, ops: OpSet) -> None:
         self.ops = ops
@@ -51,7 +55,7 @@ class ContractingOps:
         return self.ops.windows(node)
 
     def scratch(self, node: Node, compiled: bool = False) -> int:
-        """Bound a node's scratch; that of a contraction is what the loop that replaces it takes."""
+        """Bound a node's scratch memory in bytes; a contraction has that of the loop it becomes."""
         if node.op != contraction.OP:
             return self.ops.scratch(node, compiled)
         return self._written_out(node)[0]
@@ -60,7 +64,7 @@ class ContractingOps:
         return self._written_out(node)[1] if node.op == contraction.OP else self.ops.parts(node)
 
     def _written_out(self, node: Node) -> tuple[int, int]:
-        """Return the scratch memory and the nodes of a contraction that is written out."""
+        """Return the bytes of scratch memory and the number of nodes of a contraction's loop."""
         if node not in self._written:
             one = contraction_of(node)
             assert one is not None

@@ -1,4 +1,7 @@
-"""Patches of images as rows and columns taken by index, so that few places need few of them."""
+"""Patches of images, written as rows and columns taken by index.
+
+A chunk of the places at which a window is read then takes only the rows that it needs.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from tf_exla.ir.graph import Node, Tensor
 
 
 def patches(w: Builder, node: Node) -> Tensor:
-    """patches(x) = x at the rows, then at the columns, that each place reads; outside of x, 0
+    """patches(x) = x at the rows, then at the columns, that each place reads; 0 outside of x
 
-    [n, rows, columns, c] -> [n, p, q, h w c] for places (p, q), each of h rows and w columns.
+    [n, rows, columns, c] -> [n, p, q, h w c] for windows of h rows and w columns at places (p, q).
     """
     x = node.inputs[0]
     batch, _, _, channels = x.dims
@@ -33,7 +36,10 @@ def patches(w: Builder, node: Node) -> Tensor:
 
 
 def _places(w: Builder, node: Node, axis: int) -> tuple[Tensor, Tensor | None]:
-    """Return the indices along an axis, [places, steps], and which are inside; None: all are."""
+    """Return the indices that each place reads along an axis, and which of them are in the image.
+
+    Both are [places, elements of a window]. None instead of the latter: all are.
+    """
     size, (places, steps) = node.inputs[0].dims[axis], _sizes(node, axis)
     stride, rate = (_attribute(node, name)[axis] for name in ("strides", "rates"))
     reached = (places - 1) * stride + (steps - 1) * rate + 1
@@ -49,7 +55,7 @@ def _places(w: Builder, node: Node, axis: int) -> tuple[Tensor, Tensor | None]:
 
 
 def _sizes(node: Node, axis: int) -> tuple[int, int]:
-    """Return the number of places along an axis, and of the elements that each reads."""
+    """Return the number of places along an axis, and the number of elements that each reads."""
     return node.output.dims[axis], _attribute(node, "ksizes")[axis]
 
 

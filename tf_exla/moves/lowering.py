@@ -1,8 +1,8 @@
 """Lowering: ops that need an axis whole, written as ops that do not.
 
-A chunk of the axis does not suffice for a softmax over keys, the index of a minimum, or a diagonal.
-It does for the sums, minima and comparisons of positions of which these consist. Lowered programs
-need more passes over the data, so they are tried only if nothing else holds the limit.
+A softmax over keys, the index of a minimum, or a diagonal cannot be computed from a chunk of the
+axis. The sums, minima and comparisons of positions of which they consist can be. Lowered programs
+need more passes over the data, so they are tried only if no other form fits the limit.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def _lowered(
 def _mean(w: Builder, node: Node) -> Tensor | None:
     """mean x = sum x / count
 
-    A short dtype holds neither the sum nor the count of many numbers, so a longer one is used.
+    In a short dtype, the sum and the count of many numbers are inexact or overflow, so a longer one
+    is used.
     """
     x, axes = node.inputs
     if axes.value is None or x.dtype not in _ADDED_AS or not node.output.size:
@@ -66,8 +67,8 @@ def _mean(w: Builder, node: Node) -> Tensor | None:
     return w.cast(w.op(divide, total, w.const(x.size // node.output.size, dtype)), x.dtype)
 
 
-# TensorFlow's kernel of Mean adds short numbers in a longer dtype too, except float16: there the
-# mean of 999 numbers of 900 is infinity.
+# TensorFlow's kernel of Mean also adds in a longer dtype, except for float16: the mean of 999 times
+# the number 900 is infinite there.
 _ADDED_AS: Mapping[str, str] = {
     **{dtype: dtype for dtype in ("float32", "float64", "complex64", "complex128")},
     **dict.fromkeys(("float16", "bfloat16"), "float32"),
@@ -76,7 +77,7 @@ _ADDED_AS: Mapping[str, str] = {
 }
 
 
-# Softmax: the largest number and the sum of a row are results of their own.
+# Softmax: the maximum and the sum of a row become results, so that chunks of it can be combined.
 
 
 def _softmax(w: Builder, node: Node) -> Tensor:
@@ -97,7 +98,7 @@ def _cross_entropy(w: Builder, node: Node) -> tuple[Tensor, Tensor] | None:
     """sum labels (log sum exp(x - max x) - (x - max x)), and softmax(x) - labels"""
     x, labels = node.inputs
     rows, classes = node.outputs[1].dims
-    if x.dims[-1] != classes:  # one logit for all classes
+    if x.dims[-1] != classes:  # a single logit is broadcast to all classes
         return None
     last = w.const([-1])
     shifted = _shifted(w, x)
@@ -111,8 +112,8 @@ def _cross_entropy(w: Builder, node: Node) -> tuple[Tensor, Tensor] | None:
 def _sparse_cross_entropy(w: Builder, node: Node) -> tuple[Tensor, Tensor]:
     """-log softmax(x) at the label, and softmax(x) - one_hot(label)
 
-    Labels are looked up in the list of all, which fails for invalid ones where the op does, on a
-    CPU. Elsewhere the loss is NaN, as that of the op: 0 / 0.
+    Labels are looked up in the list of all labels by a `take`. On a CPU it fails for an invalid
+    label, as the op does. On other devices the loss is then 0 / 0, which is NaN as that of the op.
     """
     x, labels = node.inputs
     rows, classes = x.dims
@@ -150,8 +151,8 @@ def _shifted(w: Builder, x: Tensor) -> Tensor:
     return w.op("subtract", x, w.op("max", x, w.const([-1]), keep_dims=True))
 
 
-# The index of the least or largest number is combined together with that number. Both must come
-# from one pass: a number that is computed twice may differ from itself in the last place.
+# To combine chunks, the index of the least or largest number needs that number as well. Both must
+# come from one pass: a number that is computed twice may differ in its last bit.
 
 
 def _arg_reduction(op: str) -> Callable[[Builder, Node], Tensor | None]:
@@ -177,7 +178,7 @@ _ORDERED = frozenset({"float32", "float64", "int32", "int64"})
 
 
 def _offset(node: Node, position: int) -> int | None:
-    """Return column - row along the diagonal that an operand names, None of several diagonals."""
+    """Return column - row of the diagonal that an operand names; None if it names several."""
     value = node.inputs[position].value
     offsets = [] if value is None else np.ravel(value).tolist()
     return int(offsets[0]) if len(set(offsets)) == 1 else None
@@ -189,7 +190,7 @@ def _on_diagonal(w: Builder, matrix: Tensor, offset: int) -> Tensor:
 
 
 def _of_rows(w: Builder, d: Tensor, matrix: Tensor, offset: int) -> Tensor:
-    """Return the elements of a diagonal as a column, [..., rows, 1]. Rows without one have zero."""
+    """Return a diagonal as a column, [..., rows, 1]; 0 in rows that it does not cross."""
     *batch, rows, _ = matrix.dims
     before = max(-offset, 0)
     zeros = [
@@ -234,7 +235,7 @@ def _set_diag(w: Builder, node: Node) -> Tensor | None:
 
 
 def _plus_diagonal(w: Builder, node: Node, makers: Mapping[Tensor, Node]) -> Tensor | None:
-    """set_diag(x, diag_part(x) + d) = x + diag(d), which does not look for the diagonal of x"""
+    """set_diag(x, diag_part(x) + d) = x + diag(d), which needs no diagonal of x"""
     total = makers.get(node.inputs[1]) if node.op == "matrix_set_diag" else None
     offset = _offset(node, 2) if total is not None else None
     if total is None or offset is None or total.op not in ("add", "subtract"):
@@ -263,7 +264,7 @@ def _diag(w: Builder, node: Node) -> Tensor | None:
 
 
 def _diag_part(w: Builder, node: Node) -> Tensor | None:
-    """diag_part(x) = sum over columns of x where column = row + k, else 0; of truth values, any"""
+    """diag_part(x) = sum over columns of x where column = row + k, else 0; `any` for booleans"""
     x, dims = node.inputs[0], node.output.dims
     offset = _offset(node, 1)
     if offset is None:
@@ -283,7 +284,10 @@ Lowering = Callable[[Builder, Node], Tensor | tuple[Tensor, ...] | None]
 
 
 def _scattered_sum(op: str) -> Lowering:
-    """x with u added at places = x + scatter(u): the sum of u may be split, and x is added once"""
+    """x with u added at places = x + scatter(u)
+
+    The scatter is a sum over the rows of u, which may be split. Then x is added once.
+    """
 
     def sums(w: Builder, node: Node) -> Tensor | None:
         x, places, values = node.inputs

@@ -1,9 +1,9 @@
-"""Messages about large tensors: they read only the elements that they show.
+"""Messages about large tensors are made to read only the elements that they show.
 
 `tf.debugging.assert_less(d, 2.0)` is a choice. Its failing branch reads all of d, although its
 message shows only the first three elements, so d would have to be whole. The same applies to
-`tf.print(d)`, which shows the corners, and to `tf.debugging.check_numerics(d)`, which tells kinds
-of numbers apart. They read an excerpt instead (`excerpts.py`), or one number of each kind.
+`tf.print(d)`, which shows the corners, and to `tf.debugging.check_numerics(d)`, which reports NaN
+and infinity. They read an excerpt instead (`excerpts.py`), or one number of each kind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def lighten(graph: Graph, ops: OpSet, least: int) -> Graph:
     checked: dict[Tensor, Tensor] = {}  # results of checks, which equal their operands
     for old in graph.nodes:
         node = old.substitute(checked)
-        if node.op in CHOICES:  # first: an excerpt made in a branch needs the tensor whole
+        if node.op in CHOICES:  # before its branches: an excerpt inside would need it whole
             excerpts, node = _choice_with_excerpts(node, ops, least)
             nodes.extend(excerpts)
         node = with_subgraphs(node, lambda sub: lighten(sub, ops, least))
@@ -46,7 +46,10 @@ def _is_large(tensor: Tensor, least: int) -> bool:
 
 
 def _check_of_kinds(node: Node, ops: OpSet) -> tuple[Node, ...]:
-    """Check two numbers instead of all: one is NaN if any is, the other likewise infinite."""
+    """Return nodes that check two numbers instead of all elements of a tensor.
+
+    One of them is NaN if any element is NaN, the other is infinite if any element is.
+    """
     w = Builder(node, ops)
     x = node.inputs[0]
     everywhere = w.const(list(range(len(x.dims))))
@@ -85,7 +88,7 @@ _EXCERPTS: dict[str, Callable[[Builder, Tensor, int, int], Tensor | None]] = {
 
 
 def _summarized(node: Node) -> int:
-    """Return how many elements of a tensor a message shows, 0 if all."""
+    """Return how many elements of a tensor a message shows; 0: all."""
     summarize = node.attrs.get("summarize", 0)
     return max(summarize, 0) if isinstance(summarize, int) else 0
 

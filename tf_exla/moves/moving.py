@@ -1,11 +1,11 @@
-"""Moving: rolled, sliced, padded, repeated or taken tensors are computed in their new place.
+"""Moving: rolled, sliced, padded, repeated or taken tensors are computed in their new order.
 
-A chunk of a shifted tensor needs its neighbours' elements, which other chunks hold. But
-`roll(f(x, y)) = f(roll x, roll y)` where f keeps the axis, and if x and y are small, so are the
-rolled ones. So the producers of a large tensor are repeated for the elements that are read, in
-their order; elements that a pad adds are selected afterwards. The same holds for a take: rows and
-columns of a large matrix in a random order are those of its small sources. This is more work, and
-is tried only if nothing else holds the limit.
+A chunk of a shifted tensor needs elements of neighbouring chunks. But `roll(f(x, y)) = f(roll x,
+roll y)` if f acts along the axis element by element, and if x and y are small, so are the rolled
+ones. So the producers of a large tensor are copied for the elements that are read, in the order in
+which they are read; elements that a pad adds are selected afterwards. The same holds for a take:
+rows and columns of a large matrix in a random order are computed from those of its small sources.
+This is more work, and is tried only if no other form fits the limit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tf_exla.moves.places import Move, moves_of, runs, taken
 from tf_exla.split.regions.origins import clash, tests_order
 
 _CONTIGUOUS = frozenset({"random_rows"})
-"""Ops whose chunks consist of consecutive indices."""
+"""Ops whose chunks must be consecutive indices, so their results cannot be moved."""
 
 
 class _Stays(Exception):
@@ -36,7 +36,10 @@ class _Stays(Exception):
 
 
 def move(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Compute moves of tensors of more than `least` bytes in the new place, also in sub-graphs."""
+    """Replace moves of tensors of more than `least` bytes by copies of their producers.
+
+    Also in sub-graphs. Return the same graph if there are none.
+    """
     kept: set[Tensor] = set()
     tested = tests_order(graph)
     while True:
@@ -112,12 +115,12 @@ class _Maker:
         return self._in_place(node, w, x)
 
     def _in_place(self, node: Node, w: Builder, x: Tensor) -> list[Node]:
-        """Return the nodes of `w`, of which the last gives `x` the name of the node's result."""
+        """Return the nodes of `w`, the last of which makes the result of `node` from `x`."""
         w.op("reshape", x, w.const(list(node.output.dims)))
         return w.ended(node.output)
 
     def _numbers(self, w: Builder, places: npt.NDArray[np.int64]) -> Tensor:
-        """Make the indices of elements from ranges: a constant would be held several times."""
+        """Return the indices `places`, made from ranges: the runtime keeps copies of constants."""
         parts = []
         for first, count, step in runs(places):
             if step == 0:
@@ -135,7 +138,10 @@ class _Maker:
         numbers: Tensor,
         known: dict[tuple[Tensor, int], Tensor],
     ) -> Tensor:
-        """Recompute a tensor for the elements `numbers` along an axis."""
+        """Return a tensor recomputed for the indices `numbers` along an axis.
+
+        Small tensors and inputs are read by a take. `known`: those recomputed already.
+        """
         key = tensor, axis
         if key in known:
             return known[key]

@@ -1,12 +1,13 @@
 """Own copies: a reader that would tie two axes of a large tensor computes a copy of the tensor.
 
-`a + aᵀ` of a matrix that is not symmetric reads `a` along its rows and along its columns. No loop
-holds both, since a node is split along one axis. With a second copy of all nodes that compute `a`
-from small tensors, the loop over the rows of the sum computes rows of one copy and columns of the
-other. Small tensors, such as the sums of its rows, are not copied: they come from an earlier stage.
+`a + aᵀ` of a matrix that is not symmetric reads `a` along its rows and along its columns. One loop
+cannot do both, since each node is split along one axis only. With a second copy of all nodes that
+compute `a` from small tensors, the loop over the rows of the sum computes rows of one copy and
+columns of the other. Small tensors, such as the sums of its rows, are not copied: they come from an
+earlier stage.
 
 Likewise for a product `a b` with a large result: a loop over its rows reads all of `b`, and can
-compute it in its body (`split/invariants.py`) unless others read `b`. In the gradient, the
+compute it in its body (`split/invariants.py`) unless other nodes read `b`. In the gradient, the
 products with `aᵀ` and `bᵀ` are split along different axes, so each gets its own copy.
 """
 
@@ -28,15 +29,16 @@ from tf_exla.split.regions.origins import clash, tests_order
 def transpose_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
     """Copy the producers of tensors of more than `least` bytes for each node that transposes one.
 
-    They are not copied where two copies would be compared.
+    They are not copied if numbers of two copies would be compared (`split/regions/origins.py`).
     """
     return _with_copies(graph, ops, least, lambda node: _transposed(node, ops, least))
 
 
 def operands_apart(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Copy also those of the operands of each product with a result of more than `least` bytes.
+    """As `transpose_apart`; also copy producers of the operands of each large product.
 
-    If nothing else reads what the product reads, it needs no copy.
+    Products have results and operands of more than `least` bytes. A product that is the only reader
+    of an operand needs no copy of it.
     """
 
     def positions(node: Node) -> Iterable[int]:
@@ -52,17 +54,17 @@ def _with_copies(
     positions: Callable[[Node], Iterable[int]],
     only_shared: bool = False,
 ) -> Graph:
-    """Copy the producers of operands, at the given positions of each node.
+    """Copy the producers of some operands of each node, those at `positions(node)`.
 
-    `only_shared`: only if other nodes read one of their results.
+    `only_shared`: copy only producers whose results have other readers.
     """
     budget = (SETTINGS.copied_work - 1) * sum(map(ops.flops, graph.nodes))
     tested = tests_order(graph)
     made_by = producers(graph)
     for node in graph.nodes:
         for position in positions(node):
-            now = made_by.get(node.output)  # its operands may be copies by now
-            if now is None:  # copies replaced it
+            now = made_by.get(node.output)  # the node with its operands replaced by copies
+            if now is None:  # all its readers read copies
                 continue
             chain = large_producers(now.inputs[position], made_by, ops, least)
             work = sum(map(ops.flops, chain))
@@ -82,7 +84,7 @@ def _with_copies(
 
 
 def _transposed(node: Node, ops: OpSet, least: int) -> tuple[int, ...]:
-    """Return the operand of a node that only permutes the axes of a large tensor, if it does."""
+    """Return (0,) if a node only permutes the axes of its large operand 0, else ()."""
     if node.stateful or len(node.outputs) != 1 or node.output.nbytes <= least or ops.flops(node):
         return ()
     rule = ops.rule(node)
@@ -96,7 +98,7 @@ def _transposed(node: Node, ops: OpSet, least: int) -> tuple[int, ...]:
 
 
 def _multiplied(node: Node, ops: OpSet, least: int) -> tuple[int, ...]:
-    """Return the large operands of a product with a large result."""
+    """Return the positions of large operands of a product with a large result."""
     if node.stateful or len(node.outputs) != 1 or node.output.nbytes <= least:
         return ()
     rule = ops.rule(node)
@@ -106,7 +108,7 @@ def _multiplied(node: Node, ops: OpSet, least: int) -> tuple[int, ...]:
 
 
 def _is_shared(graph: Graph, chain: list[Node], reader: Node) -> bool:
-    """Return whether more than the chain and one operand of `reader` reads a result of it."""
+    """Return whether results of `chain` have another use than one operand of `reader`."""
     readers, inside = consumers(graph), {*chain, reader}
     results = [node.output for node in chain]
     return sum(map(results.count, reader.inputs)) > 1 or any(

@@ -1,6 +1,6 @@
-"""Moved tensors: for each element, axis by axis, which element of the operand it is.
+"""Ops that move elements: for each element of the result, axis by axis, its index in the operand.
 
-A take is a move to places that only a run knows.
+A take is a move with indices that may be known only at run time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ Places = npt.NDArray[np.int64]
 
 
 class Move(NamedTuple):
-    """`places`: moved axes, with each element's index in `data`; -1: it is `fill` (None: zero).
+    """A move of the elements of `data`; the result has the same axes in the same order.
 
-    The result has the operand's axes, in order.
+    `places`: for each moved axis, the index in `data` of each element of the result along it. -1:
+    the element is `fill`, or zero if that is None.
     """
 
     data: Tensor
@@ -47,9 +48,9 @@ def moves_of(node: Node) -> Move | None:
 
 
 def taken(node: Node) -> tuple[Tensor, int, Tensor] | None:
-    """Return the operand, axis and indices of a take; None if `node` is none.
+    """Return the operand, axis and indices of a take; None if `node` is not a take.
 
-    With more indices than the axis has elements, moving would repeat work: also None.
+    Also None if there are more indices than elements of the axis, since moving would repeat work.
     """
     if node.op != "take" or not all(t.is_static for t in (*node.inputs, *node.outputs)):
         return None
@@ -73,7 +74,7 @@ def runs(places: Places) -> Iterator[tuple[int, int, int]]:
             change = np.searchsorted(changes, begin, "right")
             if change < len(changes):
                 end = int(changes[change]) + 1
-        if end - begin == 2 and step not in (-1, 0, 1):  # rather the ends of two runs
+        if end - begin == 2 and step not in (-1, 0, 1):  # more likely the ends of two runs
             step, end = 1, begin + 1
         yield int(places[begin]), end - begin, step if end - begin > 1 else 1
         begin = end

@@ -1,9 +1,10 @@
-"""Random tensors by rows or columns: at an offset, the counter gives the numbers from there on.
+"""Random tensors drawn by rows or columns, with the same bits as if they were drawn at once.
 
 Stateless random ops encrypt a counter (Philox, Salmon et al. 2011): block b of a tensor's numbers
-comes from `counter + b`. So a few rows have the same bits alone as among all rows. `random_rows` is
-our own op: operands hold the numbers of its rows and columns, and a chunk has its part of them. Of
-some columns, each row is drawn by itself: paths of a simulation whose steps come first.
+comes from `counter + b`. So some rows can be drawn without the others. `random_rows` is an op of
+this package. Two of its operands are the indices of its rows and columns, and a chunk has a part of
+them. If a chunk has a part of the columns, each row is drawn by itself. This is needed for paths of
+a simulation, for example, if the axis of steps comes first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tf_exla.ir.traverse import walk, with_subgraphs
 from tf_exla.model.settings import SETTINGS
 
 PHILOX = (1, 3)
-"""TensorFlow's algorithms that are Philox: the one of this name, and the automatic choice."""
+"""TensorFlow's numbers of algorithms that are Philox: that of Philox, and the automatic choice."""
 SPLIT = frozenset(
     {
         "stateless_normal",
@@ -32,10 +33,11 @@ SPLIT = frozenset(
 
 
 def random_rows(graph: Graph, ops: OpSet, together: int, each: int = 0) -> Graph:
-    """Draw random tensors by rows and columns, also in sub-graphs, all but the smallest.
+    """Draw random tensors by rows and columns, also in sub-graphs, except for the smallest.
 
-    These take at most `together` bytes in total, or `each` by itself: every one of a hundred layers
-    with dropout keeps a tensor for its gradient.
+    Tensors of at most `each` bytes are left as they are. So are the smallest of the others, up to
+    `together` bytes in total: a hundred layers with dropout, for example, each keep a small tensor
+    for the gradient.
     """
     drawn = [node for node in walk(graph) if _has_rows(node) and node.output.nbytes > each]
     large = frozenset(_large(drawn, together))
@@ -43,7 +45,7 @@ def random_rows(graph: Graph, ops: OpSet, together: int, each: int = 0) -> Graph
 
 
 def _large(drawn: list[Node], together: int) -> Iterator[Node]:
-    """Yield all nodes but the smallest, whose results take at most `together` bytes in total."""
+    """Yield all nodes except for the smallest, up to `together` bytes of results in total."""
     total = 0
     for nbytes, nodes in groupby(sorted(drawn, key=_bytes), _bytes):
         same = list(nodes)
@@ -65,7 +67,7 @@ def _drawn_by_rows(graph: Graph, ops: OpSet, large: frozenset[Node]) -> Graph:
 
 
 def _has_rows(node: Node) -> bool:
-    """Return whether a node's numbers depend on a counter, and are rows of more than one."""
+    """Return whether a node draws by Philox, and its result has rows of more than one number."""
     if node.op not in SPLIT or not all(t.is_static for t in (*node.inputs, *node.outputs)):
         return False
     algorithm = node.inputs[3].value
@@ -73,10 +75,10 @@ def _has_rows(node: Node) -> bool:
 
 
 def _leading(drawn: Tensor) -> int:
-    """Return how many leading axes number the rows; 0 if there are no rows.
+    """Return how many leading axes are merged into the axis of rows; 0 if there are no rows.
 
-    Axes of size one in front number nothing. Of a batch of matrices, each row of each matrix is a
-    row: so a matrix can be split as well. Such rows have at least `_ELEMENTS` elements.
+    For a batch of matrices, the rows are those of all matrices, so that a single matrix can be
+    split as well. This is done only for rows of at least `_ELEMENTS` elements.
     """
     found = 0
     for axis in range(len(drawn.dims) - 1):
@@ -88,7 +90,7 @@ def _leading(drawn: Tensor) -> int:
 
 
 _ELEMENTS = 64
-"""The number of a row, in 8 bytes, then takes a thirty-second of a row in float32."""
+"""The index of a row takes 8 bytes, a thirty-second of a row of this many float32 numbers."""
 
 
 def _by_rows(node: Node, ops: OpSet) -> list[Node]:

@@ -1,13 +1,13 @@
-"""Scatters of rows: the indices of a scatter into a matrix contain the number of their own row.
+"""Scatters of rows: each row of values is scattered into the same row of a matrix.
 
 The gradients of `sort`, `top_k` and of gathers with batch dimensions scatter into a flat [n m], at
-`row m + column`, where several batch dimensions number the rows together. A graph of neighbours is
-scattered at `[row, column]`. If the rows are those of the values, in order, the scatter is a
-`scatter_rows` (or `update_rows`) of columns and values row by row, so that rows may be split. These
-two are our own ops: a front end numbers the rows of a chunk.
+the indices `row m + column`; several batch dimensions are merged into one axis of rows. A graph of
+neighbours is scattered at `[row, column]`. If row i of the indices contains i as its row, the
+scatter is replaced by `scatter_rows` (or `update_rows`), which has only columns as indices. So its
+rows may be split. These two are ops of this package: a front end numbers the rows of a chunk.
 
-An index outside of its row is an error, as it is in the gather whose gradient this is. (Written by
-hand, `row m + column` with a larger column would be an element of the next row.)
+An index outside of its row is an error, as it is in the gather whose gradient this is. (In a
+scatter that the user wrote by hand, a larger column would mean an element of the next row.)
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ _Found = tuple[Tensor, tuple[int, ...], int]  # columns, the rows' axes, element
 
 
 def _flat(indices: Tensor, total: int, made_by: Mapping[Tensor, Node]) -> _Found | None:
-    """Match `row m + column`, through reshapes; a row may have several numbers, which add up."""
+    """Match indices `row m + column`, through reshapes; `row m` may be a sum of several terms.
+
+    Return the columns, the sizes of the axes of rows, and m.
+    """
     node = made_by.get(indices)
     while node is not None and node.op in RESHAPES:
         node = made_by.get(node.inputs[0])
@@ -114,7 +117,7 @@ def _flat(indices: Tensor, total: int, made_by: Mapping[Tensor, Node]) -> _Found
 
 
 def _numbered(added: Tensor, made_by: Mapping[Tensor, Node]) -> Iterator[tuple[Tensor, Array]]:
-    """Yield operands of the shape of a sum, and the rest of the sum, as far as that is known."""
+    """Yield each split of a sum into an operand of its shape, and the known sum of all others."""
     number: Array = np.zeros((1,) * len(added.dims), np.int64)
     while (node := made_by.get(added)) is not None and node.op == "add":
         for one, other in (node.inputs, node.inputs[::-1]):
@@ -130,7 +133,7 @@ def _numbered(added: Tensor, made_by: Mapping[Tensor, Node]) -> Iterator[tuple[T
 def _coordinates(
     indices: Tensor, shape: tuple[int, ...], made_by: Mapping[Tensor, Node]
 ) -> _Found | None:
-    """Match `[row, column]`, stacked or concatenated along the last axis."""
+    """Match indices `[row, column]`, stacked or concatenated along the last axis; as `_flat`."""
     node = made_by.get(indices)
     while node is not None and node.op in RESHAPES and node.inputs[0].dims[-1:] == (2,):
         node = made_by.get(node.inputs[0])

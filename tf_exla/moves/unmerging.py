@@ -1,9 +1,10 @@
 """Products of matrices whose rows are two axes in one, computed with the axes apart.
 
 `reshape(reshape(x, [a n, d]) w, [a, n, e])` applies one layer to each vector of [a, n, d]. So do
-Jacobians by columns, layers on sequences, and kernels of several outputs. A chunk of n is no
-contiguous part of the rows a n, so n could not be split. Apart, the axes are those of a batch of
-products. Only the longer, inner axis needs that: a chunk of the outer axis is contiguous.
+Jacobians by columns, layers on sequences, and kernels of several outputs. A chunk of the axis n is
+not a contiguous part of the merged rows, so n could not be split. With the axes apart, this is a
+batch of products, one for each index of the outer axis. Only a longer inner axis needs that: a
+chunk of the outer axis is contiguous.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Group = tuple[int, ...]
 
 
 def unmerge(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Compute products that touch a tensor of more than `least` bytes with merged axes apart.
+    """Replace products with merged axes that touch a tensor of more than `least` bytes by batches.
 
     Also in sub-graphs. The graph itself is returned if there are none.
     """
@@ -51,7 +52,7 @@ def _apart(
     left, right = node.inputs
     flipped = bool(node.attrs.get("transpose_a")), bool(node.attrs.get("transpose_b"))
     if any(flipped) and node.output.dtype.startswith("complex"):
-        return (node,)  # batches of products have no transposes but adjoint ones
+        return (node,)  # `batch_matmul` has only adjoint flags, which also conjugate
     w = Builder(node, ops)
     if not flipped[0]:
         rows = _group_of(left, 0, made_by) or _group_read(node.output, readers)
@@ -94,9 +95,9 @@ def _group_read(tensor: Tensor, readers: dict[Tensor, list[tuple[Node, int]]]) -
 
 
 def _merged(tensor: Tensor, size: int) -> Group | None:
-    """Return two axes with which a tensor begins, if they merge into `size` and the inner is long.
+    """Return the sizes of two leading axes of a tensor if they merge into one axis of `size`.
 
-    More axes are taken as two: the last of them, and all others.
+    Several axes count as two: the last of them, and all others. None if the last is not longer.
     """
     if not tensor.is_static:
         return None

@@ -1,1 +1,1 @@
-"""The passes in their order, and their result."""
+"""The passes in their order, and their result, a plan."""

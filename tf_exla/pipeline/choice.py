@@ -1,4 +1,4 @@
-"""Choose among the forms of a program: the first that holds the budget, or a faster one."""
+"""The choice among the forms of a program: the first within the budget, or a faster one."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from tf_exla.split.loops.chunks import fit_loops
 from tf_exla.split.search import Splitting, split
 
 Checked = Callable[[str, Graph], Graph]
-"""Returns the result of the pass of a name, or raises an error if it is no valid program."""
+"""A function of a pass's name and result: it returns the result, or raises if that is invalid."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """A split program, the search it came from, and the form that was split.
+    """A split program, the search that split it, and the form that was split.
 
-    `others`: forms that were tried before. `lost`: why another form was taken, if one was.
+    `others`: forms that were tried before and not taken. `lost`: if this form was not taken, the
+    reason, for the report.
     """
 
     graph: Graph
@@ -40,13 +41,16 @@ class Found:
     lost: str = "its smallest split does not hold the limit"
 
     def instead_of(self, slower: Found) -> Found:
-        """Return this program, taken since it is faster than another."""
+        """Return this program, with the slower one among the `others` that were not taken."""
         return replace(self, others=(*slower.others, replace(slower, lost="it is slower")))
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A split program after the late passes; `for_cache`: its split for the cache, if that pays."""
+    """A split program, and its final `graph` after the late passes.
+
+    `for_cache`: the search that split it further for the cache; None if that does not pay.
+    """
 
     found: Found
     graph: Graph
@@ -54,7 +58,7 @@ class Finished:
 
 
 def finished(forms: Forms, found: Found, checked: Checked) -> Finished:
-    """Return a split program after the late passes, split for the cache where that pays."""
+    """Apply the late passes to a split program, and split it for the cache if that pays."""
     projector, budget, options = forms.projector, forms.budget, forms.options
     whole = checked("split", found.graph)
     final = checked("finish", finish(projector, whole, budget, options))
@@ -88,8 +92,9 @@ def best_of(forms: Forms, checked: Checked) -> Finished:
 def _fastest(forms: Forms) -> Found:
     """Return the first plan that is not slow, or a faster one with blocks or segments.
 
-    Convolutions of one image can be split along channels, at the price of reading it many times.
-    A loop can be split along another axis, at the price of running it many times.
+    The first plan may split convolutions of one image along channels, and then reads the image many
+    times. It may split a user's loop along an axis of its tensors, and then runs it many times. So
+    blocks of rows and segments of iterations are tried as well.
     """
     projector, budget, options = forms.projector, forms.budget, forms.options
     ops = projector.ops
@@ -116,9 +121,9 @@ def _fastest(forms: Forms) -> Found:
 
 
 def _faster_than_whole(forms: Forms) -> Found | None:
-    """Return the first form, split, if that is faster than the program that holds no limit.
+    """Return the first form, split, if that is faster than the unsplit program; else None.
 
-    Then rematerialization, which only adds work, cannot be faster, and need not be tried.
+    Then rematerialization, which only adds work to the unsplit program, need not be tried.
     """
     first = next(iter(forms))
     if first.spare or first.whole or forms.projector.working_set(first.graph) <= forms.budget:
@@ -130,7 +135,7 @@ def _faster_than_whole(forms: Forms) -> Found | None:
 
 
 def _rematerialized(forms: Forms) -> Found | None:
-    """Return the program that computes idle tensors again, if that holds the budget unsplit."""
+    """Return the rematerialized program if it is within the budget without a split; else None."""
     projector, budget = forms.projector, forms.budget
     unsplit = forms.cleaned, forms.rewritten.graph
     if any(projector.working_set(one) <= budget for one in unsplit) or next(iter(forms)).spare:
@@ -144,8 +149,9 @@ def _rematerialized(forms: Forms) -> Found | None:
 def _not_slow(forms: Forms, found: Found) -> Found:
     """Return a plan, or that of a later form if the plan is slow and the later one is faster.
 
-    A form that holds the budget in tiny chunks may be slower than one that costs more work, and
-    than its own smallest plan with larger chunks.
+    A form that is within the budget only with tiny chunks may be slower than a later form that
+    takes more work. It may also be slower than its own smallest plan with larger chunks
+    (`_enlarged`).
     """
     ops = forms.projector.ops
     whole = graph_seconds(ops, forms.cleaned)
@@ -165,10 +171,11 @@ def _not_slow(forms: Forms, found: Found) -> Found:
 
 
 def _faster(forms: Forms, found: Found, others: Iterable[Form], margin: float) -> Found:
-    """Return the first of other forms that takes at most `margin` of a plan's time, or that plan.
+    """Return the first of `others` that takes at most `margin` of the plan's time, or the plan.
 
-    Forms are tried as long as all calls may win the time of the search. Instead of whole tensors,
-    one form is always tried: the split may also keep tensors in the cache.
+    Forms are tried as long as `SETTINGS.calls` calls might regain the time of the search. If the
+    plan has no loops, one form is tried in any case, since its loops may also keep tensors in the
+    cache.
     """
     ops = forms.projector.ops
     seconds, whole = (graph_seconds(ops, one) for one in (found.graph, forms.cleaned))
@@ -187,7 +194,10 @@ def _faster(forms: Forms, found: Found, others: Iterable[Form], margin: float) -
 
 
 def _enlarged(forms: Forms, form: Form) -> Found | None:
-    """Return the smallest plan of a form with the largest chunks that hold the budget."""
+    """Return the smallest plan of a form with its chunks enlarged up to the budget.
+
+    None if it exceeds the budget even with the smallest chunks.
+    """
     projector, budget, options = forms.projector, forms.budget, forms.options
     made = _split(projector, form, 0, options)
     fitted = fit_loops(projector, made.graph, budget, options)
@@ -195,7 +205,7 @@ def _enlarged(forms: Forms, form: Form) -> Found | None:
 
 
 def _within(forms: Forms, form: Form, most_seconds: float = math.inf) -> Found | None:
-    """Return a form, split, if that holds the budget; `most_seconds`: as in a search."""
+    """Return a form, split, if that is within the budget, else None; `most_seconds`: as `split`."""
     projector, budget, options = forms.projector, forms.budget, forms.options
     made = _split(projector, form, budget, options, most_seconds)
     holds = projector.working_set(made.graph) <= budget
@@ -216,10 +226,10 @@ def _split(
 def first_within(
     projector: Projector, forms: Iterable[Form], budget: int, options: Options
 ) -> Found:
-    """Return the first form whose split holds the budget, else the one with the smallest plan.
+    """Return the first form whose split is within the budget, else the one with the smallest plan.
 
-    With the split graph comes its search: for the budget or, if that failed, for a budget of zero,
-    which finds the smallest plan of a form.
+    The returned search was for the budget, or for a budget of zero if that failed. The latter finds
+    the smallest plan of a form.
     """
     found: list[Found] = []
     for form in forms:
@@ -236,7 +246,7 @@ def first_within(
             continue
         attempt = partial(_split, projector, form, options=options)
         smallest = attempt(budget=0) if found or budget <= 0 else None
-        # A search for a budget that the smallest plan exceeds would be a waste of time.
+        # If even the smallest plan exceeds the budget, a search for the budget would fail.
         if smallest is None or projector.working_set(smallest.graph) <= budget:
             splitting = attempt(budget=budget)
             if projector.working_set(splitting.graph) <= budget:

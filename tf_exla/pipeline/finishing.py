@@ -37,14 +37,19 @@ def _expand(projector: Projector, graph: Graph, _: Options) -> Graph:
 def _rewrite(projector: Projector, graph: Graph, options: Options) -> Graph:
     """Rewrite the bodies of loops, memoized: `finish` tries other late passes on the same bodies.
 
-    In a body, a tensor has fewer readers than in the program. A program that was split without
-    rewrites, since one tied two axes together, gets those that stay within a chunk.
+    In a body, a tensor has fewer readers than in the program, so more rewrites apply. If the
+    program was split without rewrites, since one of them tied two axes together, those that apply
+    within a chunk are applied here.
     """
     return _Bodies(projector, options).graph(graph)
 
 
 class _Bodies:
-    """Rewrites bodies; functions that call each other would keep the projector alive."""
+    """Rewrites bodies.
+
+    It is a class, since nested functions that call each other are a reference cycle, which would
+    keep the projector alive.
+    """
 
     def __init__(self, projector: Projector, options: Options) -> None:
         self.projector = projector
@@ -79,14 +84,15 @@ def _compile(projector: Projector, graph: Graph, options: Options) -> Graph:
 LATE_PASSES: tuple[LatePass, ...] = (_rewrite, _run_top_k, _expand, _compile)
 """All late passes, in the order in which they are applied."""
 OPTIONAL: tuple[LatePass, ...] = (_run_top_k, _expand, _compile)
-"""Those that may need more memory: some of them are left out if that is what holds the budget."""
+"""Late passes that may need more memory, so that they are left out if the budget has no room."""
 
 
 def finish(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
-    """Apply the late passes, with smaller chunks or fewer passes if that is what holds `budget`.
+    """Apply the late passes, with smaller chunks or without some passes if `budget` requires it.
 
-    Of several ways, the fastest is taken. Smaller chunks must not cost more time than the passes
-    save, unless XLA is forced. A graph that is above the budget anyway gets no late pass.
+    Of the selections of passes within the budget, the fastest is taken. Smaller chunks must not
+    cost more time than the passes save, unless the user forces compilation by XLA
+    (`jit_compile=True`). No late pass is applied to a graph that is above the budget already.
     """
     plain = write_out(graph, projector.ops)
     if projector.working_set(graph) > budget:
@@ -114,7 +120,7 @@ class _Finishing:
     def apply(
         self, graph: Graph, left_out: frozenset[LatePass]
     ) -> tuple[Graph, frozenset[LatePass]]:
-        """Return the graph after all other passes, and which of them changed it."""
+        """Return the graph after all passes but `left_out`, and the passes that changed it."""
         finished, changed = write_out(graph, self.projector.ops), set()
         for late in LATE_PASSES:
             if late in left_out:
@@ -128,7 +134,10 @@ class _Finishing:
     def selections(
         self, graph: Graph, finished: Graph, changed: frozenset[LatePass]
     ) -> list[frozenset[LatePass]]:
-        """Return which passes can be left out, the fastest program first."""
+        """Return the sets of passes that can be left out, that of the fastest program first.
+
+        `finished`, `changed`: the program with all passes, and the passes that changed it.
+        """
         preferences: dict[frozenset[LatePass], tuple[bool, float]] = {}
         queue = [(frozenset[LatePass](), finished, changed)]
         for left_out, finished, changed in queue:
@@ -141,9 +150,9 @@ class _Finishing:
         return sorted(preferences, key=preferences.__getitem__)
 
     def fit(self, graph: Graph, left_out: frozenset[LatePass], most: float) -> Graph | None:
-        """Return the program without some passes, in smaller chunks if they hold the budget.
+        """Return the program without some passes, with smaller chunks if the budget requires it.
 
-        None: no chunks do, or they take more than `most` seconds.
+        None if no chunks are within the budget, or if they take more than `most` seconds.
         """
         split, target = graph, self.budget
         for _ in range(SETTINGS.tries):

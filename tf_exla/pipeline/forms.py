@@ -37,9 +37,9 @@ from tf_exla.split.search import search_context
 class Form:
     """A form of the program, its name for reports, and the rewrites that made it.
 
-    `spare`: it is of no use if another form can be split into less than this one needs unsplit.
-    `whole`: it is not split, as copies that are compared would then differ in the last bits.
-    `sinks`: its loops may compute tensors of so many bytes that they read whole; 0: none.
+    `spare`: it is skipped if a form before it can be split into fewer bytes than it needs unsplit.
+    `whole`: it is not split, since numbers of two copies are compared, and chunks of them would
+    differ in the last bits. `sinks`: as in `split`.
     """
 
     name: str
@@ -59,15 +59,15 @@ def least_bytes(projector: Projector, graph: Graph) -> int:
 class Forms:
     """The forms of one program, each once, the cheapest to run first.
 
-    `original`: the program before all passes. `rewritten`: `cleaned`, rewritten by `rules`. Some
-    rewrites need memory. A rewrite can tie two axes together (G + transposed G). Sinking and
-    lowering cost more work, and enable rewrites: sunk producers meet their readers in the body, and
-    a lowered softmax has a divisor. Before sinking, the gradient of a choice computes again what it
-    reads of the choice. Rows that are two axes in one are computed apart. Tensors that are read
-    transposed are computed twice. A While of few iterations is written out. The gradient of any
-    other computes again what would fill large lists, or runs segments of the loop again.
-    Equal results that are merged may need more memory: a program that holds the budget with them
-    apart, or as it was traced, stays as it is.
+    `original`: the program before all passes. `cleaned`: after clean-up. `rewritten`: `cleaned`,
+    rewritten by `rules`. `budget`: the bytes that a call may request.
+
+    The list of forms is in DESIGN.md. Rewritten forms come first, but some rewrites need memory,
+    and others tie two axes together (G + transposed G). Sinking and lowering take more work, but
+    enable rewrites: sunk producers and their readers are in one body then, and a lowered softmax
+    has a divisor. So rewrites are applied again after them. Merging equal results may need more
+    memory. So if a program is within the budget with equal results unmerged, or as it was traced,
+    it is not changed at all.
     """
 
     projector: Projector
@@ -100,7 +100,7 @@ class Forms:
         yield from self.in_blocks()
         least = least_bytes(self.projector, self.cleaned)
         if read_rows(self.cleaned, self.projector, least, 0, 0) is not self.cleaned:
-            for form in self._moved(slim, 0, self.cleaned):  # one row at a time needs the least
+            for form in self._moved(slim, 0, self.cleaned):  # room 0: one row at a time
                 yield replace(form, name=f"{form.name}, row by row")
         yield from self._loops_changed(slim)
         yield from self._sinking(slim)
@@ -112,7 +112,7 @@ class Forms:
 
     @cached_property
     def rematerialized(self) -> Form | None:
-        """The form that computes idle tensors again; None if that does not lower the peak."""
+        """The rematerialized form within the budget, or nearest to it; None if there is none."""
         if not self.projector.ops.runs_again():
             return None
         slim, captured = self._slim(), Form("as captured", self.cleaned)
@@ -127,20 +127,20 @@ class Forms:
 
     @cached_property
     def unsplit(self) -> Form | None:
-        """The form that computes idle tensors again, if it could hold the budget unsplit."""
+        """The rematerialized form, if each node alone is within the budget; else None."""
         holds = can_hold(self.cleaned, self.in_parts, self.budget)
         return self.rematerialized if holds else None
 
     @cached_property
     def in_parts(self) -> KernelsInParts:
-        """The projector of kernels with much scratch memory that work in parts."""
+        """A projector that assumes that kernels with much scratch memory run on parts."""
         return KernelsInParts(self.projector.ops, self.projector.tick)
 
     def _computed_again(self, start: Form) -> Iterator[Form]:
-        """Yield what rematerialization makes of a form, with whole kernels or in parts."""
+        """Yield the rematerialized forms of `start`: with whole kernels, and with some in parts."""
         graph = rematerialize(start.graph, self.projector, self.budget)
         if graph is not start.graph:
-            # Copies that are not split have the same bits: their kernels repeat.
+            # If numbers of copies are compared, the copies must stay whole to have equal bits.
             whole = self._compares(graph)
             yield replace(start, name="rematerialized", graph=graph, whole=whole)
         if not any(map(self.in_parts.reduces, start.graph.nodes)):
@@ -149,15 +149,19 @@ class Forms:
         if self.in_parts.working_set(made) <= self.budget:
             parted = self._parted(made, self.budget)
             if parted is not None and self.projector.working_set(parted) > self.budget:
-                # What does not hold the budget must not depend on it: limits are found again.
+                # A plan above the budget may give the smallest limit that is reported. It must be
+                # found again for that limit, so it must not depend on the budget.
                 parted = self._parted(rematerialize(start.graph, self.in_parts, 0), 0)
-        else:  # it is the same for all budgets that it does not hold
+        else:  # `made` is above the budget, so it does not depend on it
             parted = self._parted(made, 0)
         if parted is not None and parted is not start.graph:
             yield replace(start, name="rematerialized, kernels in parts", graph=parted)
 
     def _parted(self, graph: Graph, budget: int) -> Graph | None:
-        """Return a graph with kernels in parts; None if it compares numbers, which may differ."""
+        """Return a graph with some kernels in parts.
+
+        None if it compares numbers of two copies, which might then differ in the last bits.
+        """
         if self._compares(graph):
             return None
         return split_kernels(search_context(self.projector, budget, self.options), graph)
@@ -175,9 +179,10 @@ class Forms:
         return Form("equal results apart", graph, spare=True, whole=self._compares(graph))
 
     def _loops_changed(self, slim: Form) -> Iterator[Form]:
-        """Yield the forms without loops of few iterations, and with smaller lists.
+        """Yield the forms with iterations written out, with small lists, and in segments.
 
-        Iterations that are written out run faster, up to twice, but take long to plan if many.
+        Each is also yielded with the moves applied to it. A loop that is written out runs up to
+        twice as fast, but many nodes take long to plan, so then it comes after small lists.
         """
         ops = self.projector.ops
         written = write_iterations(slim.graph, ops)
@@ -191,7 +196,7 @@ class Forms:
                 yield replace(moved, name=f"{moved.name}, {form.name}")
 
     def in_segments(self) -> Iterator[Form]:
-        """Yield the form with loops that are run again in segments for their gradient."""
+        """Yield the form in which gradients run their loops again in segments, if there is one."""
         slim = self._slim()
         graph = in_segments(slim.graph, self.projector.ops)
         if graph is not slim.graph:
@@ -221,7 +226,8 @@ class Forms:
     def _moved(self, slim: Form, room: int, plain: Graph | None) -> Iterator[Form]:
         """Yield the forms that moves derive from `slim`, and from `plain`, which is not rewritten.
 
-        `room`: bytes for the rows that a loop makes at once.
+        `room`: bytes for the rows of a tensor that a user's loop computes at once; 0: one row.
+        `plain`: None if there is no such form.
         """
         ops, least = self.projector.ops, least_bytes(self.projector, self.cleaned)
 
@@ -247,8 +253,8 @@ class Forms:
     def in_blocks(self) -> Iterator[Form]:
         """Yield the forms with images in blocks of rows, the largest blocks first.
 
-        Windows of small images are read from whole images at first, since each op that is computed
-        in blocks makes their overlap wider.
+        Each op that is computed in blocks widens their overlap. So ops on small images are at first
+        left out, and run on whole images.
         """
         ops, least = self.projector.ops, least_bytes(self.projector, self.cleaned)
         if not any(ops.windows(node) for node in self.cleaned.nodes):
@@ -272,7 +278,7 @@ class Forms:
                     yield self._again(f"lowered, in blocks of {cut.rows} rows", blocks, slim)
 
     def _sinking(self, slim: Form) -> Iterator[Form]:
-        """Yield the forms whose loops compute again what they read whole."""
+        """Yield the forms whose loops compute operands that they would read whole."""
         ops, least = self.projector.ops, least_bytes(self.projector, self.cleaned)
         lowered = self._again("lowered", lower(self._sunk(slim.graph, 0), ops, least), slim)
         for name, graph in (

@@ -1,7 +1,7 @@
-"""In cache: split programs that fit the limit, for speed alone.
+"""Splits of programs that fit the limit, only for speed, so that chunks stay in the cache.
 
 A tensor larger than the cache is written to memory, and each consumer reads it from there. Chunks
-stay in cache, are fused by XLA, and make use of symmetry.
+stay in the cache, XLA fuses their nodes, and symmetric tensors are computed by half.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from tf_exla.split.search import Splitting
 def split_in_cache(
     projector: Projector, whole: Graph, finished: Graph, budget: int, options: Options
 ) -> Splitting | None:
-    """Return a faster split, finished, of a program that holds the budget; None if there is none.
+    """Return a faster split of a program within the budget; None if there is none.
 
-    `whole` is the program as the limit requires it, `finished` the same after the late passes.
+    `whole`: the program as the limit requires it, perhaps unsplit. `finished`: the same after the
+    late passes. The returned graph is after the late passes as well.
     """
     if max(map(projector.working_set, (whole, finished))) > budget:
         return None

@@ -55,15 +55,15 @@ def optimize_graph(
     options: Options | None = None,
     function: str = "function",
 ) -> Plan:
-    """Rewrite `graph` so that its projected peak is at most `limit` bytes.
+    """Return a plan: `graph`, rewritten so that its projected peak is at most `limit` bytes.
 
     `resident`: bytes that exist before a call; by default the graph's inputs and constants.
-    Raises `MemoryLimitError` if no plan holds the limit, `UnboundedMemoryError` if nothing bounds
-    the memory of a node.
+    `function`: the name of the program in messages. Raises `MemoryLimitError` if no plan holds the
+    limit, `UnboundedMemoryError` if nothing bounds the memory of a node.
     """
     found = _optimized(graph, ContractingOps(ops), limit, resident, options or Options(), function)
     if isinstance(found, MemoryLimitError):
-        raise found  # here, since its traceback keeps the variables of a function alive
+        raise found  # not inside: the traceback would keep the variables of `_optimized` alive
     return found
 
 
@@ -75,7 +75,7 @@ def _optimized(
     options: Options,
     function: str,
 ) -> Plan | MemoryLimitError:
-    """Return the plan, or the error if none holds the limit."""
+    """Return the plan, or the error if no plan is within the limit."""
     started = time.perf_counter()
     projector = Projector(ops, tick=Patience(function, count_nodes(graph)))
     check_graph(graph)
@@ -84,7 +84,8 @@ def _optimized(
     uncounted = _uncounted(projector, cleaned, function, options)
     for message in uncounted:
         warn(message, UnboundedMemoryWarning)
-    # A loop whose length is a constant may end in the original by what cleaning finds to be one.
+    # The length of a loop may be a constant only after cleaning. Then the bytes of its lists are
+    # bounded only in the cleaned program.
     before = graph if keeps_bounded_lists(projector.sizes, graph) else cleaned
     cleaned, mirrored = _mirrored(run, cleaned)
     cleaned = _by_rows(run, cleaned)
@@ -135,7 +136,7 @@ class _Run:
         return resident_bytes(graph) if self.resident is None else self.resident
 
     def budget(self, graph: Graph) -> int:
-        """Return the bytes that a call may request."""
+        """Return the bytes that a call of `graph` may request."""
         return self.options.allocator.room(self.limit - self.held(graph))
 
     def checked(self, name: str, graph: Graph) -> Graph:
@@ -148,7 +149,7 @@ class _Run:
 
 
 def _mirrored(run: _Run, graph: Graph) -> tuple[Graph, tuple[Application, ...]]:
-    """Merge the results that a symmetric tensor yields in two ways."""
+    """Merge results that are equal because a tensor is symmetric; return the rewrites, too."""
     if not run.options.uses(SYMMETRY):
         return graph, ()
     ops = run.projector.ops
@@ -157,7 +158,7 @@ def _mirrored(run: _Run, graph: Graph) -> tuple[Graph, tuple[Application, ...]]:
 
 
 def _by_rows(run: _Run, graph: Graph) -> Graph:
-    """Make messages, scatters, random tensors and loops splittable, if the limit requires it."""
+    """Make messages, scatters, random tensors and loops splittable, if the program is too large."""
     projector, ops = run.projector, run.projector.ops
     if projector.working_set(graph) <= run.budget(graph):
         return graph
@@ -173,7 +174,8 @@ def _by_rows(run: _Run, graph: Graph) -> Graph:
 class _Smallest:
     """The search with the smallest plan, and the forms for the budget of that plan.
 
-    `graphs`: those that were split, which may have different constants.
+    `graphs`: the rewritten graphs that were considered. Their constants may differ, and so may the
+    bytes that are resident before a call.
     """
 
     splitting: Splitting
@@ -182,9 +184,11 @@ class _Smallest:
 
 
 def _smallest(forms: Forms, within: Found) -> _Smallest:
-    """Return the search with the smallest plan that is also found for its own budget.
+    """Return the search with the smallest plan that is also found if its bytes are the budget.
 
-    For another budget, other rewrites may be chosen: one node more exceeds the smallest limit.
+    The smallest limit that is reported must be feasible. But rewrites depend on the budget, and
+    with one node more the plan would exceed that limit. So the search is repeated with the budget
+    of the smallest plan.
     """
     projector, wanted = forms.projector, _ops(forms.rewritten.graph)
     graphs = [forms.rewritten.graph]
@@ -204,7 +208,7 @@ def _smallest(forms: Forms, within: Found) -> _Smallest:
 
 
 def _ops(graph: Graph) -> list[tuple[str, tuple[Shape | None, ...]]]:
-    """Return the nodes of a graph as far as a budget may change them."""
+    """Return the ops and shapes of a graph's nodes, by which graphs for two budgets may differ."""
     return [(node.op, tuple(t.shape for t in node.outputs)) for node in graph.nodes]
 
 
@@ -220,8 +224,8 @@ def _too_large(run: _Run, function: str, found: _Smallest) -> MemoryLimitError:
         holds = projector.working_set(fitted) <= budget
         return graph_seconds(projector.ops, fitted if holds else smallest.graph) / whole
 
-    slow = slowdown(least)  # other loops have more room than in the search
-    if slow > _DOUBTFUL:  # the plan for this limit may be faster than the smallest one
+    slow = slowdown(least)  # within `least`, all loops but the largest may get larger chunks
+    if slow > _DOUBTFUL:  # another plan within this limit may be faster than the smallest one
         planned = first_within(projector, found.forms, least, run.options).graph
         if projector.working_set(planned) <= least:
             slow = graph_seconds(projector.ops, planned, promises=False) / whole
@@ -251,9 +255,9 @@ _MORE = (33 / 32, 17 / 16, 9 / 8, 5 / 4, 3 / 2, 2, 4, 8)
 def _uncounted(
     projector: Projector, graph: Graph, function: str, options: Options
 ) -> tuple[str, ...]:
-    """Return the warnings of nodes whose memory nothing bounds, or raise.
+    """Return warnings about nodes whose memory nothing bounds, or raise `UnboundedMemoryError`.
 
-    Sizes from outside only warn, unless unbounded sizes are refused altogether.
+    Sizes from outside of the program only warn, unless `options.unbounded` is "refuse".
     """
     messages = []
     for found in unbounded(projector.sizes, graph):

@@ -1,7 +1,8 @@
 """A line on stderr if planning takes long, from the logger `tf_exla` of `logging`.
 
-It is no live display: planning runs inside displays of the user (Keras's bar, a progress of rich,
-of which a terminal can have one), and nobody knows how much of a search is done.
+There is no live display, for two reasons. Planning runs inside displays of the user (Keras's bar, a
+progress bar of rich, of which a terminal can have one). And it is not known how much of a search is
+left.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _logger = logging.getLogger("tf_exla")
 
 @dataclass
 class Patience:
-    """A reporter that a function of so many nodes is still being planned."""
+    """Logs that the planning of a function takes long; `nodes`: the size of its graph."""
 
     function: str
     nodes: int
@@ -26,7 +27,7 @@ class Patience:
     _silent: float = SECONDS
 
     def __call__(self) -> None:
-        """Log a line if one is due: a warning, since it must appear without settings."""
+        """Log a line if one is due: as a warning, since only these are shown by default."""
         spent = time.perf_counter() - self._started
         if spent < self._silent:
             return

@@ -1,4 +1,4 @@
-"""The parts of a plan's peak: the lines that explain a smallest limit."""
+"""The parts of a plan's peak, for the error that reports the smallest limit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from tf_exla.model.projection import Projection, Projector
 from tf_exla.split.regions.region import RefusedSplit
 
 LARGEST = 3
-"""The number of tensors that a line of an error names."""
+"""The number of tensors that each line of the error names."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Alive:
-    """A tensor that is alive at the peak; `loop`: the loop whose iterations hold it."""
+    """A tensor of `graph` that is alive at the peak.
+
+    `loop`: the loop of whose body `graph` is; None if it is in no loop.
+    """
 
     tensor: Tensor
     bytes: int
@@ -58,7 +61,7 @@ def blocker(
     chosen = next((one for one in equal if one.tensor in reasons), equal[0])
     refusal = reasons.get(chosen.tensor)
     if refusal is None and chosen.loop is None:
-        # Report the reason of a tensor that is as large or larger, for example an operand.
+        # Report why a tensor of at least this size, such as an operand of it, could not be split.
         made = producers(graph)
         others = (one for one in refusals if one.tensor.nbytes >= most and one.tensor in made)
         refusal = max(others, key=lambda one: one.tensor.nbytes, default=None)

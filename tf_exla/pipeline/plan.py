@@ -14,13 +14,15 @@ from tf_exla.split.trace import Step
 
 @dataclass(frozen=True)
 class Plan:
-    """A planned program. Sizes are in bytes; `*_before`: of the original order, unsplit.
+    """A planned program. Sizes are in bytes; `*_before`: of the original program, unsplit.
 
-    `resident`: bytes that exist before a call; `working_set`: what the call allocates.
-    `steps`: the form of the program, its splits and late passes, with what each saved and cost.
-    `for_speed`: the limit requires fewer loops, which would be slower. `failure`: why the graph is
-    the original, and nothing was projected; empty if a plan was made. `options`: those that the
-    plan was made with; None if none was made. `uncounted`: the warnings of results without a bound.
+    `resident`: bytes that exist before a call. `working_set`: bytes that the call allocates.
+    `seconds`: the time that planning took. `refusals`: why some tensors could not be split.
+    `applications`: the rewrites that were applied. `steps`: the form of the program, its splits and
+    late passes, with what each saved and cost. `for_speed`: whether the program was split further
+    than the limit requires, since that is faster. `failure`: why no plan was made, so that `graph`
+    is the original and nothing was projected; else empty. `options`: those of the plan; None if
+    none was made. `uncounted`: the warnings about results without a bound.
     """
 
     graph: Graph

@@ -1,6 +1,6 @@
-"""The next limit to plan for, after XLA compiled a plan to a module that needs too much.
+"""The next limit to plan for, after XLA compiled a plan to a module that needs too much memory.
 
-XLA orders a program and assigns its buffers itself, so a plan's projection is only a guess.
+XLA orders a program and assigns its buffers itself, so a plan's projection is only an estimate.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 from typing import NamedTuple
 
 TRIES = 4
-"""Modules that are compiled before the smallest plan is."""
+"""The number of modules that are compiled before that of the smallest plan."""
 _LEAST_SLOPE = 0.25
-"""The next try subtracts at most four times the excess."""
+"""The least assumed ratio of needed to projected bytes saved, which bounds the next step: it
+subtracts at most four times the excess."""
 _CLOSER = 0.97
-"""Chunks change in steps, so the next try aims at a little less."""
+"""A factor on the next target, which is a little lower since chunks change in steps."""
 
 
 class Try(NamedTuple):
-    """What a call of a plan allocates in bytes: as projected, and by its module's buffers."""
+    """The bytes that a call of a plan allocates: as projected, and as its compiled module needs."""
 
     projected: int
     needed: int
@@ -25,8 +26,9 @@ class Try(NamedTuple):
 def next_room(room: int, before: Try | None, now: Try) -> int:
     """Return the working set to plan for, so that the module of the plan needs at most `room`.
 
-    `before`, `now`: the last two tries. After one, what a module needs is taken to be in proportion
-    to what is projected. Buffers that do not shrink with the chunks show after two.
+    `before`, `now`: the last two tries. After one try, the needed bytes are assumed to be
+    proportional to the projected ones. After two, a linear relation is fitted, which takes account
+    of buffers that do not shrink with the chunks.
     """
     projected, needed = now
     if before is None or before.projected <= projected or before.needed <= needed:
@@ -38,7 +40,7 @@ def next_room(room: int, before: Try | None, now: Try) -> int:
 def between(room: int, small: Try, large: Try) -> int:
     """Return the working set to plan for between a try that needs less than `room` and one above.
 
-    Returns that of `small` if the larger plan does not need more.
+    If the larger plan does not need more, return the projected bytes of `small`.
     """
     if large.needed <= small.needed:
         return small.projected

@@ -1,8 +1,9 @@
 """Rewrites: the same numbers from fewer bytes and fewer operations.
 
-Each is a pattern, a condition that says why it refuses, and a replacement; its docstring is the
-identity. A proposal is accepted if the nodes that it adds cost less than those that become dead. So
-shared intermediates are computed twice only where that is cheaper.
+Each rewrite is a pattern, a condition that may refuse it with a reason, and a replacement. The
+first line of its docstring is the identity, which reports show. A proposal is accepted if the nodes
+that it adds cost less than those that become dead. So shared intermediates are computed twice only
+if that is cheaper.
 """
 
 from tf_exla.ir.refusal import Refusal

@@ -1,8 +1,8 @@
 """The shared vocabulary of patterns: products, scalars, transposes, sums of terms.
 
-Only float32 and float64 are rewritten. Half precision rounds and overflows too early to move
-factors, and complex products may be adjoint. Identities hold for finite values. Values that are not
-finite stay so, but an infinity may become NaN. Scales that keep numbers in range do not move
+Only float32 and float64 are rewritten. In half precision, moved factors could overflow or round too
+much, and complex products may be adjoint. Identities hold for finite values. Values that are not
+finite stay so, but an infinity may become NaN. Scales that keep numbers in range are not moved
 (`normalization.py`).
 """
 
@@ -53,7 +53,7 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A scalar: a static number, times one-element tensors, divided by one-element tensors."""
+    """A scalar: `number`, times the one-element tensors `times`, divided by those in `over`."""
 
     number: float = 1.0
     times: tuple[Tensor, ...] = ()
@@ -67,7 +67,7 @@ class Scale:
         return self.number == 1.0 and not self.times and not self.over
 
     def __add__(self, other: Scale) -> Scale | None:
-        """Return the sum of two scalars that differ in the number alone, else None."""
+        """Return the sum of two scalars that differ only in `number`; None for others."""
         if self.tensors() != other.tensors():
             return None
         return Scale(self.number + other.number, self.times, self.over)
@@ -78,7 +78,10 @@ class Scale:
 
 
 def is_usable(number: float, dtype: str) -> bool:
-    """Return whether a static scalar may move: finite, not zero, far from over- and underflow."""
+    """Return whether a rewrite may move a scalar: it is finite, and far from over- and underflow.
+
+    Neither its square nor the square of its inverse may overflow.
+    """
     info = np.finfo(dtype)
     bound = math.sqrt(float(info.max))
     return number == number and 1 / bound < abs(number) < bound
@@ -128,7 +131,7 @@ def as_scaled(site: RewriteContext, tensor: Tensor) -> tuple[Scale, Tensor] | No
         if not scalar.is_static or scalar.size != 1 or rest.shape != tensor.shape:
             continue
         if rest.size == 1 and node.op == "multiply" and scalar.value is None:
-            continue  # two scalars: neither is the large one
+            continue  # both operands are scalars, so there is no larger one
         if normalizes(site, scalar, rest, node.op == "divide"):
             continue
         scale = scale_of(scalar, node.op == "divide")
@@ -138,7 +141,10 @@ def as_scaled(site: RewriteContext, tensor: Tensor) -> tuple[Scale, Tensor] | No
 
 
 def scale_of(scalar: Tensor, divides: bool = False) -> Scale | None:
-    """Return a tensor of one element as a scalar; None if its number may not move."""
+    """Return a tensor of one element as a scalar; None if its number is not `is_usable`.
+
+    `divides`: return 1 / tensor instead.
+    """
     if scalar.value is None:
         return Scale(over=(scalar,)) if divides else Scale(times=(scalar,))
     number = float(scalar.value.reshape(()))
@@ -152,7 +158,10 @@ def scale_of(scalar: Tensor, divides: bool = False) -> Scale | None:
 def strip(
     site: RewriteContext, tensor: Tensor, passed: list[Tensor] | None = None
 ) -> tuple[Scale, Factor]:
-    """Strip scalars and transposes off a tensor; append each tensor on the way to `passed`."""
+    """Return the scalar and the matrix that remain of a tensor without scalings and transposes.
+
+    The tensors of the scalings and transposes are appended to `passed`.
+    """
     scale, transposed = Scale(), False
     while True:
         if passed is not None:
@@ -252,10 +261,10 @@ def sum_axes(node: Node) -> tuple[frozenset[int], bool] | None:
 
 
 def adds_as_product(site: RewriteContext, operand: Tensor, axes: frozenset[int]) -> bool:
-    """Return whether rounding allows a sum to become a product with ones.
+    """Return whether a sum over `axes` may become a product with ones without a larger error.
 
-    Sum kernels add rows in a tree, products add sequentially. In float32 the difference matters
-    from about 100,000 numbers of one sign. Columns are added sequentially in any case.
+    Kernels sum rows in a tree, and products sum sequentially. In float32 the difference matters
+    from about 100,000 numbers of one sign on. Columns are summed sequentially in any case.
     """
     last = len(operand.dims) - 1
     if site.ops.rounds_factors(operand.dtype):

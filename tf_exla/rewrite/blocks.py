@@ -1,7 +1,8 @@
-"""Block matrices: products and reductions of one are computed from its rows of blocks.
+"""Block matrices: products and reductions of a block matrix are computed from its rows of blocks.
 
-A tensor that is concatenated along two axes can be split along neither. Its product or reduction is
-computed from its parts, each concatenated along one axis only. So are sums of segments of its rows.
+A tensor that is concatenated along two axes cannot be split along either of them. So its products,
+reductions, and sums of segments of its rows are computed from its parts, each of which is
+concatenated along one axis only.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def block_product(site: RewriteContext, node: Node) -> Proposals:
         other = found[1 - at]
         if joined is None or len(other.tensor.dims) != 2:
             continue
-        if factor.tensor.nbytes <= node.output.nbytes:  # it would only trade one copy for another
+        if factor.tensor.nbytes <= node.output.nbytes:  # the result would be concatenated instead
             continue
         parts, axis = joined
         effective = 1 - axis if factor.transposed else axis
@@ -63,7 +64,7 @@ def block_reduction(site: RewriteContext, node: Node) -> Proposals:
 def block_segments(site: RewriteContext, node: Node) -> Proposals:
     """segment_sum([A; B], [i; j]) = segment_sum(A, i) + segment_sum(B, j)
 
-    The gradient of several gathers from one tensor joins what it adds to the rows.
+    The gradient of several gathers from one tensor concatenates what is added to its rows.
     """
     rows, places, count = node.inputs
     if count.value is None or not is_float(rows):
@@ -78,14 +79,14 @@ def block_segments(site: RewriteContext, node: Node) -> Proposals:
     alike = all(one.dims[: len(at.dims)] == at.dims for one, at in pairs)
     if not alike or len(parts[0]) != len(parts[1]):
         return
-    if rows.nbytes <= len(pairs) * node.output.nbytes:  # the sums would take more than the join
+    if rows.nbytes <= len(pairs) * node.output.nbytes:  # the partial sums would need more memory
         return
     made = [site.emit(node.op, one, at, count) for one, at in pairs]
     yield reduce(lambda total, one: site.emit("add", total, one), made)
 
 
 def _blocks(site: RewriteContext, tensor: Tensor) -> tuple[Sequence[Tensor], int] | None:
-    """Return the parts of a matrix joined along two axes, and the axis of the outer join."""
+    """Return the parts of a matrix that is concatenated along two axes, and the outer axis."""
     outer = site.maker(tensor, "concat")
     if outer is None or not is_float(tensor):
         return None
@@ -109,7 +110,7 @@ def _pair(at: int, one: Factor, other: Factor) -> tuple[Factor, Factor]:
 
 
 def _cut(site: RewriteContext, factor: Factor, at: int, sizes: Sequence[int]) -> list[Factor]:
-    """Return the parts of the other factor that are multiplied with each block."""
+    """Return the part of a factor that is multiplied with each block: slices along axis `at`."""
     axis = at if not factor.transposed else 1 - at
     found, begin = [], [0, 0]
     for size in sizes:

@@ -1,6 +1,6 @@
-"""No product with a matrix that is one number off its diagonal.
+"""Products with matrices d I + c 1 1ᵀ, which have one number off their diagonal, become sums.
 
-The centring matrix I - 1 1ᵀ / n is the usual one: the trace of K H L H measures dependence, and
+The usual one is the centring matrix H = I - 1 1ᵀ / n: the trace of K H L H measures dependence, and
 H K H is a kernel of centred features. A product with it subtracts means of rows or columns.
 """
 
@@ -43,7 +43,8 @@ def product_with_uniform(site: RewriteContext, node: Node) -> Proposals:
 def diagonal_with_uniform(site: RewriteContext, node: Node) -> Proposals:
     """diag_part(a b (d I + c 1 1ᵀ)) = sum(a * (d b + c sum(b, 1) 1ᵀ)ᵀ, 1), from the left too
 
-    Without that, the diagonal and the sums of rows would both read the product a b.
+    Otherwise the diagonal and the sums of rows would both read the product a b, so it would have to
+    be computed.
     """
     if not is_main(node, 3):
         return
@@ -72,9 +73,9 @@ def _applied(site: RewriteContext, factor: Factor, d: Scale, c: Scale, axis: int
 
 
 def _uniform(site: RewriteContext, tensor: Tensor) -> tuple[Scale, Scale] | None:
-    """Return d and c if a tensor is d I + c 1 1ᵀ, a matrix, else None. It is symmetric.
+    """Return d and c if a tensor is a matrix d I + c 1 1ᵀ, else None.
 
-    None as well if d + c may be small beside c: sums would cancel.
+    Also None if its diagonal d + c may be small beside c, since sums would cancel (`_cancels`).
     """
     outer, factor = strip(site, tensor)
     tensor = factor.tensor
@@ -105,7 +106,7 @@ def _sum(site: RewriteContext, node: Node) -> tuple[Scale, Scale] | None:
 
 
 def _written(site: RewriteContext, node: Node) -> tuple[Scale, Scale] | None:
-    """A matrix of one number, with others added on its diagonal (`plus_diagonal`)."""
+    """Match a matrix of one number with another one added on its diagonal (`plus_diagonal`)."""
     matrix, written = node.inputs[:2]
     c, total = _number(site, matrix), site.maker(written, "add", "subtract")
     if c is None or total is None or not is_main(node, 3):
@@ -121,9 +122,9 @@ def _written(site: RewriteContext, node: Node) -> tuple[Scale, Scale] | None:
 def _cancels(d: Scale, c: Scale) -> bool:
     """Return whether a diagonal d + c may be small beside c.
 
-    If the diagonal of 1 1ᵀ - I is zero, x (1 1ᵀ - I) sums all elements but one. If that one is by
-    far the largest, its difference from the sum of all has no correct digit. Numbers that only the
-    run knows may be such.
+    Example: x (1 1ᵀ - I) sums all elements but one, since the diagonal is zero. The rewrite would
+    compute it as the sum of all elements minus that one. If that one is by far the largest, the
+    difference has no correct digit. If d or c is known only at run time, this may be the case.
     """
     off = _folded(c)
     total = _folded(d) + off
@@ -131,7 +132,7 @@ def _cancels(d: Scale, c: Scale) -> bool:
 
 
 def _folded(scale: Scale) -> Scale:
-    """Return a scalar with its constants as one number."""
+    """Return a scalar with its constant tensors multiplied into `number`."""
     number, known = scale.number, (*scale.times, *scale.over)
     for k, tensor in enumerate(known):
         if tensor.value is not None:
@@ -142,7 +143,7 @@ def _folded(scale: Scale) -> Scale:
 
 
 def _number(site: RewriteContext, tensor: Tensor) -> Scale | None:
-    """Return the number that all elements of a tensor are; None if that is not known."""
+    """Return the number that all elements of a tensor are equal to; None if it has none."""
     scale, factor = strip(site, tensor)
     tensor = factor.tensor
     node = site.maker(tensor, "full", "broadcast_to")
@@ -150,7 +151,7 @@ def _number(site: RewriteContext, tensor: Tensor) -> Scale | None:
         tensor = node.inputs[1 if node.op == "full" else 0]
     if not is_float(tensor) or not tensor.size:
         return None
-    if tensor.value is not None and tensor.size > 1:  # `eye` of few rows
+    if tensor.value is not None and tensor.size > 1:  # as of a small `eye`, folded to a constant
         first = tensor.value.ravel()[0].item()
         usable = np.all(tensor.value == first) and is_usable(first, tensor.dtype)
         return Scale(first) * scale if usable else None

@@ -64,8 +64,11 @@ def reverse(elements: tuple[Element, ...]) -> tuple[Element, ...]:
 
 @dataclass(frozen=True)
 class Step:
-    """The best way to multiply the elements from `first` to `last`: `split` is the last element of
-    the left part, None for a single element."""
+    """The best order in which to multiply a range of elements.
+
+    `flops`: of all its products. `largest`: the number of elements of its largest result. `split`:
+    the last element of the left part of the last product; None for a single element.
+    """
 
     flops: int
     largest: int
@@ -73,8 +76,11 @@ class Step:
 
 
 def best_order(elements: tuple[Element, ...], most: int) -> dict[tuple[int, int], Step] | None:
-    """Return the order with the fewest flops, then with the smallest largest result, in which no
-    intermediate result exceeds `most` elements; None if there is none."""
+    """Return the order with the fewest flops, and of these the one with the smallest results.
+
+    No intermediate result may exceed `most` elements; None if there is no such order. The result
+    maps (first, last), the ends of a range of elements, to its step.
+    """
     count = len(elements)
     best: dict[tuple[int, int], Step] = {(i, i): Step(0, 0, None) for i in range(count)}
     batches = [element.shape[:-2] for element in elements]
@@ -112,8 +118,9 @@ def order_within(
 ) -> dict[tuple[int, int], Step] | None:
     """Return the best order; prefer a slightly more expensive one if its results fit `room`.
 
-    A result above the limit is allowed: it is split, and its chunks cost the same flops. So the
-    limit chooses among orders, but only up to `more_flops` times the fewest flops.
+    `room`: elements for which there is memory; None: unlimited. A result above it is allowed, since
+    it can be split at the same flops. So an order that fits is preferred only if it takes at most
+    `SETTINGS.more_flops` times the flops of the best one.
     """
     best = best_order(elements, most)
     if best is None or room is None or room >= most:
@@ -151,7 +158,10 @@ def multiply(
     order: dict[tuple[int, int], Step],
     scale: Scale,
 ) -> Tensor:
-    """Emit a chain in the given order; scale the smallest operand or intermediate result."""
+    """Emit the product of a chain in the given order.
+
+    `scale` is applied to its smallest operand or intermediate result.
+    """
     where = _smallest(elements, order)
 
     def run(first: int, last: int) -> Factor | Diagonal | Ones:
@@ -174,7 +184,10 @@ def multiply(
 
 
 def _smallest(elements: tuple[Element, ...], order: dict[tuple[int, int], Step]) -> tuple[int, int]:
-    """Return the segment whose result is the smallest, single elements except ones included."""
+    """Return the range of elements whose result is the smallest; single elements count, too.
+
+    Elements that are only ones do not.
+    """
     sizes: dict[tuple[int, int], int] = {}
 
     def visit(first: int, last: int) -> None:

@@ -1,4 +1,4 @@
-"""Matrix chains: finding them, and multiplying them in the cheapest order."""
+"""Rewrites that find chains of matrices, and multiply them in the cheapest order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def elements_of(
 ) -> tuple[Scale, tuple[Element, ...], int]:
     """Return the scalar and the elements of a product, and the size of its largest result.
 
-    `shared`: expand products that have other readers, too.
+    `shared`: also expand operands that are products with other readers. `root`: `factor` is the
+    product itself, not one of its operands.
     """
     passed: list[Tensor] = []
     scale, inner = strip(site, factor.tensor, passed)
@@ -87,7 +88,7 @@ def matrix_chain(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _is_inner(site: RewriteContext, node: Node) -> bool:
-    """Return whether the only reader is a product, which continues the chain."""
+    """Return whether a product is an operand of a longer chain: its only reader is a product."""
     readers = site.readers.get(node.output, ())
     if node.output in site.outputs or len(readers) != 1:
         return False
@@ -121,7 +122,7 @@ def sum_of_product(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _room(site: RewriteContext, node: Node) -> int | None:
-    """Return how many elements of the node's dtype the budget holds."""
+    """Return how many elements of the node's dtype fit the budget; None if there is no budget."""
     return None if site.budget is None else max(site.budget, 0) // item_bytes(node.output.dtype)
 
 

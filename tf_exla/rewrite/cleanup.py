@@ -1,4 +1,4 @@
-"""Clean-up: replace equivalent forms by one, and remove nodes that compute nothing."""
+"""Clean-up: replace equivalent expressions by one normal form, and remove needless nodes."""
 
 from __future__ import annotations
 
@@ -212,7 +212,8 @@ def reduce_of_one(site: RewriteContext, node: Node) -> Proposals:
 def sums_of_equals(site: RewriteContext, node: Node) -> Proposals:
     """cumsum(full(c)) = c, 2 c, 3 c, ... along the axis, of integers
 
-    Causal masks compare two such sums, along rows and columns. Each would need its axis whole.
+    Causal masks compare two such sums, along rows and columns. A cumulative sum needs its axis
+    whole, so a mask could not be split.
     """
     full, axis = site.maker(node.inputs[0], "full"), node.inputs[1].value
     if full is None or axis is None or not node.output.is_static or not node.output.size:

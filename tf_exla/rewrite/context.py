@@ -1,7 +1,7 @@
-"""A graph under rewriting: queries of patterns, and the nodes that a replacement makes.
+"""A graph that is being rewritten: queries for patterns, and the nodes that a replacement makes.
 
-A replacement changes the site in place, near the nodes that it touches. So its time grows with the
-size of the change, not of the graph.
+A replacement changes the indices of the graph in place, only at the nodes that it touches. So its
+time grows with the size of the change, not with that of the graph.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ Place = tuple[int, ...]
 
 
 class RewriteContext:
-    """One indexed graph. `made` holds a proposal's nodes until it is accepted or dropped."""
+    """One graph with its indices, and one proposal at a time.
+
+    `root`: the node at which a rewrite makes a proposal. `made`: the nodes of the proposal, until
+    it is accepted or dropped. `budget`: bytes that results should not exceed, if there is a choice.
+    """
 
     def __init__(
         self,
@@ -35,8 +39,8 @@ class RewriteContext:
         budget: int | None = None,
     ) -> None:
         self.ops = ops
-        self.budget = budget  # bytes that results should stay within, if known
-        self.keys = {} if keys is None else keys  # by node, shared by the sites of one run
+        self.budget = budget
+        self.keys = {} if keys is None else keys  # of nodes; contexts of one run share them
         self.inputs = frozenset(graph.inputs)
         self.outputs = Counter(graph.outputs)
         self.producer = producers(graph)
@@ -57,7 +61,7 @@ class RewriteContext:
         self._maker: dict[Tensor, Node] = {}
 
     def begin(self, root: Node) -> None:
-        """Start a proposal for `root`; it may use what is computed before `root`."""
+        """Start a proposal for `root`; it may read tensors that are computed before `root`."""
         self.root = root
         self.made = []
         self._fresh = {}
@@ -77,7 +81,7 @@ class RewriteContext:
         return self.producer.get(tensor) or self._maker.get(tensor)
 
     def uses(self, tensor: Tensor) -> int:
-        """Return the number of uses of a tensor, outputs of the graph included."""
+        """Return the number of uses of a tensor, including uses as an output of the graph."""
         return len(self.readers.get(tensor, ())) + self.outputs.get(tensor, 0)
 
     def readers_after(self, tensor: Tensor, node: Node) -> Iterator[Node]:
@@ -98,7 +102,11 @@ class RewriteContext:
     # Nodes of a replacement.
 
     def emit(self, op: str, *inputs: Tensor, **attrs: object) -> Tensor:
-        """Return the result of `op`; reuse an equal node that runs, or can run, before the root."""
+        """Return the result of `op`.
+
+        If an equal node runs before the root, or can, no node is added. Raises `Refusal` if the op
+        set has no such op.
+        """
         return self._add(make_node(self.ops, op, inputs, attrs, f"{self._name()}/{op}"))
 
     def const(self, value: npt.ArrayLike, dtype: str) -> Tensor:
@@ -107,7 +115,7 @@ class RewriteContext:
         return self._add(const(array, f"{self._name()}/constant", dtype))
 
     def axes(self, values: Iterable[int]) -> Tensor:
-        """Return a list of axes, or a shape."""
+        """Return a constant that is a list of axes, or a shape."""
         return self.const(np.asarray(list(values), np.int32), "int32")
 
     def _name(self) -> str:
@@ -131,7 +139,7 @@ class RewriteContext:
         return node.output
 
     def _comes_early(self, twin: Node) -> bool:
-        """Return whether a node runs before the root, or could, as its operands' producers do."""
+        """Return whether a node runs before the root, or all producers of its operands do."""
         assert self.root is not None
         root = self.position[self.root]
         if twin not in self.position or self.position[twin] < root:
@@ -174,8 +182,9 @@ class RewriteContext:
     def replace(self, replacements: Mapping[Node, Tensor], gone: Iterable[Node]) -> list[Node]:
         """Replace the outputs of nodes by tensors, and remove `gone`; return the new nodes.
 
-        The proposal's nodes take the place of the root. Where that is before one of their operands,
-        or after a reader of another replaced node, the nodes in between are reordered.
+        The proposal's nodes take the place of the root. If that is before a producer of one of
+        their operands, or after a reader of another replaced node, the nodes in between are
+        reordered.
         """
         root = self.root
         assert root is not None

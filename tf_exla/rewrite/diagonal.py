@@ -1,4 +1,4 @@
-"""Avoid dense matrices of which only the diagonal is read, or that are made from a diagonal."""
+"""Rewrites that avoid dense matrices of which only the diagonal is read or given."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ FAMILY = "diagonals"
 
 
 def is_main(node: Node, operands: int) -> bool:
-    """Return whether an op concerns the main diagonal, with a constant last operand (padding)."""
+    """Return whether an op reads or writes the main diagonal.
+
+    It must have `operands` operands, of which the last, the padding, is a constant.
+    """
     if len(node.inputs) != operands or any(t.value is None for t in node.inputs[-1:]):
         return False
     k = node.inputs[1 if node.op != "matrix_set_diag" else 2]
@@ -43,7 +46,10 @@ def as_diagonal(site: RewriteContext, tensor: Tensor) -> Tensor | None:
 
 
 def scaling_vector(site: RewriteContext, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
-    """Return d, A and whether d scales rows, for `A * d[:, None]`, `A * d` and quotients."""
+    """Return (d, A, whether d scales rows) for `A * d[:, None]`, `A * d` and quotients, else None.
+
+    For a quotient, d is the divisor.
+    """
     node = site.maker(tensor, "multiply", "divide")
     if node is None or not is_float(tensor) or len(tensor.dims) < 2:
         return None
@@ -68,7 +74,7 @@ def _padded(vector: Tensor) -> tuple[int, ...]:
 
 
 def as_scaling(site: RewriteContext, tensor: Tensor) -> tuple[Tensor, Tensor, bool] | None:
-    """Return d, A and whether d is on the left, for a matrix diag(d) A or A diag(d)."""
+    """Return (d, A, whether d is on the left) for a matrix diag(d) A or A diag(d), else None."""
     found = scaling_vector(site, tensor)
     if found is None:
         return None
@@ -134,7 +140,10 @@ _POINTWISE = ("add", "subtract", "multiply", "divide", "negative")
 
 
 def _diagonal_part(site: RewriteContext, tensor: Tensor, node: Node) -> Tensor:
-    """Return the diagonal of an operand, broadcast to the matrix of which `node` reads it."""
+    """Return the diagonal of an operand of the matrix of which `node` reads the diagonal.
+
+    An operand that is broadcast to that matrix, a row or column, is its own diagonal.
+    """
     *batch, rows, columns = _padded(tensor)
     if rows == columns > 1:
         return site.emit("matrix_diag_part", tensor, *node.inputs[1:])

@@ -1,8 +1,9 @@
-"""The naive squared Euclidean distance becomes its expanded form: no tensor of all differences.
+"""The naive squared Euclidean distance is expanded, so that no tensor of all differences is needed.
 
-The expanded form cancels: its error is relative to |x|² + |y|², not to |x - y|². For points that
-are far apart on the scale of the cloud this is rounding error. For nearly equal points it is more,
-and the graph does not show which case holds. So the family is off by default. Where it is on:
+In the expanded form |x|² + |y|² - 2 x y, terms cancel: its error is relative to |x|² + |y|², not to
+|x - y|². For points that are far apart on the scale of the cloud this is rounding error. For nearly
+equal points it is more, and the graph does not show which case holds. So the family is off by
+default. If it is on:
 
 - the points are centred first, so that the scale is that of the cloud, not of its distance from
   the origin;
@@ -77,7 +78,7 @@ def naive_distance(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _difference(site: RewriteContext, tensor: Tensor, axis: int) -> _Difference | None:
-    """Match weights, then a square, then a difference."""
+    """Match a weighted square of a difference that is summed over `axis`; None for others."""
     weights: list[Tensor] = []
     scale = Scale()
     while (under := _scaling(site, tensor, axis)) is not None:
@@ -107,7 +108,7 @@ def _difference(site: RewriteContext, tensor: Tensor, axis: int) -> _Difference 
 
 
 def _square(site: RewriteContext, tensor: Tensor) -> Tensor | tuple[Tensor, Tensor] | None:
-    """Return the tensor that is squared; for `squared_difference` both operands."""
+    """Return the tensor that is squared, or both operands of a `squared_difference`, or None."""
     node = site.maker(tensor, "square", "multiply", "pow", "squared_difference")
     if node is None:
         return None
@@ -125,7 +126,10 @@ def _square(site: RewriteContext, tensor: Tensor) -> Tensor | tuple[Tensor, Tens
 def _scaling(
     site: RewriteContext, tensor: Tensor, axis: int
 ) -> tuple[Scale, Tensor | None, bool, Tensor] | None:
-    """Strip a scalar, or a vector along the summed axis; return scale, vector, divides, rest."""
+    """Match a tensor scaled by a scalar, or by a vector along the summed axis.
+
+    Return the scalar, the vector (None if there is none), whether it divides, and the tensor.
+    """
     found = as_scaled(site, tensor)
     if found is not None:
         return found[0], None, False, found[1]
@@ -145,9 +149,11 @@ def _scaling(
 
 @dataclass(frozen=True)
 class _Layout:
-    """Sizes of the batch, numbers of points in the left and the right cloud, and their dimension.
+    """The layout of a tensor of distances between two clouds of points.
 
-    `swapped`: y is the left cloud.
+    `batch`: sizes of the batch axes. `left`, `right`: the numbers of points. `depth`: their
+    dimension. `axis`, `rank`: the axis of the coordinates in the tensor of differences, and its
+    rank. `swapped`: y is the left cloud.
     """
 
     batch: tuple[int, ...]
@@ -257,7 +263,10 @@ def _wide(site: RewriteContext, tensor: Tensor) -> Tensor:
 
 
 def _centre(site: RewriteContext, points: Tensor, plan: _Layout) -> Tensor:
-    """Return the mean of the points; 0 where it is not finite, as it would spread to all points."""
+    """Return the mean of the points, or 0 where it is not finite.
+
+    Otherwise a NaN in one point would spread to all of them.
+    """
     axis = len(plan.batch)
     total = reduce_sum(site, points, (axis,), keep=True)
     mean = site.emit("divide", total, site.const(np.float64(plan.left), points.dtype))

@@ -1,4 +1,4 @@
-"""Apply rewrites to a graph and its sub-graphs until nothing changes."""
+"""The driver: it applies rewrites to a graph and its sub-graphs until nothing changes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def rewrite_graph(
     rewrites: Sequence[Rewrite | GraphRewrite],
     budget: int | None = None,
 ) -> Rewritten:
-    """Rewrite a graph and its sub-graphs; keep the same graph object if nothing applies.
+    """Rewrite a graph and its sub-graphs, except for bodies of a `Loop`.
 
-    `budget`: bytes that no result should exceed if there is a choice.
+    The result has the same graph object if nothing applies. `budget`: bytes that results should not
+    exceed if a rewrite can choose.
     """
     by_op: dict[str, list[Rewrite]] = {}
     for rewrite in rewrites:
@@ -154,7 +155,7 @@ class _Run:
 def _reads_replaced(site: RewriteContext, together: Together) -> bool:
     """Return whether a proposal reads or contains a tensor that it replaces.
 
-    A pattern that cannot be decomposed, for lack of static sizes, ends in the root itself.
+    A rewrite proposes the root itself if it cannot decompose a pattern for lack of static sizes.
     """
     replaced = {each.outputs[0] for each in together.replacements}
     read = {tensor for node in site.made for tensor in node.inputs}

@@ -1,7 +1,7 @@
 """An einsum that is equivalent to a product, a sum or a transpose becomes that op.
 
-Then all other rewrites apply to it. Axes are never merged or copied into another order. An einsum
-that needs this stays, since it could no longer be split along each of its axes.
+Then all other rewrites apply to it. An einsum that would need axes merged or copied into another
+order is not changed, since it could then no longer be split along each of its axes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def einsum_is_product(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _parsed(node: Node) -> tuple[list[str], str] | Refusal:
-    """Return the terms and the result with a letter for each axis, axes of `...` included."""
+    """Return the terms and the result of the equation, in which `...` is replaced by letters."""
     equation = node.attrs.get("equation", "")
     if isinstance(equation, bytes):
         equation = equation.decode()
@@ -102,7 +102,7 @@ def _of_two(site: RewriteContext, node: Node, left: str, right: str, out: str) -
             return Refusal("its axes are in another order than those of the result")
         return site.emit("multiply", wide[0], wide[1])
     if out[-1:] in only_left and out[-2:-1] not in only_right:
-        row, column = out[-1:], ""  # matrices times vectors
+        row, column = out[-1:], ""  # the result is a batch of matrices times vectors
     elif out[-1:] in only_right and out[-2:-1] not in only_left:
         row, column = "", out[-1:]
     elif out[-1:] in only_left:
@@ -123,13 +123,13 @@ def _of_two(site: RewriteContext, node: Node, left: str, right: str, out: str) -
 def _of_two_swapped(
     site: RewriteContext, node: Node, left: str, right: str, out: str
 ) -> Tensor | Refusal:
-    """Exchange the operands of a result with the right operand's axis first: (x y)ᵀ = yᵀ xᵀ."""
+    """Exchange the operands if the result has the right operand's axis first: (x y)ᵀ = yᵀ xᵀ."""
     swapped = Node(node.op, node.inputs[::-1], node.outputs, node.attrs, name=node.name)
     return _of_two(site, swapped, right, left, out)
 
 
 def _aligned(site: RewriteContext, tensor: Tensor, term: str, out: str) -> Tensor | None:
-    """Reshape a tensor to have an axis for each letter of the result; None if out of order."""
+    """Reshape a tensor to one axis for each letter of the result; None if its order differs."""
     if [letter for letter in out if letter in term] != list(term):
         return None
     sizes = dict(zip(term, tensor.dims, strict=True))

@@ -26,9 +26,9 @@ from tf_exla.rewrite import (
 from tf_exla.rewrite.rewrite import GraphRewrite, Rewrite
 
 SYMMETRY = "symmetry"
-"""No rewrite of single nodes: `rewrite/mirroring.py`, and symmetric tiles in the splitting."""
+"""A family without rewrites of single nodes: `rewrite/mirroring.py`, and symmetric tiles."""
 IN_CACHE = "in-cache"
-"""No rewrite either: splits programs that fit the limit, for speed (`pipeline/in_cache.py`)."""
+"""A family without rewrites: splits of programs that fit the limit (`pipeline/in_cache.py`)."""
 
 FAMILIES: Mapping[str, tuple[Rewrite | GraphRewrite, ...]] = {
     cleanup.FAMILY: (*cleanup.REWRITES, *einsum.REWRITES),

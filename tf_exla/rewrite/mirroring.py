@@ -1,8 +1,9 @@
 """Mirroring: compute equal results of a symmetric tensor once.
 
-`Sᵀ = S`, `Sᵀ v = S v`, and the column sums equal the row sums. Gradients often contain such pairs:
-that of `x xᵀ` has `G x` and `Gᵀ x`, that of a distance the sums over both axes. A tensor with the
-same number (`split/symmetric/element_numbering.py`) as an earlier one is replaced by it, reshaped.
+If S is symmetric, `Sᵀ = S`, `Sᵀ v = S v`, and its column sums equal its row sums. Gradients often
+contain such pairs: that of `x xᵀ` has `G x` and `Gᵀ x`, that of a distance the sums over both axes.
+A tensor whose elements have the same value number as those of an earlier one
+(`split/symmetric/element_numbering.py`) is replaced by it, reshaped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Scales that no rewrite moves, because they keep numbers in range: `e / sum(e)`.
 
-`e` may be close to overflow where `e / sum(e)` is at most one, so `e @ v` overflows where
-`(e / sum(e)) @ v` does not; where `e` is close to zero, it vanishes.
+`e / sum(e)` is at most one even if `e` is close to overflow. Then `e @ v` overflows, but
+`(e / sum(e)) @ v` does not. Likewise, if `e` is close to zero, `e @ v` may round to zero.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from tf_exla.rewrite.context import RewriteContext
 from tf_exla.vocabulary.table import VOCABULARY
 
 DIVISORS = {"divide": 1, "exp": 0, "pow": 0, "reciprocal": 0, "rsqrt": 0}
-"""Ops that divide by an operand, or may, as `exp(-log(x))` does, and its position."""
+"""Ops that divide by an operand, or may (as in `exp(-log(x))`), with its position."""
 
 
 def normalizes(site: RewriteContext, scale: Tensor, scaled: Tensor, divides: bool) -> bool:
-    """Return whether a tensor is divided by what is computed from it.
+    """Return whether `scaled` is divided by a number that is computed from it, as in `e / sum(e)`.
 
-    What `scaled` is computed from counts, too, if it is as large: `(e * k) / sum(e)`. So does
-    `e * (1 / sum(e))`.
+    `divides`: `scaled` is divided by `scale`, not multiplied; but `scale` may itself be a quotient,
+    as in `e * (1 / sum(e))`. The divisor may also be computed from an equally large tensor from
+    which `scaled` is computed: `(e * k) / sum(e)`.
     """
     if scale.value is not None:
         return False
@@ -32,10 +33,13 @@ def normalizes(site: RewriteContext, scale: Tensor, scaled: Tensor, divides: boo
 
 
 def _is_from(site: RewriteContext, tensors: set[Tensor], scaled: Tensor) -> bool:
-    """Return whether tensors are computed from what is as large as `scaled` on the way to it."""
+    """Return whether any of `tensors` is computed from `scaled`, or from a tensor on a path to it.
+
+    Only tensors on the path that are at least as large as `scaled` count.
+    """
     large = _ancestors(site, {scaled}, at_least=scaled.size)
     makers = [site.producer.get(one) for one in large]
-    first = None  # nothing before it is computed from them
+    first = None  # the earliest maker of these; nodes before it cannot depend on them
     if None not in makers:
         first = min(site.position[maker] for maker in makers if maker is not None)
     found: set[Tensor] = set()
@@ -55,7 +59,10 @@ def _is_from(site: RewriteContext, tensors: set[Tensor], scaled: Tensor) -> bool
 
 
 def _divisors(site: RewriteContext, scale: Tensor, below: int) -> set[Tensor]:
-    """Return what small tensors are divided by, or may be, on the way to a scale."""
+    """Return the divisors, or possible ones, in the computation of `scale` from small tensors.
+
+    `below`: small tensors have fewer elements.
+    """
     found: set[Tensor] = set()
     for tensor in _ancestors(site, {scale}, below=below):
         node = site.made_by(tensor)
@@ -64,14 +71,14 @@ def _divisors(site: RewriteContext, scale: Tensor, below: int) -> set[Tensor]:
         if node.op in DIVISORS:
             found.add(node.inputs[DIVISORS[node.op]])
         elif node.op not in VOCABULARY and site.ops.work(node) == "pointwise":
-            found.update(node.inputs)  # of an op that only the front end knows
+            found.update(node.inputs)  # an op of the front end, which may divide by any of them
     return found
 
 
 def _ancestors(
     site: RewriteContext, tensors: set[Tensor], at_least: int = 0, below: float = math.inf
 ) -> set[Tensor]:
-    """Return tensors and those that they are computed from, through those of such sizes only."""
+    """Return tensors and their transitive operands, through tensors of such sizes only."""
     found: set[Tensor] = set()
     work = list(tensors)
     while work:

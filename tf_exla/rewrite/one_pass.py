@@ -39,7 +39,10 @@ FAMILY = "one-pass"
 
 @dataclass(frozen=True)
 class _Reading:
-    """`node` is matrix · columns, transposed if `flipped`; without columns it is the row sums."""
+    """A node that reads a large matrix: its result is matrix · columns, transposed if `flipped`.
+
+    `columns` None: the result is the row sums of the matrix.
+    """
 
     node: Node
     matrix: Factor
@@ -89,7 +92,7 @@ def one_product(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _read_later(site: RewriteContext, matrix: Factor, node: Node) -> bool:
-    """Return whether a node later reads `matrix`: only the last reading considers all of them."""
+    """Return whether a node after `node` reads `matrix`, so that it proposes the merged product."""
     return any(
         found.matrix == matrix
         for reader in site.readers_after(matrix.tensor, node)
@@ -120,7 +123,10 @@ def _readings(site: RewriteContext, node: Node) -> Iterator[_Reading]:
 
 
 def _levels(site: RewriteContext, matrix: Tensor, last: Node) -> dict[Tensor, int]:
-    """Count the reductions of tensors about as large as `matrix` that precede each tensor."""
+    """Return for each tensor the number of large reductions on the longest path to it.
+
+    These are reductions of tensors about as large as `matrix`, in nodes before `last`.
+    """
     levels: dict[Tensor, int] = {}
     for node in takewhile(lambda each: each is not last, site.nodes):
         level = max((levels.get(tensor, 0) for tensor in node.inputs), default=0)
@@ -140,7 +146,10 @@ def _level(levels: dict[Tensor, int], reading: _Reading) -> int:
 
 
 def _depends(site: RewriteContext, group: list[_Reading]) -> bool:
-    """Return whether columns of a reading depend on another's result, also through variables."""
+    """Return whether the columns of a reading depend on the result of another one.
+
+    They may also depend on it through an assigned variable.
+    """
     first = min(site.position[one.node] for one in group)
     results = {one.node for one in group}
     work = [one.columns.tensor for one in group if one.columns is not None]

@@ -27,8 +27,8 @@ FAMILY = "rank-one-terms"
 def rank_one_terms(site: RewriteContext, node: Node) -> Proposals:
     """s a bᵀ + x 1ᵀ + 1 yᵀ = [s a, x, 1] [b, 1, y]ᵀ
 
-    The sums have the same terms as the original's, in another order. So there is no more
-    cancellation than in the original.
+    The sums have the same terms as in the original, in another order. So nothing cancels that does
+    not cancel in the original.
     """
     out = node.output
     if not is_float(out) or len(out.dims) < 2 or is_inner(site, node):
@@ -77,7 +77,7 @@ def _with_columns(site: RewriteContext, node: Node, found: list[Term]) -> Propos
 
 
 def _vector(out: Tensor, tensor: Tensor, axis: int) -> bool:
-    """Return whether a summand has only `axis` and the batch axes of the result."""
+    """Return whether a summand is a row or column: of the last two axes it has only `axis`."""
     if not tensor.is_static or len(tensor.dims) > len(out.dims):
         return False
     wanted = [1, 1]
@@ -94,7 +94,7 @@ def _augmented(
     columns: list[Term],
     rows: list[Term],
 ) -> Tensor:
-    """Append columns to the operands, and multiply."""
+    """Return the product with the row and column terms appended to its operands as columns."""
     *batch, n, m = (*left.shape[:-1], right.shape[-1])
     dtype = left.tensor.dtype
     a, b = dense(site, left), dense(site, right.flipped)

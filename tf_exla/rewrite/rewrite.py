@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Tensors that replace the outputs of several nodes at once, none of which reads another."""
+    """Tensors that replace the outputs of several nodes at once; no such node reads another one."""
 
     replacements: Mapping[Node, Tensor]
 
@@ -31,11 +31,12 @@ Propose = Callable[["RewriteContext", Node], Proposals]
 class Rewrite:
     """A named rewrite. `propose.__doc__` is the identity.
 
-    `family`: the name by which it is switched on and off. `ops`: the ops a pattern may end in.
-    `normal`: it is applied whether or not it saves time, as it replaces equivalent forms by one.
-    `copies`: its largest tensor may be as large as the largest tensor that it reads.
-    `needs_memory`: it holds more than the nodes it replaces; a limit may be too small for it.
-    `ties_axes`: no chunk of an axis suffices for its result. One pass over what it replaces may do.
+    `family`: the name by which it is switched on and off. `ops`: the ops of the nodes at which it
+    makes proposals. `normal`: it is applied whether or not it saves time, since it replaces
+    equivalent expressions by one normal form. `copies`: its largest tensor may be as large as the
+    largest tensor that it reads, not only as those it replaces. `needs_memory`: it needs more
+    memory than the nodes it replaces, so a limit may be too small for it. `ties_axes`: its result
+    cannot be computed from chunks of an axis, although the nodes it replaces may be.
     """
 
     family: str
@@ -58,7 +59,10 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """One replacement, with the flops and bytes moved of the removed and of the added nodes."""
+    """One replacement, with the flops and the bytes moved.
+
+    `flops_before`, `bytes_before`: of the removed nodes. `flops`, `bytes`: of the added ones.
+    """
 
     family: str
     rewrite: str

@@ -1,10 +1,10 @@
 """Scalars and diagonals are moved out of a large tensor if all its readers absorb them.
 
-A sum, or a product with a small operand, absorbs a scaling of its large operand: it scales its
-small operand or its result instead. Where all readers of a large tensor do so, a scaling moves from
-the tensor's operands to the tensor, and from there into its readers. No step costs more than the
-nodes it replaces, and in the end the large scaled tensors are dead. Gradients of kernels have many
-such scalings: of `s * exp(d)` times an outer product, `exp(d)` is the only large tensor left.
+A sum, or a product with a small operand, can absorb a scaling of its large operand: it scales its
+small operand or its result instead. If all readers of a large tensor can, a scaling moves from the
+tensor's operands to the tensor, and from there into its readers. No step costs more than the nodes
+it replaces, and in the end the large scaled tensors are dead. Gradients of kernels have many such
+scalings: of `s * exp(d)` times an outer product, `exp(d)` is the only large tensor left.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _ROUNDING = frozenset(
         *("equal", "not_equal", "greater", "greater_equal", "less", "less_equal"),
     }
 )
-"""Ops for which the last bit decides where a number is on a grid."""
+"""Ops whose result may depend on the last bit of an operand."""
 _PASSING = frozenset(
     {"abs", "add", "maximum", "minimum", "negative", "permute_dims", "subtract", *RESHAPES}
 )
-_PASSED = 4  # ops between a scale and what rounds it, as in image pipelines
+_PASSED = 4  # the most ops that are followed from a scaled tensor to one of `_ROUNDING`
 
 
 def absorbed(site: RewriteContext, tensor: Tensor) -> bool:
@@ -104,7 +104,7 @@ def scaling_leaves_product(site: RewriteContext, node: Node) -> Proposals:
     for tensor, other in pairs:
         if tensor.shape != node.output.shape or other.shape != node.output.shape:
             continue
-        if as_scaled(site, node.output) is not None:  # it is a scaling itself
+        if as_scaled(site, node.output) is not None:  # `node` itself is a scaling by a scalar
             return
         inner = _layer(site, tensor)
         if inner is None:
@@ -192,14 +192,14 @@ def scaling_leaves_reader(site: RewriteContext, node: Node) -> Proposals:
             scale, elements = scale * one, (*elements, *found_elements)
         if len(elements) == 2 and scale.is_one:
             return
-    # No intermediate is as large as the scaled tensor, so no diagonal multiplies that again.
+    # No intermediate may be as large as the scaled tensor: a diagonal must not scale it again.
     order = best_order(elements, max(tensor.size for tensor in node.inputs) // 2)
     if order is not None:
         yield reshape(site, multiply(site, elements, order, scale), node.output.dims)
 
 
 def _peeled(site: RewriteContext, factor: Factor) -> tuple[Scale, tuple[Element, ...]]:
-    """Strip all scalings off a matrix: a scalar, and diagonals on both sides."""
+    """Return the scalar and the chain of a matrix and the diagonals that scale its two sides."""
     tensor, transposed = factor.tensor, False
     scale = Scale()
     lefts: list[Element] = []
@@ -273,7 +273,7 @@ def two_scalings(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _is_rounded(site: RewriteContext, tensor: Tensor, left: int = _PASSED) -> bool:
-    """Return whether integers, or comparisons, are made of a tensor's numbers."""
+    """Return whether a tensor's numbers are soon rounded to integers, or compared."""
     for reader, _ in site.readers.get(tensor, ()):
         if reader.op in _ROUNDING or (reader.op == "astype" and "int" in reader.output.dtype):
             return True

@@ -1,14 +1,14 @@
 """Small axes: unroll an axis that small tensors are broadcast along and that is reduced again.
 
-Absolute differences [m, n, d] that are summed over d <= 64 are d times as large as their sum, and
-every op on them is slow: a broadcast and a reduction along a short axis do not use the full width
-of the machine. Unrolled, an index takes a few passes over [m, n], which stay in cache once split,
-and fuse where they are compiled.
+Absolute differences [m, n, d] that are summed over d <= 64 are d times as large as their sum. Every
+op on them is slow: a broadcast and a reduction along a short axis do not use the full width of
+vector instructions. Unrolled, each index takes a few passes over [m, n]. These stay in cache once
+they are split, and are fused if they are compiled.
 
-A region (`split/regions/`) that could be a loop with chunks of one index is unrolled, without the
-loop, for forward sums and gradients alike. An axis of more than 32 indices makes a contraction
-(`contraction.py`) if its only result is a sum, a maximum or the like. Otherwise, as in gradients,
-up to 64 indices are unrolled.
+The nodes that are unrolled are a region (`split/regions/`), as for a loop with chunks of one index.
+This applies to forward sums and to gradients. If an axis has more than 32 indices and the only
+result of the region is a sum, a maximum or the like, the region becomes a contraction instead
+(`ir/contraction.py`). Otherwise, as in gradients, up to 64 indices are unrolled.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ FAMILY = "small-axes"
 def unroll(graph: Graph, ops: OpSet) -> Rewritten:
     """sum_d f(x_d, y_d) = f(x_1, y_1) + f(x_2, y_2) + ...
 
-    For all nodes that carry d, from the broadcast to the reductions: sums, maxima, products. A
-    result that keeps d, as the gradient to x, is assembled from its parts. In sub-graphs too.
+    It applies to all nodes that carry d, from the broadcast to the reductions: sums, maxima,
+    products. A result that keeps d, such as the gradient of x, is concatenated from its parts.
+    Sub-graphs are unrolled, too.
     """
     applications: list[Application] = []
     refusals: list[RefusedRewrite] = []
@@ -63,7 +64,11 @@ def unroll(graph: Graph, ops: OpSet) -> Rewritten:
 def _next(
     graph: Graph, ops: OpSet, tried: set[Tensor], made: set[Tensor], refusals: list[RefusedRewrite]
 ) -> tuple[Graph, Application] | None:
-    """Unroll the first axis that allows it; short axes of its results are not unrolled again."""
+    """Unroll the first axis that allows it; None if there is none.
+
+    `tried`: seeds that are not tried again. `made`: results of unrolled nodes, whose short axes are
+    not unrolled again.
+    """
     index = DefUse(graph, ops)
     for seed, axis in _seeds(index, tried, made):
         tried.add(seed)
@@ -95,9 +100,10 @@ def _next(
 
 
 def _seeds(index: DefUse, tried: set[Tensor], made: set[Tensor]) -> Iterator[tuple[Tensor, int]]:
-    """Yield results much larger than each operand, with each axis.
+    """Yield results that are much larger than each operand, with one of their axes.
 
-    Short axes come first, the last axis first; then long axes of tensors with two more axes.
+    Short axes come first, from the last axis to the first. Then come long axes of tensors that have
+    at least two more axes.
     """
     for node in index.graph.nodes:
         if len(node.outputs) != 1 or node.stateful or node.subgraphs or isinstance(node, Loop):
@@ -128,7 +134,7 @@ def _as_large_as(seed: Tensor) -> Callable[[Tensor], bool]:
 
 
 def _judged(index: DefUse, region: Region) -> Stages | str:
-    """Return the stages of a region that gains from being unrolled; else the reason against it."""
+    """Return the stages of a region if unrolling it saves time, else the reason why not."""
     extent, seed = region.extent, region.seed
     if extent != seed.dims[region.axis]:
         return "the axis is merged with another one"
@@ -211,7 +217,10 @@ def _contracted(index: DefUse, stages: Stages) -> tuple[Graph, list[Node]]:
 
 
 def _is_simple(ops: OpSet, node: Node, rule: AxisRule) -> bool:
-    """Return True; raise `Refusal` if a node costs more than in proportion to its indices."""
+    """Return True; raise `Refusal` if a node is not cheaper for one index than for all.
+
+    This is the case for ops that need an axis whole, and for products over two operands.
+    """
     if ops.aliases(node):
         return True
     data = sum(axes is not None for axes in rule.operands)

@@ -1,9 +1,9 @@
-"""Triangular solves with few right-hand sides, and products that share another's result.
+"""Triangular solves with fewer right-hand sides, and products that reuse known products.
 
-If a right-hand side is a product of few columns with many, only the few need a solve. A sum of such
-products is multiplied term by term where that makes no long product. The gradient of a sparse
-Gaussian process has many of them: L⁻ᵀ (S A + b eᵀ), with A of [M, N], and its product with Aᵀ
-reduce to a product S' A, and to A Aᵀ, which the value needs as well.
+If a right-hand side is a product a b and a has fewer columns than b, only a needs a solve. A sum of
+such products is multiplied term by term if no product with a long axis is added. The gradient of a
+sparse Gaussian process has many of them: L⁻ᵀ (S A + b eᵀ), with A of [M, N], and its product with
+Aᵀ reduce to a product S' A, and to A Aᵀ, which the value of the loss needs as well.
 
 Off by default: where S nearly undoes L or A is nearly of low rank, the terms are larger than their
 sum, and their rounding errors are not small relative to it (docs/accuracy.md).
@@ -65,7 +65,10 @@ def solve_of_product(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _narrowest(elements: tuple[Element, ...]) -> int | None:
-    """Return the length of the left part with the fewest columns; None if they are not few."""
+    """Return the number of leading elements whose product has the fewest columns.
+
+    None if it has not `SETTINGS.fewer_columns` times fewer columns than the whole chain.
+    """
     cuts = [
         (elements[cut - 1].shape[-1], -cut)
         for cut in range(1, len(elements))

@@ -1,14 +1,14 @@
 """Stacking: products that the iterations of a loop add up become one product after the loop.
 
 The gradient of a While adds a product to the gradient of a matrix in each iteration, `D += aᵀ b`,
-as in conjugate gradients with a kernel matrix. Such a D is a variable of the loop, so it stays
-whole. If a and b are small, each iteration stores its own in two stacks, and D is one product of
-the stacks after the loop. It can be split, and takes one pass over D instead of three for each
-iteration. Places of the stacks that no iteration reaches are zero.
+as in conjugate gradients with a kernel matrix. D is a variable of the loop, so it cannot be split.
+If a and b are small, each iteration stores them in two stacks instead, and D is one product of the
+stacks after the loop. This product can be split, and takes one pass over D instead of three for
+each iteration. Entries of the stacks that no iteration writes are zero.
 
-The stacks have places for as many iterations as there may be. An iteration of the product takes
-about a twentieth of the time of a sum of matrices in memory. So this is faster unless a loop ends
-after a twentieth of the iterations that it is allowed.
+The stacks have entries for the largest possible number of iterations. An entry takes about a
+twentieth of the time of adding a matrix to D in memory. So this is faster unless a loop ends after
+a twentieth of its largest number of iterations.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DTYPES = frozenset({"bfloat16", "float16", "float32", "float64", "complex64", "
 
 @dataclass(frozen=True)
 class _Factor:
-    """One factor of a product: `first`: its first axis is the one that the product contracts."""
+    """One factor of a product; `first`: whether the product contracts its first axis."""
 
     tensor: Tensor
     first: bool
@@ -53,7 +53,7 @@ class _Factor:
 
 @dataclass(frozen=True)
 class _Sum:
-    """A variable to which each iteration adds products; `at`: its position."""
+    """A variable, at position `at`, to which each iteration adds products."""
 
     at: int
     products: tuple[tuple[_Factor, _Factor], ...]
@@ -62,12 +62,12 @@ class _Sum:
 def stack(graph: Graph, ops: OpSet) -> Rewritten:
     """Σ_t a_tᵀ b_t = [a_1; a_2; ...]ᵀ [b_1; b_2; ...]
 
-    For variables of a While to which each iteration adds products. In sub-graphs too.
+    It applies to variables of a While to which each iteration adds products, also in sub-graphs.
     """
     if not any(node.subgraphs for node in graph.nodes):
         return Rewritten(graph, (), ())
     sizes = Sizes(ops)
-    sizes.lists(graph)  # bounds the iterations of its loops
+    sizes.lists(graph)  # compute the bounds from which iterations are bounded
     applications: list[Application] = []
     return Rewritten(_stacked(graph, ops, sizes, applications), tuple(applications), ())
 
@@ -90,7 +90,7 @@ def _stacked(graph: Graph, ops: OpSet, sizes: Sizes, applications: list[Applicat
 
 
 def _sums(node: Node, ops: OpSet, iterations: int) -> Iterator[_Sum]:
-    """Yield the sums of a While whose factors are small, stacked for all iterations."""
+    """Yield the sums of a While whose factors, stacked for all iterations, are small enough."""
     body, cond = body_of(node), cond_of(node)
     made_by, tested = producers(body), reads(cond)
     uses = _uses(body)
@@ -121,7 +121,7 @@ def _uses(graph: Graph) -> Counter[Tensor]:
 def _terms(
     tensor: Tensor, made_by: Mapping[Tensor, Node], uses: Mapping[Tensor, int]
 ) -> Iterator[Tensor]:
-    """Yield the terms of a sum of tensors of one shape that nothing else reads."""
+    """Yield the terms of nested sums of tensors of one shape; the inner sums have one reader."""
     node = made_by.get(tensor)
     if node is None or node.op not in _SUMS or uses[tensor] != 1:
         yield tensor
@@ -156,7 +156,7 @@ def _product(
 
 
 def _replaced(node: Node, sums: Sequence[_Sum], iterations: int, ops: OpSet) -> list[Node]:
-    """Return the nodes that replace a While: with stacks instead of the sums, then the sums."""
+    """Return the nodes that replace a While: a While with stacks, and products for the sums."""
     body = body_of(node)
     before, inside, after = (Builder(node, ops) for _ in range(3))
     first, number = before.const(0), Tensor((), "int32", f"{node.name}/iteration")

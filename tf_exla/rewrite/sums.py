@@ -43,10 +43,10 @@ class _Product:
 
 
 def terms(site: RewriteContext, tensor: Tensor, shared: bool) -> list[Term]:
-    """Return the summands of nested sums of one shape, scalars multiplied in.
+    """Return the summands of nested sums of one shape, each with its scalar.
 
-    `shared`: expand sums that have other readers, too, while there are no more terms than a rewrite
-    considers: steps x + f(x) of a loop that is written out double the terms each.
+    `shared`: also expand inner sums that have other readers, up to `SETTINGS.terms` summands. The
+    number must be bounded, since each step x + f(x) of an unrolled loop doubles it.
     """
     found: list[Term] = []
     work = [(Scale(), tensor)]
@@ -97,7 +97,10 @@ def own_transpose(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _shared(site: RewriteContext, node: Node, of_transpose: bool) -> Proposals:
-    """Merge products, of which either none or some are of a matrix and its transpose."""
+    """Merge products that share an operand.
+
+    `of_transpose`: whether the other operands are a matrix and its transpose.
+    """
     if not node.output.is_static or is_inner(site, node):
         return
     tried: list[list[Term]] = []
@@ -123,7 +126,7 @@ def _merged(site: RewriteContext, node: Node, found: list[Term], of_transpose: b
                 yield Refusal(f"the summed operands differ in shape: {sorted(shapes)}")
                 continue
             parts = _like([(one.scale, other(one)) for one in group])
-            if len(parts) < 2:  # one product, several times
+            if len(parts) < 2:  # the same product several times
                 continue
             factors = [factor for _, factor in parts]
             if any(one.flipped in factors for one in factors) != of_transpose:
@@ -167,7 +170,7 @@ def _groups(
 
 
 def _like(parts: list[tuple[Scale, Factor]]) -> list[tuple[Scale, Factor]]:
-    """Add the scales of equal factors, unless these cancel."""
+    """Merge equal factors by adding their scales, unless the scales cancel."""
     found: list[tuple[Scale, Factor]] = []
     for scale, factor in parts:
         for k, (before, other) in enumerate(found):

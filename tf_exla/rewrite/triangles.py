@@ -1,13 +1,15 @@
 """Triangles: compute one half of a product that is symmetric or masked to a triangle.
 
-a aᵀ is symmetric, and the gradient of a triangular matrix is a product whose other triangle is set
-to zero. The rows are cut into blocks, and each is multiplied with the columns up to its diagonal.
-Where the long axis is split, chunks are summed into the blocks, and assembling the result is done
-once. So the rewrites apply only where the summed axis is long relative to the result. Blocks of
-about 125 rows cost a product little of its speed: in float64, with 1,000 columns in a chunk, 500
-rows took 0.75, 1,000 rows 0.69 and 2,000 rows 0.60 of the time of the whole product (2 cores).
+a aᵀ is symmetric, and the gradient of a triangular matrix is a product of which one triangle is set
+to zero. The rows are cut into blocks, and each block is multiplied with the columns up to its
+diagonal. If the summed axis is split, chunks are summed into the blocks, and the result is
+assembled from the blocks only once. So the rewrites apply only if the summed axis is long relative
+to the result. A product in blocks of about 125 rows is nearly as fast per operation: in float64,
+with 1,000 columns in a chunk, 500 rows took 0.75, 1,000 rows 0.69 and 2,000 rows 0.60 of the time
+of the whole product (2 cores).
 
-Blocks and the tensors assembled from them are alive at once: a few times the size of the result.
+Blocks and the tensors assembled from them are alive at once. They take a few times the bytes of the
+result.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def masked(site: RewriteContext, node: Node) -> Proposals:
         yield refused
         return
     upper = band == [0, -1]
-    if upper:  # the lower triangle of the transpose
+    if upper:  # compute the lower triangle of the transpose
         left, right = right.flipped, left.flipped
     blocks, edges = _blocks(site, left, right)
     *batch, size = node.output.dims[:-1]
@@ -81,7 +83,7 @@ def masked(site: RewriteContext, node: Node) -> Proposals:
 
 
 def _unfit(site: RewriteContext, left: Factor, right: Factor) -> Refusal | None:
-    """Return why half of a product would cost as much as all of it; None if it would not."""
+    """Return a refusal if half of a product would take as long as all of it, else None."""
     rows, inner = left.shape[-2:]
     if left.shape[:-2] != right.shape[:-2] or left.shape[-2] != right.shape[-1]:
         return Refusal(f"one of {left.tensor} and {right.tensor} is broadcast")
@@ -91,7 +93,10 @@ def _unfit(site: RewriteContext, left: Factor, right: Factor) -> Refusal | None:
 
 
 def _blocks(site: RewriteContext, left: Factor, right: Factor) -> tuple[list[Tensor], list[int]]:
-    """Return each block of rows times the columns up to its end, and the edges of the blocks."""
+    """Return the product of each block of rows with the columns up to its end.
+
+    Also return the edges of the blocks.
+    """
     rows = left.shape[-2]
     count = min(max(round(rows / SETTINGS.triangle_block), 2), SETTINGS.triangle_blocks)
     edges = [-(-rows * i // count) for i in range(count + 1)]

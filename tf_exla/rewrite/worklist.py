@@ -1,4 +1,4 @@
-"""The worklist: the last node comes first, so that consumers come before producers."""
+"""The worklist of the driver: the last node comes first, so consumers come before producers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tf_exla.rewrite.context import Place, RewriteContext
 
 
 class Worklist:
-    """The nodes of a site that were not visited yet, new nodes of replacements included."""
+    """The nodes of a graph that were not visited yet, including new nodes of replacements."""
 
     def __init__(self, site: RewriteContext) -> None:
         self._site = site

@@ -1,4 +1,4 @@
-"""What the driver and a device hold while the parts of a program run."""
+"""The bytes that exist on the driver and on a device while the parts of a program run."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class Accounts:
         kept: Callable[[Loop], int],
         sending: Callable[[Loop], int],
     ) -> None:
-        """Take functions of a loop that return bytes.
+        """Begin with no parts counted.
 
-        `kept`: of the program's inputs that a device keeps for its shards. `sending`: of operands
+        `kept`, `sending`: functions of a loop that return bytes. `kept`: of the parts of the
+        program's inputs, and of results, that a device keeps for its shards. `sending`: of operands
         that leave the driver at the same time.
         """
         self.graph = graph
@@ -47,23 +48,29 @@ class Accounts:
         return self.held + own + self._handed(at) + self._sending(at)
 
     def on_device(self, at: int, sent: int) -> int:
-        """Return the bytes that exist before a shard of part `at`, with the `sent` bytes."""
+        """Return the bytes that exist on a device before it runs a shard of part `at`.
+
+        `sent`: the bytes of operands that are sent for the shard.
+        """
         held = 0 if self.fleet.remote else self.held + self._handed(at) + self._sending(at)
         return self.kept + sent + held
 
     def local(self, at: int, working_set: int) -> None:
-        """Count the bytes that part `at` allocates on the driver."""
+        """Record that part `at` allocates `working_set` bytes on the driver."""
         self.driver_peak = max(self.driver_peak, self.on_driver(at) + working_set)
 
     def shard(self, at: int, sent: int, working_set: int) -> None:
-        """Count the bytes that a shard of part `at` allocates on its device."""
+        """Record that a shard of part `at` allocates `working_set` bytes on its device."""
         self.device_peak = max(self.device_peak, self.kept + sent + working_set)
         if not self.fleet.remote:
             peak = self.on_device(at, sent) + working_set
             self.driver_peak = max(self.driver_peak, peak)
 
     def uses(self, local: float, computing: float) -> tuple[DeviceUse, ...]:
-        """Return the use of each device, the driver first; the arguments are seconds in a call."""
+        """Return the use of each device, the driver first.
+
+        `local`, `computing`: seconds of a call on the driver, and in the shards of a device.
+        """
         fleet = self.fleet
         own = 0 if fleet.remote else self.kept
         resident = self.held + own

@@ -1,8 +1,8 @@
-"""Shards of chunks: the loops of a plan for one device, of which each device runs some iterations.
+"""Shards of chunks: each device runs some iterations of the loops of the plan for one device.
 
-A device receives the loop's inputs whole, and runs the same iterations as the plan for one device.
-So symmetric tiles are kept, which shards of rows lose: tiles below the diagonal are computed once,
-for rows and columns.
+A device receives the loop's inputs whole, and its iterations are those of the plan for one device.
+So symmetric tiles can be used, which is not possible with shards of rows: each tile below the
+diagonal is computed once, and contributes to its rows and to its columns.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def shard_chunks(
 ) -> ShardedPlan | None:
     """Return `alone`, a plan for one device, with its loops in shards.
 
-    Combining the results of shards takes memory in addition to that plan's. If the sum exceeds the
-    limit, the program is planned again for less. None if a loop cannot be sharded, or no plan fits.
+    Combining the results of shards takes memory in addition to that of the plan. If the sum exceeds
+    `limit` bytes, the program is planned again for a smaller limit. None if a loop cannot be
+    sharded, or if no plan is within the limit.
     """
     made = _in_shards(alone, ops, fleet, options)
     if made is None or made.projected_peak <= limit:
@@ -79,7 +80,10 @@ def _in_shards(plan: Plan, ops: OpSet, fleet: Fleet, options: Options) -> Sharde
 
 
 def _is_sharded(loop: Loop, fleet: Fleet) -> bool:
-    """Return whether iterations of a loop are independent, and at least as many as shards."""
+    """Return whether a loop can be sharded.
+
+    Its iterations must be independent and at least as many as the shards, and all sizes static.
+    """
     return (
         not loop.folds
         and loop.bitwise_group is None
@@ -150,7 +154,8 @@ def _ranges(loop: Loop, count: int) -> tuple[range, ...]:
     """Return the indices of each shard: whole chunks, with about equal work."""
     inner = (node for graph in (loop.body,) for node in walk(graph) if isinstance(node, Loop))
     grows = any(node.triangular for node in inner)
-    # In symmetric tiles, the k-th chunk has k tiles below the diagonal, and half of one on it.
+    # For symmetric tiles, chunk k has k tiles before the diagonal. The tile on the diagonal is
+    # contracted only once, so it counts as a half.
     works = [k + 0.5 if grows else 1.0 for k in range(loop.iterations)]
     done = list(accumulate(works))
     ends: list[int] = []
@@ -164,7 +169,10 @@ def _ranges(loop: Loop, count: int) -> tuple[range, ...]:
 
 
 def _shard(ops: OpSet, loop: Loop, inputs: tuple[Tensor, ...], indices: range) -> Graph:
-    """Return the program of one shard: the iterations of these indices, and slices of its rows."""
+    """Return the program of one shard, which runs the iterations of the loop at `indices`.
+
+    It returns only the rows at these indices of concatenated results.
+    """
     part = loop.replace(span=indices, outputs=tuple(tensor.fresh_copy() for tensor in loop.outputs))
     nodes: list[Node] = [part]
     outputs = []

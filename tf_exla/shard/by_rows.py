@@ -1,6 +1,6 @@
-"""Shards of rows: regions of the whole program, of which each device has a part of the axis.
+"""Shards of rows: a region of the program is split along an axis into one chunk per shard.
 
-A device receives only its rows, and its shard is planned as a separate program.
+A device receives only the rows of its shards, and each shard is planned as a separate program.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ def shard_rows(
 ) -> ShardedPlan | None:
     """Return a plan in shards of rows; None if no region is faster on several devices.
 
-    Raises `MemoryLimitError` if a part cannot hold the limit, and ValueError if a tensor that is
-    nowhere whole is read whole or returned.
+    Raises `MemoryLimitError` if a part cannot be planned within `limit` bytes per device, and
+    ValueError if a tensor that no device holds whole is read whole, or returned.
     """
     started = time.perf_counter()
     projector = Projector(ops)
     check_graph(graph)
     cleaned = clean(graph, ops)
-    # Shards are planned with all rewrites; here only with those that keep a large axis whole.
+    # Shards are planned with all rewrites. Here, only rewrites that keep large axes whole are used,
+    # so that regions can be split along these.
     rules = chosen({**options.rewrites, **dict.fromkeys((SMALL_AXES, TRIANGLES, SYMMETRY), False)})
     room = max(limit - resident_bytes(cleaned) + sum(one.nbytes for one in fleet.apart), 0)
     rewritten = rewrite_graph(cleaned, ops, rules, room).graph
@@ -104,7 +105,7 @@ def _cannot_combine(what: str, limit: int, held: int, peak: int) -> MemoryLimitE
 
 
 class _Parts:
-    """Planner of the parts in order, each for the bytes of the limit that others leave."""
+    """A planner of the parts in order; each gets the bytes of the limit that the others leave."""
 
     def __init__(
         self, graph: Graph, ops: OpSet, fleet: Fleet, limit: int, options: Options, function: str
@@ -162,7 +163,7 @@ class _Parts:
             sent = constants + sum(
                 inner.nbytes
                 for outer, inner, slot in zip(loop.inputs, graph.inputs, loop.slots, strict=True)
-                # A device that takes a shard of a slow one receives rows that it does not keep.
+                # A device that runs a shard of a slow device is sent rows that it does not keep.
                 if outer not in self.inputs or (slot is not None and self.fleet.remote)
             )
             name = f"{self.function}, {size} of {loop.extent} along {loop.axis}"
@@ -204,7 +205,7 @@ def _needs_whole(
 ) -> ValueError:
     """Return the error for a sharded tensor that is read other than by a loop over its rows."""
     tensor, node = whole[0]
-    if isinstance(node, Loop):  # the user's op that reads it
+    if isinstance(node, Loop):  # report the op of the program that reads it in the loop
         inner = {one for k, one in enumerate(node.template.inputs) if node.inputs[k] is tensor}
         node = next(one for one in node.template.nodes if not inner.isdisjoint(one.inputs))
     where = f" ({node.source})" if node.source else ""

@@ -1,4 +1,4 @@
-"""Choose whether and how a program is sharded: the fastest plan that holds the limit."""
+"""The choice whether and how a program is sharded: the fastest plan within the limit."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ def shard_graph(
     options: Options | None = None,
     function: str = "function",
 ) -> Plan:
-    """Plan `graph` for several devices, each of which stays below `limit` bytes.
+    """Return the fastest plan of `graph` for several devices, each within `limit` bytes.
 
-    Compare shards of rows, shards of the chunks of the plan for one device, and that plan itself,
-    which is returned (no `ShardedPlan`) if it is as fast or no sharded plan holds the limit. Inputs
-    that are nowhere whole allow only rows. Raises `MemoryLimitError` if no plan holds the limit.
+    It compares shards of rows, shards of the chunks of the plan for one device, and that plan
+    itself. The latter, which is no `ShardedPlan`, is returned if it is as fast, or if no sharded
+    plan is within the limit. If no device holds some input whole (`Fleet.apart`), only shards of
+    rows are possible. Raises `MemoryLimitError` if no plan is within the limit.
     """
     options = options or Options()
     if fleet.apart:
@@ -58,7 +59,7 @@ def shard_graph(
         chunks = None
         if alone is not None and not fleet.keep_rows:
             chunks = shard_chunks(alone, ops, fleet, limit, options, function)
-        # Shards of rows are preferred: a device holds and receives only its part.
+        # Shards of rows are preferred at similar times: a device holds and receives only its part.
         if chunks is not None and (best is None or _is_faster(chunks, best.seconds_sharded)):
             best = chunks
     if alone is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """`latency`: seconds of one call with its answer; `byte`: seconds per byte."""
+    """A connection; `latency`: seconds of one call with its answer, `byte`: seconds per byte."""
 
     latency: float
     byte: float

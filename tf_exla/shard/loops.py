@@ -1,7 +1,7 @@
-"""Choose the loops to shard: the regions whose shards save the most time.
+"""The choice of the loops to shard: the regions whose shards save the most time.
 
 A shard is a range of one axis of a region, like a chunk in splitting for memory. Regions, stages
-and the combination of results are the same. Only the choice differs, which is by time: computing
+and the combination of results are the same. Only the choice differs: it is by time, where computing
 is divided by the number of devices, and the time of sending is added.
 """
 
@@ -27,7 +27,7 @@ from tf_exla.split.regions.region import RefusedSplit
 
 SEEDS = 8
 """Tensors from which regions are grown in one step, those of the slowest nodes first. The product
-that a region is about is among the first; more seeds would only take time of planning."""
+that dominates a region is among the first, so more seeds would only make planning slower."""
 _SENT = frozenset({"resource", "string", "variant"})
 """Dtypes of tensors that stay on the device where they were made."""
 
@@ -36,10 +36,11 @@ _SENT = frozenset({"resource", "string", "variant"})
 class Fleet:
     """The devices that shards run on.
 
-    `shards`: number of parts of an axis; more than `devices` spread the work of a slow or lost
-    device. `remote`: the driver, which runs the other parts, is not one of the devices. `apart`:
-    inputs of the program that are nowhere whole; only shards may read them, in rows. `keep_rows`:
-    rows of results that no other node reads stay on their devices.
+    `shards`: the number of parts of an axis. If there are more shards than `devices`, other devices
+    can take over those of a slow or lost device. `link`: between driver and devices. `remote`: the
+    driver, which runs the other parts, is not one of the devices. `apart`: inputs of the program
+    that no device holds whole; only shards may read them, each its rows. `keep_rows`: rows of
+    results that no other node reads stay on their devices.
     """
 
     devices: int
@@ -53,11 +54,11 @@ class Fleet:
 def shard_loops(
     projector: Projector, graph: Graph, fleet: Fleet, room: int
 ) -> tuple[Graph, list[RefusedSplit], int]:
-    """Make loops of the regions that are faster on several devices, a region at a time.
+    """Replace regions that are faster on several devices by loops, one region at a time.
 
     Each iteration of a loop is a shard: its body is the template cut for the shard's indices, not
-    split further yet. A loop whose results the driver cannot combine within `room` bytes is not
-    made. Also return the reasons why regions were not sharded, and the least bytes that exceeded
+    split further yet. No loop is made whose results the driver cannot combine within `room` bytes.
+    Return the graph, the reasons why regions were not sharded, and the least bytes that exceeded
     `room`, 0 if none did.
     """
     refusals: list[RefusedSplit] = []
@@ -76,7 +77,10 @@ def shard_loops(
 
 
 def _fits(graph: Graph, fleet: Fleet, room: int, over: list[int]) -> bool:
-    """Return whether the driver can send and combine for each loop; else append to `over`."""
+    """Return whether the driver has `room` bytes to send operands and combine results of each loop.
+
+    If not, append the bytes that it needs to `over`.
+    """
     kept = kept_rows(graph, fleet)
     most = max(
         combined_bytes(node, kept) + rows_sending(node, fleet)
@@ -89,7 +93,7 @@ def _fits(graph: Graph, fleet: Fleet, room: int, over: list[int]) -> bool:
 
 
 def read_whole(graph: Graph, fleet: Fleet) -> list[tuple[Tensor, Node]]:
-    """Return the reads of tensors that are nowhere whole, other than by loops over their rows."""
+    """Return the reads of `fleet.apart` other than by loops over rows: (tensor, reader)."""
     return [
         (tensor, node)
         for node in graph.nodes
@@ -153,11 +157,11 @@ def rows_sending(loop: Loop, fleet: Fleet) -> int:
 
 
 def sending_bytes(fleet: Fleet, shards: int, parts: int, whole: int) -> int:
-    """Return the bytes on the driver of operands on their way to other devices.
+    """Return the bytes on the driver of copies of operands that are being sent to other devices.
 
-    `parts`, `whole`: bytes of one shard's parts of tensors and whole tensors. All devices but the
-    driver may receive at the same time. Parts are copies, and TensorFlow's protocol between
-    processes copies what it sends twice: into a message, and into the bytes of the message.
+    `parts`, `whole`: bytes of the parts of tensors, and of the whole tensors, that one shard reads.
+    All devices but the driver may receive at the same time. Parts are copies, and TensorFlow's
+    protocol between processes makes two more: a message, and its serialization.
     """
     if not fleet.remote:
         return (min(fleet.devices, shards) - 1) * parts
@@ -193,9 +197,9 @@ def combined_bytes(loop: Loop, kept: frozenset[Tensor]) -> int:
 def merging_bytes(combine: Combine, came: int, whole: int) -> int:
     """Return the bytes that combining takes beside the `came` bytes of all partial results.
 
-    These are the combined result. A top-k is selected from all partial results at once. Of argmax
-    and argmin, the best of the shards so far, the next best, and positions in the whole axis live
-    at the same time.
+    These are the bytes of the combined result, `whole`, for most combiners. A top-k is selected
+    from all partial results at once. For argmax and argmin, the result so far, the next one, and
+    positions along the whole axis are alive at the same time.
     """
     if combine == "top_k":
         return 3 * came
@@ -226,8 +230,8 @@ def _candidates(
                 stages = arrange(index, region, is_large)
                 compared = compared_again(index, stages)
                 if compared:
-                    # The same bits need the same shapes in both loops. Shards are planned alone,
-                    # which does not ensure this.
+                    # The numbers have the same bits only if both loops have the same shapes. This
+                    # is not certain, since shards are planned separately.
                     node, tensor, _ = compared[0]
                     refusals.append(RefusedSplit(tensor, axis, node, _COMPARED))
                     continue
@@ -257,7 +261,7 @@ def _seeds(projector: Projector, graph: Graph) -> list[Tensor]:
     ]
     seeds: dict[object, Tensor] = {}
     for node in sorted(nodes, key=seconds, reverse=True):
-        # If a product reduces the long axis, only its operand has that axis.
+        # Operands as well: if a product reduces the long axis, only its operands have it.
         for tensor in (node.outputs[0], *node.inputs):
             if tensor.is_static and tensor.dims and tensor.nbytes >= CHAIN_BYTES:
                 seeds.setdefault((tensor.dims, tensor.dtype), tensor)

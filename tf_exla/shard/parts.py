@@ -43,10 +43,11 @@ Part = LocalPart | ShardedPart
 
 
 def parts_of(graph: Graph) -> tuple[Part, ...]:
-    """Divide a graph at its loops. A loop waits only for the nodes whose results it reads.
+    """Divide a graph at its loops; return local and sharded parts in order.
 
-    Parts read inputs of the program and outputs of earlier parts. Constants, and the small integer
-    tensors that sizes are computed from, are copied into each local part that reads them.
+    Other nodes before a loop run after it unless it reads their results. Parts read inputs of the
+    program and outputs of earlier parts. Constants, and the small integer tensors from which sizes
+    are computed, are copied into each local part that reads them.
     """
     return _Division(graph).run()
 
@@ -80,7 +81,7 @@ class _Division:
         return any(tensor in made or self._remade(tensor) for tensor in loop.inputs)
 
     def _close(self, read: Iterable[Tensor]) -> None:
-        """End a local part; `read`: tensors requested from it, constants included."""
+        """End a local part; `read`: tensors that it must return, including constants."""
         wanted = [*(t for node in self.waiting for t in node.inputs), *read]
         nodes = set(self.waiting)
         while wanted:
@@ -99,7 +100,7 @@ class _Division:
         later = set(self.graph.outputs)
         for other in self.parts[at + 1 :]:
             nodes = [other] if isinstance(other, Loop) else other
-            # A part does not read constants from others that it makes itself.
+            # A part does not read constants of another part of which it has a copy itself.
             own = {tensor for node in nodes for tensor in node.outputs}
             later.update(t for node in nodes for t in node.inputs if t not in own)
         inputs = tuple(tensor for tensor in read if tensor not in made)
@@ -108,7 +109,10 @@ class _Division:
 
 
 def _is_remade(node: Node) -> bool:
-    """Return whether a node is copied to its readers: parts do not know values of other parts."""
+    """Return whether a node is copied into each part that reads it.
+
+    A part needs such static values to infer shapes, and does not know values of other parts.
+    """
     if node.op == "constant":
         return True
     return (
@@ -121,4 +125,4 @@ def _is_remade(node: Node) -> bool:
 
 _INTEGERS = frozenset({"bool", "int32", "int64"})
 _FEW = 64
-"""Largest number of elements of a shape, or of operands that a shape is computed from."""
+"""The largest number of elements of a shape, or of an operand from which a shape is computed."""

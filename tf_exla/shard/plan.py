@@ -12,7 +12,7 @@ from tf_exla.shard.loops import Fleet
 
 @dataclass(frozen=True, eq=False)
 class PlannedLocal:
-    """A part on the driver. `inputs`, `outputs`: tensors of the program; `graph`: its nodes."""
+    """A part on the driver. `inputs`, `outputs`: tensors of the program. `graph`: its plan."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
@@ -21,12 +21,13 @@ class PlannedLocal:
 
 @dataclass(frozen=True, eq=False)
 class PlannedLoop:
-    """A loop in shards; its outputs are combined as its results say.
+    """A loop in shards; its outputs are combined as `loop.results` says.
 
-    `inputs`: tensors of the program that shards read; `slots`: split axes of inputs of which a
-    shard reads only its part. `shards`: the indices of each shard; `graphs`: the graph that each
-    runs, some of them the same. `offsets`: indices added to a shard's positions along the axis.
-    `seconds`: an estimate for one shard. `kept`: results whose rows stay on the devices.
+    `inputs`: tensors of the program that shards read. `slots`: for each, the axis along which a
+    shard reads only its part; None: whole. `shards`: the indices of each shard. `graphs`: the graph
+    that each shard runs; several may be the same object. `offsets`: what is added to the positions
+    along the axis that each shard returns. `seconds`: an estimate for one shard. `kept`: results
+    whose rows stay on the devices.
     """
 
     loop: Loop
@@ -69,7 +70,7 @@ class ShardedPlan(Plan):
 
     `sent`: bytes sent from and to the driver in each call. `seconds_on_one`, `seconds_sharded`:
     estimates for the plan for one device, and for all devices, sending included; the first is None
-    if one device does not hold the limit.
+    if no plan for one device is within the limit.
     """
 
     parts: tuple[Planned, ...] = ()

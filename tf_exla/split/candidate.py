@@ -20,15 +20,19 @@ from tf_exla.split.regions.large import Large
 class Candidate:
     """A graph with one region split, and the bytes that it needs.
 
-    `peak`: the working set. `high`: its largest steps. `own`: the working set at the new loops.
+    `peak`: the working set, in bytes. `high`: the bytes and the number of the largest steps of the
+    plan. `own`: the largest working set at the new loops. `index`: the index of the graph before
+    the split. `is_large`: the tensors that counted as large when the region was grown.
     """
 
     graph: Graph
     peak: int
     high: Peak
     own: int
-    concatenated: int  # bytes of the largest tensor that its loops concatenate, except outputs;
-    # or add up: an operand of a product is computed in a loop only if no loop makes it
+    # Bytes of the largest tensor that the new loops concatenate, other than outputs of the graph.
+    # If loops may compute operands (`SearchContext.sinks`), sums over chunks count as well: an
+    # operand is moved into a loop only if no loop has produced it.
+    concatenated: int
     index: DefUse
     stages: Stages | None  # None where a pair of axes is split: nothing can be kept
     is_large: Large
@@ -65,13 +69,13 @@ def fixes_much(context: SearchContext, one: Candidate) -> bool:
 
 
 def lowest(found: list[Candidate]) -> Candidate:
-    """Return the candidate with the lowest peak, the fastest of several."""
+    """Return the candidate with the lowest peak, or the fastest of several with that peak."""
     peak = min(one.peak for one in found)
     return _fastest([one for one in found if one.peak == peak])
 
 
 def lowest_of_its_own(found: list[Candidate], budget: int) -> Candidate:
-    """Return the fastest candidate whose `own` holds the budget, else that with the least `own`."""
+    """Return the fastest candidate with `own` of at most `budget`, else that of the least `own`."""
     least = min(max(one.own, budget) for one in found)
     return _fastest([one for one in found if one.own <= least])
 

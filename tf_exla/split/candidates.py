@@ -36,10 +36,10 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Yield the graphs in which a region of one of the largest tensors is split.
 
-    `over`: tensors to try first, above the user's threshold or slow to compute. Reasons that stop
-    a region are added to `refusals`. Tensors `beside` times smaller than the split one are small.
-    Loops are also split along another axis where one matrix of a batch is too large, or larger than
-    the cache.
+    `over`: tensors to try first, above the user's threshold or slow to compute. `refusals`: the
+    reasons why nodes could not be split are added to it. `beside`: tensors that are smaller than
+    the split one by this factor count as small. If one matrix of a batch exceeds the budget or the
+    cache, its loops are also split along another axis.
     """
     index = context.index(graph)
     seeds = _seeds(context.projector, index, over)
@@ -84,7 +84,10 @@ def _untiled(
 def _regions(
     index: DefUse, is_large: Callable[[Tensor], bool], seed: Tensor, axis: int
 ) -> Iterator[Region]:
-    """Yield the region of an axis, and that without reductions that enlarge what they read."""
+    """Yield the region of an axis, then the region that ends before its enlarging reductions.
+
+    See `Region.enlarging`.
+    """
     region = grow(index, seed, axis, is_large, remake=True)
     if region is None:
         return
@@ -106,7 +109,7 @@ def _split(
     best: Incumbent,
     refusals: Refusals,
 ) -> Candidate | None:
-    """Return the candidate of a region; None if it is refused or cannot be the best."""
+    """Return the candidate of a region; None if it is refused, or certainly worse than `best`."""
     for refusal in region.refusals:
         refusals[refusal.tensor, refusal.axis, refusal.node] = refusal
     stages = arrange(index, region, is_large)
@@ -153,7 +156,7 @@ def _seeds(
 ) -> list[Tensor]:
     """Return `over` and the largest tensors alive at the peak, one of each shape and dtype.
 
-    `among`: return only tensors of the shape and dtype of this tensor, more than one of them.
+    `among`: instead return all of these tensors that have the shape and dtype of this one.
     """
     live = [tensor for tensor, _ in projector.project(index.graph).live]
     seeds: list[Tensor] = []
@@ -167,21 +170,25 @@ def _seeds(
                 seeds.append(tensor)
         elif all((axes, tensor.dtype) != (s.axes, s.dtype) for s in seeds):
             seeds.append(tensor)
-    # Lists are counted separately: perhaps no loop can split them.
+    # Lists have a quota of their own: if none can be split, other seeds are still tried.
     lists = [one for one in seeds if is_list(one)]
     return [*[one for one in seeds if not is_list(one)][: SETTINGS.seeds], *lists[: SETTINGS.seeds]]
 
 
 def evaluate(context: SearchContext, index: DefUse, stages: Stages, is_large: Large) -> Candidate:
-    """Build the loops of a region's stages: the fastest that hold the budget, else the lowest."""
+    """Return the candidate whose loops compute the stages of a region.
+
+    Of the graphs with and without merged stages, it has the fastest within the budget, else the
+    one that needs the fewest bytes.
+    """
     stages, graphs = _built(index, stages)
     return _fitted(context, index, stages, graphs, is_large)
 
 
 def _built(index: DefUse, stages: Stages) -> tuple[Stages, list[Graph]]:
-    """Return the graphs with loops for a region, without chunks, and what was built.
+    """Return `stages` with `exact` set, and the graphs with their loops, without chunks.
 
-    The loops keep the bits of numbers that are compared again.
+    They are exact if recomputed numbers are compared with completed ones (`repeating.py`).
     """
     stages = dataclasses.replace(stages, exact=bool(compared_again(index, stages)))
     return stages, list(rewrite(index, stages))
@@ -190,7 +197,10 @@ def _built(index: DefUse, stages: Stages) -> tuple[Stages, list[Graph]]:
 def _fitted(
     context: SearchContext, index: DefUse, stages: Stages, graphs: list[Graph], is_large: Large
 ) -> Candidate:
-    """Return the fastest of the graphs that hold the budget with chunks, else the lowest."""
+    """Give the loops of the graphs their chunks; return the best of them as a candidate.
+
+    That is the fastest within the budget, else the one that needs the fewest bytes.
+    """
     concatenated = max(
         (
             tensor.nbytes

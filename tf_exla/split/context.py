@@ -19,10 +19,10 @@ class SearchContext:
     """The context of one search.
 
     `budget`: upper bound of the working set, in bytes. `depth`: number of loops around the graph.
-    `levels`: depth of nested loops that its splits may become, without loops over a batch.
-    `sinks`: loops may compute tensors of at least so many bytes that they read whole; 0: none.
-    `split_body`: splits a body for a budget, levels and sinks.
-    `most_seconds`: the search ends where the program is certain to take longer.
+    `levels`: how deeply loops may be nested, not counting loops over a batch.
+    `sinks`: operands of at least so many bytes that a loop reads whole may be computed in its body;
+    0: none. `split_body(body, budget, levels, sinks)` returns the body of a loop, split.
+    `most_seconds`: the search ends when the program is certain to take longer.
     """
 
     projector: Projector
@@ -43,7 +43,7 @@ class SearchContext:
         return self.projector.working_set(graph)
 
     def holds(self, graph: Graph) -> bool:
-        """Return whether a graph holds the budget."""
+        """Return whether the working set of a graph is within the budget."""
         return self.working_set(graph) <= self.budget
 
     def seconds(self, graph: Graph) -> float:
@@ -51,7 +51,7 @@ class SearchContext:
         return graph_seconds(self.projector.ops, graph)
 
     def fitted(self, graph: Graph) -> Graph:
-        """Return a graph whose loops have the best chunks that hold the budget."""
+        """Return the graph with the best chunks for which its working set is within the budget."""
         return fit_loops(self.projector, graph, self.budget, self.options)
 
     def room_at(self, graph: Graph, position: int) -> int:
@@ -60,6 +60,6 @@ class SearchContext:
         return self.budget - self.projector.overhead(graph) - held
 
     def room_inside(self, graph: Graph, position: int) -> int:
-        """Return the bytes that the budget leaves inside the sub-graphs of the node there."""
+        """Return the bytes that the budget leaves to the sub-graphs of the node at `position`."""
         carried = carried_bytes(graph.nodes[position], self.projector.sizes)
         return max(self.room_at(graph, position) - carried, 0)

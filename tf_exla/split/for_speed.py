@@ -1,4 +1,4 @@
-"""Splits for speed alone, of programs that hold the budget: of what moves more than the cache."""
+"""Splits only for speed, of programs within the budget: of nodes that move more than the cache."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from tf_exla.split.trace import Trace, compare
 def split_for_speed(projector: Projector, graph: Graph, budget: int, options: Options) -> Splitting:
     """Split the slowest nodes, as long as each step saves a twentieth of the program's time.
 
-    Nodes in the body of a While or in a branch as well: there, of the time of the body.
+    Nodes in the body of a While or in a branch are split as well, if a step saves a twentieth of
+    the time of that body or branch.
     """
     refusals: Refusals = {}
     trace = Trace(projector)
@@ -89,9 +90,10 @@ def _slow_inside(projector: Projector, node: Node, options: Options) -> float:
 
 
 def _slow_nodes(projector: Projector, graph: Graph, options: Options) -> list[tuple[float, Node]]:
-    """Return the nodes with large results that move more bytes than the cache, slowest first.
+    """Return the nodes that move more bytes than the cache holds, with their seconds.
 
-    Each with its seconds. With half of the cache instead, half of 12 programs became slower.
+    The slowest is first. Nodes with small results are left out. With half of the cache as the
+    threshold, half of 12 programs became slower.
     """
     ops = projector.ops
     found = [
@@ -113,5 +115,8 @@ def _moved_past(cache: int, node: Node) -> bool:
 
 
 def _has_user_loops(one: Candidate) -> bool:
-    """Return whether a While is split: estimates count its iterations only if a counter does."""
+    """Return whether a While is split.
+
+    The number of its iterations, and so its time, is known only if it counts them itself.
+    """
     return any(is_while(node) for loop in one.own_loops() for node in loop.template.nodes)

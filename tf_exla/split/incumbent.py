@@ -12,11 +12,12 @@ from tf_exla.split.progress import Peak, own_loops, peak_of
 
 
 class Incumbent:
-    """The best bytes of the candidates so far, in the order in which the search compares them.
+    """The fewest bytes of the candidates so far, in the order in which the search compares them.
 
-    The search takes the least bytes at the new loops, then the least peak. That is so as long as
-    no candidate holds the budget; then time decides. So a candidate is excluded only if it cannot
-    hold the budget. Inside of loops, and in a search for the smallest plan, it is of no other use.
+    The search takes the fewest bytes at the new loops, then the lowest peak. Once a candidate is
+    within the budget, it takes the fastest instead. So only candidates that cannot be within the
+    budget are excluded. This is active only in the bodies of loops and in a search for the
+    smallest plan. Elsewhere `_ahead` may go on from a candidate that was not chosen.
     """
 
     def __init__(self, context: SearchContext, graph: Graph) -> None:
@@ -27,7 +28,7 @@ class Incumbent:
         self.active = bool(context.depth or context.budget <= 0) and not context.options.trace
 
     def add(self, own: int, peak: int, high: Peak) -> None:
-        """Compare a candidate that fixes no large tensor."""
+        """Compare the bytes of a candidate whose loops concatenate no large tensor."""
         if not self.active:
             return
         context, before = self.context, peak_of(self.context.projector, self.graph)
@@ -40,7 +41,7 @@ class Incumbent:
             self.peak = peak if self.peak is None else min(self.peak, peak)
 
     def excludes(self, made: Graph) -> bool:
-        """Return whether a graph whose new loops have no chunks yet is worse."""
+        """Return whether a graph is certain to be worse; its new loops have no chunks yet."""
         if not self.active or self.own is None:
             return False
         projector, budget = self.context.projector, self.context.budget

@@ -1,4 +1,4 @@
-"""Loop-invariant tensors: a loop computes a large tensor that it reads whole, chunk by chunk.
+"""Loop-invariant operands: a loop that reads a large tensor whole computes it in its own body.
 
 `h(A B)` with computed matrices A and B becomes a loop over rows of A that reads all of B. If its
 body computes B, the body can be split along the rows of B, so B is never allocated. It is computed
@@ -26,10 +26,11 @@ from tf_exla.split.tiles import tiled
 def compute_in_loops(
     context: SearchContext, graph: Graph, is_progress: Callable[[Graph], bool]
 ) -> Graph | None:
-    """Compute large tensors in the loops that read them whole, the largest first, until it helps.
+    """Compute large tensors in the loops that read them whole, the largest first.
 
-    None if there are no such tensors, or if that is no progress. Bodies are split when the budget
-    has room for them beside the tensors that stay outside, or when all are inside.
+    Return the first graph for which `is_progress` is true; None if there is none. Bodies are split
+    when the budget has room for them beside the large tensors that are still outside, or when none
+    is left outside.
     """
     if context.depth + 1 > SETTINGS.sunk_levels:
         return None
@@ -42,7 +43,7 @@ def compute_in_loops(
             graph, loops, chain = moved
             for loop in loops:
                 inside.setdefault(loop.outputs, []).extend(chain)
-            made_by = context.index(graph).producer  # a loop may have become part of another
+            made_by = context.index(graph).producer  # `_moved` may move a loop into another one
             inside = {k: v for k, v in inside.items() if isinstance(made_by.get(k[0]), Loop)}
         full = any(room < 0 for room in _rooms(context, graph, inside))
         if not inside or (full and tensor is not tensors[-1]):
@@ -65,7 +66,7 @@ def large_bytes(graph: Graph, least: int) -> int:
 def _rooms(
     context: SearchContext, graph: Graph, loops: Mapping[tuple[Tensor, ...], object]
 ) -> Iterator[int]:
-    """Yield the bytes that the budget leaves for each of the loops with these results."""
+    """Yield the bytes that the budget leaves to each of the loops with the results `loops`."""
     graph = context.fitted(graph)
     for position, node in enumerate(graph.nodes):
         if node.outputs in loops:
@@ -87,10 +88,11 @@ def _read_whole(graph: Graph, least: int) -> list[Tensor]:
 def _moved(
     context: SearchContext, graph: Graph, tensor: Tensor
 ) -> tuple[Graph, list[Loop], list[Node]] | None:
-    """Let loops compute a tensor that they read whole; return the loops and the moved nodes, too.
+    """Compute a tensor in the bodies of the loops that read it whole.
 
-    None if another reader needs the tensor, if it is not computed from small tensors, or if numbers
-    would be compared with other copies of them.
+    Return the graph, the loops, and the nodes that were moved. None if the tensor has another
+    reader, if it is not computed from small tensors, or if numbers would be compared with other
+    copies of them (`origins.py`).
     """
     ops = context.projector.ops
     index = context.index(graph)
@@ -171,10 +173,12 @@ def _computing(
 def _split_body(
     context: SearchContext, graph: Graph, results: tuple[Tensor, ...], chain: Sequence[Node]
 ) -> Graph:
-    """Give a loop the chunk with which it is fastest if its split body fits, else needs the least.
+    """Split the body of the loop with these results, and choose the number of rows of its chunk.
 
-    A large chunk computes operands again less often, a small one leaves more room to its body.
-    Without room it has few rows, but not one: a plan for the smallest limit must end some day.
+    It is the number for which the loop is fastest within the budget, or else exceeds it the least.
+    With a large chunk, the moved nodes (`chain`) run less often; a small one leaves more room to
+    the body. If the budget leaves no room at all, as in a search for the smallest plan, a chunk
+    still has several rows: with one row, the program would run far too long.
     """
     projector = context.projector
     graph = context.fitted(graph)

@@ -1,6 +1,7 @@
-"""Kernels with much scratch memory, split alone: each works in parts, its tensors stay whole.
+"""Splits of single kernels with much scratch memory: the kernel runs on parts of its operands.
 
-Regions would grow to the neighbours of the kernel, and compute them again in each of their loops.
+Its operands and results stay whole. A region would grow to the neighbours of the kernel, and
+compute them again in each of its loops.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tf_exla.split.regions.region import Region
 
 
 def split_kernels(context: SearchContext, graph: Graph) -> Graph:
-    """Split kernels at the peaks of a graph until it holds the budget, as far as possible."""
+    """Split kernels at the peaks of a graph until it is within the budget, as far as possible."""
     while not context.holds(graph):
         high = peak_of(context.projector, graph)
         found = [one for one in _candidates(context, graph) if one.high < high]
@@ -44,7 +45,10 @@ def _candidates(context: SearchContext, graph: Graph) -> Iterator[Candidate]:
 
 
 def kernel_regions(context: SearchContext, index: DefUse) -> Iterator[tuple[Large, Region]]:
-    """Yield the regions of the node at the peak alone, if its kernel has much scratch memory."""
+    """Yield regions that contain only the node at the peak, if its kernel has much scratch memory.
+
+    There is one for each axis of its large operands and results that can be split.
+    """
     projection = context.projector.project(index.graph)
     node = projection.peak_node
     if node is None or not _has_much(node, projection.temporary[projection.peak_step]):
@@ -69,10 +73,10 @@ def _tensor_bytes(node: Node) -> int:
 
 
 class KernelsInParts(Projector):
-    """Projects kernels with much scratch memory as they work on one index at a time."""
+    """A projector that assumes that kernels with much scratch memory run on one index at a time."""
 
     def reduces(self, node: Node) -> bool:
-        """Return whether a kernel is projected with less than the scratch memory of the whole."""
+        """Return whether a kernel is projected with less scratch memory than it has unsplit."""
         return self.temporary(node) < super()._temporary_of(node)
 
     def _temporary_of(self, node: Node) -> int:

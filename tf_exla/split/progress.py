@@ -18,8 +18,9 @@ from tf_exla.model.projection import Projection, Projector
 class Peak(NamedTuple):
     """The largest bytes of any step, and the number of such steps; compared in this order.
 
-    Small tensors and nodes, which count for the whole run, are left out. Only steps whose node
-    touches a tensor large enough to be run in the order of the plan are counted.
+    A step is a node of the plan. Small tensors and the overhead of nodes, which count for the whole
+    run, are left out. The runtime orders only nodes that touch a large tensor (`CHAIN_BYTES`), so
+    only these are counted.
     """
 
     bytes: int
@@ -71,7 +72,7 @@ def own_step(projection: Projection, before: Graph) -> int | None:
 
 
 def own_loops(graph: Graph, before: Graph) -> list[Loop]:
-    """Return the loops of `graph` that `before` does not have, with whatever chunk."""
+    """Return the loops of `graph` that `before` does not have, not even with another chunk."""
     known = _outputs_of_loops(before)
     loops = (node for node in graph.nodes if isinstance(node, Loop))
     return [loop for loop in loops if loop.outputs not in known]
@@ -82,10 +83,10 @@ def _outputs_of_loops(graph: Graph) -> set[tuple[Tensor, ...]]:
 
 
 def most_steps(graph: Graph) -> int:
-    """Return an upper bound of the steps of a search.
+    """Return the number of steps after which a search is ended.
 
-    Each step moves at least one node into a loop, or splits the bodies of one node: those of a
-    loop once, those of other nodes as long as they need less. More steps are not worth their time.
+    Each step moves at least one node into a loop, or splits the bodies of one node. The bodies of a
+    loop are split once; those of a While or a choice, as long as they then need less memory.
     """
     return 2 * len(graph.nodes) + 2
 

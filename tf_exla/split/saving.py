@@ -1,4 +1,4 @@
-"""Keeping: large tensors that later stages read are concatenated instead of recomputed."""
+"""Large tensors that later stages read are kept: concatenated instead of recomputed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from tf_exla.split.loops.stages import Stages, arrange
 
 
 def keep(context: SearchContext, best: Candidate) -> Candidate:
-    """Keep large tensors between stages if the budget has room and it saves time."""
+    """Keep large tensors between stages if there is room and it saves a twentieth of the time.
+
+    Return the candidate whose loops keep them, or `best`.
+    """
     projector, budget = context.projector, context.budget
     if best.own > budget or best.stages is None:
         return best
@@ -36,10 +39,11 @@ def keep(context: SearchContext, best: Candidate) -> Candidate:
     def seconds_to_make(tensor: Tensor) -> float:
         return node_seconds(projector.ops, best.index.producer[tensor])
 
-    # First try each tensor alone, the most expensive to recompute first, and of those that are
-    # alike only one. Then combine those that helped, the largest saving first.
+    # First try each tensor alone, and only one of several that are alike: those of equal shape and
+    # about equal cost. Then combine those that helped, the largest saving first.
     dear = sorted(again, key=seconds_to_make, reverse=True)[: SETTINGS.saves_tried]
-    little = (1 - SETTINGS.margin) * best.seconds / SETTINGS.saves_tried  # all are not worth a step
+    # Smaller differences do not matter: over all tried tensors they add up to less than a step.
+    little = (1 - SETTINGS.margin) * best.seconds / SETTINGS.saves_tried
     kinds: dict[Hashable, list[Tensor]] = {}
     for tensor in dear:
         seconds, _ = _recomputation(projector.ops, stages_with(frozenset({tensor})))
@@ -66,10 +70,10 @@ def _recomputation(ops: OpSet, stages: Stages) -> tuple[float, int]:
 
 
 def most_saved(context: SearchContext, best: Candidate) -> float:
-    """Return an upper bound of the seconds that `keep` saves: all recomputation.
+    """Return an upper bound of the seconds that `keep` saves: those of all recomputation.
 
-    It is estimated on whole tensors, from memory. In addition, each node is launched for each
-    chunk.
+    The estimate is for nodes that compute whole tensors and read them from memory, plus a launch of
+    each node for each chunk.
     """
     if best.own > context.budget or best.stages is None:
         return 0.0
@@ -82,5 +86,5 @@ def most_saved(context: SearchContext, best: Candidate) -> float:
 
 
 def _holds(made: Candidate, best: Candidate, budget: int) -> bool:
-    """Return whether the budget is held, or only the rest of the program still exceeds it."""
+    """Return whether `made` is within the budget, or only the rest of the program exceeds it."""
     return made.peak <= budget or (made.own <= budget and made.high <= best.high)

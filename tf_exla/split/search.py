@@ -1,8 +1,9 @@
-"""The search for a plan that holds the budget.
+"""The search for a plan whose projected peak is within the budget.
 
 While the projected peak is above the budget, take the largest tensors alive at the peak, grow the
-region of each of their axes, and compare the programs that result. Go on with the fastest that
-holds the budget, else with a lower peak, where the new loops need the least.
+region of each of their axes, and compare the programs that result. Go on with the fastest program
+within the budget. If there is none, go on with one of a lower peak whose new loops need the
+fewest bytes.
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ def split(
     sinks: int = 0,
     most_seconds: float = math.inf,
 ) -> Splitting:
-    """Split large tensors until the working set holds `budget` bytes, as far as possible.
+    """Split large tensors until the working set is at most `budget` bytes, as far as possible.
 
-    `sinks`: loops may compute tensors of so many bytes that they read whole (`invariants.py`).
-    `most_seconds`: the search ends early if the program would take longer.
+    `sinks`: operands of at least so many bytes that a loop reads whole may be computed in its body
+    (`invariants.py`); 0: none. `most_seconds`: the search ends early if the program would take
+    longer.
     """
     context = search_context(projector, budget, options, sinks=sinks)
     return _Search(replace(context, most_seconds=most_seconds)).run(graph)
@@ -73,9 +75,10 @@ class _TooSlowError(Exception):
 
 
 class _Search:
-    """One search for a budget.
+    """One search for a plan within a budget.
 
-    `ahead`: follow a faster step that does not hold the budget yet to its end.
+    `ahead`: if a candidate above the budget is faster than the chosen one, search on from it, too
+    (`_ahead`).
     """
 
     def __init__(self, context: SearchContext, ahead: bool = True) -> None:
@@ -87,7 +90,7 @@ class _Search:
         self.last: Candidate | None = None  # the choice of the step before
 
     def run(self, graph: Graph) -> Splitting:
-        """Split a graph until it holds the budget, or nothing helps."""
+        """Split a graph until it is within the budget, or no further split is progress."""
         context = self.context
         smallest = graph
         for _ in range(most_steps(graph)):
@@ -112,7 +115,7 @@ class _Search:
     def _repeated(self, graph: Graph) -> Graph | None:
         """Split a part that equals the one split last, in the same way."""
         again = None if self.last is None else repeated(self.context, graph, self.last)
-        # A graph that holds the budget is chosen by time among all candidates.
+        # The last step, which reaches the budget, is chosen by time among all candidates.
         if again is None or again.peak <= self.context.budget:
             return None
         if not self._is_progress(again.graph, graph):
@@ -150,14 +153,15 @@ class _Search:
         return made
 
     def _chosen(self, graph: Graph, found: list[Candidate], forced: bool) -> Candidate | None:
-        """Return the fastest candidate that holds the budget, else one whose loops need the least.
+        """Return the fastest candidate within the budget, else one whose loops need the least.
 
-        Either the peak is lower, or fewer steps of the plan reach it. Other parts of the program
-        can be split by further steps, but new loops only in tiles. So the bytes of the new loops
-        come first, then the peak.
+        The latter lowers the peak, or lets fewer nodes of the plan reach it. Later steps can split
+        other parts of the program, but new loops only into tiles. So candidates are compared by
+        the bytes of their new loops first, then by the peak.
 
-        Concatenated results of loops are never split again. So a candidate that fixes a large
-        tensor comes after those that do not, however low its peak is.
+        Concatenated results of loops are never split again. So a candidate that concatenates a
+        large tensor is taken only if all do, however low its peak is. `forced`: consider all
+        candidates, since a tensor is above the user's threshold.
         """
         context = self.context
         holding = [one for one in found if one.peak <= context.budget]
@@ -181,7 +185,7 @@ class _Search:
         if made is None:
             return None
         made = self.context.fitted(made)
-        if not self._is_progress(made, graph):  # with other chunks it needs as much as before
+        if not self._is_progress(made, graph):  # `fitted` may have enlarged other chunks
             return None
         self.trace.take("split inside of a loop or a choice", graph, made)
         return made
@@ -197,7 +201,10 @@ class _Search:
         return made
 
     def _descended(self, graph: Graph) -> Graph | None:
-        """Split the sub-graphs of the node at the peak for the bytes that the budget leaves."""
+        """Split the sub-graphs of the node at the peak, within the bytes that the budget leaves.
+
+        Return None if that does not reduce the bytes that the node allocates.
+        """
         context, projector = self.context, self.projector
         projection = projector.project(graph)
         node = projection.peak_node
@@ -218,9 +225,10 @@ class _Search:
         return graph.replace(nodes=tuple(made if one is node else one for one in graph.nodes))
 
     def _is_useful(self, one: Candidate, graph: Graph) -> bool:
-        """Return whether a candidate is progress, or a step to loops that compute operands.
+        """Return whether a candidate is progress, or leads to loops that compute their operands.
 
-        While other operands are still held, its own loops cannot lower the peak.
+        Such loops (`_sunk`) lower the peak only when no large operand is left outside. So a
+        candidate with fewer bytes of large tensors is useful even if its peak is not lower.
         """
         if self._is_progress(one.graph, graph):
             return True
@@ -236,7 +244,10 @@ class _Search:
 
 
 def _ahead(context: SearchContext, graph: Graph, found: Sequence[Candidate]) -> Graph:
-    """Return `graph`, which holds the budget, or a faster graph that needs further splits."""
+    """Return a faster graph within the budget that takes more splits than `graph`, or `graph`.
+
+    Only the fastest of the candidates above the budget is searched on from.
+    """
     most = SETTINGS.margin * context.seconds(graph)
     more = [one for one in found if one.peak > context.budget and one.seconds < most]
     if not more:

@@ -15,12 +15,15 @@ from tf_exla.split.tiles import tile_at
 
 
 def with_tiles(context: SearchContext, found: list[Candidate]) -> Iterator[Candidate]:
-    """Yield candidates: with tiles if their loops exceed the budget; for speed, with and without.
+    """Yield candidates, with tiles where these are useful.
 
-    Tiles change only the new loops. If the rest of a program needs more than the budget, none are
-    tried where they would gain little now (later steps split what is then at the peak), or where
-    the rest needs more than another candidate in total: tiles would not get it chosen. Nor would
-    they where the sums of their loop alone need more than the loops of another candidate.
+    If the new loops of a candidate exceed the budget, it is replaced by the candidate with tiles.
+    Otherwise tiles can only be faster, and both are yielded.
+
+    Tiles change only the new loops. So they are not tried in three cases. The rest of the program
+    exceeds the budget, and tiles would gain little now: later steps split what is at the peak then.
+    The rest of the program needs more than another candidate does in total. Or the sums that the
+    loop completes alone need more than the new loops of another candidate.
     """
     projector, budget = context.projector, context.budget
     fixed = {one: fixes_much(context, one) for one in found}
@@ -57,7 +60,7 @@ def _lowers(context: SearchContext, one: Candidate) -> bool:
 
 
 def _least_with_tiles(projector: Projector, one: Candidate) -> int:
-    """Return a lower bound of `own` with tiles: a body completes its sums whole."""
+    """Return a lower bound of `own` with tiles: a body still allocates its sums as a whole."""
     projection = projector.project(one.graph)
     position = own_step(projection, one.index.graph)
     if position is None:

@@ -24,9 +24,10 @@ from tf_exla.split.loops.resize import resize_loop
 def tile_at(
     context: SearchContext, graph: Graph, position: int, for_speed: bool = False
 ) -> Graph | None:
-    """Split the bodies of one loop along another axis; None if that does not help.
+    """Split the bodies of the loop at `position` along another axis; None if that does not help.
 
-    `for_speed`: the budget is held, and the bodies must be large relative to the cache.
+    `for_speed`: the graph is within the budget already; split only if its bodies are large relative
+    to the cache.
     """
     projector, options = context.projector, context.options
     step = projector.project(graph).step(position) if graph.nodes else None
@@ -41,7 +42,7 @@ def tile_at(
     ):
         return None
     if context.depth and not context.sinks and loop.extent > SETTINGS.batch:
-        return None  # in a matrix of a batch, only a further batch is split again
+        return None  # inside of a loop over a batch, only loops over another batch get tiles
     rows = 1 if loop.extent <= SETTINGS.batch else SETTINGS.sample_rows
     room = context.room_at(graph, position)
     if for_speed:
@@ -55,9 +56,10 @@ def tile_at(
 
 
 def tile_for_speed(context: SearchContext, graph: Graph) -> Graph:
-    """Split the bodies of loops along another axis, where that is faster and holds the budget.
+    """Split the bodies of loops along another axis, where that is faster and within the budget.
 
-    For further loops of one structure, only the best number of rows of the first is tried.
+    Several numbers of rows are tried. For loops of equal structure, the best one of the first loop
+    is the only one tried for the others.
     """
     projector, options = context.projector, context.options
     known: dict[Hashable, tuple[int, ...]] = {}
@@ -99,8 +101,9 @@ def _reads_much(loop: Loop) -> bool:
 def tiled(context: SearchContext, loop: Loop, rows: int, room: int, sinks: int = 0) -> Loop:
     """Return a loop with chunks of `rows` indices whose bodies are split for `room` bytes.
 
-    One matrix of a batch may become as many levels of loops as the graph. So may a body that
-    computes what it reads whole: `sinks`, as in `SearchContext`.
+    `sinks`: as in `SearchContext`. The loops in the bodies may be nested one level less deeply than
+    `context.levels`. The loop itself does not count as a level if its chunk is one matrix of a
+    batch, or if its body may compute operands (`sinks`).
     """
     projector = context.projector
     wide = resize_loop(projector.ops, loop, min(loop.extent, rows), 1)

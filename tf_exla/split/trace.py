@@ -1,4 +1,4 @@
-"""The trace of a search: the move of each step, its savings and costs, and its alternatives."""
+"""The trace of a search: what each step did, its savings and costs, and its alternatives."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Step:
 
 
 class Trace:
-    """A record of the steps of one search, if it is `enabled`.
+    """A record of the steps of one search; empty unless it is `enabled`.
 
-    Programs are estimated once for each run of equal steps.
+    Consecutive splits of equal parts are one step, and bytes and seconds are estimated once for it.
     """
 
     def __init__(self, projector: Projector, enabled: bool = True) -> None:

@@ -20,7 +20,10 @@ SMALL_BYTES = 1024
 
 
 def capture_jaxpr(closed: Any, platform: str | None = None) -> tuple[Graph, tuple[Any, ...]]:
-    """Return the graph of a closed jaxpr, and the constants that are its last inputs."""
+    """Return the graph of a closed jaxpr, and the values of its last inputs, large constants.
+
+    `platform`: the platform that the program is for, as JAX names it; None: the default.
+    """
     walk = Walk(CONVERTERS, platform or jax.default_backend())
     w = Writer(walk)
     jaxpr = closed.jaxpr

@@ -1,9 +1,9 @@
-"""Compile a program within its limit, however XLA compiles the plan.
+"""Compilation of programs within a limit that is certified for the compiled program.
 
-XLA orders a program and assigns its buffers itself, so a projection alone guarantees nothing. The
-compiled program is measured: `memory_analysis()` reports the bytes of buffers. On a CPU
-`outside.py` bounds what kernels allocate in addition, on a GPU the allocator takes whole blocks. If
-the sum exceeds the limit, the program is planned again for less.
+XLA orders a program and assigns its buffers itself, so a projection alone guarantees nothing. So
+the compiled program is measured: `memory_analysis()` reports the bytes of buffers. On a CPU,
+`outside.py` bounds what kernels allocate in addition; on a GPU, what the allocator takes for whole
+blocks is added. If the sum exceeds the limit, the program is planned again for less.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ from tf_exla.pipeline.tightening import TRIES, Try, between, next_room
 X = Any  # an array, or an aval
 
 SPARE = 1.25
-"""How many times what the smallest plan needs must be free for more tries, each a compilation."""
+"""Plans larger than the smallest one are tried only if the limit leaves room for this multiple of
+what the smallest one needs, since each try is a compilation."""
 OTHERWISE = 2
-"""How many times the limit a program needs at most that is compiled once more in another order."""
+"""The original program is compiled once more, in another order, only if it needs at most this many
+times the limit."""
 RUNTIME = 1 << 20
 """Bytes of a call in addition to all arrays: handles, small allocations of threads."""
 PACKED, BLOCKS = "operands that kernels pack", "unused parts of the allocator's blocks"
@@ -45,9 +47,9 @@ PACKED, BLOCKS = "operands that kernels pack", "unused parts of the allocator's 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The peak of a call in bytes.
+    """The peak of a call, in bytes.
 
-    `outside`: what is allocated outside of XLA's buffers; `kind`: what that is.
+    `outside`: bytes allocated outside of XLA's buffers; `kind`: what they are, in words.
     """
 
     arguments: int
@@ -102,10 +104,10 @@ class Plannable(Protocol):
 
 
 def certify(program: Plannable, donated: frozenset[int] = frozenset()) -> Certified:
-    """Compile a program: unchanged if that holds the limit, else by a plan.
+    """Return a program compiled within its limit: unchanged if that is possible, else by a plan.
 
-    `donated`: operands whose buffers a call may reuse. Raises `MemoryLimitError` if no plan holds
-    the limit.
+    `donated`: positions of operands whose buffers a call may reuse. Raises `MemoryLimitError` if no
+    plan is within the limit.
     """
     return _Search(program, donated).found()
 
@@ -140,9 +142,10 @@ class _Search:
     def _may_hold(self) -> bool:
         """Whether to compile the original program, which XLA may fuse better than is projected.
 
-        On a GPU the compiler runs kernels to find the fastest, so the arrays of the program have to
-        be within the limit. A map is captured as its body on all rows: then the projection is that
-        of a larger program.
+        On a CPU this is always tried. On a GPU the compiler runs kernels to find the fastest, so
+        each array of the program must be within the limit, and its projection as well. The
+        projection is ignored if capture made arrays larger: a scan that carries nothing is captured
+        as its body on all rows.
         """
         if not on_gpu():
             return True
@@ -194,10 +197,11 @@ class _Search:
         )
 
     def _larger(self, least: Plan, made: Certified, failed: Try | None) -> Certified | None:
-        """Return a plan between the smallest one, which holds, and one that failed.
+        """Return a plan between the smallest one, which is within the limit, and one that is not.
 
-        `failed`: the last try. Without one, the smallest plan is projected to exceed the limit, and
-        XLA needs less. Then one that is larger in proportion is tried as well.
+        `failed`: the last try. None if all plans were projected to exceed the limit; XLA then needs
+        less than is projected for the smallest one. In this case a plan that is larger in that
+        proportion is tried first. Return None if no larger plan is within the limit.
         """
         room = self.limit - least.resident
         now = self._try(least, made)
@@ -226,15 +230,16 @@ class _Search:
 
     @cached_property
     def _original(self) -> Certified:
-        """The program unchanged, as XLA schedules it in sequence or else as JAX compiles it.
+        """The unchanged program, compiled to run in sequence or as JAX does by default.
 
-        Each may need less: a choice of matrices took 126 MB in sequence, and 84 otherwise.
+        If the first exceeds the limit, it is the one that needs less. Either may be: a program with
+        a choice between matrices took 126 MB in sequence, and 84 MB by default.
         """
         made = self._unchanged(concurrent=False)
         if self._holds(made) or made.certificate.peak > OTHERWISE * self.limit or on_gpu():
             return made
         other = self._unchanged(concurrent=True)
-        if other.certificate.outside:  # bounded for one kernel at a time
+        if other.certificate.outside:  # the bound is for one kernel at a time
             return made
         return min(made, other, key=lambda one: one.certificate.peak)
 
@@ -289,7 +294,7 @@ def _certificate(compiled: Any, specs: Sequence[X], results: Sequence[X]) -> Cer
     found = compiled.memory_analysis()
     made = found.output_size_in_bytes - found.alias_size_in_bytes
     return Certificate(
-        max(sum(map(_bytes, specs)), found.argument_size_in_bytes),  # unused ones, too
+        max(sum(map(_bytes, specs)), found.argument_size_in_bytes),  # include unused arguments
         made,
         found.temp_size_in_bytes,
         _unused(found.temp_size_in_bytes, made, results) if on_gpu() else _outside(compiled),
@@ -302,9 +307,10 @@ def _bytes(aval: X) -> int:
 
 
 def _unused(temporary: int, made: int, results: Sequence[X]) -> int:
-    """Return what the allocator may take in addition: XLA allocates each result, and the rest once.
+    """Return the bytes that the allocator may take beyond those that are requested.
 
-    `made`: bytes of the results that do not reuse the buffers of arguments.
+    XLA requests one allocation for each result, and one for all temporary buffers (`temporary`
+    bytes). `made`: bytes of the results that do not reuse the buffers of arguments.
     """
     taken = allocator().taken
     rest = sum(taken(_bytes(one)) - _bytes(one) for one in results)
@@ -312,7 +318,10 @@ def _unused(temporary: int, made: int, results: Sequence[X]) -> int:
 
 
 def _outside(compiled: Any) -> int:
-    """Return what kernels of a CPU allocate outside of XLA's buffers."""
+    """Return a bound of the bytes that kernels on a CPU allocate outside of XLA's buffers.
+
+    Warn about libraries whose allocations are not known.
+    """
     module = compiled.as_text()
     for name in sorted(libraries(module)):
         warn(

@@ -48,7 +48,7 @@ def warn_if_untested(version: tuple[int, ...] = VERSION) -> None:
 def compiler_options(concurrent: bool = False) -> dict[str, str | bool]:
     """Return the options for compiling certified programs on the default device.
 
-    `concurrent`: whether XLA may run concurrently what the program has in sequence.
+    `concurrent`: whether XLA may run independent computations concurrently.
     """
     made = {} if on_gpu() else dict(_cpu_options())
     return {key: made[key] for key in made if not (concurrent and key == _SCHEDULER)}
@@ -61,9 +61,9 @@ _SCHEDULER = "xla_cpu_enable_concurrency_optimized_scheduler"
 def _cpu_options() -> Mapping[str, str | bool]:
     """Return the options of XLA on a CPU, as far as this release has them.
 
-    XLA would run concurrently what the plan runs in sequence, and hold the buffers of both. In
-    newer releases it hands products to a library, YNNPACK, that allocates by itself: for attention,
-    24 MB were certified and 39 MB measured.
+    By default XLA would run nodes concurrently that the plan runs in sequence, and need the buffers
+    of both. Newer releases hand products to a library, YNNPACK, that allocates by itself: for
+    attention, 24 MB were certified and 39 MB measured. Both are switched off.
     """
     libraries: dict[str, str | bool] = {"xla_cpu_experimental_ynn_fusion_type": ""}
     try:
@@ -82,7 +82,7 @@ def user_frames(info: Any) -> Iterable[Any]:
 
 
 def apply(primitive: Any, operands: Iterable[Any], params: Mapping[str, Any]) -> Any:
-    """Apply a primitive to operands; return a list where it has several results."""
+    """Apply a primitive to operands; return its result, or a list if it has several results."""
     found = primitive.get_bind_params(params)
     functions, rest = found if isinstance(found, tuple) else ((), found)
     return primitive.bind(*functions, *operands, **rest)
@@ -137,14 +137,14 @@ def along(aval: Any, axes: frozenset[Any]) -> Any:
 
 
 def lowered_function(primitive: Any) -> Callable[..., Any] | None:
-    """Return the function that a primitive is lowered by; None if it is JAX's own, or not known.
+    """Return the function by whose trace a primitive of another library is lowered, else None.
 
-    A primitive that has rules for some platforms may be lowered differently on each.
+    None also for a primitive with rules for some platforms only: these may differ.
     """
     if any(primitive in rules for rules in _mlir._platform_specific_lowerings.values()):
         return None
     found: Any = _mlir._lowerings.get(primitive)
-    rule = getattr(found, "rule", found)  # an entry since 0.7
+    rule = getattr(found, "rule", found)  # since 0.7, `found` is an entry with the rule
     if getattr(rule, "__qualname__", "") != "lower_fun.<locals>.f_lowered":
         return None
     cells = dict(zip(rule.__code__.co_freevars, rule.__closure__ or (), strict=True))

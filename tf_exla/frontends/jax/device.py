@@ -35,7 +35,7 @@ def on_gpu() -> bool:
 
 
 def allocator() -> Allocator:
-    """Return what the allocator of the device takes for each allocation."""
+    """Return the model of the device's allocator: the bytes that it takes for a request."""
     chosen = os.environ.get("XLA_PYTHON_CLIENT_ALLOCATOR", "default").lower()
     return BLOCKS if on_gpu() and chosen not in _COUNTS_EXACTLY else EXACT
 

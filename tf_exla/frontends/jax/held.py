@@ -1,13 +1,13 @@
-"""Tensors that must be computed once: they are compared with an element chosen from them.
+"""Tensors that XLA must compute only once: they are compared with an element chosen from them.
 
 The gradient of a maximum searches for the elements equal to it. XLA recomputes a tensor in each
-fusion that reads it, and not always to the same bits: a fused multiply-add may take either of two
-products. The maximum is then not among the elements, and the gradient is lost or 0 / 0.
+fusion that reads it, and not always to the same bits: of a b + c d, either product may be fused
+with the addition. The maximum is then not among the elements, and the gradient is zero or 0 / 0.
 
-So such tensors are held in a buffer, by a branch that XLA cannot decide at compile time. A barrier
-would not do, since XLA drops barriers before it fuses. Where two loops compute the same numbers,
-the tensors that they are computed from are held as well: the other uses of a product decide whether
-it is fused into the sum that follows.
+So such tensors are stored in a buffer, by a branch that XLA cannot decide at compile time. A
+barrier does not suffice, since XLA drops barriers before it fuses. If two loops compute the same
+numbers, the tensors from which these are computed are stored as well: whether a product is fused
+into the sum that follows depends on its other uses.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _CHOOSING = EXTREMES | {"lax.sort", "radix_counts", "sort"}
 
 
 def held(graph: Graph, repeated: bool = False) -> frozenset[Tensor]:
-    """Return the tensors of a graph that are compared and of which a maximum or the like is taken.
+    """Return the tensors of a graph that are compared, and of which a maximum or the like is taken.
 
-    `repeated`: another loop computes the same numbers again. Then return the tensors that are
-    compared or chosen from, and those that they are computed from.
+    `repeated`: another loop computes the same numbers again. Then return all tensors that are
+    compared or from which an element is chosen, and those from which they are computed.
     """
     root: dict[Tensor, Tensor] = {}
     computed = {one for node in graph.nodes if node.op != "constant" for one in node.outputs}
     for node in graph.nodes:
         if node.op in RESHAPES or node.op in IDENTITIES:
-            pairs = zip(node.outputs, node.inputs, strict=False)  # then shapes or axes
+            pairs = zip(node.outputs, node.inputs, strict=False)  # further inputs: shapes or axes
             root.update((made, root.get(one, one)) for made, one in pairs)
     tested = {root.get(one, one) for node in graph.nodes for one in _compared(node)}
     chosen = {root.get(one, one) for node in graph.nodes for one in _chosen_from(node)}
@@ -44,7 +44,7 @@ def held(graph: Graph, repeated: bool = False) -> frozenset[Tensor]:
 
 
 def _sources(graph: Graph, found: set[Tensor]) -> set[Tensor]:
-    """Return tensors and the real results that they are computed from, except pure movement."""
+    """Return tensors and the real results from which they are computed, except for moved ones."""
     wanted = set(found)
     for node in reversed(graph.nodes):
         if wanted.isdisjoint(node.outputs):

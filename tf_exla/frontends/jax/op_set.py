@@ -36,8 +36,9 @@ _UPDATES = frozenset(
 def _rates() -> Rates:
     """Return the rates of XLA's code for a CPU.
 
-    It runs the work of small arrays on one core. So chunks for which all cores work are preferred,
-    by higher costs of starting work: forces between 1,501 bodies take 21 instead of 49 ms.
+    XLA runs the work on small arrays on one core. So the costs of starting work are set higher,
+    which makes plans prefer chunks that are large enough for all cores: forces between 1,501 bodies
+    take 21 instead of 49 ms.
     """
     return dataclasses.replace(
         load(cpu_kind()), launch=7e-6, iteration=4e-5, variable=0.0, convolution=0.0,
@@ -55,7 +56,7 @@ class JaxOps(ModuleOps):
         return RECORDS.get(op) or super().meaning(op)
 
     def rates(self) -> Rates:
-        """Return the rates of the processor: measured if there are any, else typical. Read once."""
+        """Return the measured rates of the processor if there are any, else usual ones."""
         return _rates()
 
     def of_product(self, node: Node, rule: AxisRule) -> int:
@@ -63,7 +64,7 @@ class JaxOps(ModuleOps):
         return packed(node, rule)
 
     def forwards(self, node: Node) -> tuple[int, ...]:
-        """Return the inputs whose buffers the first output certainly reuses at their last use."""
+        """Return positions of the inputs whose buffer the first output may take over."""
         return (0,) if node.op in _UPDATES else ()
 
     def held(self, graph: Graph) -> frozenset[Tensor]:

@@ -1,8 +1,8 @@
 """Bytes that kernels called by XLA on a CPU allocate outside of XLA's buffers.
 
-Eigen packs the operands of products, LAPACK allocates work arrays for a call, stable sorts copy
-their operands. The optimized module shows which kernels are called. OpenBLAS's own buffers, which a
-process allocates once, are not counted.
+Eigen packs the operands of products, LAPACK allocates work arrays for each call, and stable sorts
+copy their operands. The text of the optimized module shows which kernels are called. OpenBLAS's own
+buffers, which a process allocates once, are not counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LIBRARY = re.compile(r'"kind":"(__\w+)"')
 _PANEL = 64
 """The most columns of a block in LAPACK (ilaenv)."""
 _LINES = 16
-"""Lines of a transform that DUCC copies to a buffer at once."""
+"""The number of lines of a Fourier transform that DUCC copies to a buffer at once."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,14 @@ class Call:
 def outside_bytes(module: str) -> int:
     """Return an upper bound of the bytes that kernels allocate in a call.
 
-    `module`: optimized, as text. Kernels run one after the other, so the largest bound counts.
+    `module`: the text of the optimized module. Kernels run one after the other, so this is the
+    largest of their bounds.
     """
     return max((_KERNELS[kernel](call) for kernel, call in _calls(module)), default=0)
 
 
 def libraries(module: str) -> frozenset[str]:
-    """Return the libraries that compute whole parts of a module: they allocate uncounted bytes."""
+    """Return the libraries that compute whole parts of a module; what they allocate is unknown."""
     return frozenset(_LIBRARY.findall(module))
 
 
@@ -104,12 +105,12 @@ def _dot(call: Call) -> int:
 def packing(rows: int, inner: int, columns: int, item: int) -> int:
     """Return an upper bound of the bytes that Eigen packs for a product."""
     if min(rows, columns, inner) <= 1:
-        return 0  # XLA's own loops
+        return 0  # computed by XLA's own loops
     return packed_bytes(rows, inner, columns, max(4, item), _threads())
 
 
 def _convolution(call: Call) -> int:
-    """Bound a product of patches with the filter, plus copies where there are groups."""
+    """Bound the bytes packed for a product of patches and filters, plus copies for groups."""
     (image, kernel), made = call.operands[:2], call.results[0]
     labels = _LABELS.search(call.text)
     filters = kernel.shape[labels.group(1).index("o")] if labels else 1
@@ -119,7 +120,7 @@ def _convolution(call: Call) -> int:
 
 
 def _square(times: int) -> Callable[[Call], int]:
-    """Return a bound for `times` square matrices of the smaller axis, plus panels."""
+    """Return a bound: the bytes of `times` square matrices of the smaller size, plus panels."""
 
     def bound(call: Call) -> int:
         one = call.operands[0]
@@ -154,5 +155,6 @@ _KERNELS: Mapping[str, Callable[[Call], int]] = {
     **dict.fromkeys(("heevd", "syevd"), _square(4)),
     **dict.fromkeys(("gees", "geev", "gesdd", "gesvd"), _square(8)),
 }
-"""Bounds by kernel. LAPACK's drivers request 1 + 6 n + 2 n² numbers (syevd; heevd: complex ones,
-and as many real ones) or 4 n² + 7 n (gesdd). geev works on copies of its three matrices."""
+"""The bound of each kernel. LAPACK's drivers request work arrays of 1 + 6 n + 2 n² numbers (syevd;
+heevd: as many complex and as many real numbers) or 4 n² + 7 n (gesdd). geev works on copies of its
+three matrices."""

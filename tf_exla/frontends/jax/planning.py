@@ -1,4 +1,4 @@
-"""Plan a captured program: run the passes with JAX's op set."""
+"""Planning of captured programs: the passes, run with JAX's op set."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from tf_exla.rewrite.families import switches
 
 _CPU_OPS, _GPU_OPS = JaxOps(), GpuOps()
 _IN_CACHE = 2
-"""The default sizes divided by those used here: of 32 MB cache, 8 MB for a chunk, 12 for a body.
+"""The sizes of chunks and bodies are the default ones divided by this: for a cache of 32 MB, 8 MB
+for a chunk and 12 MB for a body.
 
 XLA keeps a result in addition to its operands, and other programs share the cache. Compared with
-chunks of 16 MB, conjugate gradients took 0.87 of the processor time, and half of the time where
-other programs ran at once; attention and gradients of kernels took 0.95. Chunks of 4 MB took a
-third more for the products of sparse GPs (two cores, JAX 0.6.2).
+chunks of 16 MB, conjugate gradients took 0.87 of the processor time, and half of the time if other
+programs ran as well; attention and gradients of kernels took 0.95. With chunks of 4 MB, the
+products of sparse GPs took a third longer (two cores, JAX 0.6.2).
 """
 
 
 def options(rewrites: Mapping[str, bool] | bool | None = None) -> Options:
-    """Return options for a program that XLA compiles as a whole and runs chunk after chunk."""
+    """Return options for a program that XLA compiles as a whole and runs one chunk at a time."""
     usual = Options()
     return Options(
         jit_compile=False,
@@ -71,7 +72,7 @@ class Settings:
 
 
 def make_plan(graph: Graph, settings: Settings) -> Plan:
-    """Return the plan of a program. Raises `MemoryLimitError` where no plan holds the limit."""
+    """Return the plan of a program. Raises `MemoryLimitError` if no plan is within the limit."""
     options = gpu_options(settings.options) if on_gpu() else settings.options
     return optimize_graph(
         graph, op_set(), limit=settings.limit, options=options, function=settings.name

@@ -1,7 +1,8 @@
 """Scratch memory of XLA's code for ops that are not fused.
 
-On a CPU it is taken from `memory_analysis()` of JAX 0.6.2 for matrices of 3,000 x 3,000. Operands
-of products that Eigen packs are outside of XLA's buffers, and counted as in the certificate.
+For a CPU, the numbers are from `memory_analysis()` of JAX 0.6.2 for matrices of 3,000 x 3,000.
+Operands of products that Eigen packs are outside of XLA's buffers. They are counted as in the
+certificate (`outside.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tf_exla.model.xla_module import TREE, reduced_sizes
 
 
 def _tree(node: Node) -> int:
-    """Count the partial results of a reduction: one per 32 elements, and one per 32 of these."""
+    """Count the partial results of a reduction: one for 32 elements, and one for 32 of these."""
     sizes = reduced_sizes(node)
     if all(size <= TREE for size in sizes) or not node.inputs[0].size:
         return 0
@@ -29,12 +30,12 @@ def _tree(node: Node) -> int:
 
 
 def _running(node: Node) -> int:
-    """Count sums of blocks of 16, in two copies that are padded to whole blocks."""
+    """Count two copies of the operand, padded to whole blocks of 16, and the sums of blocks."""
     return 2 * node.inputs[0].nbytes + node.inputs[0].nbytes // 8
 
 
 def _selected(node: Node) -> int:
-    """Count a copy of the rows, as XLA's own selection has it, and for float64 integer keys."""
+    """Count a copy of the rows, which XLA's own selection makes; for float64 also integer keys."""
     x = node.inputs[0]
     return x.nbytes * (2 if x.dtype == "float64" else 1)
 
@@ -63,11 +64,12 @@ SCRATCH: Mapping[str, Bound] = {
 # On a GPU, as in `model/xla_gpu.py`.
 
 _SHORT = 3000
-"""Lines that were sorted with a copy of the operand; lines of 90,001 and 5,000,000 took four."""
+"""Lines of up to this length were sorted with one copy of the operand, lines of 90,001 and of
+5,000,000 elements with four."""
 
 
 def _sorted(node: Node) -> int:
-    """Count copies of the operands; with an operand of indices, lines of any length took one."""
+    """Count copies of the operands: one, or four for a single operand with long lines."""
     x = node.inputs[0]
     axis = -1 if node.op == "sort" else params_of(node)["dimension"]
     long = len(node.inputs) == 1 and x.dims[axis] > _SHORT

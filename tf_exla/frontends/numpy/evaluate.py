@@ -1,7 +1,7 @@
-"""Evaluate graphs on NumPy arrays: whole programs, split programs, and their control flow.
+"""Evaluation of graphs on NumPy arrays: whole programs, split programs, and their control flow.
 
-This defines what a graph means; it is not fast. Tests compare a graph before and after a pass
-without a framework.
+This defines what a graph means; it is not fast. With it, tests compare a graph before and after a
+pass without a framework.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def evaluate(
 class _Evaluation:
     def __init__(self, kernels: Mapping[str, Kernel]) -> None:
         self.kernels = kernels
-        self.start = 0  # of the chunk of the enclosing loop
+        self.start = 0  # the first index of the enclosing loop's chunk
 
     def run(self, graph: Graph, inputs: Sequence[Array]) -> list[Array]:
         known: dict[Tensor, Array] = dict(zip(graph.inputs, inputs, strict=True))

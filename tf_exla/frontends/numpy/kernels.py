@@ -95,7 +95,10 @@ def _best(choose: Callable[..., Any]) -> Kernel:
 
 
 def top_k(x: X, k: int) -> list[X]:
-    """Return the k largest along the last axis, the first of equal ones, and their positions."""
+    """Return the k largest elements along the last axis, the largest first, and their positions.
+
+    Of equal elements, the first ones are taken.
+    """
     ascending = x if x.dtype.kind in "iu" else -x
     if x.dtype.kind in "iu":
         ascending = -x.astype("int64")
@@ -164,7 +167,10 @@ def slice_(node: Node, x: X, begin: X, size: X) -> X:
 
 
 def image_patches(node: Node, x: X) -> X:
-    """Stack the elements that each place of [n, p, q] reads, zeros outside: k, l, channels."""
+    """Return for each place of [n, p, q] the elements of its window, zeros outside of the image.
+
+    The last axis of the result has the elements in the order (row, column, channel).
+    """
     indices = []
     for axis in (1, 2):
         places, size = node.output.dims[axis], x.shape[axis]
@@ -275,4 +281,4 @@ KERNELS: Mapping[str, Kernel] = {
         np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y))),
     "vector_norm": reduction(lambda x, **how: np.sqrt(np.sum(np.square(np.abs(x)), **how))),
 }  # fmt: skip
-"""By op of the vocabulary. Results are cast to the dtypes of the node's outputs."""
+"""The kernels by the names of ops. Results are cast to the dtypes of the node's outputs."""

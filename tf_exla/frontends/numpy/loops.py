@@ -21,7 +21,10 @@ class Chunks:
         self.before = [_neutral(loop.outputs[k], loop.results[k].combine) for k in loop.folds]
 
     def starts(self, around: int) -> range:
-        """Return the first index of each chunk; `around`: that of the enclosing loop's chunk."""
+        """Return the first index of each chunk.
+
+        `around`: the first index of the enclosing loop's chunk, at which triangular loops end.
+        """
         loop = self.loop
         if loop.span is not None:
             return range(loop.span.start, loop.span.stop, loop.chunk)
@@ -82,7 +85,7 @@ class Chunks:
         return made
 
     def _pair(self, k: int) -> list[Array]:
-        """Return the best values and their positions; the first of equal values."""
+        """Return the best values over all chunks and their positions; of equal values the first."""
         loop = self.loop
         combine, block = loop.results[k].combine, loop.results[k + 1].block
         values = [part[k] for _, part in self.parts]

@@ -24,7 +24,7 @@ def _solve_triangular(a: X, b: X, lower: bool = True, adjoint: bool = False) -> 
 
 
 def _kept(function: Callable[..., X]) -> Callable[..., X]:
-    """Reduce in the dtype of the array: NumPy would widen integers."""
+    """Return a reduction that keeps the dtype of the array; NumPy's would widen integers."""
     return lambda x, axis=None, keepdims=False: function(x, axis, x.dtype, keepdims=keepdims)
 
 

@@ -24,9 +24,10 @@ def in_order(xp: Any, bits: X) -> X:
 
 
 def digits(xp: Any, key: X, prefix: X, shift: int, size: int) -> X:
-    """Return which of `size` values the bits from `shift` on have above a prefix, as int32.
+    """Return the digit of each key that follows `prefix`, as int32: 0 to `size` - 1.
 
-    It is `size` for keys that do not agree with the prefix.
+    A digit is the bits of a key from bit `shift` up to those that the prefix determines. It is
+    `size` for keys that do not begin with the prefix.
     """
     above = (key - prefix).view(f"uint{8 * key.dtype.itemsize}")
     kinds = above.dtype.type
@@ -34,7 +35,11 @@ def digits(xp: Any, key: X, prefix: X, shift: int, size: int) -> X:
 
 
 def step(xp: Any, counts: X, state: X, shift: int) -> X:
-    """Return the state with the next bits of the wanted elements."""
+    """Return the state after a pass, in which the next digit of each wanted element is known.
+
+    `counts`: for each wanted element, how often each digit occurs, [R, size]. `state`: the prefixes
+    of the wanted elements, and their ranks among the elements with that prefix, [2, R].
+    """
     prefixes, ranks = state
     through = xp.cumsum(counts, 1)
     digit = xp.minimum(xp.sum(through <= ranks[:, None], 1), counts.shape[1] - 1)
@@ -44,7 +49,7 @@ def step(xp: Any, counts: X, state: X, shift: int) -> X:
 
 
 def values(xp: Any, state: X) -> X:
-    """Return the floats whose keys are the prefixes."""
+    """Return the floats whose keys are the prefixes of the final state."""
     return in_order(xp, state[0]).view(f"float{8 * state.dtype.itemsize}")
 
 

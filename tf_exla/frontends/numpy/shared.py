@@ -1,4 +1,4 @@
-"""The ops of the vocabulary that are alike in NumPy and in namespaces like it, such as JAX's.
+"""Kernels of ops that are the same in NumPy and in namespaces like it, such as JAX's.
 
 A kernel is a function of a node and its operands. Operands that are known statically (axes, shapes)
 are NumPy arrays in all namespaces.
@@ -21,7 +21,7 @@ X = Any  # an array
 Kernel = Callable[..., Any]
 """Called with the node and its operands; returns the result, or a list of several."""
 Update = Callable[[X, Any, X], X]
-"""Called with an array, an index and values; returns another array with these elements updated."""
+"""Called with an array, an index and values; returns a copy in which these elements are updated."""
 
 _SAME_NAME = words("""
     abs add ceil cos cosh divide equal exp expm1 floor floor_divide greater greater_equal isfinite
@@ -57,7 +57,7 @@ def ints(values: X) -> tuple[int, ...]:
 
 
 def offset(node: Node, k: X) -> int:
-    """Return which diagonal an operand names."""
+    """Return which diagonal an operand names; raise NotImplementedError if it names several."""
     if np.size(k) != 1:
         raise NotImplementedError(f"several diagonals: {node}")
     return int(np.ravel(k)[0])

@@ -1,7 +1,8 @@
-"""Trace functions of arrays: `fn(xp, *arrays)` becomes the graph that other front ends capture.
+"""Tracing of functions of arrays: `fn(xp, *arrays)` becomes a graph like those of front ends.
 
 `xp` has the names of the Python array API standard, else those of `jax.nn` and SciPy.
-`namespace.py` is the same for NumPy. Axes and shapes are constant operands, flags attributes.
+`namespace.py` has the same names for NumPy. In the graph, axes and shapes are constant operands,
+and flags are attributes.
 """
 
 from __future__ import annotations
@@ -138,7 +139,10 @@ class Tracer:
         return Array(self, node.output)
 
     def op(self, op: str, *operands: Any, **attrs: object) -> Array:
-        """Add a node that the vocabulary can make; numbers take the dtype of the last array."""
+        """Add a node for an op of the vocabulary; return its result.
+
+        Python numbers among the operands get the dtype of the last array.
+        """
         dtypes = [x.dtype for x in operands if isinstance(x, Array)]
         inputs = [self.asarray(x, dtypes[-1] if dtypes else None).tensor for x in operands]
         made = table.make(op, inputs, attrs, f"{op}{len(self.nodes)}")

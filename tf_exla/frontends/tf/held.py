@@ -14,7 +14,10 @@ HANDLES = (tf.resource, tf.variant)
 
 
 def element_dtype(graph: Graph, tensor: Tensor) -> str:
-    """Return the dtype of the elements of a list, as its readers know it; "" if nothing does."""
+    """Return the dtype of a list's elements, found from the nodes that read or fill the list.
+
+    "" if no node tells it, or if the tensor is no list.
+    """
     if tensor.dtype != "variant":
         return ""
     for node in graph.nodes:
@@ -26,7 +29,7 @@ def element_dtype(graph: Graph, tensor: Tensor) -> str:
         if node.op in ("list_push", "list_set"):
             if tensor is node.inputs[0]:
                 return node.inputs[-1].dtype
-            continue  # it is put into a list of lists
+            continue  # here the list is the item of another list
         # A list that is resized or only passed on.
         behind = [(graph, one) for one in node.outputs if one.dtype == "variant"]
         first = 1 if node.op in CHOICES else 0
@@ -56,7 +59,7 @@ def _list_bytes(value: tf.Tensor, dtype: str) -> int:
     shape = tf.raw_ops.TensorListElementShape(input_handle=value, shape_type=tf.int32).numpy()
     if shape.ndim and (shape >= 0).all():
         return count * prod(map(int, shape)) * item_bytes(dtype)
-    # An element that was not written is made with this shape, without elements.
+    # Reading an item that was never written makes zeros of this shape, which has no elements.
     shape = np.maximum(np.atleast_1d(shape), 0)
     items = (
         tf.raw_ops.TensorListGetItem(  # without a copy, in 20 microseconds

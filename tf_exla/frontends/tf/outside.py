@@ -38,8 +38,8 @@ class Outside:
     ) -> Any:
         """Check the results of one op; called by TensorFlow. Return them for the next callback.
 
-        While a graph is built, TensorFlow gives a tuple, and users of the op a list: of what this
-        returns.
+        While a graph is built, TensorFlow passes a tuple, but the caller of the op expects a list.
+        It gets what this returns.
         """
         if graph is not None:
             return list(outputs)

@@ -1,4 +1,4 @@
-"""Whether an optimized function is being traced: what it calls is planned as a part of it."""
+"""Whether an optimized function is being traced. Its plan includes the functions that it calls."""
 
 from __future__ import annotations
 

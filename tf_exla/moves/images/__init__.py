@@ -1,1 +1,1 @@
-"""Moves: large images in blocks of rows."""
+"""Moves that compute large images in overlapping blocks of rows."""

@@ -1,4 +1,4 @@
-"""Which operands of a node hold numbers of each image, but no rows."""
+"""Which operands of a node have an axis of images, but no axis of rows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from tf_exla.ir.op_set import OpSet
 
 
 def of_images(node: Node, rows: Collection[Tensor], ops: OpSet) -> tuple[int, ...] | None:
-    """Return the operands that have images but no rows; None if the node does not keep images.
+    """Return positions of the operands that have an axis of images but none of rows.
 
-    `rows`: the node's tensors that have rows. The batch is doubled to see it: axes of size one are
-    the same for an axis rule. Operands that the op broadcasts over images stay as they are.
+    None if the node does not compute each image from the same image of its operands. `rows`: the
+    node's tensors that have an axis of rows. If there is one image only, the axis rule is asked for
+    a batch of two, since a rule does not tell axes of size one apart. Operands that the op
+    broadcasts over images are not among the result.
     """
     first = dict.fromkeys(rows, 0)
     batch = next(iter(first)).dims[0]
@@ -50,14 +52,17 @@ def _is_batch(
 
 
 def _alike(own: Axes, result: Axes) -> bool:
-    """Return whether an operand has the result's axes, or of size one, as if it was broadcast."""
+    """Return whether each axis of an operand is that of the result, or of size one (broadcast)."""
     return len(own) == len(result) and all(
         a is None or a == b for a, b in zip(own, result, strict=True)
     )
 
 
 def _names(node: Node, larger: Mapping[Tensor, int], ops: OpSet) -> tuple[Axes | None, ...]:
-    """Return the axes of all tensors if an axis of some was doubled; nothing if none are known."""
+    """Return the axes of operands and results in the node's axis rule; empty if it has none.
+
+    `larger`: for some tensors, an axis that is doubled in size before the rule is asked.
+    """
     if larger:
         made = {tensor: _doubled(tensor, axis) for tensor, axis in larger.items()}
         operands = [made.get(one, one) for one in node.inputs]

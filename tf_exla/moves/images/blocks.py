@@ -25,7 +25,7 @@ from tf_exla.moves.images.rows import Fill, Rows, lowest, part
 
 
 def in_blocks(graph: Graph, ops: OpSet, cuts: Iterable[Cut]) -> Graph:
-    """Return the program with images cut into blocks."""
+    """Return the program with images cut into blocks, as each of `cuts` says."""
     made = {node: blocks for blocks in map(_Blocks, cuts) for node in blocks.images.steps}
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -34,9 +34,9 @@ def in_blocks(graph: Graph, ops: OpSet, cuts: Iterable[Cut]) -> Graph:
 
 
 def one_block(cut: Cut) -> Graph:
-    """Return the part of a program that is computed for each block, for one block (of each image).
+    """Return the part of a program that computes blocks, for one block of each image.
 
-    Its peak is about that of a loop's body, so that it tells which blocks the limit has room for.
+    Its peak is about that of the body of a loop over blocks. So it tells how large blocks may be.
     """
     images = cut.images
     blocks = _Blocks(cut)
@@ -71,7 +71,7 @@ class _Blocks(Cut):
         return w.nodes
 
     def read(self, w: Builder, tensor: Tensor, rows: Rows, fill: Fill | None = None) -> Tensor:
-        """Return rows of each block; `fill`: what rows count as that the tensor does not have."""
+        """Return rows of each block; `fill`: the values of rows outside of the tensor."""
         axis = self.images.carried[tensor].axis
         size, each = tensor.dims[axis], self.rows_per_block(tensor)
         if rows.first >= 0 and (self.of_an_image - 1) * each + rows.stop <= size:
@@ -88,28 +88,31 @@ class _Blocks(Cut):
         return x
 
     def of_images(self, w: Builder, tensor: Tensor) -> Tensor:
-        """Return numbers of each image for each of its blocks."""
+        """Repeat a tensor that has one entry per image, [images, ...], for each block of them."""
         image = w.op("reshape", self._image(w), w.const([self.count]))
         return w.op("take", tensor, image, w.const(0))
 
     def _image(self, w: Builder) -> Tensor:
-        """Return the number of each block's image, [blocks, 1]."""
+        """Return the index of each block's image, [blocks, 1]."""
         block = w.positions(self.count, 0, 2)
         return w.op("floor_divide", block, w.const(self.of_an_image, block.dtype))
 
     def only(self, w: Builder, x: Tensor, tensor: Tensor, rows: Rows, row: int) -> Tensor:
-        """Return rows `x` of a tensor's blocks, zero but in one row of the tensor."""
+        """Return `x`, the rows `rows` of a tensor's blocks, with all but row `row` set to zero."""
         numbers = self._numbers(w, tensor, rows)
         here = w.op("equal", numbers, w.const(row, numbers.dtype))
         return w.op("where", self._across(w, here, x, tensor), x, w.zeros(x))
 
     def moved(self, w: Builder, tensor: Tensor, rows: Rows, places: Tensor) -> Tensor:
-        """Return rows of each block in another order. `places`: [blocks, rows], in `rows`."""
+        """Return rows of each block in another order.
+
+        `places`: [blocks, rows], the positions of the rows within `rows`.
+        """
         x = self.read(w, tensor, rows)
         return w.op("take", x, places, w.const(self.images.carried[tensor].axis), batch_dims=1)
 
     def _filled(self, w: Builder, x: Tensor, tensor: Tensor, rows: Rows, fill: Fill) -> Tensor:
-        """Fill the rows that the tensor does not have."""
+        """Return `x` with the rows outside of the tensor replaced by `fill`."""
         axis = self.images.carried[tensor].axis
         numbers = self._numbers(w, tensor, rows)
         zero, size = (w.const(value, numbers.dtype) for value in (0, tensor.dims[axis]))
@@ -128,13 +131,16 @@ class _Blocks(Cut):
         return w.op("where", self._across(w, inside, x, tensor), x, fill)
 
     def _across(self, w: Builder, of_rows: Tensor, x: Tensor, tensor: Tensor) -> Tensor:
-        """Return numbers of rows of blocks with the other axes of `x`, of size one."""
+        """Reshape `of_rows`, [blocks, rows], so that it broadcasts to `x`, blocks of `tensor`."""
         axis = self.images.carried[tensor].axis
         shape = [n if at in (0, axis) else 1 for at, n in enumerate(x.dims)]
         return w.op("reshape", of_rows, w.const(shape))
 
     def _numbers(self, w: Builder, tensor: Tensor, rows: Rows) -> Tensor:
-        """Return the numbers of rows in each block, [blocks, rows]; some are not in the tensor."""
+        """Return the row index in the tensor of each row of each block, [blocks, rows].
+
+        Some are outside of the tensor.
+        """
         each = self.rows_per_block(tensor)
         block = w.positions(self.count, 0, 2)
         if self.images.batch > 1:
@@ -144,7 +150,7 @@ class _Blocks(Cut):
         return w.op("add", first, more)
 
     def _taken(self, w: Builder, tensor: Tensor) -> Tensor:
-        """Take the blocks of a tensor that exists whole. Beyond its edge they repeat its edge."""
+        """Take the blocks of a tensor that exists whole. Rows outside of it repeat its edge."""
         axis, rows = self.images.carried[tensor].axis, self.needed[tensor]
         dims = tensor.dims
         numbers = self._numbers(w, tensor, rows)
@@ -155,7 +161,7 @@ class _Blocks(Cut):
             x = w.op("reshape", tensor, w.const(dims[1:]))
             x = w.op("take", x, numbers, w.const(axis - 1))  # [..., blocks, rows, ...]
             x = _permuted(w, x, [axis - 1, *range(axis - 1), *range(axis, len(x.dims))])
-        else:  # from the rows of all images in a sequence
+        else:  # take rows from all images, joined to one axis
             x = _permuted(w, tensor, [0, axis, *between, *range(axis + 1, len(dims))])
             x = w.op("reshape", x, w.const([dims[0] * dims[axis], *x.dims[2:]]))
             image = w.cast(self._image(w), numbers.dtype)
@@ -165,7 +171,7 @@ class _Blocks(Cut):
         return x
 
     def _rows_in_order(self, w: Builder, tensor: Tensor) -> Tensor:
-        """Return the whole tensor, from the rows that belong to each block."""
+        """Return the whole tensor, joined from the rows that belong to each block."""
         axis, each = self.images.carried[tensor].axis, self.rows_per_block(tensor)
         x = self.read(w, tensor, Rows(0, each))
         batch, total, dims = self.images.batch, self.of_an_image * each, tensor.dims

@@ -16,9 +16,9 @@ from tf_exla.moves.images.rows import Carried, Rows, Step
 class Images:
     """Connected tensors and nodes of a program that can be computed in blocks of rows.
 
-    `carried`: the axis of a tensor's rows, and how many of them belong to a row of the grid, of
-    `size` rows, along which all tensors are cut. `batch`: the number of images. `steps`: how each
-    node computes some rows.
+    All tensors are cut along a common grid of `size` rows. `carried`: for each tensor, the axis of
+    its rows, and the number of its rows per row of the grid. `batch`: the number of images.
+    `steps`: how each node computes some rows of its results.
     """
 
     graph: Graph
@@ -29,13 +29,13 @@ class Images:
     size: int
 
     def made_by(self, node: Node) -> list[Tensor]:
-        """Return the results that a node makes in blocks, which sums over rows are not."""
+        """Return the results that a node computes in blocks: all but sums over rows."""
         made = {one.tensor for one in self.steps[node].carried}
         return [one for one in node.outputs if one in made]
 
     @cached_property
     def read_whole(self) -> tuple[Tensor, ...]:
-        """The tensors that are computed in blocks, and that a node reads whole, in order."""
+        """The tensors that are computed in blocks but read whole by some node or as an output."""
         read = set(self.graph.outputs)
         for node in self.graph.nodes:
             step = self.steps.get(node)
@@ -45,10 +45,10 @@ class Images:
 
     @cached_property
     def cuts(self) -> list[Cut]:
-        """Ways to cut the image, into the largest blocks first; none if all overlap wholly.
+        """Ways to cut the images, the largest blocks first; none if each block needs all rows.
 
-        The smallest block has at least a quarter of the rows that overlap: with fewer, it needs
-        four fifths of the memory at best.
+        A block has at least a quarter as many rows as overlap. With fewer rows, halving them would
+        save at best a fifth of the memory.
         """
         cuts: list[Cut] = []
         rows, whole = self.size, self._whole()
@@ -60,10 +60,10 @@ class Images:
         return [one for one in cuts if one.is_smaller()]
 
     def _whole(self) -> int:
-        """Return the rows of the grid that blocks divide evenly, if possible.
+        """Return the number of rows of the grid that blocks should divide evenly, if possible.
 
-        They are those of the largest tensor that is read whole, since it is copied if the last
-        block has more rows than it.
+        It is that of the largest tensor that is read whole: if the last block of this tensor had
+        rows outside of it, these would be cut off by a copy.
         """
         if not self.read_whole:
             return self.size
@@ -72,7 +72,10 @@ class Images:
         return self.size if rest else rows
 
     def cut_to(self, share: float) -> Cut:
-        """Return the largest blocks that need at most a share of all rows, or the smallest."""
+        """Return the cut into the largest blocks whose `share()` is at most `share`.
+
+        If there are none, return the cut into the smallest blocks.
+        """
         smallest = self.cuts[-1] if self.cuts else Cut(self, self.size)
         return next((one for one in self.cuts if one.share() <= share), smallest)
 
@@ -83,7 +86,11 @@ def _nearby_divisor(size: int, rows: int) -> int:
 
 
 class Cut:
-    """An image cut into blocks: how many rows of each tensor belong to one, and which it needs."""
+    """Images cut into blocks of `rows` rows of the grid.
+
+    `needed`: the rows of each tensor that a block needs. `of_an_image`: blocks of one image.
+    `count`: blocks of all images. `joined`: tensors that are joined from their blocks.
+    """
 
     def __init__(self, images: Images, rows: int) -> None:
         self.images, self.rows = images, rows
@@ -103,7 +110,7 @@ class Cut:
         return int(self.images.carried[tensor].rate) * self.rows
 
     def made(self, node: Node) -> Rows:
-        """Return the rows that a node computes, the same of all its results."""
+        """Return the rows that a node computes; they are the same for all its results."""
         own = self.images.made_by(node)
         if not own:
             return Rows(0, 0)
@@ -115,19 +122,19 @@ class Cut:
         self.needed[tensor] = rows if known is None else known | rows
 
     def overlap(self) -> int:
-        """Return the most rows of the grid that a block has in addition to its own."""
+        """Return the largest number of rows of the grid that a block needs beside its own rows."""
         carried = self.images.carried
         rows = (rows.count // int(carried[tensor].rate) for tensor, rows in self.needed.items())
         return max(rows) - self.rows
 
     def is_smaller(self) -> bool:
-        """Return whether a block needs a part of the largest tensor, not all of it."""
+        """Return whether a block needs only a part of the rows of the largest tensor."""
         largest = max(self.needed, key=lambda one: one.nbytes)
         size = largest.dims[self.images.carried[largest].axis]
         return self.needed[largest].count < size
 
     def share(self) -> float:
-        """Return the bytes of the rows that a block needs, as a part of those of all rows."""
+        """Return the bytes of the rows that a block needs, divided by those of all rows."""
         carried = self.images.carried
         whole = sum(tensor.nbytes for tensor in self.needed)
         needed = sum(

@@ -1,4 +1,4 @@
-"""The parts of a program that compute rows of images from rows of images."""
+"""Finds the parts of a program that compute rows of images from rows of images."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tf_exla.moves.images.steps import step_of
 
 
 def find_images(graph: Graph, ops: OpSet, least: int) -> list[Images]:
-    """Return the images of which a node reads windows, if each has more than `least` bytes."""
+    """Return the parts of a program around nodes that read windows of images.
+
+    Only tensors of more than `least` bytes are considered.
+    """
     found: list[Images] = []
     taken: set[Node] = set()
     for node in graph.nodes:

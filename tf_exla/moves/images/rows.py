@@ -1,7 +1,8 @@
-"""Rows of blocks: what the steps of the nodes and the blocks of the tensors share.
+"""Rows of blocks: the interface between the steps of nodes and the blocks of tensors.
 
 "Rows" are the elements along one axis of images, whichever it is. The first axis of a tensor is
-that of the images of a batch. It becomes that of their blocks, those of one image in a sequence.
+that of the images of a batch. It becomes the axis of blocks: all blocks of the first image, then
+those of the second, and so on.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from tf_exla.ir.graph import Node, Tensor
 from tf_exla.ir.tensor import MOST_SLICED_AXES
 
 Fill = Literal["zero", "lowest", "edge"] | Tensor
-"""What rows count as that a tensor does not have; "edge": as its nearest row."""
+"""The values of rows outside of a tensor; "edge": those of its nearest row."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Consecutive rows of each block, relative to the row that the block begins with."""
+    """Consecutive rows of each block, from `first` to before `stop`, relative to its first row."""
 
     first: int
     stop: int
@@ -33,7 +34,7 @@ class Rows:
         return Rows(min(self.first, other.first), max(self.stop, other.stop))
 
     def __mul__(self, each: int) -> Rows:
-        """Return the rows of steps of `each` rows."""
+        """Return the rows of these steps, each of which is `each` rows."""
         return Rows(each * self.first, each * self.stop)
 
     @property
@@ -55,23 +56,26 @@ class Layout(Protocol):
     count: int
 
     def rows_per_block(self, tensor: Tensor) -> int:
-        """Return the rows of a tensor that each block adds to those of the block before."""
+        """Return the number of a tensor's rows that belong to each block, without overlap."""
 
 
 class Blocks(Layout, Protocol):
     """The blocks of all tensors, as far as they are computed."""
 
     def read(self, w: Builder, tensor: Tensor, rows: Rows, fill: Fill | None = None) -> Tensor:
-        """Return rows of each block. `fill`: what rows count as that the tensor does not have."""
+        """Return rows of each block. `fill`: the values of rows outside of the tensor."""
 
     def only(self, w: Builder, x: Tensor, tensor: Tensor, rows: Rows, row: int) -> Tensor:
-        """Return rows `x` of a tensor's blocks, zero but in one row of the tensor."""
+        """Return `x`, the rows `rows` of a tensor's blocks, with all but row `row` set to zero."""
 
     def moved(self, w: Builder, tensor: Tensor, rows: Rows, places: Tensor) -> Tensor:
-        """Return rows of each block in another order. `places`: [blocks, rows], in `rows`."""
+        """Return rows of each block in another order.
+
+        `places`: [blocks, rows], the positions of the rows within `rows`.
+        """
 
     def of_images(self, w: Builder, tensor: Tensor) -> Tensor:
-        """Return numbers of each image for each of its blocks."""
+        """Repeat a tensor that has one entry per image, [images, ...], for each block of them."""
 
 
 class Step(Protocol):
@@ -85,10 +89,10 @@ class Step(Protocol):
         """The tensors that have rows, with their rates relative to each other."""
 
     def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
-        """Return the rows of each operand that rows of the result need."""
+        """Return, by operand position, the rows that the rows `made` of the results depend on."""
 
     def compute(self, w: Builder, made: Rows, blocks: Blocks) -> tuple[Tensor, ...]:
-        """Compute rows of the results for all blocks."""
+        """Compute the rows `made` of the results for all blocks."""
 
 
 def read_alike(node: Node, carried: Sequence[Carried]) -> bool:
@@ -102,7 +106,7 @@ def read_alike(node: Node, carried: Sequence[Carried]) -> bool:
 
 
 def part(w: Builder, x: Tensor, axis: int, has: Rows, wanted: Rows) -> Tensor:
-    """Return some of the rows along an axis."""
+    """Return the rows `wanted` of `x`, which has the rows `has` along an axis."""
     if has == wanted:
         return x
     dims = [wanted.count if at == axis else size for at, size in enumerate(x.dims)]

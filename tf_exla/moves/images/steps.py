@@ -47,7 +47,8 @@ def step_of(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Step | None:
 
 
 _AS_IT_IS = frozenset({"check_numerics", "constant", "random_rows"})
-"""Ops that must not see rows beyond those of the tensor, or whose chunks are consecutive."""
+"""Ops that are not computed in blocks: they must not read rows outside of the tensor, or their
+chunks must be consecutive."""
 
 
 # Ops that compute each row from the same row of their operands.
@@ -57,7 +58,7 @@ _AS_IT_IS = frozenset({"check_numerics", "constant", "random_rows"})
 class Pointwise:
     """A node whose axis rule passes on both the rows and the images.
 
-    `of_images`: positions of operands with numbers of each image but no rows.
+    `of_images`: positions of operands that have an axis of images but none of rows.
     """
 
     node: Node
@@ -66,7 +67,10 @@ class Pointwise:
     ops: OpSet
 
     def _steps(self, made: Rows) -> Rows:
-        """Return the steps, of one or more rows of each tensor, that contain rows of the result."""
+        """Return the steps that contain the rows `made` of the result.
+
+        A step is the rows of each tensor that belong together, one or more of each (its `rate`).
+        """
         each = self._rows_per_step(self.node.outputs[0])
         return Rows(made.first // each, -(-made.stop // each))
 
@@ -82,7 +86,10 @@ class Pointwise:
         }
 
     def _safe(self, w: Builder, operand: Tensor) -> Fill | None:
-        """Return what rows outside of the image count as, if others may make the op fail."""
+        """Return a value for rows outside of the image for which an op that may fail does not.
+
+        None if the op accepts any value.
+        """
         if "int" not in operand.dtype or self.node.op not in _MAY_FAIL:
             return None
         return w.const(_MAY_FAIL[self.node.op], operand.dtype)
@@ -111,7 +118,10 @@ _MAY_FAIL = {
     **dict.fromkeys(("floor_divide", "pow", "remainder", "truncate_divide"), 1),
     **dict.fromkeys(("sparse_cross_entropy", "take"), 0),
 }
-"""Ops that fail for some integers, with one for which they do not. Others may be unknown."""
+"""Ops that fail for some integer operands, each with an integer for which it does not fail.
+
+Ops outside of the vocabulary may fail for other integers, so they do not run on such rows.
+"""
 
 
 def _pointwise(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Pointwise | None:
@@ -135,12 +145,12 @@ def _pointwise(node: Node, tensor: Tensor, axis: int, ops: OpSet) -> Pointwise |
         carried.append(Carried(one, at, Fraction(axis_of_rows.block)))
         labels = [axis.label for axis in axes if axis is not None]
         if position < len(node.inputs) and len(set(labels)) < len(labels):
-            return None  # matrices, which may be singular in rows outside of the image
+            return None  # square matrices may be singular if they have rows outside of the image
     if len(node.outputs) > 1 and any(one.rate != 1 for one in carried):
         return None
     integers = any("int" in one.tensor.dtype for one in carried if one.tensor in node.inputs)
     if integers and node.op not in VOCABULARY:
-        return None  # it may fail for those in rows outside of the image
+        return None  # it may fail for the integers in rows outside of the image
     if not read_alike(node, carried):
         return None
     images = of_images(node, [one.tensor for one in carried], ops)
@@ -160,7 +170,7 @@ def _axis_of(label: str, axes: Axes | None) -> int | None:
 
 @dataclass(frozen=True)
 class Summed:
-    """A sum over rows: each block adds its own."""
+    """A sum over rows: each block sums the rows that belong to it."""
 
     node: Node
     carried: tuple[Carried, ...]
@@ -173,7 +183,7 @@ class Summed:
         axes = _summed(self.node)
         own = blocks.read(w, x, self.reads(made, blocks)[0], "zero")
         total = w.op("sum", own, w.const(sorted(axes)), keep_dims=True)
-        if 0 not in axes:  # of each image
+        if 0 not in axes:  # the result has one sum per image
             of_blocks = w.const([x.dims[0], blocks.count // x.dims[0], *total.dims[1:]])
             total = w.op("sum", w.op("reshape", total, of_blocks), w.const([1]), keep_dims=False)
         return (w.op("reshape", total, w.const(list(self.node.output.dims))),)
@@ -186,7 +196,7 @@ def _summed(node: Node) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Shifted:
-    """A slice or a pad: row i of the result is row i + `by`, or `fill`.
+    """A slice or a pad: row i of the result is row i + `by` of the operand, or `fill`.
 
     `around`: elements that other axes gain (or lose, if negative) before and after.
     """
@@ -234,7 +244,7 @@ def _shifted(node: Node, axis: int) -> Shifted | None:
         if (before > 0) != bool(kept[0]) or (around[at][1] > 0) != bool(after):
             return None
     if around[0] != (0, 0):
-        return None  # other images of the batch
+        return None  # it adds or removes images
     (by, _), around[axis] = around[axis], (0, 0)
     padded = node.op != "slice" and node.op != "strided_slice"
     fill: Fill | None = (found.fill or "zero") if padded else None

@@ -1,4 +1,4 @@
-"""How ops that read windows compute rows of each block: they pad nothing, since blocks overlap."""
+"""How ops that read windows compute rows of each block, without padding, since blocks overlap."""
 
 from __future__ import annotations
 
@@ -108,7 +108,10 @@ class Pooled(_Windowed):
 
 
 class Spread(_Windowed):
-    """A transposed convolution, or a gradient of an image: each place adds to its window."""
+    """A transposed convolution, or the gradient of an image.
+
+    Each place of the pooled tensor adds to a window of the image.
+    """
 
     def _places(self, made: Rows) -> Rows:
         """Return the rows of the pooled tensor whose windows contain rows of the image."""
@@ -122,7 +125,7 @@ class Spread(_Windowed):
         return Rows(rows.first, max(rows.stop, made.stop))
 
     def _meets_other_places(self) -> bool:
-        """Return whether a row would also be in the window of a place that does not exist."""
+        """Return whether a row may also be in a window at a place outside of the pooled tensor."""
         one = self.window
         rows = {c.tensor: c.tensor.dims[one.axis] for c in self.carried}
         places = rows[self.node.inputs[self.positions("pooled")[0]]]
@@ -157,7 +160,7 @@ class Spread(_Windowed):
 
 
 class Correlated(_Windowed):
-    """The gradient of filters: a sum over all places, so each block adds its own."""
+    """The gradient of filters: a sum over all places, so each block sums the places it has."""
 
     def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
         pooled = self.positions("pooled")
@@ -177,7 +180,7 @@ class Correlated(_Windowed):
 
 
 class Between(_Windowed):
-    """An interpolation of rows, which reads the nearest row on either side."""
+    """An interpolation of rows: each row of the result reads the nearest rows on both sides."""
 
     def _steps(self, made: Rows) -> Rows:
         each = self.window.stride
@@ -196,7 +199,11 @@ class Between(_Windowed):
 
 
 class BetweenGradient(_Windowed):
-    """The gradient of an interpolation: the edges also have what is beyond them."""
+    """The gradient of an interpolation.
+
+    The interpolation reads the edge in place of rows outside of the image, so the gradients of
+    those rows are added to the edge.
+    """
 
     def reads(self, made: Rows, layout: Layout) -> Mapping[int, Rows]:
         steps = Rows(made.first - 1, made.stop + 1)

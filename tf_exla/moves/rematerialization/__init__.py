@@ -1,8 +1,8 @@
 """Rematerialization: tensors that wait for a late reader are dropped, and computed again for it.
 
 The gradient of a chain of ops reads what each op computed, in reverse order, so all of it is alive
-when the gradient begins. A loop over chunks lowers that peak if all ops share an axis. This move
-needs no axis, and costs at most one more run of the chain for each of its levels.
+when the gradient begins. A loop over chunks lowers that peak only if all ops share an axis. This
+move needs no common axis. It costs at most one more run of the chain for each level of checkpoints.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tf_exla.moves.rematerialization.timeline import own_bytes
 
 
 def rematerialize(graph: Graph, projector: Projector, budget: int) -> Graph:
-    """Return the fastest graph found that holds `budget` bytes, else the one that needs the least.
+    """Return the fastest graph found within `budget` bytes, else the one that needs the least.
 
     It computes some of its tensors again. The numbers are the same, except for sums of many
-    tensors, which are added in the order in which they are computed.
+    tensors, which are added in the order in which these are computed.
     """
     ops = projector.ops
     lowest, found = graph, []
@@ -36,12 +36,13 @@ def rematerialize(graph: Graph, projector: Projector, budget: int) -> Graph:
     holding = [one for one in (graph, *found) if projector.working_set(one) <= budget]
     if holding:
         return min(holding, key=lambda one: graph_seconds(ops, one))
-    # What `drop_idle` leaves depends on the budget, and a smallest limit must be found again.
+    # The result of `drop_idle` depends on the budget. The smallest limit that is reported must be
+    # feasible when it is given as a limit, so it is not taken here.
     return lowest
 
 
 def can_hold(graph: Graph, projector: Projector, budget: int) -> bool:
-    """Return whether each node alone holds the budget, with its operands and results."""
+    """Return whether each node alone, with its operands and results, is within the budget."""
     graph = add_at_once(graph, projector.ops)
     least = max(own_bytes(graph, projector), default=0)
     return least + projector.overhead(graph) <= budget

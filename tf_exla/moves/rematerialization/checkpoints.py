@@ -1,10 +1,10 @@
 """Checkpoints: the program before the peak is cut into pieces, which run again one by one.
 
-Only what the program passes from piece to piece is kept. Each piece runs again right before the
-first late reader of its tensors: Chen, Xu, Zhang and Guestrin, "Training deep nets with sublinear
-memory cost" (2016). Between a piece and the next, the program is cut where few bytes are alive that
-the peak does not hold anyway. The bytes of one piece, and all that is kept, hold the budget
-together if the pieces are neither too large nor too many, so several sizes are tried.
+Only tensors that pass from piece to piece are kept. Each piece runs again right before the first
+late reader of its tensors: Chen, Xu, Zhang and Guestrin, "Training deep nets with sublinear memory
+cost" (2016). The program is cut at points where few bytes are alive that would not be alive at the
+peak anyway. The budget must have room for the bytes of one piece and for all that is kept. So
+pieces should be neither too large nor too many, and several sizes are tried.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tf_exla.moves.rematerialization.timeline import Rerun, Timeline
 
 
 def keep_checkpoints(graph: Graph, projector: Projector, budget: int) -> Graph:
-    """Return the fastest graph found that holds the budget, else the one that needs the least.
+    """Return the fastest graph found within the budget, else the one that needs the least.
 
-    Pieces of pieces are cut as well if that lowers the peak.
+    Pieces are cut again, level by level, as long as the peak is above the budget and falls.
     """
     most = SETTINGS.copied_work * graph_seconds(projector.ops, graph)
     while True:
@@ -41,7 +41,7 @@ def _one_level(graph: Graph, projector: Projector, budget: int) -> Graph:
     tried = dict.fromkeys(_pieces(timeline, size) for size in _sizes(timeline))
     made = [(projector.working_set(timeline.with_reruns(one)), one) for one in tried]
     made.sort(key=lambda one: one[0])
-    # Those with the lowest peaks have the most room to leave out some pieces.
+    # The cuts with the lowest peaks leave the most room to keep some pieces.
     holding = [one for bytes_, one in made[:2] if bytes_ <= budget]
     if holding:
         fewest = [_fewest(timeline, one, projector, budget) for one in holding]
@@ -51,7 +51,10 @@ def _one_level(graph: Graph, projector: Projector, budget: int) -> Graph:
 
 
 def _sizes(timeline: Timeline) -> Iterator[int]:
-    """Yield the bytes of a piece that are worth a trial: k of n bytes are kept for n / k pieces."""
+    """Yield the sizes of a piece, in bytes of idle tensors, that are tried.
+
+    They are from a half of these bytes down to about those of a single tensor.
+    """
     total = sum(holder.nbytes for holder in timeline.idle)
     for halves in range(2, 2 * len(timeline.idle).bit_length() + 1):
         yield int(total / 2 ** (halves / 2))
@@ -60,7 +63,10 @@ def _sizes(timeline: Timeline) -> Iterator[int]:
 def _fewest(
     timeline: Timeline, pieces: tuple[Rerun, ...], projector: Projector, budget: int
 ) -> Graph:
-    """Return the graph with the fewest pieces that holds the budget; the earliest wait longest."""
+    """Return the graph that reruns the fewest pieces within the budget.
+
+    The first pieces are rerun, since their tensors wait for the longest time.
+    """
     low, high = 1, len(pieces)
     while low < high:
         middle = (low + high) // 2
@@ -72,7 +78,10 @@ def _fewest(
 
 
 def _pieces(timeline: Timeline, size: int) -> tuple[Rerun, ...]:
-    """Return the pieces that hold `size` bytes of idle tensors each, without what others read."""
+    """Return the pieces with about `size` bytes of idle tensors each.
+
+    Tensors that a later piece reads are kept, so they are not computed again by another piece.
+    """
     kept: set[Tensor] = set()
     pieces = []
     for since, end in reversed([*pairwise(_bounds(timeline, size))]):
@@ -89,15 +98,15 @@ def _pieces(timeline: Timeline, size: int) -> tuple[Rerun, ...]:
 
 
 def _since(timeline: Timeline, since: int, holders: list[Tensor]) -> Rerun:
-    """Return what computes tensors again from those that were computed before a position."""
+    """Return the rerun of some tensors from tensors made before position `since`."""
     wanted = [tensor for holder in holders for tensor in timeline.idle[holder]]
     found = timeline.rerun(wanted, lambda tensor: timeline.made_at[tensor] < since)
-    assert found is not None  # it may take any time
+    assert found is not None  # there is no limit of its time
     return found
 
 
 def _bounds(timeline: Timeline, size: int) -> list[int]:
-    """Return where the program before the peak is cut."""
+    """Return the positions at which the program before the peak is cut, with both ends."""
     through = _through(timeline)
     held = dict.fromkeys(range(timeline.peak), 0)
     for holder in timeline.idle:
@@ -114,7 +123,7 @@ def _bounds(timeline: Timeline, size: int) -> list[int]:
 
 
 def _through(timeline: Timeline) -> list[int]:
-    """Return the bytes that are alive after each node before the peak, and not at the peak."""
+    """Return for each node before the peak the bytes alive after it that are freed by the peak."""
     change = [0] * (timeline.peak + 1)
     for tensor, last in timeline.last.items():
         if last < timeline.peak and timeline.is_large(tensor):

@@ -1,7 +1,8 @@
-"""Idle tensors: those that are cheap to compute again for the bytes that they hold are dropped.
+"""Idle tensors are dropped and computed again if that is cheap for the bytes that it frees.
 
-At the peak of a plan, a tensor is idle if the running node does not read it. Results of pointwise
-ops go first, whose operands are alive anyway: the normalized input of a layer, or its activation.
+At the peak of a plan, a tensor is idle if the running node does not read it. The cheapest are
+results of pointwise ops whose operands are alive anyway, such as the normalized input of a layer,
+or its activation.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tf_exla.moves.rematerialization.timeline import Rerun, Timeline
 
 @dataclass(frozen=True)
 class _Choice:
-    """One tensor to drop, what computes it again, and the bytes that this frees at the peak."""
+    """One tensor to drop (`holder`), its rerun, and the bytes that this frees at the peak."""
 
     holder: Tensor
     rerun: Rerun
@@ -28,9 +29,9 @@ class _Choice:
 
 
 def drop_idle(graph: Graph, projector: Projector, budget: int, most: float) -> Graph:
-    """Return a graph that computes idle tensors again and holds the budget, else the lowest found.
+    """Return a graph within the budget that computes idle tensors again, else the lowest found.
 
-    `most`: the seconds that this may take.
+    `most`: the estimated seconds that these computations may take.
     """
     excess = projector.working_set(graph) - budget
     most_per_byte = most / max(excess, 1)

@@ -1,7 +1,7 @@
-"""Running sums: a sum of many tensors is added up as they are computed.
+"""Running sums: a sum of many tensors is accumulated as these are computed.
 
 The gradient of a value that each step of a program reads is the sum of one tensor for each step.
-The sum is computed when the last of them is there, so all of them are alive until then.
+The sum runs after the last of them is computed, so all of them are alive until then.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tf_exla.ir.refusal import Refusal
 from tf_exla.model.lifetimes import CHAIN_BYTES
 
 _EXACT_ENOUGH = frozenset({"float32", "float64", "complex64", "complex128"})
-"""Sums of shorter numbers are rounded to them after each addition, and to one of these only once
-where a kernel adds several."""
+"""Dtypes for which sums are added pair by pair. In a shorter dtype each addition would round, while
+a kernel that adds several tensors at once rounds once."""
 
 
 def add_at_once(graph: Graph, ops: OpSet) -> Graph:
     """Return a graph in which sums of three large tensors or more are added pair by pair.
 
-    Each pair is added once both are computed. The order of the sum is that of the plan.
+    Each tensor is added to the running sum as soon as it is computed.
     """
     made_at = {tensor: at for at, node in enumerate(graph.nodes) for tensor in node.outputs}
     after: dict[int, list[Node]] = {}

@@ -1,4 +1,4 @@
-"""A plan as a timeline: what is computed when, is alive at the peak, and is read later."""
+"""A plan as a timeline: which tensors are computed when, alive at the peak, and read later."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _OUTSIDE = frozenset({"constant", "read_variable"})
 
 @dataclass(frozen=True)
 class Rerun:
-    """Nodes that run again, in order, before the first late reader of what they compute.
+    """Nodes that run again, in order, before the first late reader of their results.
 
-    `nodes`, `before`: positions in the plan. `wanted`: tensors that late readers read from the
-    copies. `outside`: tensors that the copies read from the plan. `seconds`: the estimated time.
+    `nodes`: their positions in the plan. `before`: the position of that reader. `wanted`: tensors
+    of which late readers read copies. `outside`: tensors that the copied nodes read from the plan.
+    `seconds`: the estimated time.
     """
 
     nodes: tuple[int, ...]
@@ -35,11 +36,12 @@ class Rerun:
 
 
 class Timeline:
-    """The positions of a plan's tensors, around the node at the position `peak`.
+    """The positions of a plan's tensors, before and after the node at position `peak`.
 
-    A *holder* is a tensor with a buffer of its own; views of it keep the buffer alive. `last` is
-    the position up to which the buffer of a holder is alive. `idle`: holders that are alive at the
-    peak and not read there, with those of their views and themselves that are read later.
+    A *holder* is a tensor with a buffer of its own; views of it keep the buffer alive. `last`: for
+    each holder, the position up to which its buffer is alive. `idle`: the holders that are alive at
+    the peak and not read there; for each of them, the tensors that are read later: itself, or views
+    of it.
     """
 
     def __init__(self, graph: Graph, ops: OpSet, peak: int) -> None:
@@ -81,21 +83,21 @@ class Timeline:
                 continue
             again = self.runs_again[at] and self.runs_again[self.made_at.get(holder, at)]
             if not self.is_large(holder) or not again:
-                busy.add(holder)  # it stays
+                busy.add(holder)  # it cannot be dropped
                 idle.pop(holder, None)
                 continue
             idle.setdefault(holder, []).append(tensor)
         return idle
 
     def is_large(self, tensor: Tensor) -> bool:
-        """Return whether a tensor that a node computes has a buffer that is ordered."""
+        """Return whether a node computes a tensor and its buffer is at least `CHAIN_BYTES`."""
         at = self.made_at.get(tensor)
         if at is None or self.nodes[at].op in _OUTSIDE or tensor.dtype in HANDLES:
             return False
         return tensor.is_static and tensor.nbytes >= CHAIN_BYTES
 
     def is_there(self, tensor: Tensor) -> bool:
-        """Return whether a tensor is alive after the peak anyway, or costs nothing."""
+        """Return whether a tensor is alive after the peak anyway, or too small to count."""
         return not self.is_large(self.holder(tensor)) or self.last[self.holder(tensor)] > self.peak
 
     def rerun(
@@ -104,10 +106,11 @@ class Timeline:
         is_read: Callable[[Tensor], bool],
         most: float = math.inf,
     ) -> Rerun | None:
-        """Return what computes tensors again from others: those that `is_read` accepts.
+        """Return the rerun that computes the tensors `wanted` again.
 
-        It also begins at inputs, and after nodes that cannot run again. Return None if it takes
-        more than `most` seconds.
+        It reads tensors for which `is_read` is true, inputs, and results of nodes that cannot run
+        again; all other operands are computed again, too. None if that takes more than `most`
+        seconds.
         """
         found: set[int] = set()
         outside: set[Tensor] = set()
@@ -143,7 +146,7 @@ class Timeline:
         return all(map(self.ops.repeats, walk_node(node)))
 
     def with_reruns(self, reruns: Iterable[Rerun]) -> Graph:
-        """Return the graph that drops what the reruns compute again."""
+        """Return the graph with the reruns, in which the original tensors are freed earlier."""
         before: dict[int, list[Rerun]] = {}
         for rerun in reruns:
             before.setdefault(rerun.before, []).append(rerun)
@@ -160,7 +163,7 @@ class Timeline:
 
 
 def own_bytes(graph: Graph, projector: Projector) -> Iterator[int]:
-    """Yield the least that each node needs while it runs, whatever else is alive."""
+    """Yield the bytes that each node needs by itself while it runs, a lower bound of the peak."""
     timeline = Timeline(graph, projector.ops, 0)
     for node in graph.nodes:
         ends = [{*map(timeline.holder, tensors)} for tensors in (node.inputs, node.outputs)]

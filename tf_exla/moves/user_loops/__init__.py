@@ -1,1 +1,1 @@
-"""Moves for the loops and choices of a program: their lists, rows, iterations."""
+"""Moves for the loops and choices of the user's program: their lists, rows and iterations."""

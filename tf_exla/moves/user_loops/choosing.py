@@ -1,4 +1,4 @@
-"""Choosing again: a choice computes what it reads of an earlier choice by the same predicate.
+"""Choosing again: a choice computes results of an earlier choice by the same predicate itself.
 
 The gradient of a choice is a second choice, which reads results of the first: a kernel matrix, for
 example. They exist whole between the two. If the second choice computes them again in its branches,
@@ -22,11 +22,11 @@ Read = tuple[int, int]
 
 
 def choose_again(graph: Graph, ops: OpSet, least: int) -> Graph:
-    """Compute operands of choices again that are results of earlier ones.
+    """Let choices compute operands that are results of earlier choices by the same predicate.
 
-    Those of more than `least` bytes, and what is computed on the way. All of them, if otherwise a
-    number was compared with what was found in another copy of it (`origins.py`). Results of effects
-    are not computed again.
+    These are operands of more than `least` bytes, and others that need no further work. If numbers
+    of two copies would then be compared (`origins.py`), all such operands are computed instead, or
+    none. Results of nodes with side effects are not computed again.
     """
     nodes: list[Node] = []
     tested = tests_order(graph)
@@ -38,7 +38,7 @@ def choose_again(graph: Graph, ops: OpSet, least: int) -> Graph:
 
     for node in graph.nodes:
         for first in _reads(node, made_by):
-            reads = _reads(node, made_by).get(first, [])  # other positions after each change
+            reads = _reads(node, made_by).get(first, [])  # each change of `node` moves positions
             large = [one for one in reads if _bytes(first, one[1]) > least]
             for chosen in (_with_free(first, large, reads), reads) if large else ():
                 made = _again(node, first, chosen)
@@ -54,7 +54,7 @@ def choose_again(graph: Graph, ops: OpSet, least: int) -> Graph:
 
 
 def _reads(node: Node, made_by: Mapping[Tensor, Node]) -> dict[Node, list[Read]]:
-    """Return what a choice reads of earlier choices by its predicate."""
+    """Return, for each earlier choice by the same predicate, the results that `node` reads."""
     found: dict[Node, list[Read]] = {}
     if node.op not in CHOICES:
         return found
@@ -68,7 +68,10 @@ def _reads(node: Node, made_by: Mapping[Tensor, Node]) -> dict[Node, list[Read]]
 
 
 def _bytes(choice: Node, position: int) -> int:
-    """Return the most bytes of a result; those of an optional are those of its value."""
+    """Return the bytes of a result, in the branch where it is largest.
+
+    An optional counts with the bytes of its value.
+    """
     return max(_held(branch, branch.outputs[position]) for _, branch in choice.subgraphs)
 
 
@@ -82,9 +85,9 @@ def _held(graph: Graph, tensor: Tensor) -> int:
 
 
 def _with_free(first: Node, large: Sequence[Read], reads: Sequence[Read]) -> list[Read]:
-    """Return the reads of large results, and of all that takes no further work to compute.
+    """Return the reads of large results, and of all others that need no further work.
 
-    A predicate is among them, so that a choice in a branch can choose again, too.
+    Predicates of choices in branches are among the latter, so that these can choose again, too.
     """
     free: set[Tensor] = set()
     for _, branch in first.subgraphs:
@@ -99,7 +102,10 @@ def _with_free(first: Node, large: Sequence[Read], reads: Sequence[Read]) -> lis
 
 
 def _again(node: Node, first: Node, reads: Sequence[Read]) -> Node:
-    """Return a choice that computes results of `first` itself; the same node if it must not."""
+    """Return the choice `node` with the results `reads` of `first` computed in its branches.
+
+    Return `node` itself if their computation has side effects.
+    """
     parts = {
         key: _part(branch, [branch.outputs[at] for _, at in reads])
         for key, branch in first.subgraphs

@@ -1,8 +1,8 @@
 """Iterations written out: a While of few iterations, as the nodes of all its iterations.
 
-Lists of tensors become single tensors, each read where it was written. These can be split along any
-axis. They may be partial sums over chunks, which a list that a loop carries cannot hold. Loops over
-some latent processes or ensemble members, and their gradients, are of this kind.
+The items of lists become single tensors, which can be split along any axis. They may also be
+partial sums over chunks, while a list that a loop over chunks carries cannot have such items. Loops
+over a few latent processes or ensemble members, and their gradients, are of this kind.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ Items = Sequence[Tensor | None]
 
 
 def write_iterations(graph: Graph, ops: OpSet) -> Graph:
-    """Write out the Whiles of few iterations; return the same graph if there are none.
+    """Replace Whiles of few iterations by the nodes of all iterations.
 
-    Whiles in branches stay, and those that make a list that is read in an unknown way.
+    Return the same graph if there are none. Whiles in branches stay as they are, and so do those
+    that make a list that is read in an unknown way.
     """
     if not any(map(is_while, graph.nodes)):
         return graph
@@ -55,9 +56,10 @@ class _Stays(Exception):
 
 
 class _Writer:
-    """Writes a graph; `instead`: replacements of its tensors, `lists`: the tensors of its lists.
+    """Writes the new graph. `kept`: Whiles that stay as they are.
 
-    A list that an iteration makes is no tensor of the new graph: `loop_of` maps it to its While.
+    `instead`: replacements of tensors of the old graph. `lists`: the items of lists. `loop_of`: the
+    Whiles of lists that iterations made; these lists do not exist in the new graph.
     """
 
     def __init__(self, ops: OpSet, kept: set[Node]) -> None:
@@ -163,7 +165,7 @@ class _Writer:
         return [instead.get(tensor, tensor) for tensor in body.outputs]
 
     def _again(self, old: Node, node: Node) -> Sequence[Tensor]:
-        """Write a node of a body, as a constant if it is a known number."""
+        """Write a copy of a node, or a constant if its value is known; return its results."""
         value = _evaluated(node)
         if value is not None:
             return [self._const(value, node.output.dtype)]
@@ -188,7 +190,10 @@ class _Writer:
             self.lists[outputs[0]] = items
 
     def _item_of(self, node: Node) -> list[Tensor | None]:
-        """Return the tensors that replace the results of a node that reads a list; None: none."""
+        """Return the tensors that replace the results of a node; None for each that stays.
+
+        Only results of reads of lists are replaced.
+        """
         if node.op not in ("list_get", "list_pop", "list_stack"):
             return [None] * len(node.outputs)
         items, result = self.lists[node.inputs[0]], node.outputs[-1]
@@ -259,7 +264,7 @@ class _Writer:
 
 
 def _is_special(node: Node) -> bool:
-    """Return whether a node has to stay in its While: for effects, sub-graphs, or an origin."""
+    """Return whether a While with this node stays: for side effects, sub-graphs, or an origin."""
     if node.stateful or isinstance(node, Loop) or (node.subgraphs and not is_while(node)):
         return True
     return any(tensor.origin is not None for tensor in node.outputs)
@@ -288,7 +293,7 @@ _MAKERS: Mapping[str, Callable[[_Writer, Node], Items | None]] = {
     "list_set": _set,
     "zeros_like": lambda writer, node: [None] * len(writer.lists[node.inputs[0]]),
 }
-"""Ops whose first result is a list, and the tensors in it; None: they are not known."""
+"""For ops whose first result is a list: functions that return its items, or None if unknown."""
 
 
 # Numbers.

@@ -16,10 +16,10 @@ from tf_exla.ir.traverse import consumers, producers, reads
 
 @dataclass(frozen=True)
 class KeptList:
-    """A list that one While makes and another one empties.
+    """A list that one While fills and another one, its gradient, empties.
 
-    `at`, `end`: its positions among their variables. `start`: the node that makes the empty list.
-    `push`, `pop`: the only nodes of the bodies that read it.
+    `at`, `end`: its positions among the variables of the former and of the latter. `start`: the
+    node that makes the empty list. `push`, `pop`: the only nodes of the two bodies that read it.
     """
 
     at: int
@@ -35,7 +35,10 @@ class KeptList:
 
 
 def kept_lists(graph: Graph, forward: Node, backward: Node) -> Iterator[KeptList]:
-    """Yield the lists to which `forward` adds, and from which `backward` pops, one tensor each."""
+    """Yield the lists to which each iteration of `forward` adds a tensor that `backward` pops.
+
+    The lists have no other use.
+    """
     uses, made_by = consumers(graph), producers(graph)
     read = reads(graph)
     for end, tensor in enumerate(backward.inputs):
@@ -58,7 +61,10 @@ def kept_lists(graph: Graph, forward: Node, backward: Node) -> Iterator[KeptList
 
 
 def only_reader(node: Node, at: int) -> Node | None:
-    """Return the node of a body that makes a variable's next value; None if others read either."""
+    """Return the node of a While's body that makes the next value of its variable at `at`.
+
+    None if it is not the only reader of the variable, or if its result has another use.
+    """
     body, cond = body_of(node), cond_of(node)
     before, after = body.inputs[at], body.outputs[at]
     readers = [one for one in body.nodes if before in one.inputs]
@@ -72,10 +78,11 @@ def only_reader(node: Node, at: int) -> Node | None:
 
 
 class NewList(NamedTuple):
-    """A list for one more tensor; the first values of its variables are the empty list.
+    """A further list between a While and its gradient, and the nodes that use it.
 
-    `starts`: the nodes that make it. `push`: for the body that fills it, with the variable
-    `pushed`. `pops`: for the body that empties it, with the variable `read`; they make `value`.
+    `starts`: the nodes that make the empty list. `push`: the node for the body that fills it, whose
+    variable is `pushed`. `pops`: the nodes for the body that empties it, whose variable is `read`;
+    they make `value`, the popped tensor.
     """
 
     starts: list[Node]
@@ -87,7 +94,7 @@ class NewList(NamedTuple):
 
 
 def new_list(like: KeptList, kept: Tensor) -> NewList:
-    """Return a list like another one, to which an iteration adds `kept`."""
+    """Return a list of the same length as `like`, to which each iteration adds `kept`."""
     empty, before, after, full, rest = (
         Tensor((), "variant", f"{kept.name}/kept", items=kept.shape) for _ in range(5)
     )

@@ -35,7 +35,11 @@ def with_last_items(graph: Graph, ops: OpSet) -> Graph:
 
 
 def _last_items(node: Node, ops: OpSet) -> dict[Tensor, tuple[int, Tensor]]:
-    """Map lists to which each iteration writes what it carries on, to the last place and that."""
+    """Return the lists of a While whose last item is one of its final variables.
+
+    For each such list, return the index of its last item and that variable. Each iteration must
+    write to the list the value that it also passes on to the next iteration.
+    """
     count = exact_iterations(node)
     if not count:
         return {}
@@ -60,7 +64,7 @@ def _last_items(node: Node, ops: OpSet) -> dict[Tensor, tuple[int, Tensor]]:
 def _reads_of(
     graph: Graph, listed: Tensor, last: int, item: Tensor, made: Mapping[Tensor, Node]
 ) -> list[Tensor]:
-    """Return the tensors that are the last of a list; none if something else is read of it."""
+    """Return the results of reads of the last item of a list; none if other items are read, too."""
     found: list[Tensor] = []
     pending = [listed]
     while pending:

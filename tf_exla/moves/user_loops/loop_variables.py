@@ -1,12 +1,13 @@
-"""Loop variables parted: variables that a loop only counts or passes on, and lists of its own.
+"""Separates the variables of a loop that would keep it from being split.
 
-A loop can be split along an axis that its results carry. Therefore
+A loop can be split along an axis only if all of its results that are read carry the axis or are
+sums over it. Therefore
 
-- variables that it passes on unchanged are read from before the loop;
+- readers of a variable that the loop passes on unchanged read its initial value instead;
 - variables that depend on its counters alone, such as the number of iterations that its gradient
-  reads, are counted by a loop of their own;
-- a list to which each iteration adds an unchanged tensor, for the gradient, is not read;
-- each reader of an empty list has its own list, for tensors of the shape that it writes to it.
+  reads, are computed by a loop of their own;
+- if each iteration adds the same tensor to a list, the gradient reads that tensor instead;
+- nodes that begin with the same empty list get one each, for items of the shape that they write.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _EMPTY_LISTS = frozenset({"list_empty", "list_reserve"})
 
 
 def part_loop_variables(graph: Graph, ops: OpSet) -> Graph:
-    """Part the variables of all loops, also in sub-graphs; return the same graph if none."""
+    """Separate the variables of all loops, also in sub-graphs; the same graph if there are none."""
     if not any(node.subgraphs or any(map(is_list, node.outputs)) for node in graph.nodes):
         return graph
     wanted = frozenset(reads(graph))
@@ -57,14 +58,17 @@ def part_loop_variables(graph: Graph, ops: OpSet) -> Graph:
 
 
 def _passed_on(node: Node) -> dict[Tensor, Tensor]:
-    """Map the results of a While that no iteration changes to their operands."""
+    """Map each result of a While that no iteration changes to its initial value."""
     body = body_of(node)
     pairs = zip(node.outputs, node.inputs, body.outputs, body.inputs, strict=True)
     return {result: given for result, given, after, before in pairs if after is before}
 
 
 def _repeated(node: Node, made: dict[Tensor, Node]) -> Iterator[tuple[Tensor, Tensor | Node]]:
-    """Yield the lists to which each iteration adds one tensor, with that or its constant."""
+    """Yield the lists to which each iteration of a While adds the same tensor.
+
+    With each list, yield that tensor, or the node of a constant that makes it.
+    """
     body = body_of(node)
     given = dict(zip(body.inputs, node.inputs, strict=True))
     same = {t for t, after in zip(body.inputs, body.outputs, strict=True) if t is after}
@@ -116,7 +120,7 @@ def _without_repeats(node: Node, repeated: dict[Tensor, Tensor], wanted: frozens
 
 
 def _own_lists(node: Node, made: dict[Tensor, Node]) -> list[Node]:
-    """Return the empty lists that only this node reads, and the node that reads them."""
+    """Return copies of the empty lists that a node reads, for it alone, and the node itself."""
     lists: list[Node] = []
     inputs = list(node.inputs)
     for k, tensor in enumerate(node.inputs):
@@ -130,7 +134,7 @@ def _own_lists(node: Node, made: dict[Tensor, Node]) -> list[Node]:
 
 
 def _written(node: Node, position: int) -> tuple[int | None, ...] | None:
-    """Return the shape of the tensors that a node writes to the list that it reads."""
+    """Return the shape of the items that a node writes to its operand at `position`, a list."""
     if not is_list(node.inputs[position]):
         return None
     if is_while(node):
@@ -143,9 +147,9 @@ def _written(node: Node, position: int) -> tuple[int | None, ...] | None:
 def _counting(
     ops: OpSet, node: Node, wanted: Set[Tensor]
 ) -> tuple[Node, dict[Tensor, Tensor]] | None:
-    """Return a While that only counts, and a map from the results of `node` to its results.
+    """Return a While for the results of `node` that only count, and a map from these to its own.
 
-    None if no wanted result of `node` is counted, or if all of them are.
+    None if no wanted result of `node` depends on counters alone, or if all of them do.
     """
     body, cond = body_of(node), cond_of(node)
     if node.stateful:

@@ -14,7 +14,7 @@ from tf_exla.split.loops.resize import cut
 
 
 def place_of(w: Builder, index: Tensor | int, read: Read, rows: Rows) -> Tensor:
-    """Return the position of a row in the whole tensor, -1 if the row is outside of a slice."""
+    """Return the position in the whole tensor of row `index`; -1 if it is outside of the rows."""
     if isinstance(index, int):
         index = w.const(index)
     kind = index.dtype
@@ -56,12 +56,12 @@ def start_of(w: Builder, place: Tensor, blocks: Blocks) -> Tensor:
     block = w.op("floor_divide", place, w.const(size * slot.block, kind))
     start = w.op("multiply", block, w.const(size, kind))
     start = w.op("minimum", start, w.const(extent - size, kind))
-    # A place out of range stays out of the range of the block, and fails as before.
+    # An index out of range is also out of range in the block, so reading it fails as before.
     return w.op("maximum", start, w.const(0, kind))
 
 
 def row_of(w: Builder, place: Tensor, start: Tensor, block: Tensor, slot: SplitAxis) -> Tensor:
-    """Take a row of the block that begins at `start`; its rows lie along `slot`."""
+    """Take the row at position `place` from the block that begins at index `start`."""
     first = w.op("multiply", start, w.const(slot.block, place.dtype))
     return w.op("take", block, w.op("subtract", place, first), w.const(slot.axis))
 
@@ -86,9 +86,10 @@ def _slice(w: Builder, source: Tensor, start: Tensor, slot: SplitAxis, size: int
 
 
 def kept_block(w: Builder, start: Tensor, held: Tensor, before: Tensor, blocks: Blocks) -> Tensor:
-    """Return the block of the previous iteration if it starts at `start`, else compute it.
+    """Return the block that begins at index `start`.
 
-    `held`: where the block of the previous iteration starts.
+    It is `before`, the block of the previous iteration, if that began at the same index (`held`).
+    Otherwise it is computed.
     """
     same = w.op("equal", start, held)
     operands = (start, before, *blocks.sources)

@@ -37,7 +37,7 @@ def read_of(node: Node, variable: Tensor, made_by: Mapping[Tensor, Node]) -> Rea
     if len(node.outputs) != 1 or not node.output.is_static:
         return None
     found = _read_of(node, made_by)
-    # Places in a block are computed in the dtype of the index.
+    # Positions in a block are computed in the dtype of the index, so a short one may overflow.
     narrow = found is not None and isinstance(found.at, Tensor) and found.at.dtype not in _INDICES
     return None if narrow else found
 
@@ -78,7 +78,7 @@ def _strided(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
 
 
 def rows_of(tensor: Tensor, axis: int, made_by: Mapping[Tensor, Node]) -> Rows:
-    """Return a tensor's rows as those of its source, through slices and reversals of the axis."""
+    """Return a tensor's rows as rows of the tensor from which it was sliced or reversed."""
     rows = Rows(tensor, tensor.dims[axis])
     while (node := made_by.get(rows.whole)) is not None and node.inputs:
         source = node.inputs[0]
@@ -91,7 +91,7 @@ def rows_of(tensor: Tensor, axis: int, made_by: Mapping[Tensor, Node]) -> Rows:
 
 
 def _span(node: Node, axis: int) -> tuple[int, int] | None:
-    """Return the first index and the step of a slice along `axis` alone; None for other nodes."""
+    """Return the first index and step of a node that slices or reverses only `axis`, else None."""
     before, after = node.inputs[0].dims, node.outputs[0].shape
     if after is None or len(before) != len(after):
         return None

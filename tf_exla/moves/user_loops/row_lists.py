@@ -1,7 +1,7 @@
-"""Rows that a While reads from a list of all of them are read from the tensor that has them.
+"""A While that reads rows from a list of copies reads them from the tensor instead.
 
 `tf.map_fn`, `tf.scan` and `TensorArray.unstack` copy the rows of a tensor to a list. An iteration
-reads one row, and most often the tensor exists all the while: it is an argument.
+reads one row. Most often the tensor is an argument and stays alive, so the copies are needless.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def without_row_lists(graph: Graph, ops: OpSet, least: int) -> Graph:
             continue
         source = made.get(root.get(rows, rows))
         if source is not None and source.op == "read_variable" and source.stateful:
-            continue  # an assignment keeps the value beside the new one while it is read
+            continue  # an assigned variable would keep its old value alive while that is read
         changed = _reading(changed, listed, rows, ops) or changed
     return changed if changed is graph else without_dead(changed)
 
 
 def _reading(graph: Graph, listed: Tensor, rows: Tensor, ops: OpSet) -> Graph | None:
-    """Return a graph that reads rows and no list of them; None if it uses the list otherwise."""
+    """Return a graph that reads `rows` instead of the list; None if the list has other uses."""
     wanted, made = frozenset(reads(graph)), producers(graph)
     nodes: list[Node] = []
     for node in graph.nodes:
@@ -65,7 +65,7 @@ def _row(node: Node, listed: Tensor, rows: Tensor, ops: OpSet) -> list[Node]:
 def _loop(
     node: Node, listed: Tensor, rows: Tensor, ops: OpSet, wanted: frozenset[Tensor]
 ) -> list[Node] | None:
-    """Return a While whose body reads rows; None if it does not only read the list's items."""
+    """Return a While whose body reads `rows`; None if it uses the list other than to read items."""
     k, cond, body = node.inputs.index(listed), cond_of(node), body_of(node)
     if node.inputs.count(listed) > 1 or k not in passed_on(node) or node.outputs[k] in wanted:
         return None

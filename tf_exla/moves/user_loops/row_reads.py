@@ -38,7 +38,10 @@ from tf_exla.split.regions.origins import tests_order
 
 
 class _Found(NamedTuple):
-    """A tensor that is read row by row: a loop over its rows that computes it, and the reads."""
+    """A tensor that is read row by row.
+
+    `loop`: a loop over its rows that computes it. `rows`: which of these rows the reads index.
+    """
 
     loop: Loop
     rows: Rows
@@ -49,8 +52,8 @@ def read_rows(graph: Graph, projector: Projector, least: int, room: int, largest
     """Let Whiles compute rows of tensors of more than `least` bytes when they read them.
 
     The tensors of a block have up to `largest` bytes each, and up to half of `room` together with
-    their producers. A block has at least one row. A program that compares real numbers stays as it
-    is: a recomputed row may differ from the whole in its last bits (`origins.py`).
+    their producers. A block has at least one row. A program that compares real numbers is not
+    changed, since a recomputed row may differ in its last bits (`origins.py`).
     """
     if tests_order(graph):
         return graph
@@ -60,7 +63,7 @@ def read_rows(graph: Graph, projector: Projector, least: int, room: int, largest
     for old in graph.nodes:
         node = old.substitute(renamed)
         for k in sorted(passed_on(old), reverse=True):
-            found = _found_inside(index, node, k, least)  # its body may have changed already
+            found = _found_inside(index, node, k, least)  # `node` is the While as changed so far
             if found is None:
                 continue
             renamed[old.outputs[k]] = old.inputs[k]
@@ -98,7 +101,7 @@ def _found_inside(index: DefUse, node: Node, k: int, least: int) -> _Found | Non
 
 
 def _found_alone(index: DefUse, node: Node, least: int) -> _Found | None:
-    """Return the tensor of which a node reads a single row."""
+    """Return the tensor of which a node outside of loops reads a single row; None if none."""
     if not node.inputs or node.op not in ("take", "strided_slice"):
         return None
     tensor = node.inputs[0]
@@ -117,7 +120,7 @@ def _found(index: DefUse, tensor: Tensor, reads: list[Read]) -> _Found | None:
 
 
 def _loop_over(index: DefUse, whole: Tensor, axis: int) -> Loop | None:
-    """Return the loop over one axis of a tensor that computes it; None if nothing is saved."""
+    """Return the loop over an axis of a tensor that computes it; None if it saves no memory."""
     small = max(whole.nbytes // SETTINGS.small_beside, CHAIN_BYTES)
     if whole.dims[axis] < 2:
         return None
@@ -179,7 +182,7 @@ def _single(node: Node, sources: list[Tensor], found: _Found, ops: OpSet) -> lis
 def _with_rows(
     node: Node, k: int, sources: list[Tensor], found: _Found, size: int, ops: OpSet
 ) -> list[Node]:
-    """Return a While that computes the rows of variable `k`, after the constants it needs."""
+    """Return the nodes of a While that computes the rows of variable `k` itself."""
     w = Builder(node, ops)
     body, loop = body_of(node), found.loop
     inner = [tensor.fresh_copy() for tensor in sources]
@@ -214,7 +217,7 @@ def _with_rows(
 
 
 def _kept(w: Builder, at: Builder, start: Tensor, blocks: Blocks) -> tuple[Tensor, list[Variable]]:
-    """Return a block, and the two variables that keep it for the next iteration."""
+    """Return a block, and the variables that pass its first index and the block itself on."""
     loop = blocks.loop
     like = cut(w.ops, loop.template, loop.split_axes, blocks.size).outputs[0]
     firsts = w.const(-1, start.dtype), w.op("full", w.const(like.dims), w.zeros(like))

@@ -19,11 +19,11 @@ from tf_exla.vocabulary.trip_counts import step_of
 
 @dataclass(frozen=True)
 class Kept:
-    """What fills the `lists` of some iterations of a loop again.
+    """The part of a loop that runs again to fill its `lists`.
 
-    `nodes`: those of the loop's body, in order. `carried`, `same`: the positions of the variables
-    that they read, which an iteration changes or passes on. `counters`: the first value and the
-    step of those that are known.
+    `nodes`: nodes of the loop's body, in order. They read the variables at the positions `carried`,
+    which an iteration changes, and `same`, which it passes on. `counters`: the first value and the
+    step of variables that count; these need not be kept.
     """
 
     loop: Node
@@ -35,9 +35,9 @@ class Kept:
 
 
 class Segmented:
-    """Loops and their gradient, of which `length` iterations are a segment, of `count`.
+    """Loops and their gradient, divided into `count` segments of `length` iterations.
 
-    `made`: the new loops over segments.
+    `sizes`: (`length`, `count`). `made`: the new loops over segments.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Segmented:
     def _forward(
         self, part: Kept, copied: dict[int, Tensor], starts: dict[int, NewList], zero: Tensor
     ) -> Node:
-        """Return the loop over segments, which keeps in lists what they start with."""
+        """Return the loop over segments that keeps the variables at the start of each in lists."""
         old, body, cond = part.loop, body_of(part.loop), cond_of(part.loop)
         dropped = {one.at for one in part.lists}
         kept = [k for k in range(len(old.inputs)) if k not in dropped]
@@ -141,7 +141,10 @@ class Segmented:
         return node.replace(outputs=(*(old.outputs[k] for k in kept), *node.outputs[len(kept) :]))
 
     def _begun(self, part: Kept, outer: _Loop) -> Iterator[tuple[int, Tensor]]:
-        """Yield the counters at the start of a segment; the gradient begins with the last one."""
+        """Yield the counters at the start of a segment of `part`, in the body of `outer`.
+
+        The gradient takes the segments in reverse order.
+        """
         w = Builder(self.backward, self.ops)
         before = w.op("subtract", w.const(self.count - 1), outer.counter)
         for k, (first, step) in part.counters.items():
@@ -153,10 +156,10 @@ class Segmented:
     def _advanced(
         self, at: Mapping[int, Tensor], trips: Tensor, w: Builder
     ) -> Iterator[tuple[int, Tensor]]:
-        """Yield the counters among the variables after some iterations.
+        """Yield the counters among the gradient's variables after `trips` more iterations.
 
-        They are computed outside of the inner loop: of a loop that adds up chunks, all results must
-        be sums or parts.
+        They are computed outside of the inner loop. That loop can then be split, since all its
+        other results are sums over chunks, or carry the axis.
         """
         body = body_of(self.backward)
         made = producers(body)
@@ -167,9 +170,9 @@ class Segmented:
                 yield k, w.op("add", before, passed)
 
     def _adds(self, k: int) -> bool:
-        """Return whether iterations of the gradient only add to a variable, such as a weight's.
+        """Return whether iterations only add to a variable, such as the gradient of a weight.
 
-        Then those of a segment add to zero, since only such a sum can be split.
+        Then each segment starts its sum from zero, since only such a sum can be split.
         """
         variable, reader = body_of(self.backward).inputs[k], only_reader(self.backward, k)
         if reader is None or reader.op not in ("add", "add_n") or is_list(variable):
@@ -198,7 +201,7 @@ class Segmented:
 
 
 class _Loop:
-    """A While under construction, in place of another one; `nodes`: those of its body."""
+    """A While under construction that replaces `like`; `nodes`: the nodes of its body."""
 
     def __init__(self, like: Node, ops: OpSet) -> None:
         self.like, self.ops = like, ops
@@ -207,7 +210,7 @@ class _Loop:
         self._variables: list[tuple[Tensor, Tensor, Tensor | None]] = []
 
     def add(self, before: Tensor, after: Tensor, tested: Tensor | None = None) -> None:
-        """Add a variable; `tested`: as which a condition reads it."""
+        """Add a variable; `tested`: the condition's input for it, if a condition reads it."""
         self._variables.append((before, after, tested))
 
     def zero(self) -> Tensor:
@@ -228,10 +231,11 @@ class _Loop:
     def counted(
         self, firsts: Iterable[Tensor], zero: Tensor, test: Graph | Tensor, most: int
     ) -> Node:
-        """Return the While of at most so many iterations, with their counter as last variable.
+        """Return the While of at most `most` iterations, with their counter as its last variable.
 
-        `firsts`: the first values of the variables. `test`: the condition of another While, or the
-        number of iterations, which becomes the variable before the counter.
+        `firsts`: the first values of the variables. `zero`: that of the counter. `test`: the
+        condition of another While, or the number of iterations, which becomes the variable before
+        the counter.
         """
         firsts = list(firsts)
         if isinstance(test, Tensor):

@@ -2,11 +2,12 @@
 
 Each iteration of a While keeps results in lists, which the iterations of its gradient pop. With
 segments, the loop keeps only what it carries at the start of each of K segments. The gradient takes
-the segments in reverse order. It runs the S iterations of one again, which fill lists for these
-alone, and then their gradient. For T iterations that keep a bytes and carry c, this needs K c + S a
-instead of T a bytes, the least for S = √(T c / a), and one more run of the loop (Griewank,
-Achieving logarithmic growth of temporal and spatial complexity in reverse automatic
-differentiation, 1992; Chen et al., Training deep nets with sublinear memory cost, 2016).
+the segments in reverse order. For each, it first runs the S iterations again, which fill lists for
+this segment alone, and then their gradient. Let each of T iterations keep a bytes in lists, and
+carry c bytes. Then this needs K c + S a instead of T a bytes, with a minimum at S = √(T c / a), and
+one more run of the loop (Griewank, Achieving logarithmic growth of temporal and spatial complexity
+in reverse automatic differentiation, 1992; Chen et al., Training deep nets with sublinear memory
+cost, 2016).
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ from tf_exla.split.regions.origins import clash, tests_order
 from tf_exla.vocabulary.trip_counts import step_of
 
 _CHECKED = 2000
-"""Iterations for which a condition is evaluated, at 50 µs each: in a tenth of a second."""
+"""The most iterations for which a condition is evaluated: a tenth of a second at 50 µs each."""
 _SHORTEST = 4
-"""Iterations of a segment: three loops begin for each, which takes the time of a few nodes."""
+"""The least iterations of a segment: the three loops that start for each take the time of a few
+nodes."""
 
 
 def in_segments(graph: Graph, ops: OpSet) -> Graph:
@@ -76,7 +78,10 @@ def _pair(graph: Graph, ops: OpSet, done: set[Node]) -> Segmented | None:
 
 
 def _again(forward: Node, lists: Sequence[KeptList], trips: int) -> Kept | None:
-    """Return what fills the lists; None if it has effects or needs a list that changes."""
+    """Return the part of a loop that fills the lists; None if it cannot run again.
+
+    It cannot if it has side effects, or if it reads a list that the loop changes.
+    """
     body, cond, same = body_of(forward), cond_of(forward), passed_on(forward)
     operands = [tensor for one in lists for tensor in one.start.inputs]
     if any(not one.item.is_static for one in lists) or any(t.value is None for t in operands):
@@ -110,7 +115,10 @@ def _again(forward: Node, lists: Sequence[KeptList], trips: int) -> Kept | None:
 
 
 def _counters(forward: Node, trips: int) -> dict[int, tuple[int, int]]:
-    """Return the counters of a loop that makes so many iterations whatever its data are."""
+    """Return the counters of a loop, by position: the first value and the step of each.
+
+    Empty unless the counters alone determine that the loop runs exactly `trips` iterations.
+    """
     body, cond = body_of(forward), cond_of(forward)
     made, found = producers(body), dict[int, tuple[int, int]]()
     for k, tensor in enumerate(forward.inputs):
@@ -138,7 +146,10 @@ def _is_kept(tensor: Tensor) -> bool:
 
 
 def _length(parts: Sequence[Kept], trips: int) -> tuple[int, int]:
-    """Return the iterations of a segment and the bytes saved; 0 if less than half of the lists."""
+    """Return the iterations of a segment and the bytes saved; (0, 0) if too few bytes are saved.
+
+    At least half of the bytes of the lists must be.
+    """
     kept = carried = 0
     for part in parts:
         inputs = body_of(part.loop).inputs

@@ -1,10 +1,10 @@
 """Sinking: large tensors that a While or branches read are computed inside of them.
 
 `K = kernel(X); while ...: y = K p` holds all of K while the loop runs. If the producers of K move
-into the body, the body can be split: K is recomputed from X in every iteration, in chunks. Small
-tensors that K is computed from move along where that is cheap, so that the body shows how K is
-computed, and that it is symmetric. Likewise, operands of the branches of an If or a Case are
-computed in the branch that is taken.
+into the body, the body can be split: K is recomputed from X in every iteration, in chunks. The
+producers of small tensors that K is computed from move as well if that is cheap. Then all of K's
+computation is in the body, which is needed, for example, to prove that K is symmetric. Likewise,
+operands of the branches of an If or a Case are computed in the branch that is taken.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from tf_exla.split.regions.origins import clash, tests_order
 def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
     """Move the producers of tensors of more than `least` bytes into Whiles and branches.
 
-    Only tensors that its iterations do not change move into a While.
+    Only loop-invariant tensors move into a While.
 
     The moved nodes read the program's inputs, results of stateful nodes and of other Whiles, and
-    small tensors that take work to compute. A tensor that the condition reads stays outside, and so
-    does one that is compared with what was found in another copy of it (`origins.py`).
+    small tensors that take work to compute. A tensor that the condition reads stays outside. So
+    does one whose numbers would be compared with those of another copy of it (`origins.py`).
     """
     renamed: dict[Tensor, Tensor] = {}
     nodes: list[Node] = []
@@ -49,7 +49,7 @@ def sink(graph: Graph, ops: OpSet, least: int) -> Graph:
         return tensor.nbytes > least
 
     def legal(made: Node, names: Mapping[Tensor, Tensor]) -> bool:
-        """Return whether `made` is allowed here: no comparison then meets values of two copies."""
+        """Return whether no comparison reads two copies of a number if `made` replaces `node`."""
         if not tested:
             return True
         rest = graph.nodes[len(nodes) + 1 :]
@@ -80,7 +80,7 @@ def _candidates(
         read = reads(cond)
         positions = [k for k in sorted(passed_on(node)) if cond.inputs[k] not in read]
     elif node.op in CHOICES:
-        positions = list(range(1, len(node.inputs)))  # operand 0 chooses
+        positions = list(range(1, len(node.inputs)))  # operand 0 is the predicate
     else:
         return []
     return [
@@ -93,7 +93,10 @@ def _candidates(
 
 
 def _choices(positions: list[int]) -> Iterator[list[int]]:
-    """Yield sets of operands to sink, the largest first; of many operands, only all or one."""
+    """Yield sets of operands to sink, those with the most operands first.
+
+    Of more than `SETTINGS.sunk_choices` operands, only all of them or single ones are yielded.
+    """
     for count in range(len(positions), 0, -1):
         if count < len(positions) and len(positions) > SETTINGS.sunk_choices:
             count = 1
@@ -111,11 +114,14 @@ def _sunk(
     renamed: Mapping[Tensor, Tensor],
     is_large: Callable[[Tensor], bool],
 ) -> tuple[Node, Mapping[Tensor, Tensor]]:
-    """Return a node that computes operands itself, and replacements of the results it drops."""
+    """Return a node that computes the operands at `positions` in its sub-graphs.
+
+    Also return replacements for its results that are no longer computed.
+    """
     moved, sources = _producers_of([node.inputs[k] for k in positions], graph, ops, is_large)
     if node.op in CHOICES:
         return _sunk_into_branches(node, positions, moved, sources), {}
-    # Readers of these variables after the loop read their first values.
+    # The loop does not change these variables, so readers after it read their initial values.
     names = {node.outputs[k]: node.inputs[k] for k in positions}
     return _sunk_into_loop(node, positions, moved, sources, renamed), names
 

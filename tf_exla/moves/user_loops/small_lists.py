@@ -1,9 +1,9 @@
-"""Small lists: the gradient of a loop computes again what the loop would keep for it.
+"""Small lists: the gradient of a loop recomputes large tensors that lists would keep for it.
 
 Each iteration of a While keeps results in lists, which the iterations of its gradient pop: a matrix
-of transport costs, for example. A list has no parts, so such a matrix stays whole. If an iteration
-computes it from small tensors, and from tensors that no iteration changes, the lists keep the small
-tensors. The gradient computes the matrix from them, and both bodies can be split.
+of transport costs, for example. A list cannot be split, so such a matrix stays whole. If an
+iteration computes it from small tensors, and from tensors that no iteration changes, the lists keep
+the small tensors instead. The gradient computes the matrix from them, and both bodies can be split.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from tf_exla.split.regions.origins import clash, is_test, tests_order
 
 
 def keep_less(graph: Graph, ops: OpSet) -> Graph:
-    """Keep in lists what their large tensors are computed from; the same graph if there are none.
+    """Let lists keep the small operands of their large tensors; the same graph if there are none.
 
-    A large tensor stays in its list if it is compared with others, which must have the same bits.
+    A large tensor stays in its list if its numbers are compared with others that must have the same
+    bits.
     """
     nodes = [with_subgraphs(node, lambda sub: keep_less(sub, ops)) for node in graph.nodes]
     made = graph.with_nodes(nodes)
@@ -62,7 +63,10 @@ def _shortened(graph: Graph) -> Graph | None:
 
 
 def _part_of(forward: Node, backward: Node, one: KeptList) -> _Part | None:
-    """Return how an iteration computes a large item from small tensors and what it passes on."""
+    """Return the part of `forward`'s body that computes the items of a list; None if there is none.
+
+    It must read only small tensors, and variables that no iteration changes.
+    """
     body, item = body_of(forward), one.item
     if not item.is_static or item.dtype in HANDLES or item.nbytes < SETTINGS.worth_bytes:
         return None
@@ -88,7 +92,7 @@ def _part_of(forward: Node, backward: Node, one: KeptList) -> _Part | None:
 
 
 def _sources(nodes: Iterable[Node]) -> Iterator[Tensor]:
-    """Yield what nodes read and do not make, each tensor once."""
+    """Yield the tensors that nodes read from outside of them, each once."""
     seen: set[Tensor] = set()
     for node in nodes:
         for tensor in node.inputs:
@@ -110,7 +114,7 @@ def _meets(part: _Part, body: Graph, pop: Node) -> bool:
 
 
 class _Pair:
-    """A While and its gradient, between which those of their `lists` with `parts` are replaced."""
+    """A While and its gradient, and the `lists` between them; those with `parts` are replaced."""
 
     def __init__(
         self,
@@ -148,7 +152,7 @@ class _Pair:
         return graph.replace(nodes=put_in_order(nodes))
 
     def _inside(self) -> dict[Tensor, Tensor]:
-        """Map what the copied nodes read to tensors of the gradient's body."""
+        """Return the tensor of the gradient's body for each tensor that the copied nodes read."""
         body = body_of(self.forward)
         passed = {body.inputs[k]: self.forward.inputs[k] for k in passed_on(self.forward)}
         inside: dict[Tensor, Tensor] = {}
@@ -166,7 +170,10 @@ class _Pair:
         return inside
 
     def _listed(self, kept: Tensor) -> tuple[Tensor, Variable]:
-        """Keep a small tensor in a list of its own; return it in the gradient's body."""
+        """Keep a small tensor in a list of its own.
+
+        Return the popped tensor and the variable of the list, for the gradient's body.
+        """
         made = new_list(self.chosen[0], kept)
         self.starts += made.starts
         self.pushes.append(made.push)

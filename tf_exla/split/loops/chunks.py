@@ -1,4 +1,4 @@
-"""Chunk sizes: the limit is the upper bound, speed decides below it."""
+"""Chunk sizes: the memory limit bounds them, and below it the fastest size is taken."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tf_exla.split.loops.resize import body_of, resize_loop
 
 
 def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options) -> Graph:
-    """Give every loop of a graph the best chunk for which the working set holds `budget`.
+    """Return the graph with the best chunk for each loop, within a working set of `budget` bytes.
 
-    A loop for which no chunk holds it gets the smallest chunk.
+    A loop for which every chunk exceeds the budget gets the smallest one.
     """
     target = budget
     for _ in range(SETTINGS.tries):
@@ -26,7 +26,7 @@ def fit_loops(projector: Projector, graph: Graph, budget: int, options: Options)
         over = projector.working_set(fitted) - budget
         if over <= 0 or over > SETTINGS.worth_bytes:
             break
-        target -= over  # a chunk of another size may need a node more or less
+        target -= over  # a body cut for another chunk may have a node more or less
     return fitted
 
 
@@ -54,7 +54,7 @@ def _fit_once(projector: Projector, graph: Graph, budget: int, options: Options)
 
 
 def _same_chunks(ops: OpSet, nodes: list[Node]) -> list[Node]:
-    """Give all loops of a bitwise group one chunk, the smallest of theirs."""
+    """Give all loops of a bitwise group the same chunk: the smallest that any of them has."""
     chunks: dict[Tensor, list[tuple[int, int]]] = {}
     for node in nodes:
         if isinstance(node, Loop) and node.bitwise_group is not None:
@@ -76,9 +76,9 @@ def _same_chunks(ops: OpSet, nodes: list[Node]) -> list[Node]:
 
 
 def _fit_tiles(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
-    """Fit the loops nested in a loop if that is faster within `room`, or reduces an excess.
+    """Fit the loops nested in a loop if it then is faster within `room`, or exceeds `room` less.
 
-    Loops over pairs of chunks stay as they are: they share one chunk.
+    Loops over pairs of chunks (`symmetric/`) stay as they are, since both must have the same chunk.
     """
     if any(isinstance(node, Loop) and node.triangular for node in loop.body.nodes):
         return loop
@@ -106,14 +106,15 @@ def _fit_subgraphs(projector: Projector, node: Node, room: int, options: Options
 
 
 def has_loops(loop: Loop) -> bool:
-    """Return whether a loop's body is itself split: then its chunk is fixed."""
+    """Return whether a loop's body contains loops; the chunk of such a loop is not changed."""
     return loop.body.has_loops
 
 
 def _fit(projector: Projector, loop: Loop, room: int, options: Options) -> Loop:
-    """Give a loop its chunk; memoize the chunk for loops of its kind, and the resulting loop.
+    """Return a loop with the best chunk within `room` bytes.
 
-    Candidates share most of their loops, and steps of one program have loops of one kind.
+    The chunk is memoized for all loops of equal structure (`Kind`), and the loop for this loop:
+    candidates have most of their loops in common, and often loops of equal structure.
     """
     kind, known = projector.kind(loop), projector.fits.setdefault(loop, {})
     asked = room, options.body_bytes, options.largest_chunk, options.cores
@@ -161,9 +162,9 @@ def _fitted(projector: Projector, loop: Loop, kind: Kind, room: int, options: Op
         if chunk > min(least, SETTINGS.least_indices) and options.body_bytes < room:
             cached = _largest(needs, chunk, options.body_bytes, sizes) or 0
             chunk = cached if cached >= SETTINGS.least_indices else min(chunk, max(cached, least))
-            if needed(chunk, 1) > room:  # a smaller chunk may need more, where Eigen packs it
+            if needed(chunk, 1) > room:  # Eigen may pack the operands of a smaller chunk only
                 chunk = fits
-            elif needs(chunk) > room:  # more iterations of a smaller chunk run side by side
+            elif needs(chunk) > room:  # with a smaller chunk, more iterations are in flight
                 parallel = (room - beside) // (needed(chunk, 1) - beside)
         if parallel > 1 and chunk * per_index < SETTINGS.parallel_bytes:
             return None
@@ -188,9 +189,9 @@ def _largest(
 ) -> int | None:
     """Return about the largest chunk up to `most` that needs at most `room` bytes.
 
-    None if even one index needs more. The bytes of a chunk are nearly linear in its size, so
-    interpolation between a chunk that fits and one that does not takes a few steps. `sizes`: chunks
-    whose bytes are known already; the search starts between two of them.
+    None if even one index needs more. `needed(chunk)` returns the bytes of a chunk. They are nearly
+    linear in its size, so interpolation between a chunk that fits and one that does not takes a
+    few steps. `sizes`: chunks whose bytes are known already; the search starts between two of them.
     """
     high, high_bytes = most, needed(most)
     if high_bytes <= room:
@@ -252,9 +253,10 @@ def _largest_carried(loop: Loop) -> Tensor | None:
 
 
 def even_chunk(extent: int, most: int, largest: Tensor | None) -> int:
-    """Return a chunk of up to `most` indices that leaves a small remainder or a nearly full one.
+    """Return a chunk of up to `most` indices that divides `extent` about evenly.
 
-    If `most` is large enough, a multiple of `SETTINGS.aligned` bytes in elements of `largest`.
+    If `most` is large enough, it is rounded up to a multiple of `SETTINGS.aligned` bytes, in
+    elements of `largest`; the remainder is then smaller.
     """
     if most >= extent:
         return extent

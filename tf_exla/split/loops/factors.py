@@ -1,6 +1,7 @@
-"""Values of an online reduction: partial results, and factors postponed until after the loop.
+"""The values that tensors of a loop have in an online reduction (`online_reduction.py`).
 
-Ops that are linear in an operand propagate its factors along their axis rules.
+A value is a partial result, with the factors by which it is still to be multiplied after the loop.
+Ops that are linear in an operand pass its factors on to their result, along their axis rules.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Axes = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Factor:
-    """A completed tensor by which a streamed value is still to be multiplied or divided (`op`)."""
+    """A completed tensor by which a value is still to be multiplied or divided (`op`)."""
 
     op: str
     tensor: Tensor
@@ -46,7 +47,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Shifted:
-    """x - s, streamed as x - m."""
+    """x - s, for which the body computes `value` = x - m with the running maximum m."""
 
     value: Tensor
     shift: Shift
@@ -55,7 +56,7 @@ class Shifted:
 
 @dataclass(frozen=True)
 class Scaled:
-    """A streamed value and its postponed factors; without factors it is complete."""
+    """A value that the body computes, and its postponed factors; without factors it is complete."""
 
     value: Tensor
     factors: tuple[tuple[Factor | Shift, Axes], ...] = ()
@@ -97,7 +98,7 @@ def spread(w: Builder, tensor: Tensor, axes: Axes) -> Tensor:
 
 
 def finite(w: Builder, tensor: Tensor) -> Tensor:
-    """Return the shift for a maximum: the maximum itself, or zero where it is not finite."""
+    """Return what to subtract for a maximum: the maximum itself, or zero where it is not finite."""
     return w.op("where", w.op("isfinite", tensor), tensor, w.const(0, tensor.dtype))
 
 
@@ -113,7 +114,10 @@ def wide(dtype: str) -> str:
 
 
 def keeps_precision(node: Node) -> bool:
-    """Return whether a node is not a lossy cast: a streamed value may exceed the complete one."""
+    """Return whether a node is no cast to fewer bits, in which a partial result might overflow.
+
+    Before its postponed factors are applied, a value may be larger than the complete one.
+    """
     if node.op != "astype":
         return True
     before, after = node.inputs[0].dtype, node.output.dtype

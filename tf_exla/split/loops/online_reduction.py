@@ -1,6 +1,9 @@
 """Online reduction: merge a stage with an earlier stage that completes a maximum or a scale for it.
 
+A later stage that computes
+
     sum over k of exp(x_k - s) y_k / l
+
 
 needs s and l only after the sum if the running maximum m of x replaces s:
 
@@ -10,11 +13,12 @@ and at the end a exp(m - s) / l. So a softmax and the products with it take one 
 instead of three (maximum, sum, products): Milakov & Gimelshein (2018), "Online normalizer
 calculation for softmax"; Dao et al. (2022), "FlashAttention".
 
-A result of a later loop merges into an earlier loop if it is a sum over chunks that either is
-linear in exp(x - s), where the earlier loop completes the maximum of x, or reads only what is known
-there. Completed tensors may otherwise only be factors that do not carry the axis. Linear ops
-propagate factors along their axis rules. Where s is not finite, the last factor gives the sums the
-values that they have in the program: exp(0 - s) is NaN, infinite or zero.
+A result of a later loop merges into an earlier loop if it is a sum over chunks of one of two kinds.
+It is linear in exp(x - s), and the earlier loop completes the maximum of x. Or it reads no tensor
+that is completed by a loop. In a sum of the first kind, other completed tensors may only be factors
+that do not carry the axis. Linear ops propagate factors along their axis rules. Where s is not
+finite, the last factor gives the sums the values that they have in the program: exp(0 - s) is NaN,
+infinite or zero.
 """
 
 from __future__ import annotations
@@ -85,9 +89,9 @@ def stream(index: DefUse, loops: Sequence[Loop], short: Sequence[Node] = ()) -> 
 
 
 def may_stream(loop: Loop, later: Loop, completed: Completed) -> bool:
-    """Return whether a sum of `later` may merge into `loop`; most pairs are told apart by this.
+    """Return whether a sum of `later` may merge into `loop`: a cheap test that excludes most pairs.
 
-    Where `loop` has no maximum, only sums that read nothing that `completed` has can merge.
+    If `loop` computes no maximum, only sums that read no tensor of `completed` can merge.
     """
     sums = sums_read(later)
     if not sums or later.folds:
@@ -126,10 +130,11 @@ def _merged(
     following: list[Loop],
     precise: dict[Tensor, Tensor],
 ) -> tuple[Loop, list[Loop], list[Node]] | None:
-    """Remove the later loop: return the earlier loop, the following loops, and nodes after them.
+    """Move the results of the later loop elsewhere: `sums` into the earlier loop, others after it.
 
-    A following loop may compute the results that do not stream. `precise`: for sums
-    of short floats, the wide sums before the cast.
+    Return the earlier loop, the loops after the later one, and the nodes that finish the sums. One
+    of the loops after it then also computes the results that are not in `sums`; None if none can.
+    `precise`: for each sum in bfloat16 or float16, the float32 sum before the cast.
     """
     later = streamed.later
     rest = [k for k in range(len(later.outputs)) if k not in sums]
@@ -147,10 +152,11 @@ def _merged(
 
 
 class Completed:
-    """The tensors that are known only after loops: their results, and all that depends on these.
+    """The set of tensors that are known only after some loops.
 
-    The loops are not in the graph of `index` yet: their results have producers there, or are
-    results of nodes of the loops, as wide sums are.
+    These are `results`, the outputs of the loops, and all tensors that depend on them. The loops
+    are not in the graph of `index` yet: there, members of the region make their results. Only wide
+    sums are made by nodes of the loops.
     """
 
     def __init__(self, index: DefUse, results: Iterable[Tensor]) -> None:
@@ -169,7 +175,7 @@ class Completed:
         return node is not None and bool(self.after >> self.index.position[node] & 1)
 
     def _read_by(self, loop: Loop) -> list[tuple[int, tuple[Tensor, SplitAxis | None]]]:
-        """Return the positions of a loop's inputs that are among these, with input and slot."""
+        """Return the inputs of a loop that are in the set, each as (position, (input, slot))."""
         pairs = enumerate(zip(loop.inputs, loop.slots, strict=True))
         return [(k, pair) for k, pair in pairs if pair[0] in self]
 

@@ -35,8 +35,9 @@ from tf_exla.split.loops.rebuild_loop import LoopDraft
 class Shared:
     """Tensors in the body of one loop that several merges share.
 
-    `running`: by result, the running maximum and the shift computed from it. `fadings`: by result
-    and dtype, the factor for sums of earlier chunks. `precise`: replacements of short floats.
+    `running`: by the position of a result, the running maximum and the shift computed from it.
+    `fadings`: by position and dtype, the factor for sums of earlier chunks, exp(m before - m).
+    `precise`: replacements in float32 of tensors in bfloat16 or float16.
     """
 
     running: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
@@ -45,11 +46,12 @@ class Shared:
 
 
 class OnlineReduction:
-    """The later loop's nodes, interpreted as nodes of the body of `loop`.
+    """The later loop's nodes, rebuilt as nodes of the body of `loop`.
 
     `completed`: tensors that are known only after `loop` or other loops. `draft`: the loop with
-    results of both. `draft.folds`: by result, the body input for the value accumulated so far.
-    `new`: nodes of the later loop as they are in the body. `inner.nodes`: nodes added for them.
+    results of both. `draft.folds`: by the position of a result, the body's input for the value
+    accumulated so far. `new`: for each result of a node of the later loop, the node that makes it
+    in the merged body. `inner.nodes`: further nodes that the rebuilt ones need.
     """
 
     def __init__(
@@ -97,10 +99,10 @@ class OnlineReduction:
         return found
 
     def _may_stream(self) -> bool:
-        """Return whether some sum can stream, before any node is rebuilt.
+        """Return whether some sum may stream; a cheap test before any node is rebuilt.
 
-        It depends only on operands with a value. If completed tensors are among these, a maximum
-        that the loop completes must be subtracted on the way: `_postpone` and `_linear` need it.
+        All operands of such a sum must have a value. If completed tensors are among them, the sum
+        must also depend on x - s with a completed s: `_postpone` and `_linear` require it.
         """
         complete = {tensor for tensor, value in self.values.items() if isinstance(value, Scaled)}
         whole = {tensor for tensor, value in self.values.items() if isinstance(value, Whole)}
@@ -188,7 +190,7 @@ class OnlineReduction:
         return outputs
 
     def _widened(self, tensor: Tensor) -> Tensor:
-        """Return a tensor in wide floats, since short floats do not hold sums not yet divided."""
+        """Return a tensor cast to `wide(dtype)`: sums not divided yet may overflow short floats."""
         dtype = wide(tensor.dtype)
         if tensor.dtype == dtype:
             return tensor
@@ -244,8 +246,8 @@ class OnlineReduction:
     def _postpone(self, node: Node, value: Scaled, factor: Tensor) -> Value:
         """Postpone a multiplication or division until after the loop.
 
-        Only of exp(x - m), which is at most one: the sum of other numbers may overflow, or vanish,
-        where that of e / sum(e) does not.
+        Only exp(x - m), which is at most one, is summed before it is scaled. A sum of other numbers
+        may overflow, or round to zero, although the sum of the scaled numbers does not.
         """
         shifted = any(isinstance(factor, Shift) for factor, _ in value.factors)
         if not shifted or value.value.shape != node.output.shape:
@@ -258,7 +260,7 @@ class OnlineReduction:
 
     def _linear(self, node: Node, values: Sequence[Value], complete: Sequence[bool]) -> Value:
         rule = self.ops.rule(node)
-        # A factor need not be finite where a select leaves nothing: zero times it is no number.
+        # A `where` may select only zeros. If the factor is infinite, the postponed product is NaN.
         if not isinstance(rule, AxisRule) or not keeps_precision(node) or node.op == "where":
             return None
         scaled = [k for k, one in enumerate(values) if isinstance(one, Scaled) and one.factors]

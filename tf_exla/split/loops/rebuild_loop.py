@@ -14,10 +14,13 @@ Operand = tuple[Tensor, SplitAxis | None]
 def postponed(
     index: DefUse, loop: Loop, positions: Sequence[int], following: Sequence[Loop]
 ) -> list[Loop] | None:
-    """Move results of a loop into one of the following loops; None if all depend on them."""
+    """Move results of `loop` (`positions`) into one of the `following` loops.
+
+    Return the following loops, one of them changed. None if all of them depend on these results.
+    """
     reached = {loop.outputs[k] for k in positions}
     before = 0
-    while len(reached) > before:  # a loop waits for all its operands, whichever result needs them
+    while len(reached) > before:  # all results of a loop depend on all its operands
         before = len(reached)
         for node in (*index.graph.nodes, *following):
             if not reached.isdisjoint(node.inputs):
@@ -48,8 +51,8 @@ def _with_results(host: Loop, loop: Loop, positions: Sequence[int]) -> Loop:
 class LoopDraft:
     """A loop that is rebuilt with results of another one.
 
-    `inner`: the body's tensor for each of `outputs`. `operands`: what the loop reads, with the
-    body's input for each. `making`: the producers of the body's tensors.
+    `inner`: the body's tensor for each of `outputs`. `operands`: the body's input for each operand
+    of the loop and its slot. `making`: the producer of each tensor in the body.
     """
 
     def __init__(self, loop: Loop, other: Loop) -> None:
@@ -108,5 +111,5 @@ def _needed(outputs: Sequence[Tensor], making: Mapping[Tensor, Node]) -> tuple[N
 
 
 def makers(nodes: Sequence[Node]) -> dict[Tensor, Node]:
-    """Map every result of the nodes to its producer."""
+    """Return the producer of each result of the nodes."""
     return {tensor: node for node in nodes for tensor in node.outputs}

@@ -21,9 +21,10 @@ from tf_exla.split.regions.region import RefusedSplit, Region
 def compared_again(index: DefUse, stages: Stages) -> list[tuple[Node, Tensor, Stage]]:
     """Return the comparisons of a tensor that a stage recomputes with one that it does not.
 
-    The latter is completed by an earlier loop, or is a small part of that loop's chunks. Tests of
-    order are included only if it was chosen from the region's numbers: their maximum, or the least
-    of the k largest.
+    Each is (comparison, recomputed tensor, stage). The other operand was completed by an earlier
+    loop, or is a small tensor saved from that loop's chunks. Comparisons of order (`<`, `>=`) are
+    included only if the other operand was chosen from the region's numbers: their maximum, or the
+    least of the k largest.
     """
     region = stages.region
     found = []
@@ -75,7 +76,8 @@ def _meets_completed(index: DefUse, stage: Stage, own: Tensor, other: Tensor) ->
 def _makers(index: DefUse, here: set[Node], tensor: Tensor) -> tuple[set[Node], set[Node]]:
     """Return the nodes that `tensor` depends on within a stage, and those outside the stage.
 
-    `here`: the nodes of the stage. A node can be in both: a later stage recomputes it.
+    `here`: the nodes of the stage. A node can be in both sets, since a stage recomputes nodes whose
+    results were also completed before.
     """
     inside: set[Node] = set()
     outside: set[Node] = set()
@@ -93,7 +95,7 @@ def _makers(index: DefUse, here: set[Node], tensor: Tensor) -> tuple[set[Node], 
 
 
 def _is_chosen(index: DefUse, region: Region, tensor: Tensor) -> bool:
-    """Return whether a tensor derives from a maximum, or the like, of the region's numbers."""
+    """Return whether a tensor is a number chosen from the region's numbers, such as a maximum."""
     work, seen = [tensor], {tensor}
     while work:
         node = index.producer.get(work.pop())
@@ -110,7 +112,10 @@ def _is_chosen(index: DefUse, region: Region, tensor: Tensor) -> bool:
 
 
 def unrepeatable(index: DefUse, stages: Stages) -> RefusedSplit | None:
-    """Return a refusal if a comparison needs equal bits that a kernel need not make again."""
+    """Return a refusal if a comparison needs equal bits from a kernel that may not repeat them.
+
+    None if all comparisons are safe.
+    """
     region = stages.region
     for node, tensor, stage in compared_again(index, stages):
         maker = _unrepeatable(index, region, tensor, stage)

@@ -13,9 +13,10 @@ UNCUT = 0
 
 
 def cut(ops: OpSet, template: Graph, carried: Mapping[Tensor, SplitAxis], size: int) -> Graph:
-    """Copy a graph for a chunk of `size` indices; `carried`: which tensors shrink, and where.
+    """Return a copy of `template` for a chunk of `size` indices.
 
-    Always cut from the template: in a chunk of one index, axes of size one are ambiguous.
+    `carried`: the tensors that carry the loop's axis, and where. A body cannot be cut from another
+    body: in a chunk of one index, axes of size one are ambiguous.
     """
     return cut_with_tensors(ops, template, carried, size)[0]
 
@@ -23,13 +24,13 @@ def cut(ops: OpSet, template: Graph, carried: Mapping[Tensor, SplitAxis], size: 
 def cut_with_tensors(
     ops: OpSet, template: Graph, carried: Mapping[Tensor, SplitAxis], size: int
 ) -> tuple[Graph, Mapping[Tensor, Tensor]]:
-    """Copy a graph as `cut` does; also return the copy's tensors by those of the template."""
+    """Copy a graph as `cut` does; also return the copy of each tensor of the template."""
     inputs: dict[Tensor, Tensor] = {}
     for tensor in template.inputs:
         slot = carried.get(tensor)
         if slot is None:
             inputs[tensor] = tensor.fresh_copy()
-        else:  # each chunk has another part of its value
+        else:  # chunks differ in their part of the static value
             shape = chunk_shape(tensor, slot, size)
             inputs[tensor] = tensor.with_axes(shape or (), tensor.name)
 
@@ -40,7 +41,10 @@ def cut_with_tensors(
 
 
 def chunk_shape(tensor: Tensor, slot: SplitAxis | None, size: int) -> Shape | None:
-    """Return the axes of a tensor in a chunk of `size` indices."""
+    """Return the shape of a tensor in a chunk of `size` indices; `slot`: where it carries the axis.
+
+    None if the tensor's rank is not known.
+    """
     axes = tensor.axes
     if slot is None or axes is None:
         return axes
@@ -58,7 +62,9 @@ def body_of(ops: OpSet, loop: Loop, size: int, known: dict[int, Graph]) -> Graph
 def resize_loop(
     ops: OpSet, loop: Loop, chunk: int, parallel: int, known: dict[int, Graph] | None = None
 ) -> Loop:
-    """Return a loop with another chunk and its remainder; its new bodies contain no loops.
+    """Return a loop with bodies cut for another chunk and its remainder.
+
+    If the old bodies had been split into tiles, the new ones are not.
 
     `known`: bodies cut from the same template before, by size; those cut now are added.
     """

@@ -31,7 +31,11 @@ Operand = tuple[Tensor, SplitAxis | None]
 
 @dataclass(frozen=True)
 class Stage:
-    """The work of one loop: its nodes in order, its results, and the nodes that it recomputes."""
+    """The work of one loop.
+
+    `nodes`: in order. `results`: what the loop completes. `recomputed`: those of its nodes that an
+    earlier stage computes as well.
+    """
 
     number: int
     nodes: tuple[Node, ...]
@@ -53,7 +57,7 @@ class Stages:
     def recomputed_large(self, is_large: Callable[[Tensor], bool]) -> list[Tensor]:
         """Return the large tensors that later stages recompute, the earliest first.
 
-        Not those of remade nodes: such a node may also stay outside of the loops.
+        Results of remade nodes are left out, since these nodes are cheap to run again.
         """
         found: dict[Tensor, None] = {}
         for stage in self.stages:
@@ -70,7 +74,11 @@ def arrange(
     is_large: Callable[[Tensor], bool],
     keep: frozenset[Tensor] = frozenset(),
 ) -> Stages:
-    """Divide a region into stages; `keep`: large tensors to concatenate, not recompute."""
+    """Divide a region into stages.
+
+    `keep`: large tensors that an earlier stage concatenates, so that later ones do not recompute
+    them.
+    """
     stage_of = _stage_numbers(index, region)
     count = max(stage_of.values()) + 1
     wanted: list[dict[Tensor, None]] = [{} for _ in range(count)]
@@ -115,7 +123,8 @@ def _stage_numbers(index: DefUse, region: Region) -> dict[Node, int]:
     Stateful nodes stay in order, so that a read of a variable waits for its assignments.
     """
     stage_of: dict[Node, int] = {}
-    # The first stage that may read a tensor whole, or outside the region; zero is left out.
+    # The first stage that may read a tensor whole or through nodes outside the region. A tensor
+    # that is not a key may be read from stage 0 on.
     level: dict[Tensor, int] = {}
     state = 0
     for node in index.graph.nodes:
@@ -180,14 +189,17 @@ def rewrite(index: DefUse, stages: Stages) -> Iterator[Graph]:
 
 
 def replaced(index: DefUse, region: Region, nodes: Sequence[Node]) -> Graph:
-    """Replace a region by nodes, each at the position of the last tensor of the graph it makes."""
+    """Return the graph with a region replaced by `nodes`.
+
+    Each is placed where the graph computed the last of its results, as far as operands allow it.
+    """
     position: dict[Tensor, int] = {}
     priority: dict[Node, int] = {}
     for node in nodes:
         for tensor in node.outputs:
             if tensor in index.producer:
                 position[tensor] = index.position[index.producer[tensor]]
-    for node in nodes:  # a wide sum stands where the graph has the short one
+    for node in nodes:  # a wide sum has the position of the short one that is cast from it
         if node.op == "astype" and node.output in position:
             position.setdefault(node.inputs[0], position[node.output])
     for node in nodes:
@@ -201,7 +213,10 @@ def replaced(index: DefUse, region: Region, nodes: Sequence[Node]) -> Graph:
 
 
 def _outside(index: DefUse, region: Region) -> list[Node]:
-    """Return the nodes that stay outside the loops: non-members, and remade members still read."""
+    """Return the nodes that stay outside the loops.
+
+    These are the nodes that are no members, and remade members with a reader outside.
+    """
     kept: list[Node] = []
     read = set(index.outputs)
     for node in region.members:
@@ -215,7 +230,11 @@ def _outside(index: DefUse, region: Region) -> list[Node]:
 
 
 def build_loop(index: DefUse, region: Region, stage: Stage, exact: bool = False) -> Loop:
-    """Return the loop of one stage, memoized; sums of short floats are wide (`widening.py`)."""
+    """Return the loop of one stage, memoized and without a chunk.
+
+    Its sums and products over chunks are float32 if they were bfloat16 or float16 (`widening.py`).
+    `exact`: set its `bitwise_group`.
+    """
     members = tuple((one.label, one.unit) for one in map(region.members.__getitem__, stage.nodes))
     key = region.seed, region.axis, region.extent, stage, members, exact
     if key not in index.made.loops:
@@ -278,7 +297,7 @@ def _built(index: DefUse, region: Region, stage: Stage, exact: bool) -> Loop:
 
 
 def _stand_in(operands: dict[Operand, Tensor], tensor: Tensor, slot: SplitAxis | None) -> Tensor:
-    """Return the stand-in for one use of an outside tensor, sliced or whole."""
+    """Return the body's input for a tensor from outside that is sliced along `slot`, or whole."""
     key = (tensor, slot)
     if key not in operands:
         operands[key] = tensor.fresh_copy()

@@ -19,7 +19,8 @@ class Unroller:
     """An unroller of the loops of one region.
 
     `share`: a stage reuses nodes of earlier stages instead of recomputing them.
-    `outermost`: operands that exist only with the axis of a slot outermost.
+    `outermost`: for (operand, slot), the operand with the axis of the slot outermost. Slices are
+    then taken from it, so that they are contiguous.
     """
 
     def __init__(
@@ -61,9 +62,9 @@ class Unroller:
         return self._renamed(totals, loop.outputs)
 
     def _renamed(self, totals: Sequence[Tensor | None], results: Sequence[Tensor]) -> list[Node]:
-        """Let the nodes make `results` where they make `totals`.
+        """Return the nodes with each of `totals` replaced by its result.
 
-        Two of these may be the same, or made by an earlier stage.
+        A total that occurs twice, or that an earlier stage computed, is copied by an `identity`.
         """
         ends: dict[Tensor, Tensor] = {}
         own = {tensor for node in self.nodes for tensor in node.outputs}
@@ -84,7 +85,7 @@ class Unroller:
         for inner, outer, slot in zip(loop.template.inputs, loop.inputs, loop.slots, strict=True):
             mirror[inner] = outer if slot is None else self._slice(outer, slot, i)
         for node in loop.template.nodes:
-            if node.op == "constant":  # it stays where it is, outside of the region
+            if node.op == "constant":  # the constant outside of the region is read instead
                 mirror[node.output] = node.output
                 continue
             operands = [mirror[tensor] for tensor in node.inputs]
@@ -147,7 +148,11 @@ class Unroller:
         return self._constants[key]
 
     def _add(self, node: Node) -> Sequence[Tensor]:
-        """Add a node, or the reshape that it amounts to; return the tensors for its outputs."""
+        """Add a node, and return the tensors for its outputs.
+
+        A reduction of axes of size one is added as a reshape. A node that changes nothing, or that
+        equals an earlier one, is not added.
+        """
         node = node.replace(source=node.source or self._source)
         if node.op in REDUCTIONS and node.inputs[0].size == node.output.size:
             shape = self._const(np.asarray(node.output.dims, np.int32))

@@ -24,10 +24,10 @@ from tf_exla.split.loops.factors import wide
 from tf_exla.split.regions.origins import MEANS
 
 ROUNDED: frozenset[Combine] = frozenset({"add", "mul"})
-"""Combiners that round; a maximum does not, since it is one of the numbers."""
+"""Combiners that round; a maximum does not, since it equals one of the combined numbers."""
 
 _ADDED_WIDE = "bfloat16"
-"""Short floats that kernels of sums and means accumulate in float32 themselves."""
+"""The short dtype for which kernels of sums and means accumulate in float32 themselves."""
 
 
 def widened(
@@ -36,10 +36,11 @@ def widened(
     results: Mapping[Tensor, Combine],
     carried: dict[Tensor, SplitAxis],
 ) -> tuple[list[Node], dict[Tensor, Tensor]]:
-    """Make the summing nodes wide; return all nodes, and the wide results that are combined.
+    """Let nodes whose sums would be rounded compute them in float32.
 
-    `results`: how a loop combines the results of `nodes`, which are in order. The slots of new
-    tensors are added to `carried`.
+    Return the nodes with these replaced, in order, and a map from each short result that a loop
+    combines to its wide replacement. `results`: how the loop combines the results of `nodes`. The
+    slots of new tensors are added to `carried`.
     """
     short = {
         tensor
@@ -52,7 +53,7 @@ def widened(
     if not chosen:
         return list(nodes), {}
     made: list[Node] = []
-    known: dict[Tensor, Tensor] = {}  # wide operands, by short ones
+    known: dict[Tensor, Tensor] = {}  # short operands to wide ones
     ends: dict[Tensor, Tensor] = {}
     for node in nodes:
         if node not in chosen:
@@ -91,7 +92,7 @@ def widened(
 
 
 def _rounds_itself(ops: OpSet, node: Node) -> bool:
-    """Return whether a node adds or multiplies elements of short tensors in their precision."""
+    """Return whether a node's kernel sums or multiplies elements in a short precision."""
     operands = [tensor for tensor in node.inputs if tensor.value is None]
     if node.op == "einsum" and len(operands) > 1:
         return wide(node.output.dtype) != node.output.dtype

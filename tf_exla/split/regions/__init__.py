@@ -1,1 +1,1 @@
-"""Which nodes are split together, and along which axes."""
+"""Regions: which nodes are split together, and along which axes."""

@@ -17,7 +17,7 @@ from tf_exla.split.regions.while_axes import while_rule
 
 @dataclass(frozen=True, eq=False)
 class DefUse:
-    """The index of one graph, never changed. `made`: shared by graphs with common nodes."""
+    """An immutable index of one graph. `made`: memoized results, shared by graphs of one search."""
 
     graph: Graph
     ops: OpSet
@@ -42,7 +42,7 @@ class DefUse:
 
     @cached_property
     def descendants(self) -> dict[Node, int]:
-        """By node, the nodes that need its results: a bit for each, at its position."""
+        """For each node, the nodes that depend on it, as a bit mask over positions in the graph."""
         found: dict[Node, int] = {}
         for node in reversed(self.graph.nodes):
             mask = 0
@@ -53,9 +53,9 @@ class DefUse:
         return found
 
     def rule(self, node: Node, lists: bool = False) -> AxisRule | Refusal:
-        """Return the rule by which a node may be split, or why it may not.
+        """Return the axis rule by which a node may be split, or the reason why it may not.
 
-        `lists`: also for a While, and for nodes that read or make a list.
+        `lists`: a While, and nodes that read or make a list, may be split as well.
         """
         if node.stateful:
             return Refusal(f"{node.op} has side effects or state: it runs exactly once")

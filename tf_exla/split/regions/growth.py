@@ -21,7 +21,7 @@ from tf_exla.split.regions.region import Member, RefusedSplit, Region
 
 
 class NeedsBlock(Exception):
-    """The axis is merged into another one: the region must be grown in steps of `block`."""
+    """The axis is merged into another one, so an index of the region must be `block` elements."""
 
     def __init__(self, block: int) -> None:
         super().__init__(block)
@@ -38,10 +38,12 @@ def grow(
 ) -> Region | None:
     """Return the region of one axis of `seed`; None if no node can take part.
 
-    `remake`: cheap nodes that read nothing that carries the axis are recomputed in each region.
-    `admits` is asked about each node before it joins: the others end the region. What it raises
-    ends the growth.
-    A region that would end in the middle of a list ends before the list.
+    `remake`: cheap nodes that read nothing that carries the axis, such as a Fill, are recomputed in
+    the region instead of joining it to their other readers.
+    `admits(node, rule)` is called before each node joins; if it is false, the region ends there.
+    Its exceptions are passed on.
+    Lists cannot be sliced. If a list would be read partly outside of the region, the region is
+    grown again without nodes that read or make lists.
     """
     size = _size(seed, axis)
     block = 1
@@ -105,14 +107,14 @@ class _Growth:
         return None if self.parts_lists else self.region
 
     def _parts_lists(self) -> bool:
-        """Return whether a list would be sliced or concatenated: there are no parts of lists."""
+        """Return whether a list would be sliced or concatenated, which is impossible."""
         region, index = self.region, self.index
         for node in region.members:
             for position, tensor in enumerate(node.inputs):
                 parted = is_list(tensor) and region.slot_of(node, position) is not None
                 if parted and not region.inside(node, position):
                     return True
-            # An empty list that other loops begin with, too, also stays outside for them.
+            # A remade node, such as one that makes an empty list, also stays outside of the loops.
             for tensor in () if node in region.remade else node.outputs:
                 if not is_list(tensor) or tensor not in region.slots:
                     continue
@@ -220,8 +222,8 @@ class _Growth:
         self.region.refusals.append(RefusedSplit(tensor, axis, node, reason))
         return False
 
-    # Small tensors that carry the axis from one member to another belong to the region as well.
-    # So the row sums of a softmax are no completed result and start no new stage.
+    # Small tensors on a path from one member to another join the region if they carry the axis.
+    # Otherwise the row sums of a softmax would be completed results, and start a new stage.
 
     def _absorb(self) -> bool:
         """Join the nodes on paths of small tensors between members; return whether any joined."""
@@ -248,7 +250,10 @@ class _Growth:
         return joined
 
     def _small_forward(self) -> Iterator[tuple[Node, tuple[Tensor, SplitAxis, int]]]:
-        """Yield the nodes that small tensors of the region reach, in order, with the operand."""
+        """Yield the nodes outside the region that its small tensors reach, in order.
+
+        With each node, yield the operand that carries the axis, its slot, and its position.
+        """
         index = self.index
         slots = {t: slot for t, slot in self.region.slots.items() if not self.is_large(t)}
         waiting: list[int] = []  # positions of readers, a heap

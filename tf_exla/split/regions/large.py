@@ -22,7 +22,11 @@ class Large:
 
 @dataclass
 class AskedLarge:
-    """A `Large` that records for which bounds `small` all its answers would be the same."""
+    """A `Large` that records for which other values of `small` its answers would be the same.
+
+    These are the values from `least` to just below `below`. A region grown with one of them is the
+    same, so it need not be grown again.
+    """
 
     is_large: Large
     least: int = 0

@@ -1,6 +1,7 @@
-"""The nodes that compute a large tensor from small ones: they may run again elsewhere.
+"""The nodes that compute a large tensor from small ones, for passes that copy them elsewhere.
 
-Small tensors on the way, such as the sums of its rows, are computed once and read from there.
+Small intermediate tensors, such as the sums of rows, are not among them. They are computed once,
+and the copies read them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ def large_producers(
 ) -> list[Node]:
     """Return the nodes that compute `tensor` from tensors of at most `least` bytes, in order.
 
-    They begin after nodes that cannot be split, whose results are read whatever their size.
+    `made_by`: the producer of each tensor. Nodes that cannot be split are not among the returned
+    ones, and their results are operands whatever their size.
     """
     found: dict[Node, None] = {}
     work = [(tensor, False)]

@@ -4,7 +4,7 @@ The gradient of a maximum searches for the numbers equal to it, and the smallest
 decides which to keep. A number *chosen* from others, their maximum or their k-th, equals one of
 them to the last bit, so the comparison finds it. If a program computes the numbers twice, in chunks
 of different sizes or compiled differently, the last bits of the two *instances* differ. Then a
-number chosen from one instance is not found in the other, and a gradient is lost, or 0 / 0.
+number chosen from one instance is not found in the other. The gradient is then zero, or 0 / 0.
 
 A copy stores the tensor it is a copy of (`Tensor.origin`). `clash` follows the instances of every
 origin through a program, and finds a comparison of one instance with a value that comes only from
@@ -29,7 +29,7 @@ MEANS = frozenset({"mean", "vector_norm"})
 """Reductions without a combiner whose results are not chosen, even if their operands are."""
 
 NUMBER, CHOSEN = 1, 2
-"""How a tensor depends on an instance: on its numbers, or on numbers chosen from them."""
+"""The levels: a tensor depends on the numbers of an instance, or on numbers chosen from them."""
 
 Instance = tuple[Tensor, bool]
 """A tensor, and whether a previous iteration computed it."""
@@ -52,9 +52,10 @@ def is_test(node: Node) -> bool:
 
 
 def least_level(test: Node) -> int:
-    """Return from which level on a value of another instance makes a comparison wrong.
+    """Return the lowest level of an operand of another instance at which a comparison is wrong.
 
-    Every number must equal itself, so any number matters to equality. Order needs a chosen one.
+    Equality is wrong for any number that should equal itself. Order is wrong only for a chosen
+    number, which ties with the number that it was chosen from.
     """
     return NUMBER if any(one.op in EQUALITY for one in walk_node(test)) else CHOSEN
 
@@ -72,7 +73,7 @@ def level_after(ops: OpSet, node: Node, level: int) -> int:
 
 
 def clash(graph: Graph, ops: OpSet) -> Tensor | None:
-    """Return an origin of which a comparison meets two instances; None if there is none."""
+    """Return a tensor of which a comparison has two instances as operands; None if none does."""
     made = [t for node in walk(graph) for t in node.outputs]
     origins = {tensor.origin for tensor in made if tensor.origin is not None}
     if not origins:
@@ -91,7 +92,7 @@ class _Instances:
         self.met: Tensor | None = None
 
     def follow(self, graph: Graph, known: Mapping[Tensor, Levels]) -> dict[Tensor, Levels]:
-        """Return how the tensors of a graph depend on instances."""
+        """Return the levels of each tensor of a graph, given those of its inputs (`known`)."""
         made = dict(known)
         for node in graph.nodes:
             operands = [made.get(tensor, _NONE) for tensor in node.inputs]
@@ -130,7 +131,10 @@ class _Instances:
                         self.met = _origin(own)
 
     def _enter(self, node: Node, operands: list[Levels]) -> list[Levels]:
-        """Follow the sub-graphs of a node; return how its results depend on instances."""
+        """Follow the sub-graphs of a node; return the levels of its results.
+
+        The body of a loop is followed until the levels of what it carries no longer change.
+        """
         entering = operands
         while True:
             found = [_NONE] * len(node.outputs)
@@ -163,9 +167,10 @@ def _joined(a: Levels, b: Levels) -> Levels:
 
 
 def _aged(levels: Levels, own: set[Tensor]) -> Levels:
-    """Return levels as the next iteration sees them: of what it computes `own`, another instance.
+    """Return the levels as the next iteration sees them.
 
-    A value may depend on both instances of a tensor: the higher level counts.
+    The next iteration computes other instances of the tensors `own` of the body. If a value then
+    depends on one instance at two levels, the higher level counts.
     """
     aged: dict[Instance, int] = {}
     for (tensor, before), level in levels.items():

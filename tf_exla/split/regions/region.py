@@ -20,9 +20,11 @@ class RefusedSplit:
 
 
 class Member(NamedTuple):
-    """How a node takes part in a region: the label of its rule, `unit` elements per index.
+    """How a node takes part in a region.
 
-    `operands`, `results`: where each carries the axis; None: an operand is whole, a result reduced.
+    `label`: the label in its rule of the axis that is split; `unit`: elements of that axis per
+    index of the region. `operands`, `results`: where each tensor carries the axis; None: an operand
+    is read whole, a result is reduced.
     """
 
     rule: AxisRule
@@ -66,15 +68,15 @@ class Region:
         return member.rule.combine[member.label]
 
     def inside(self, node: Node, position: int) -> bool:
-        """Return whether an operand is a member's result, in the same chunk as it is read."""
+        """Return whether an operand is another member's result, and is read chunk by chunk."""
         slot = self.members[node].operands[position]
         return slot is not None and self.slots.get(node.inputs[position]) == slot
 
     def enlarging(self) -> frozenset[Node]:
-        """Return the reductions whose result is larger than the chunks' tensors that they read.
+        """Return the reductions whose result is larger than the operands that carry the axis.
 
         A gradient that is scattered into a large table is one. It takes less memory to concatenate
-        the chunks of what is scattered than to add up tables.
+        the chunks of its operand than to add up one table per chunk.
         """
         return frozenset(
             node

@@ -40,15 +40,19 @@ ADDS = frozenset({"float32", "float64", "complex64", "complex128", "int32", "int
 """Dtypes that may be summed over chunks; shorter floats would be rounded once per chunk."""
 
 State = Literal["split", "partial", "lost"]
-"""How a tensor depends on the axis: it carries it, is a sum over it, or chunks do not give it."""
+"""How a tensor depends on the axis.
+
+It carries the axis, it is a partial sum over it, or it cannot be computed from chunks.
+"""
 
 
 def while_rule(
     ops: OpSet, node: Node, producer: Mapping[Tensor, Node], wanted: Set[Tensor]
 ) -> AxisRule | Refusal:
-    """Return the axis rule of a While.
+    """Return the axis rule of a While; a refusal if its body contains loops over chunks.
 
-    `producer`: of its operands; `wanted`: the results that are read.
+    `producer`: the producers of its operands, which tell whether a sum starts from zero. `wanted`:
+    its results that are read.
     """
     if any(isinstance(one, Loop) for _, sub in node.subgraphs for one in sub.nodes):
         return Refusal(f"{node.op} is not split: its body is split already")
@@ -95,7 +99,10 @@ def _fits(
     producer: Mapping[Tensor, Node],
     wanted: Set[Tensor],
 ) -> bool:
-    """Return whether sums start from zero, and no other wanted result lacks the axis."""
+    """Return whether all sums start from zero, and all other wanted results carry the axis.
+
+    The latter is required only if there are sums (`partial`), which chunks add up.
+    """
     for k, (before, after) in enumerate(zip(node.inputs, node.outputs, strict=True)):
         inner = one.body.inputs[k]
         if k in partial:
@@ -110,8 +117,9 @@ def _fits(
 class _Joined:
     """The axes of a While's body.
 
-    `rules`: of its nodes; `made`: the producers of its tensors; `whole`: classes not to be split.
-    `sums`: by the label of an axis of the rule, the variables that are sums over it.
+    `rules`: the rules of its nodes. `made`: the producers of its tensors. `classes`: which axes of
+    its tensors are one axis. `whole`: the classes that cannot be split. `sums`: for each label of
+    the While's own rule, the positions of the variables that are sums over that axis.
     """
 
     body: Graph
@@ -123,7 +131,7 @@ class _Joined:
     sums: dict[str, frozenset[int]] = field(default_factory=dict)
 
     def carries(self, tensor: Tensor, root: Place) -> int:
-        """Return how many axes of a tensor are of the class."""
+        """Return how many axes of a tensor belong to the class of `root`."""
         return sum(self.classes.root(place) == root for place in _places(tensor))
 
 
@@ -174,7 +182,10 @@ def _join(ops: OpSet, node: Node) -> _Joined:
 
 
 def _merged(body: Graph, classes: AxisClasses) -> Iterator[Place]:
-    """Yield axes that merge or part within the body, so that their chunks would differ in size."""
+    """Yield axes whose class has axes of different sizes.
+
+    They are merged with other axes or divided within the body. Their chunks would differ in size.
+    """
     sizes: dict[Place, int | None] = {}
     for tensor in _tensors(body):
         for place in _places(tensor):
@@ -206,7 +217,7 @@ class _Walk:
         self.added_to: set[Tensor] = set()  # variables to which a partial sum is added
 
     def partial(self) -> frozenset[int] | None:
-        """Return the variables that are sums over the axis; None if it cannot be split."""
+        """Return positions of the variables that are sums over the axis; None: it is not split."""
         body, cond = self.one.body, self.one.cond
         if any(self.one.carries(tensor, self.root) > 1 for tensor in _tensors(body)):
             return None
@@ -246,7 +257,7 @@ class _Walk:
         return states
 
     def _follow(self, node: Node, states: dict[Tensor, State]) -> bool:
-        """Set the states of a node's results; return whether it can work on chunks."""
+        """Set the states of a node's results; return False if the node cannot run on chunks."""
         operands = [states.get(tensor) for tensor in node.inputs]
         if "lost" in operands:
             return False
@@ -305,7 +316,10 @@ class _Walk:
 def resized_while(
     ops: OpSet, node: Node, inputs: Sequence[Tensor], shapes: Sequence[Shape | None]
 ) -> Node:
-    """Return a While rebuilt on parts of its operands."""
+    """Return a While rebuilt on parts of its operands.
+
+    `inputs`: the parts. `shapes`: the shapes of its results.
+    """
     one = _joined(ops, node)
     sizes: dict[Place, int | None] = {}
     for old, new in zip(one.body.inputs, inputs, strict=True):

@@ -1,1 +1,1 @@
-"""Loops over the pairs of tiles of symmetric tensors."""
+"""Symmetric [n, n] tensors: loops over pairs of chunks, which compute half of the tiles."""

@@ -23,7 +23,7 @@ from tf_exla.model.settings import SETTINGS
 from tf_exla.split.regions.def_use import DefUse
 
 Labels = tuple[int | None, ...]
-"""A letter for each axis of a tensor; None for an axis of size one, which has only one index.
+"""A letter, an integer, for each axis of a tensor; None for an axis of size one.
 
 The negative number -1 - k stands for the constant index k, so `x[p, 0]` has the same form in every
 slice that contains it.
@@ -251,7 +251,7 @@ class ElementNumbering:
             found.update(axis.label for axis in axes or () if axis is not None)
             forms.append(self.of(tensor, inner))
         if not found.issuperset(names):
-            return None  # no operand has the index: the element depends on it otherwise
+            return None  # the element depends on an index that no operand has
         op = node.op
         if signed and op in _SUMS:
             return self._sum(forms)
@@ -277,7 +277,7 @@ class ElementNumbering:
         return self._function(name, sorted(forms) if op in COMMUTATIVE else forms)
 
     def _slice(self, node: Node, labels: Labels) -> Form | None:
-        """Return the form of a slice if each axis is whole, of one index, or read at one index."""
+        """Return the form of a slice's element if each axis is whole, or its index is constant."""
         begin = node.inputs[1].value
         if begin is None:
             return None

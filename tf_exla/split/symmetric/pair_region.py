@@ -22,9 +22,10 @@ Pair = tuple[int, int]
 
 @dataclass
 class PairRegion:
-    """A region of two axes.
+    """A region of two axes of size `extent`.
 
-    `axes`: the pair of each tensor with both; `stage`: of each contraction, as in `stages.py`.
+    `axes`: for each tensor that has both axes, where they are. `stage`: the stage of each
+    contraction, as in `stages.py`.
     """
 
     seed: Tensor
@@ -39,7 +40,10 @@ class PairRegion:
         return frozenset(self.members)
 
     def labels(self, rule: AxisRule, node: Node) -> tuple[str, str]:
-        """Return a node's labels of the two axes, in the order of its first tensor with both."""
+        """Return the labels of the two axes in a node's rule.
+
+        Their order is that of the axes in the first of its results, then operands, that has both.
+        """
         for axes, tensor in zip(rule.results, node.outputs, strict=True):
             if tensor in self.axes:
                 return _names(axes, self.axes[tensor])
@@ -52,7 +56,7 @@ class PairRegion:
 def grow_pair(index: DefUse, seed: Tensor, axes: Pair) -> PairRegion | None:
     """Return the region of two axes of `seed`.
 
-    None if a node in it needs more than a tile, or if nothing is contracted.
+    None if a node in it cannot be computed tile by tile, or if there is no contraction.
     """
     region = PairRegion(seed, seed.dims[axes[0]])
     try:
@@ -160,7 +164,7 @@ def _check(index: DefUse, region: PairRegion) -> None:
             if (tensor in region.axes) != (len(found) == 2):
                 raise Refusal
             if node.op in EQUALITY and tensor not in region.axes and tensor.size > 1:
-                raise Refusal  # it searches for numbers that are computed elsewhere
+                raise Refusal  # equal bits are not certain if the other operand is made elsewhere
 
 
 def _number_stages(index: DefUse, region: PairRegion) -> None:

@@ -36,7 +36,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Part:
-    """A contraction's result for one tile: `axis` carries chunk `letter`; None: it has neither."""
+    """A contraction's result for one tile.
+
+    `axis` carries the chunk `letter`, rows or columns; both are None if it sums over both axes.
+    """
 
     tensor: Tensor
     axis: int | None
@@ -50,7 +53,10 @@ class _Made:
 
 
 class Tile:
-    """A builder of a tile's body. A tensor's *flip* is its tile of rows j and columns i."""
+    """A builder of the body that computes a tile of `rows` by `columns` elements.
+
+    A tensor's *flip* is its tile of rows j and columns i.
+    """
 
     def __init__(
         self, index: DefUse, region: PairRegion, forms: ElementNumbering, rows: int, columns: int
@@ -112,7 +118,10 @@ class Tile:
         return tuple(shape), None, None
 
     def _product(self, node: Node, rule: AxisRule, letters: dict[str, int]) -> Tensor | None:
-        """Multiply with transposed tiles by the op's flags; None if no tile is transposed."""
+        """Compute a product that reads transposed tiles by its op's transpose flags.
+
+        None if the op has no such flags, or if no tile is transposed.
+        """
         flags = _FLIPS.get(node.op)
         if flags is None:
             return None
@@ -158,7 +167,7 @@ class Tile:
 
     def _tile(self, tensor: Tensor, labels: Labels) -> _Made:
         """Return a tensor's tile with the letters `labels`; the tile may be transposed."""
-        # Equal elements may lie along other axes if these have equal sizes.
+        # A tile with the same elements is reused, also if its rows and columns are exchanged.
         key = self.forms.of(tensor, labels), tensor.dims, frozenset(labels)
         if key not in self._made:
             node = self.index.producer[tensor]
@@ -222,7 +231,7 @@ class Tile:
     def _again(
         self, node: Node, rule: AxisRule, letters: dict[str, int], shape: tuple[int, ...]
     ) -> Tensor:
-        """Make a node again on tiles whose axes are in the order that it expects."""
+        """Copy a node for tiles, transposed so that their axes are in the order that it expects."""
         operands: list[Tensor] = []
         for k, tensor in enumerate(node.inputs):
             if tensor in self.region.axes:
@@ -258,7 +267,7 @@ class Tile:
     def _labels(
         self, rule: AxisRule, position: int, tensor: Tensor, letters: dict[str, int]
     ) -> Labels:
-        """Return the letters of an operand's axes; axes without a chunk are numbered by place."""
+        """Return the letters of an operand's axes; axes that are not split get other numbers."""
         labels: list[int | None] = [
             _OTHER + len(tensor.dims) - at for at in range(len(tensor.dims))
         ]

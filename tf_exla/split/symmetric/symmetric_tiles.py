@@ -41,10 +41,10 @@ class _Bodies:
 
 
 def pair_graphs(context: SearchContext, index: DefUse, seeds: Sequence[Tensor]) -> Iterator[Graph]:
-    """Yield a graph by pairs of chunks for each pair of equal axes of a seed, if it saves work.
+    """Yield graphs with loops over pairs of chunks, for each pair of axes of equal size of a seed.
 
-    Tiles have the fastest size, or a smaller one if the budget is small. Without a budget, no graph
-    is made.
+    Only regions for which this saves work are used. Tiles have the fastest size, or a smaller one
+    if the budget is small. If the budget is not positive, nothing is yielded.
     """
     if context.budget <= 0:
         return
@@ -96,7 +96,7 @@ def _fitted(
 
 
 def saving(index: DefUse, region: PairRegion, forms: ElementNumbering) -> float:
-    """Return the part of the work on tiles that pairs save: at most a half, zero if none."""
+    """Return the part of the work on tiles that loops over pairs save, from 0 to 1/2."""
     once = both = 0.0
     size = max(1, min(region.extent // 2, SETTINGS.sample_rows))
     for stage in sorted(set(region.stage.values())):
@@ -112,7 +112,7 @@ def saving(index: DefUse, region: PairRegion, forms: ElementNumbering) -> float:
 
 
 def _work(index: DefUse, tile: Tile) -> float:
-    """Return the flops of a tile, plus the elements that it writes."""
+    """Return the work on a tile: its flops, plus the number of elements that it writes."""
     return sum(
         index.ops.flops(node) + node.output.size for node in tile.nodes if node.op != "constant"
     )
@@ -121,7 +121,7 @@ def _work(index: DefUse, tile: Tile) -> float:
 def pair_graph(
     index: DefUse, region: PairRegion, forms: ElementNumbering, chunk: int, parallel: int = 1
 ) -> Graph:
-    """Replace the members and contractions of a region by one pair of loops per stage.
+    """Return the graph with one pair of nested loops per stage instead of a region.
 
     `chunk`: rows and columns of a tile, less than the region's extent. `parallel`: iterations in
     flight, of the outer loop and of the inner loop.
@@ -150,7 +150,7 @@ def _of_stage(region: PairRegion, stage: int) -> list[Node]:
 
 
 def _loops(build: _Outer, stage: int, earlier: set[Node]) -> list[Node]:
-    """Return the outer loop of one stage, and the sums of its rows and columns."""
+    """Return the outer loop of one stage, and nodes that add its results for rows and columns."""
     index, region, chunk = build.index, build.region, build.chunk
     full = build.bodies(chunk)
     rest = region.extent % chunk
@@ -221,7 +221,10 @@ class _Outer:
         self.members: dict[Node, None] = {}
 
     def bodies(self, size: int) -> _Bodies:
-        """Build the body for an outer chunk of `size`: tiles before the diagonal, and one on it."""
+        """Build the body for an outer chunk of `size` rows.
+
+        It has an inner loop over the tiles before the diagonal, and the tile on the diagonal.
+        """
         below = Tile(self.index, self.region, self.forms, size, self.chunk)
         direct = [below.contract(node, flip=False) for node in self.contractions]
         mirror = [below.contract(node, flip=True) for node in self.contractions]
@@ -249,7 +252,10 @@ class _Outer:
         size: int,
         outer: dict[Operand, Tensor],
     ) -> tuple[Loop, list[tuple[Tensor, ...]]]:
-        """Return a loop over the chunks before this one, and its outputs for each contraction."""
+        """Return the inner loop, over the chunks before the outer one, and its outputs.
+
+        The outputs are grouped by contraction: a sum, or the results for rows and for columns.
+        """
         made: list[Tensor] = []
         outputs: list[Tensor] = []
         results: list[LoopResult] = []
@@ -296,7 +302,7 @@ class _Outer:
     def _diagonal(
         self, tile: Tile, parts: Sequence[Part], size: int, outer: dict[Operand, Tensor]
     ) -> Loop:
-        """Return the tile on the diagonal as a loop of one chunk, with a body like the others."""
+        """Return a loop of one chunk that computes the tile on the diagonal."""
         operands = [
             _stand_in(outer, (one.tensor, one.rows if one.columns is None else one.columns), size)
             for one in tile.sources

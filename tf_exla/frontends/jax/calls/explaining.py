@@ -1,4 +1,4 @@
-"""Describe a program within its limit: its plan, and the peak of what XLA compiled."""
+"""Reports on programs: the plan, and the peak of what XLA compiled."""
 
 from __future__ import annotations
 

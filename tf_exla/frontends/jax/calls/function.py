@@ -31,7 +31,8 @@ Numbers = int | Sequence[int] | None
 class Call:
     """A traced call: the program, its operands, and the structure of its results.
 
-    `donated`: operands that the caller donates. `hides`: some leaves of the results are no arrays.
+    `donated`: positions of operands whose buffers the caller donates. `hides`: whether some leaves
+    of the results are not arrays.
     """
 
     program: Program
@@ -45,8 +46,8 @@ class Call:
 class _Ticket:
     """A call for arguments of some types, as a pytree without arrays.
 
-    So it can be the result of a function under `jax.jit`, which looks it up by the types of the
-    arguments in a few microseconds.
+    As such, it can be returned by a function under `jax.jit`. JAX's cache then finds it by the
+    types of the arguments in a few microseconds.
     """
 
     def __init__(self, call: Call) -> None:
@@ -124,7 +125,7 @@ class Function:
         return self if instance is None else types.MethodType(self, instance)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Function:
-        return self  # as functions are
+        return self  # as for functions, of which `copy.deepcopy` makes no copy
 
     def __repr__(self) -> str:
         return f"<{self.settings.name} within {format_bytes(self.settings.limit)}>"
@@ -135,9 +136,9 @@ class Function:
         return Function(function, self.settings.within(limit), **places)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """Lower the function for arguments of these types; `.compile()` plans and certifies it.
+        """Return the function lowered for arguments of these types, as `jax.jit` does.
 
-        Arguments may be `jax.ShapeDtypeStruct`s.
+        Its method `compile()` plans and certifies it. Arguments may be `jax.ShapeDtypeStruct`s.
         """
 
         args, kwargs, _ = self._hidden(args, kwargs)
@@ -182,7 +183,7 @@ class Function:
         return Call(program, operands, structure, donated, bool(static_leaves(structure)))
 
     def _hidden(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, list[X]]:
-        """Return the arguments without leaves that are no arrays, and the arrays of the call."""
+        """Return the arguments with all leaves but arrays hidden, and the arrays among them."""
         operands = self._operands(args, kwargs)
         if not all(map(is_array, operands)):
             args, kwargs = self._static.mapped(hidden, args, kwargs)
@@ -205,7 +206,7 @@ class Function:
 
 
 def _plain(one: X) -> jax.ShapeDtypeStruct:
-    """Return the spec of an array, without the axes of a `shard_map` along which it varies."""
+    """Return the spec of an array, without the `shard_map` axes along which it varies."""
     return spec(jax.typeof(one))
 
 
@@ -240,7 +241,7 @@ class _Places:
         return any(key == number % count for number in self.numbers if -count <= number < count)
 
     def without(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """Return the other arguments."""
+        """Return all arguments but these."""
         if not self.numbers and not self.names:
             return args, kwargs
         count = len(args)
@@ -252,7 +253,7 @@ class _Places:
     def mapped(
         self, change: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Any, dict[str, Any]]:
-        """Return the arguments, with `change` applied to the leaves of the others."""
+        """Return the arguments, with `change` applied to the leaves of all but these."""
         count = len(args)
 
         def of(key: int | str, one: Any) -> Any:
@@ -266,7 +267,10 @@ class _Places:
     def leaves(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: _Places
     ) -> frozenset[int]:
-        """Return the positions of these arguments' arrays among all non-static arrays."""
+        """Return the positions of these arguments' arrays among the arrays of all arguments.
+
+        `static`: arguments that are static, and so are left out.
+        """
         marked = self.mapped(lambda _: False, *static.mapped(lambda _: True, args, kwargs))
         leaves = jax.tree.leaves(static.without(*marked))
         return frozenset(k for k, kept in enumerate(leaves) if kept)

@@ -1,4 +1,4 @@
-"""The JAX primitive that stands for a program, with its transformation rules."""
+"""The JAX primitive that represents a program, with its transformation rules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def _evaluated(*operands: X, program: Program) -> list[X]:
 
 
 def _abstract(*operands: X, program: Program) -> tuple[list[X], Any]:
-    varying = frozenset[Any]().union(*map(varying_along, operands))  # not in `results`
+    # `results` do not have the axes of `shard_map`s along which they vary.
+    varying = frozenset[Any]().union(*map(varying_along, operands))
     return [along(one, varying) for one in program.results], program.jaxpr.effects
 
 
@@ -57,7 +58,10 @@ def _transposed(cotangents: Sequence[X], *operands: X, program: Program) -> list
 def _batched(
     axis: Any, operands: Sequence[X], axes: Sequence[Any], *, program: Program
 ) -> tuple[list[X], Any]:
-    """Apply a program to a batch; `axis`: its name and size."""
+    """Apply a program to a batch; `axis`: name and size of the batch axis.
+
+    Return the results, and the position of the batch axis in each of them.
+    """
     name = axis.name if program.uses_axis(axis.name) else None
     if name is None and all(one is None for one in axes):
         return bind(program, operands), [None] * len(program.results)
@@ -72,7 +76,7 @@ def _lowered(context: Any, *operands: Any, program: Program) -> Any:
     }
     inner = context.replace(**plain)
     results = _lower(inner, *operands, program=program)
-    if inner.tokens_out is not None:  # of ordered effects
+    if inner.tokens_out is not None:  # tokens of ordered effects
         context.set_tokens_out(inner.tokens_out)
     return results
 

@@ -1,9 +1,9 @@
 """Programs: functions of flat arrays that are planned as a whole, and their derivatives.
 
-To JAX a program is one primitive, so any transformation applies to it. A derived program
-(linearized, transposed, batched) is made from the original function and planned under the same
-limit. Loops of a plan are never differentiated. A gradient recomputes, in chunks, the intermediate
-results of the original function that it needs.
+To JAX a program is one primitive, so all transformations can be applied to it. A derived program
+(linearized, transposed, batched) is made from the original function and planned within the same
+limit. So loops of a plan are never differentiated. A gradient recomputes, in chunks, the
+intermediate results of the original function that it needs.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from tf_exla.pipeline.plan import Plan
 X = Any  # an array, a tracer, or an aval
 Mask = tuple[bool, ...]
 MARGIN = 2
-"""By default, XLA's scheduler runs independent nodes concurrently and holds the buffers of both: up
-to 1.84 times the projection, in eleven programs at 15 limits."""
+"""The limit is divided by this if JAX compiles the plan as a part of a program. By default, XLA's
+scheduler runs independent nodes concurrently, so that the buffers of both exist: up to 1.84 times
+the projection, in eleven programs at 15 limits."""
 
 
 class Program:
     """A function of flat arrays: a closed jaxpr, and the settings of its plan.
 
-    `of`, `active`: the program that this one linearizes, and with respect to which operands. The
-    operands of a linearization are those of `of`, then the tangents of the active ones.
+    `of`, `active`: if this program is a linearization, the program that it linearizes, and with
+    respect to which operands. Its operands are those of `of`, then the tangents of the active ones.
     """
 
     def __init__(
@@ -72,10 +73,10 @@ class Program:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan for a part of a program that JAX compiles, where nothing is certified.
+        """The plan for a program that JAX compiles as a part of another one, without a certificate.
 
-        It leaves XLA a margin; if no plan is that small, it is the smallest plan. Raises
-        `MemoryLimitError` if no plan holds the limit.
+        Its working set leaves a margin for XLA (`MARGIN`). If no plan is that small, it is the
+        smallest plan. Raises `MemoryLimitError` if no plan is within the limit.
         """
         plan = self.plan_within(self.settings.limit)
         room = (self.settings.limit - plan.resident) // MARGIN
@@ -91,11 +92,14 @@ class Program:
         return make_plan(self._captured[0], self.settings.within(limit))
 
     def run(self, *operands: X) -> list[X]:
-        """Compute the results by the plan, inside a trace of JAX."""
+        """Return the results, computed by the plan, in a function that JAX is tracing."""
         return restore(self.plan.graph)(*operands, *self.constants)
 
     def certified(self, donated: frozenset[int] = frozenset()) -> Certified:
-        """Return the program compiled within the limit, as measured after compilation."""
+        """Return the program compiled within the limit, with its certificate.
+
+        `donated`: positions of operands whose buffers a call may reuse.
+        """
         with self._lock:
             if donated not in self._certified:
                 self._certified[donated] = certify(self, donated)
@@ -104,9 +108,10 @@ class Program:
     # Derived programs.
 
     def linear(self, active: Mask) -> Program:
-        """Return the linearization in the `active` operands: a function of operands and tangents.
+        """Return the linearization with respect to the `active` operands.
 
-        Its results are the tangents of all results that have one.
+        Its operands are all operands, then the tangents of the active ones. Its results are the
+        tangents of all results that have one.
         """
 
         def tangents(*operands: X) -> list[X]:
@@ -120,8 +125,9 @@ class Program:
     def transposed(self, unknown: Mask, given: Mask) -> Program:
         """Return the transpose of a function that is linear in the `unknown` operands.
 
-        Its operands are the known operands, then the cotangents of the `given` results; other
-        cotangents are zero. Its results are the cotangents of the unknown operands.
+        Its operands are the known operands, then the cotangents of the `given` results. The
+        cotangents of all other results are zero. Its results are the cotangents of the unknown
+        operands.
         """
         known = tuple(not one for one in unknown)
         numbers = [aval for aval in self.results if has_tangent(aval)]
@@ -131,7 +137,7 @@ class Program:
 
         def pulled(*operands: X) -> Sequence[X]:
             fixed, cotangents = operands[: sum(known)], iter(operands[sum(known) :])
-            if whole:  # the transpose of a linearization is the gradient
+            if whole:  # transpose a linearization: the gradient of the original function
                 assert self.of is not None
                 function, at = _restricted(self.of.function, fixed, self.active)
                 results = self.of.results
@@ -152,10 +158,10 @@ class Program:
     def batched(
         self, size: int, axes: tuple[int | None, ...], name: Any = None
     ) -> tuple[Program, list[int | None]]:
-        """Return the function over a batch, and the axis of the batch in each result.
+        """Return the function over a batch of `size`, and the axis of the batch in each result.
 
-        `axes`: those of operands. `name`: that of the axis, if the function refers to it. A result
-        that does not depend on the batch has no such axis.
+        That is None for a result that does not depend on the batch. `axes`: the axis of the batch
+        in each operand. `name`: the name of the axis, if the function refers to it.
         """
         placed = self._depending(axes, name)
         function = jax.vmap(
@@ -215,7 +221,7 @@ def _chosen(values: Sequence[X], mask: Mask) -> list[X]:
 
 
 def has_tangent(aval: X) -> bool:
-    """Return whether values have derivatives."""
+    """Return whether values of this type have derivatives: real and complex numbers do."""
     return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
 
 

@@ -18,7 +18,7 @@ class Lowered:
         self._compile = compile_
 
     def compile(self) -> Compiled:
-        """Plan, compile and certify. Raises `MemoryLimitError` where no plan holds the limit."""
+        """Plan, compile and certify. Raises `MemoryLimitError` if no plan is within the limit."""
         return self._compile()
 
 

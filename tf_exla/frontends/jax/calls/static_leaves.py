@@ -1,8 +1,8 @@
-"""Leaves of arguments and results that are no arrays: functions in equinox's modules, strings.
+"""Leaves of arguments and results that are not arrays: functions in equinox's modules, strings.
 
-`jax.jit` rejects them, but a function that is not compiled may have them. They are part of the
-structure of a pytree then, as static arguments are. Other objects may change between two calls, so
-they are rejected.
+`jax.jit` rejects them, but a function that is not compiled may have them. Here they become a part
+of the structure of the pytree, like static arguments. Other objects may change between two calls,
+so they are rejected.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ _CONSTANTS = (
 
 @jax.tree_util.register_pytree_node_class
 class _Static:
-    """A leaf as a pytree without arrays; equal if the leaves are, or are the same object."""
+    """A leaf as a pytree without arrays.
+
+    Two are equal if the leaves are equal or are the same object.
+    """
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -64,7 +67,10 @@ class _Static:
 
 
 def hidden(tree: Any) -> Any:
-    """Return a pytree whose functions and names are no leaves; `shown` is the inverse."""
+    """Return a pytree in which functions and names are part of the structure, not leaves.
+
+    `shown` is the inverse.
+    """
     if all(map(is_array, jax.tree.leaves(tree))):
         return tree
     return jax.tree.map(lambda one: _Static(one) if _is_constant(one) else one, tree)
@@ -86,7 +92,7 @@ def static_leaves(structure: Any) -> list[Any]:
 
 
 def _is_constant(one: Any) -> bool:
-    """Return whether an object stays as it is: a function, also one that JAX made, or a name."""
+    """Return whether an object does not change between calls: a function (also JAX's) or a name."""
     of_jax = callable(one) and type(one).__module__.split(".")[0] in ("jax", "jaxlib")
     return not is_array(one) and (isinstance(one, _CONSTANTS) or of_jax)
 
@@ -96,7 +102,7 @@ def _is_static(one: Any) -> bool:
 
 
 def is_array(one: Any) -> bool:
-    """Return whether `jax.jit` takes a leaf."""
+    """Return whether `jax.jit` accepts a leaf as an array."""
     kind = type(one)
     found = _known.get(kind)
     if found is None:
@@ -105,4 +111,4 @@ def is_array(one: Any) -> bool:
 
 
 _known: dict[type, bool] = {}
-"""By the type of a leaf: each call looks at all of its leaves."""
+"""Memoized results of `is_array` by type, since each call tests all of its leaves."""

@@ -1,7 +1,8 @@
-"""Primitives of other libraries: what they compute, where JAX lowers them by tracing a function.
+"""Primitives of other libraries that JAX lowers by tracing a function: the equations of these.
 
-Libraries such as lineax and equinox define primitives to give them their own derivatives or rules
-for batches. Once a program is traced, only the function that lowers them is left.
+Libraries such as lineax and equinox define primitives that have their own derivatives or batching
+rules. In a traced program these rules have been applied. So a primitive can be replaced by the
+function that lowers it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from tf_exla.frontends.jax.jaxprs.writer import Call, dtype_name
 
 
 def implementation(call: Call) -> ClosedJaxpr | None:
-    """Return the equations that JAX lowers an equation to; None if it has none or they differ."""
+    """Return the equations to which JAX lowers an equation; None if there are none.
+
+    None also if they depend on the platform.
+    """
     known = not call.effects and len(call.given) == len(call.inputs)
     run = lowered_function(call.primitive) if known else None
     if run is None:
@@ -27,7 +31,7 @@ def implementation(call: Call) -> ClosedJaxpr | None:
     try:
         with getattr(call.context, "manager", None) or contextlib.nullcontext():
             made = jax.make_jaxpr(_listed(run, call))(*map(spec, call.given))
-    except Exception:  # as at any operand that the function cannot take: XLA reports it
+    except Exception:  # operands that the function does not accept; lowering reports the error
         return None
     found = [(one.shape, dtype_name(one)) for one in made.out_avals]
     wanted = [(one.shape, dtype_name(one)) for one in call.avals]

@@ -1,4 +1,4 @@
-"""Write the equations of a jaxpr into a graph."""
+"""Writing of the equations of a jaxpr into a graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def inline(w: Writer, closed: ClosedJaxpr, inputs: Sequence[Tensor]) -> list[Ten
 def constant(w: Writer, value: Any, aval: Any) -> Tensor:
     """Return a constant of the graph for a known array.
 
-    `aval`: it has the dtype as JAX uses it: without x64, that of NumPy's integers is int32.
+    The dtype is that of `aval`, which may differ from that of the array: without x64, JAX uses
+    int32 for NumPy's integers.
     """
     if isinstance(value, (jax.core.Tracer,)):
         raise TypeError(f"{value} is not known before the program runs")
@@ -65,7 +66,7 @@ def inline_open(
 
 
 def apply(w: Writer, call: Call) -> Sequence[Tensor]:
-    """Write one equation: as ops of the vocabulary, else as an opaque node."""
+    """Write an equation as ops of the vocabulary, else as an opaque node; return its results."""
     if call.avals and all(dtype_name(one) == NOTHING for one in call.avals):
         return [w.const(np.zeros(one.shape, "V"), NOTHING) for one in call.avals]
     convert = w.walk.converters.get(call.primitive.name)
@@ -86,4 +87,5 @@ def opaque(w: Writer, call: Call) -> Node:
 
 
 ONCE = frozenset({"pure_callback", "rng_uniform"})
-"""Primitives without effects that must run once: one calls Python, one draws other numbers."""
+"""Primitives without effects in JAX that must run exactly once: `pure_callback` calls Python, and
+`rng_uniform` draws other numbers each time."""

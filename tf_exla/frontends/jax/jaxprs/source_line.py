@@ -12,7 +12,8 @@ from tf_exla.frontends.jax.compat import user_frames
 def source_line(info: Any) -> str:
     """Return `file.py:12 in function` for the innermost frame outside of installed packages.
 
-    If all frames are in installed packages, the innermost one outside of JAX; "" if there is none.
+    If all frames are in installed packages, it is for the innermost frame outside of JAX; "" if
+    there is none.
     """
     library = ""
     for frame in user_frames(info):

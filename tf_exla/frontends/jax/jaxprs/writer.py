@@ -1,6 +1,6 @@
-"""Write the nodes of a graph, and track which of their results are known during capture.
+"""Writers of the nodes of a graph; they track which results are known during capture.
 
-Index arithmetic on constants is folded at once, since it decides whether a gather is a slice.
+Arithmetic on constant indices is folded at once, since it decides whether a gather is a slice.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from tf_exla.ir.traits import REDUCTIONS
 from tf_exla.vocabulary.table import VOCABULARY, make
 
 KNOWN_ELEMENTS = 1 << 20
-"""The most elements of an integer tensor that is tracked during capture: an index, no matrix."""
+"""The most elements of an integer tensor whose value is tracked: enough for indices."""
 SMALL_ELEMENTS = 8
-"""Known results of up to so many elements become constants of the graph: a start, some axes."""
+"""Known results of up to this many elements become constants, such as starts and lists of axes."""
 NOTHING = "void"
 """The dtype of tangents of integers (float0): their elements have no bytes."""
 _EXACT = frozenset(
     {"astype", "concat", "expand_dims", "permute_dims", "reshape", "slice", "squeeze"}
 )
-"""Ops that are folded for real numbers, too: they round alike in all frameworks."""
+"""Ops that are folded for real numbers as well, since they round equally in all frameworks."""
 
 
 @dataclass(frozen=True)
 class Call:
     """One equation of a jaxpr: its primitive, its operands in the graph, its abstract results.
 
-    `context`: settings of JAX under which it was traced, such as how random numbers are counted.
-    `given`: the abstract operands, if it is an equation of the user's program.
+    `context`: settings of JAX under which it was traced, such as the generator of random numbers.
+    `given`: the abstract values of the operands, if it is an equation of the user's program.
     """
 
     primitive: Any
@@ -78,11 +78,12 @@ def dtype_name(aval: Any) -> str:
 
 @dataclass
 class Walk:
-    """Shared state of all graphs of one program.
+    """Shared state of the writers of all graphs of one program.
 
-    `converters`: by the names of primitives; they return the results, or None for an opaque node.
-    `known`: known values of integer tensors. `maker`: the producer of each tensor. `platform`: the
-    platform that the program is for, as JAX names it.
+    `converters`: functions by the names of primitives, which write a primitive and return its
+    results, or None if it is to become an opaque node. `known`: known values of integer tensors.
+    `maker`: the producer of each tensor. `platform`: the platform that the program is for, as JAX
+    names it.
     """
 
     converters: Mapping[str, Callable[[Writer, Call], Sequence[Tensor] | None]]
@@ -95,8 +96,8 @@ class Walk:
 class Writer:
     """The nodes of one graph, in order. `name` and `source` are those of the current equation.
 
-    `inner`: the graph is a sub-graph, which may run many times. `inside`: the equations define one
-    of the user's equations.
+    `inner`: whether the graph is a sub-graph, which may run many times. `inside`: whether the
+    equations being written define one equation of the user's program.
     """
 
     def __init__(self, walk: Walk, source: str = "", inner: bool = False) -> None:
@@ -113,7 +114,7 @@ class Writer:
 
     @contextmanager
     def definition(self) -> Iterator[None]:
-        """Give all nodes written inside the source of the current equation."""
+        """Give nodes that are written in this context the source line of the current equation."""
         self.inside = True
         try:
             yield
@@ -214,7 +215,10 @@ class Writer:
         return np.asarray(made, array_dtype(tensor))
 
     def bare(self, tensor: Tensor) -> Tensor:
-        """Return the operand of a broadcast, which NumPy's rules align; else the tensor itself."""
+        """Return the operand if a tensor is a broadcast, else the tensor itself.
+
+        Ops of the vocabulary broadcast their operands themselves.
+        """
         node = self.walk.maker.get(tensor)
         return node.inputs[0] if node is not None and node.op == "broadcast_to" else tensor
 
@@ -223,7 +227,7 @@ class Writer:
         node = self.walk.maker.get(tensor)
         return node if node is not None and node.op == op else None
 
-    # Movement: no node is written where it would change nothing.
+    # Movement of elements. A node that would change nothing is not written.
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
         if x.dims == tuple(shape):
@@ -266,10 +270,10 @@ class Writer:
 
 
 def _folds(node: Node, operands: Sequence[Array]) -> bool:
-    """Return whether NumPy computes a node as XLA does.
+    """Return whether NumPy computes the same result of a node as XLA.
 
-    It does not where no number of the result's dtype is right: a cast out of range, a quotient by
-    zero or of the least integer, the largest of nothing.
+    They differ if no number of the result's dtype is right: for a cast out of range, a quotient by
+    zero or of the least integer, or the largest of no elements.
     """
     x, kind = operands[0], operands[0].dtype.kind
     if node.op == "astype" and kind == "f" and node.output.dtype.startswith(("int", "uint")):

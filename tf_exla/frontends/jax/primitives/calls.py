@@ -23,7 +23,7 @@ def _called(key: str) -> Callable[[Writer, Call], Sequence[Tensor] | None]:
 
 
 def _linear_solve(w: Writer, call: Call) -> Sequence[Tensor]:
-    """Inline the solver; that of the transposed system, for gradients, is no longer needed."""
+    """Inline the solver; that of the transposed system is only needed to derive gradients."""
     lengths, jaxprs = call.params["const_lengths"], call.params["jaxprs"]
     start = lengths.matvec + lengths.vecmat
     given = call.inputs[start : start + lengths.solve]

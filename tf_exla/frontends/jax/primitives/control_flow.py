@@ -39,7 +39,8 @@ def _while(w: Writer, call: Call) -> Sequence[Tensor]:
         pairs = zip(made, state[start:], strict=True)
         return [_where(inner, goes_on, new, old) for new, old in pairs]
 
-    several = params["cond_jaxpr"].out_avals[0].shape  # a batch of loops
+    # If the condition has a shape, this is a batch of loops: each one stops by itself.
+    several = params["cond_jaxpr"].out_avals[0].shape
 
     graphs = {
         "cond": _sub_graph(w, call.inputs, start, cond),
@@ -55,7 +56,7 @@ def _any(w: Writer, tests: Tensor) -> Tensor:
 
 
 def _where(w: Writer, which: Tensor, new: Tensor, old: Tensor) -> Tensor:
-    """Select along the first axes."""
+    """Select between two tensors by a mask of their first axes."""
     shape = (*which.dims, *[1] * (len(new.dims) - len(which.dims)))
     return w.op("where", w.reshape(which, shape), new, old)
 
@@ -71,7 +72,7 @@ def _scan(w: Writer, call: Call) -> Sequence[Tensor] | None:
     rows = call.inputs[consts + carried :]
     avals = call.avals[carried:]
     if any(not kind_of(dtype_name(aval)) for aval in avals):
-        return None  # no initial value for keys of random numbers
+        return None  # keys of random numbers have no zeros as an initial value
     empty = [w.full(aval.shape, 0, aval.dtype.name) for aval in avals]
     if not length:
         return [*state, *empty]
@@ -104,7 +105,7 @@ def _scan(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _row(w: Writer, whole: Tensor, at: Tensor) -> Tensor:
-    """Return a row of a tensor; keys of random numbers need `lax` primitives."""
+    """Return a row of a tensor; one of keys of random numbers is read by a `lax` primitive."""
     if kind_of(whole.dtype):
         return w.op("take", whole, at, w.const(0))
     one = (1, *whole.dims[1:])
@@ -125,9 +126,10 @@ def write_row(w: Writer, whole: Tensor, row: Tensor, at: Tensor) -> Tensor:
 def _sub_graph(
     w: Writer, inputs: Sequence[Tensor], given: int, write: Any, passes: int = 0
 ) -> Graph:
-    """Write a sub-graph for operands like `inputs`.
+    """Return a sub-graph with inputs like `inputs`; `write` writes its nodes.
 
-    Known values of the first `given` operands are known inside; the first `passes` are passed on.
+    Known values of the first `given` inputs are known in the sub-graph as well. The first `passes`
+    inputs are passed on as its first outputs.
     """
     inner = w.sub()
     prefix = w.name
@@ -147,7 +149,10 @@ def _sub_graph(
 def _append(
     w: Writer, op: str, inputs: Sequence[Tensor], graphs: Mapping[str, Graph]
 ) -> Sequence[Tensor]:
-    """Write a node with sub-graphs; its results have the shapes and dtypes of the last one's."""
+    """Write a node with sub-graphs, and return its results.
+
+    They have the shapes and dtypes of the outputs of the last sub-graph.
+    """
     *_, last = graphs.values()
     avals = [Like(tensor) for tensor in last.outputs]
     stateful = any(sub.is_stateful for sub in graphs.values())

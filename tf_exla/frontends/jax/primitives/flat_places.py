@@ -1,6 +1,7 @@
-"""Sums at several coordinates, as by `zeros.at[i, j].add(v)`: segments of one flat index.
+"""Sums at several coordinates, as by `zeros.at[i, j].add(v)`, written as a segment sum.
 
-A segment sum may be split along what is added. As a primitive, the scatter needs it whole.
+The segments are those of one flat index. A segment sum can be split along the updates, but the
+primitive `scatter-add` cannot.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _WIDE = frozenset({"int64", "uint32", "uint64"})
 
 
 def flat_segments(w: Writer, call: Call, window: Sequence[int]) -> Sequence[Tensor] | None:
-    """Add rows to zeros at two or more coordinates; None for other scatters.
+    """Write a scatter that adds rows to zeros at two or more coordinates; None for other scatters.
 
-    `window`: the shape of one written part. Only whole axes beside the coordinates are written.
+    `window`: the shape of one written part. It must cover all axes that are not addressed.
     """
     x, indices, updates = call.inputs
     how = call.params["dimension_numbers"]
@@ -46,7 +47,7 @@ def flat_segments(w: Writer, call: Call, window: Sequence[int]) -> Sequence[Tens
 
 
 def _flat(w: Writer, call: Call, sizes: Sequence[int], count: int) -> Tensor:
-    """Return the flat index of each update, `count` for those outside, which are dropped."""
+    """Return the flat index of each update; `count` for those outside, which are dropped."""
     indices = call.inputs[1]
     batch = list(indices.dims[:-1])
     clips = call.params["mode"] is GatherScatterMode.CLIP
@@ -58,7 +59,7 @@ def _flat(w: Writer, call: Call, sizes: Sequence[int], count: int) -> Tensor:
         if clips:
             one = clamped(w, one, size - 1)
         else:
-            one = one if one.dtype in _WIDE else w.cast(one, "int32")  # which holds `size`
+            one = one if one.dtype in _WIDE else w.cast(one, "int32")  # `size` fits int32
             low = w.op("less", one, w.const(0, one.dtype))
             high = w.op("greater_equal", one, w.const(size, one.dtype))
             wrong = w.op("logical_or", low, high)

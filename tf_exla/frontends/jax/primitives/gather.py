@@ -1,4 +1,4 @@
-"""Reading by index. A gather becomes a slice, a take or a diagonal where it is one."""
+"""Reads by index. A gather that is a slice, a take or a diagonal is written as such."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def clamped(w: Writer, index: Tensor, last: int) -> Tensor:
 
 
 def _dynamic_slice(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Read a part of a tensor, shifted inside where it would begin or end outside."""
+    """Read a part of a tensor; a part that would be partly outside is shifted inside, as in JAX."""
     x, *starts = call.inputs
     shape = call.shape
     partial = [k for k, (a, b) in enumerate(zip(x.dims, shape, strict=True)) if a != b]
@@ -119,7 +119,10 @@ def _one_index_each(call: Call) -> bool:
 
 
 def _without_constant_places(w: Writer, call: Call, known: Array) -> Call:
-    """Slice the axes that have a constant index; return a gather along the other axis, if one."""
+    """Slice the axes that have a constant index, and return a gather along the other axis.
+
+    If not exactly one axis is left, return the call unchanged.
+    """
     x, indices = call.inputs
     how, sizes = call.params["dimension_numbers"], call.params["slice_sizes"]
     begin, end, moving = [0] * len(sizes), list(x.dims), []
@@ -174,7 +177,7 @@ def _diagonal(w: Writer, call: Call, indices: Array) -> Sequence[Tensor] | None:
 
 
 def diagonal_at(indices: Array, rows: int, columns: int) -> int | None:
-    """Return which diagonal of a matrix pairs of indices address; None if they are no diagonal."""
+    """Return which diagonal of a matrix the pairs `indices` address; None if it is none."""
     i, j = indices[:, 0].astype(np.int64), indices[:, 1].astype(np.int64)
     k = int(j[0] - i[0])
     count = min(rows + min(k, 0), columns - max(k, 0))

@@ -1,6 +1,7 @@
-"""A scan that carries nothing becomes its body on a batch, which the plan splits as it needs.
+"""A scan that carries nothing is written as its body on a batch of rows.
 
-So the two scans of its gradient can share a loop, and residuals between them need not be stored.
+The plan splits the batch as it needs. Then the forward scan and that of its gradient can share a
+loop, and residuals between them need not be stored.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from tf_exla.frontends.jax.jaxprs.writer import Call, Writer
 from tf_exla.ir.graph import Tensor
 
 _IN_TURN = frozenset({"cond", "custom_vmap_call", "rng_bit_generator", "rng_uniform", "while"})
-"""Primitives that differ on a batch: loops run until the last one ends, both branches of a choice
-are computed, random numbers are others, and functions may have a rule of their own."""
+"""Primitives that do something else on a batch: loops run until the last one ends, both branches of
+a choice are computed, other random numbers are drawn, and functions may have their own rule."""
 
 
 def mapped(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Write a scan as its body on all rows; None where that would be a different program."""
+    """Write a scan as its body on all rows; None if that would be a different program."""
     params, body = call.params, call.params["jaxpr"]
     length, (consts, carried) = params["length"], of_scan(params)
     if not length or carried or not _is_batchable(body.jaxpr):

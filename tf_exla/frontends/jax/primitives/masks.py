@@ -10,7 +10,7 @@ from tf_exla.frontends.jax.jaxprs.writer import Writer
 from tf_exla.ir.graph import Tensor
 
 ANY = -1
-"""All diagonals on one side of the main diagonal, as an operand of `band_part`."""
+"""The operand of `band_part` that keeps all diagonals on one side of the main diagonal."""
 
 
 class Band(NamedTuple):
@@ -51,7 +51,10 @@ _MIRRORED = {
 
 
 def _ramp(w: Writer, tensor: Tensor) -> tuple[int, int] | None:
-    """Return the axis (-1 or -2) along which a tensor counts by one, and its first number."""
+    """Return the axis (-1 or -2) along which a tensor counts by one, and its first number.
+
+    None if it does not.
+    """
     numbers = w.known(tensor)
     if numbers is None or numbers.ndim < 2 or numbers.dtype.kind not in "iu":
         return None
@@ -63,7 +66,7 @@ def _ramp(w: Writer, tensor: Tensor) -> tuple[int, int] | None:
 
 
 def select_band(w: Writer, mask: Tensor, x: Tensor, other: Tensor) -> Tensor | None:
-    """Return `where(mask, x, other)` as a band of `x` or a diagonal matrix, where it is one."""
+    """Return `where(mask, x, other)` as a band of `x` or a diagonal matrix, or None."""
     if len(x.dims) < 2 or other.value is None or other.value.size != 1:
         return None
     if np.any(other.value) or x.dtype == "bool":
@@ -111,7 +114,7 @@ def diagonal_matrix(w: Writer, d: Tensor) -> Tensor:
 
 
 def identity(w: Writer, mask: Tensor, dtype: str) -> Tensor | None:
-    """Return a mask of the main diagonal as numbers: the identity."""
+    """Return the identity matrix if `mask` is true on the main diagonal only, else None."""
     if len(mask.dims) < 2 or mask.dims[-1] != mask.dims[-2] or band_of(w, mask) != (0, 0):
         return None
     return diagonal_matrix(w, w.full(mask.dims[:-1], 1, dtype))

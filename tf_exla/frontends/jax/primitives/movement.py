@@ -132,7 +132,7 @@ def _iota(w: Writer, call: Call) -> Sequence[Tensor] | None:
     axis, shape = call.params["dimension"], call.shape
     if len(call.inputs):
         return None
-    dtype = "int64" if call.dtype == "int64" else "int32"  # the size may exceed a shorter one
+    dtype = "int64" if call.dtype == "int64" else "int32"  # shorter dtypes may not hold the size
     bounds = [w.const(one, dtype) for one in (0, shape[axis], 1)]
     line = w.op("arange", *bounds, shape=(shape[axis],), dtype=dtype)
     line = w.cast(line, call.dtype)

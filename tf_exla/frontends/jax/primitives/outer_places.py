@@ -1,8 +1,8 @@
-"""Gathers and scatters at `x[i[:, None], j]`, as by `jnp.ix_`: one axis of `x` after the other.
+"""Gathers and scatters at `x[i[:, None], j]`, as by `jnp.ix_`, written as two steps.
 
 As primitives, they need a matrix whole. Coordinates that vary along different axes of the indices
-are independent of each other. So rows are read first and their columns then, and each of the two
-steps can be split. A gradient adds columns first and rows then.
+are independent of each other. So one step reads the rows, and the other one reads columns of these;
+each can be split. The gradient first adds to columns, then to rows.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ Axis = tuple[str, int]
 
 @dataclass(frozen=True)
 class _Steps:
-    """The two steps of a gather; those of a scatter are the same, backward.
+    """The two steps of a gather; those of a scatter are the same in reverse order.
 
-    The first reads `axis` of the operand at `first`, of the shape of the axes `own` of the indices.
-    These replace the axis. The second reads the axes `others` of the operand at `second`, of the
-    shape of the axes `left` of the indices. `rank`: that of the operand.
+    The first step reads `axis` of the operand at the indices `first`. These have the axes `own` of
+    the original indices, which replace `axis` in its result. The second step reads the axes
+    `others` of the operand at the indices `second`, which have the axes `left` of the original
+    indices. `rank`: that of the operand.
     """
 
     axis: int
@@ -48,13 +49,13 @@ class _Steps:
 
     @property
     def addressed(self) -> list[int]:
-        """The places of the `others` among these axes."""
+        """The positions of the axes `others` among those after the first step."""
         return [self.between.index(("x", axis)) for axis in self.others]
 
     def order(self, windows: Sequence[int], rank: int) -> list[int]:
-        """Return where the axes of the result lie after the second step.
+        """Return, for each axis of the gather's result, its position after the second step.
 
-        `windows`: those axes of the result, of `rank` axes, that are axes of the operand.
+        `windows`: the axes of the result that are axes of the operand. `rank`: that of the result.
         """
         read = {self.axis, *self.others}
         kept: Iterator[Axis] = (("x", k) for k in range(self.rank) if k not in read)
@@ -65,7 +66,7 @@ class _Steps:
 
 
 def outer_gather(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Read rows, then columns; None unless the places of the two are independent."""
+    """Write a gather as reads of rows and then of columns; None unless these are independent."""
     steps = _steps(w, call)
     if steps is None:
         return None
@@ -83,7 +84,7 @@ def outer_gather(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def outer_scatter_add(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Add to columns of zeros, then to rows of zeros; None unless places are independent."""
+    """Write a scatter as sums into columns, then into rows; None unless these are independent."""
     steps = _steps(w, call)
     if steps is None:
         return None
@@ -109,14 +110,14 @@ def _gathered(
     sizes: Sequence[int],
     at: int = 0,
 ) -> Tensor:
-    """Write a gather whose result has the axes of the indices from `at` on."""
+    """Write a gather in whose result the axes of the indices begin at axis `at`."""
     return _step(w, call, [x, places], shape, axes, at, {"slice_sizes": tuple(sizes)})
 
 
 def _added(
     w: Writer, call: Call, inputs: Sequence[Tensor], axes: Sequence[int], at: int = 0
 ) -> Tensor:
-    """Write a scatter whose updates have the axes of the indices from `at` on."""
+    """Write a scatter in whose updates the axes of the indices begin at axis `at`."""
     return _step(w, call, inputs, inputs[0].dims, axes, at, {})
 
 
@@ -151,10 +152,11 @@ def _step(
 
 
 def _steps(w: Writer, call: Call) -> _Steps | None:
-    """Find a coordinate that varies along other axes of the indices than all others do.
+    """Return the two steps of a gather or scatter; None if its coordinates depend on each other.
 
-    Of several, the first step reads that which leaves the fewest elements: never more than there
-    are in the operand or in the result.
+    The first step is for a coordinate that varies along other axes of the indices than all other
+    coordinates. If there are several, it is the one that leaves the fewest elements, and so never
+    more than the operand or the result has.
     """
     x, indices, *updates = call.inputs
     how = call.params["dimension_numbers"]
@@ -196,7 +198,10 @@ def _stacked(w: Writer, columns: Sequence[Tensor]) -> Tensor:
 
 
 def _thin(w: Writer, indices: Tensor, column: int) -> Tensor | None:
-    """Return a coordinate of all indices, with size one along axes where it is the same."""
+    """Return one coordinate of all indices, with size one along axes along which it is constant.
+
+    None if that is not known.
+    """
     known = coordinate(w, indices, column)
     if known is not None:
         for axis in range(known.ndim):
@@ -210,7 +215,7 @@ def _thin(w: Writer, indices: Tensor, column: int) -> Tensor | None:
 
 
 def _unexpanded(w: Writer, part: Tensor) -> Tensor:
-    """Return indices of one coordinate without the axis of coordinates, before their broadcast."""
+    """Return indices of one coordinate without the axis of coordinates and before broadcasts."""
     rank = len(part.dims) - 1
     inner = w.bare(part)
     if len(inner.dims) != rank + 1 or inner.dims[-1] != 1:

@@ -1,7 +1,7 @@
-"""Gathers and scatters at `x[arange(n), columns]`, as in a cross-entropy: each index its own row.
+"""Gathers and scatters at `x[arange(n), columns]`, as in a cross-entropy, get a batch axis.
 
-Primitives would need such a matrix whole. But an axis that is addressed by the numbers 0, 1, ... of
-its elements is an axis of a batch, along which a gather, a scatter and their operands may be split.
+As primitives, they need the matrix whole. But if index k along an axis addresses row k, the axis is
+a batch axis, along which a gather, a scatter and their operands can be split.
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ FIELDS = {
         "scatter_indices_batching_dims",
     ),
 }
-"""What gathers and scatters call the addressed axes of the operand, those of these that the result
-or the updates lack, and the batch axes of the indices."""
+"""The names in JAX's dimension numbers, for gathers and for scatters, of three lists of axes: the
+addressed axes of the operand, those of them that the result or the updates do not have, and the
+batch axes of the indices."""
 
 
 def own_rows(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Write a gather or scatter with a batch; None if no axis is addressed by its own numbers."""
+    """Write a gather or scatter with a batch axis; None if no axis can be one."""
     batched = _batched(w, call)
     return None if batched is None else apply(w, batched)
 
 
 def _batched(w: Writer, call: Call) -> Call | None:
-    """Return a call with one more axis in its batch; None if no axis is read at its own numbers."""
+    """Return a call with one more batch axis; None if at no axis index k addresses element k."""
     x, indices, *updates = call.inputs
     how = call.params["dimension_numbers"]
     addressed, dropped, batch = FIELDS["scatter" if updates else "gather"]
     axes = getattr(how, addressed)
-    if len(axes) < 2:  # the last one stays: an index has at least one coordinate
+    if len(axes) < 2:  # an index must keep at least one coordinate
         return None
     for column, axis in enumerate(axes):
         places = coordinate(w, indices, column) if axis in getattr(how, dropped) else None
@@ -56,7 +57,7 @@ def _batched(w: Writer, call: Call) -> Call | None:
         params: dict[str, Any] = {
             **call.params,
             "dimension_numbers": how._replace(**names),
-            "indices_are_sorted": False,  # said of pairs, not of the columns that are left
+            "indices_are_sorted": False,  # pairs may be sorted even if the columns are not
         }
         inputs = [x, _other_coordinates(w, indices, column), *updates]
         return Call(call.primitive, inputs, params, call.avals, call.effects, call.context)
@@ -68,7 +69,7 @@ def _without(axes: Sequence[int], axis: int) -> tuple[int, ...]:
 
 
 def _numbered(places: Array, size: int) -> int | None:
-    """Return the axis along which places count from 0 to `size` - 1; None if there is none."""
+    """Return the axis of `places` along which they are 0, 1, ..., `size` - 1; None if none is."""
     for axis, count in enumerate(places.shape):
         line = np.arange(size).reshape([-1 if k == axis else 1 for k in range(places.ndim)])
         if count == size > 1 and np.array_equal(places, np.broadcast_to(line, places.shape)):
@@ -105,7 +106,10 @@ def _other_coordinates(w: Writer, indices: Tensor, column: int) -> Tensor:
 
 
 def parts_of(w: Writer, indices: Tensor) -> list[tuple[Tensor, int]]:
-    """Return what indices are concatenated of, each with its first coordinate."""
+    """Return the tensors of which `indices` are concatenated, each with its first coordinate.
+
+    Empty if they are not concatenated along the axis of coordinates.
+    """
     node = w.ancestor(indices, "concat")
     if node is None or int(node.inputs[-1].value) != len(indices.dims) - 1:  # type: ignore
         return []

@@ -15,7 +15,7 @@ Convert = Callable[[Writer, Call], Sequence[Tensor] | None]
 
 
 def first_of(*converts: Convert) -> Convert:
-    """Convert as the first of these that does not return None."""
+    """Return a converter that tries several, and returns the first result that is not None."""
 
     def convert(w: Writer, call: Call) -> Sequence[Tensor] | None:
         tried = (one(w, call) for one in converts)
@@ -25,7 +25,7 @@ def first_of(*converts: Convert) -> Convert:
 
 
 def elementwise(op: str) -> Convert:
-    """Convert to an op of the vocabulary, applied before operands are broadcast."""
+    """Return a converter to an op of the vocabulary, which is applied before a broadcast."""
 
     def convert(w: Writer, call: Call) -> Sequence[Tensor] | None:
         operands = [w.bare(one) for one in call.inputs]
@@ -36,9 +36,10 @@ def elementwise(op: str) -> Convert:
 
 
 def by_kind(**ops: str) -> Convert:
-    """Convert by the kind of the first operand: `f`loats, `i`ntegers, `b`ools, `c`omplex numbers.
+    """Return a converter to an op that depends on the kind of the first operand.
 
-    For other kinds the node is opaque.
+    Kinds are `f` (floats), `i` (integers), `b` (booleans) and `c` (complex numbers). For kinds
+    without an op the node is opaque.
     """
     converters = {kind: elementwise(op) for kind, op in ops.items()}
 
@@ -148,7 +149,7 @@ def _same(w: Writer, call: Call) -> Sequence[Tensor]:
 
 
 def _exact(convert: Convert) -> Convert:
-    """Convert unless a special accuracy is requested."""
+    """Return a converter that does not apply if the user requests an accuracy."""
 
     def checked(w: Writer, call: Call) -> Sequence[Tensor] | None:
         return None if call.params.get("accuracy") is not None else convert(w, call)

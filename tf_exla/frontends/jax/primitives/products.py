@@ -34,9 +34,9 @@ def _dot_general(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _is_plain(call: Call) -> bool:
-    """Return whether a product is one of the vocabulary: of one dtype, with default precision.
+    """Return whether the vocabulary has a product: it has one dtype and the default precision.
 
-    Precision does not matter for the dtypes in `_ONE_WAY`, which are multiplied in one way only.
+    The precision does not matter for the dtypes in `_ONE_WAY`, for which there is only one.
     """
     a, b = call.inputs
     if not a.dtype == b.dtype == call.dtype or not kind_of(a.dtype) or a.dtype == "bool":
@@ -125,9 +125,9 @@ def _triangular_solve(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _svd(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Compute singular values alone without the buffers of whole, square singular matrices.
+    """Compute only singular values without allocating full matrices of singular vectors.
 
-    XLA allocates these although LAPACK never writes to them.
+    XLA would allocate these, although LAPACK never writes to them.
     """
     if call.params["compute_uv"] or not call.params["full_matrices"]:
         return None

@@ -1,4 +1,4 @@
-"""Random bits: functions of the key and their position, so chunks are computed independently."""
+"""Random bits as functions of key and positions, so that chunks can be drawn separately."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOW = 1 << 32
 
 
 def _bits(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Inline JAX's generator; with other generators, bits depend on their number."""
+    """Inline JAX's default generator; those of other ones depend on how many bits are drawn."""
     (keys,), params = call.inputs, call.params
     if keys.dtype != "key<fry>" or not call.context.threefry_partitionable:
         return None
@@ -38,7 +38,7 @@ def _bits(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _places(w: Writer, call: Call) -> Sequence[Tensor] | None:
-    """Number the elements of a shape in row-major order: the high and the low 32 bits."""
+    """Return the positions of elements in row-major order: their high and their low 32 bits."""
     shape = call.shape
     if prod(shape) > _LOW:
         return None

@@ -1,6 +1,7 @@
-"""Records of primitives that are no op of the vocabulary: `lax.<primitive>` nodes.
+"""Records of primitives that are not ops of the vocabulary: `lax.<primitive>` nodes.
 
-A primitive without a record is never split, nor one that draws random numbers or calls Python.
+A primitive without a record is never split. Neither is one that draws random numbers or calls
+Python.
 """
 
 from __future__ import annotations
@@ -95,4 +96,4 @@ RECORDS: Mapping[str, Meaning] = {
         random_wrap rng_bit_generator rng_uniform"""),
     **_many(Meaning(reason=PYTHON), "debug_callback io_callback pure_callback"),
 }  # fmt: skip
-"""By op."""
+"""The record of each op, by its name in graphs."""

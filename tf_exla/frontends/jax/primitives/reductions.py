@@ -11,7 +11,7 @@ from tf_exla.ir.graph import Tensor
 
 
 def _reduction(**ops: str) -> Convert:
-    """Reduce `axes`, with an op for each kind of numbers."""
+    """Return a converter of a reduction over `axes`, with an op for each kind of numbers."""
 
     def convert(w: Writer, call: Call) -> Sequence[Tensor] | None:
         (x,) = call.inputs
@@ -26,7 +26,10 @@ def _reduction(**ops: str) -> Convert:
 
 
 def _collective(**ops: str) -> Convert:
-    """Reduce operands along their own axes: a collective over an axis that `vmap` has named."""
+    """Return a converter of a collective over an axis that `vmap` has named.
+
+    It reduces each operand along an axis of its own.
+    """
     reduce = _reduction(**ops)
 
     def convert(w: Writer, call: Call) -> Sequence[Tensor] | None:

@@ -10,7 +10,7 @@ from tf_exla.ir.refusal import Refusal
 from tf_exla.vocabulary.rules.builders import Letters, arrow, pointwise_list, rank, sizes
 
 ADDED = frozenset({"float32", "float64", "complex64", "complex128", "int32", "int64"})
-"""Dtypes of partial sums that are added over chunks: shorter floats would be rounded each time."""
+"""Dtypes in which partial sums may be added over chunks; shorter ones would round each time."""
 
 
 def params_of(node: Node) -> Mapping[str, Any]:
@@ -75,7 +75,7 @@ def reduced(node: Node) -> str:
 
 
 def best(node: Node) -> str:
-    """Find the best elements along an axis that is shorter in the results."""
+    """Select the best elements along an axis, which is shorter in the results."""
     axis = params_of(node)["reduction_dimension"] % rank(node.inputs[0])
     letters = Letters()
     names = letters.low(rank(node.inputs[0]))
@@ -92,7 +92,7 @@ def bits(node: Node) -> str:
 
 
 def product(node: Node) -> str:
-    """Multiply; contracted axes are added over chunks, or needed whole for short floats."""
+    """Multiply: sums over chunks of contracted axes are added; short floats need these whole."""
     (left, right), (batch_a, batch_b) = params_of(node)["dimension_numbers"]
     letters = Letters()
     a = letters.low(rank(node.inputs[0]))
@@ -181,7 +181,7 @@ def window_sizes(node: Node, shapes: Sequence[Shape]) -> Mapping[str, object]:
 
 
 def scatter(node: Node) -> str:
-    """Write windows: batch axes and axes that they cover may be split, other indices not."""
+    """Write windows: batch axes and axes that the windows cover may be split, others may not."""
     how = params_of(node)["dimension_numbers"]
     dims = sizes(node.inputs[0])
     letters = Letters()

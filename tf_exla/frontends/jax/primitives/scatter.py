@@ -1,4 +1,4 @@
-"""Writing by index. A scatter becomes a slice, row, diagonal or segment sum where it is one.
+"""Writes by index. A scatter to a slice, rows or a diagonal, or a segment sum, is written as such.
 
 A scatter drops updates outside of the tensor, unless its mode clamps indices.
 """
@@ -37,9 +37,9 @@ def _scatter(w: Writer, call: Call) -> Sequence[Tensor] | None:
 
 
 def _replaces(call: Call) -> bool:
-    """Return whether a scatter writes its updates: `x.at[i].apply` writes a function of `x`."""
+    """Return whether a scatter writes its updates; `x.at[i].apply` writes a function of `x`."""
     update = call.params.get("update_jaxpr")
-    update = getattr(update, "jaxpr", update)  # of a closed one
+    update = getattr(update, "jaxpr", update)  # it may be a closed jaxpr
     return update is None or (not update.eqns and update.outvars[0] is update.invars[1])
 
 
@@ -64,7 +64,10 @@ def _is_zero(w: Writer, x: Tensor) -> bool:
 
 
 def _window(call: Call, known: Array) -> list[int] | None:
-    """Return where the written part begins; None unless there is one, at known indices inside."""
+    """Return where the written part begins; None unless it is one part at a known position.
+
+    The part must be inside of the tensor.
+    """
     x = call.inputs[0]
     how = call.params["dimension_numbers"]
     if known.ndim != 1 or how.operand_batching_dims:
@@ -99,7 +102,7 @@ def _written(w: Writer, call: Call, begin: Sequence[int], adds: bool) -> Tensor:
     if part.dims == x.dims:
         return part
     partial = [k for k, (a, b) in enumerate(zip(shape, x.dims, strict=True)) if a != b]
-    if len(partial) > 1 and not w.inner:  # whole rows, so that the other axes may be split
+    if len(partial) > 1 and not w.inner:  # write whole rows, so that other axes can be split
         rows, first = list(x.dims), [0] * len(begin)
         rows[partial[0]], first[partial[0]] = shape[partial[0]], begin[partial[0]]
         inside = [0 if k == partial[0] else one for k, one in enumerate(begin)]

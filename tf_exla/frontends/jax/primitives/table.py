@@ -22,7 +22,7 @@ from tf_exla.ir.graph import Tensor
 
 
 def _of_numbers(convert: Convert) -> Convert:
-    """Convert only operations on numbers; those on keys of random numbers stay opaque."""
+    """Return a converter that applies only to numbers; ops on keys of random numbers are opaque."""
 
     def checked(w: Writer, call: Call) -> Sequence[Tensor] | None:
         dtypes = [one.dtype for one in call.inputs] + [dtype_name(one) for one in call.avals]

@@ -1,4 +1,4 @@
-"""The windows that convolutions and reductions of windows read, from their params."""
+"""The windows that convolutions and reductions over windows read, derived from their params."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Rule = Callable[[Node], Windows | None]
 
 
 def convolution(node: Node) -> Windows | None:
-    """Return the windows of a convolution, also of one that is a gradient of another.
+    """Return the windows of a convolution, which may be the gradient of another convolution.
 
-    The gradient of an image dilates the left operand. That of filters contracts the images of a
-    batch, and reads one operand as if it were filters.
+    The gradient of an image is a convolution with a dilated left operand. That of filters sums over
+    the images of a batch, and has the gradient of the result as its filters.
     """
     how = params_of(node)["dimension_numbers"]
     if how.lhs_spec[1] == 0 and how.rhs_spec[1] == 0:
@@ -90,7 +90,7 @@ def _filter_gradient(node: Node) -> Windows | None:
 
 
 def _rest(node: Node, its: _Axes, before: Sequence[int]) -> list[int]:
-    """Return the padding after the right operand, an image, so that it holds all windows."""
+    """Return the padding after the image, the right operand, so that all windows are inside."""
     images = [sizes(node.inputs[1])[axis] for axis in its.axes]
     return [
         (n - 1) * stride + size - image - low
@@ -101,9 +101,9 @@ def _rest(node: Node, its: _Axes, before: Sequence[int]) -> list[int]:
 
 
 def reduction(*operands: Role, result: Role, fill: Any = "zero") -> Rule:
-    """Return the rule of a reduction of windows, or of its gradient.
+    """Return the rule of a reduction over windows, or of its gradient.
 
-    `fill`: what padding counts as; None: there is no rule for a node that pads.
+    `fill`: the value of padding; None: a node that pads has no rule.
     """
 
     def rule(node: Node) -> Windows | None:

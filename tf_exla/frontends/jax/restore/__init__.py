@@ -1,8 +1,8 @@
-"""Turn the graph of a plan back into a JAX function.
+"""Turns the graph of a plan back into a JAX function.
 
-XLA chooses the order of execution itself. A *token* keeps loops in the order of the plan: a zero
-that XLA cannot fold, the final counter of a loop minus its trip count. The counter of the next loop
-starts from it.
+XLA chooses the order of execution itself. A *token* keeps loops in the order of the plan. It is the
+final counter of a loop minus the number of its iterations: a zero that XLA does not fold. The
+counter of the next loop starts from it.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _emit(node: Node, operands: list[X], scope: Scope) -> Sequence[X]:
 
 
 def _bind(node: Node, operands: list[X]) -> Sequence[X]:
-    """Bind a primitive of JAX that is no op of the vocabulary."""
+    """Bind a primitive of JAX that is not an op of the vocabulary."""
     primitive: Any = node.attrs["primitive"]
     params: Any = node.attrs["params"]
     context: Any = node.attrs["context"]

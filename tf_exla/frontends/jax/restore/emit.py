@@ -57,7 +57,10 @@ def greatest(dtype: Any) -> Any:
 
 
 def _end(dtype: Any, name: str, infinity: float) -> Any:
-    """Return an end of a dtype's range; integers typed, since JAX takes Python's for an int32."""
+    """Return an end of a dtype's range.
+
+    That of integers has their dtype, since JAX would convert a Python integer to int32.
+    """
     if jnp.issubdtype(dtype, jnp.integer):
         return np.asarray(getattr(jnp.iinfo(dtype), name), dtype)  # type: ignore[no-untyped-call]
     if jnp.issubdtype(dtype, jnp.bool_):
@@ -95,7 +98,7 @@ def _cumulative(function: Callable[..., X], neutral: int) -> Kernel:
 
 
 def _radix_counts(node: Node, x: X, state: X) -> X:
-    """Add ones at the digits, as XLA has no other way to count: 4 ns per element."""
+    """Count digits by adding ones at them: XLA has no faster way; it takes 4 ns per element."""
     size, key = node.output.dims[1], radix.keys(jnp, x).ravel()
     found = (radix.digits(jnp, key, prefix, shift_of(node), size) for prefix in state[0])
     empty = jnp.zeros(size, jnp.int32)
@@ -121,7 +124,7 @@ def _truncate_divide(node: Node, x: X, y: X) -> X:
 
 
 def accuracy(node: Node) -> dict[str, Any]:
-    """Return the precision of a product, as captured, and the dtype of its result."""
+    """Return the arguments of a product: its precision, as captured, and its result's dtype."""
     return {
         "precision": node.attrs.get("precision"),
         "preferred_element_type": jnp.dtype(node.output.dtype),
@@ -157,7 +160,7 @@ def matrix_diag(node: Node, d: X, k: X, rows: X, columns: X, padding: X) -> X:
     at, n = offset(node, k), d.shape[-1]
     height = n + max(-at, 0) if rows < 0 else int(rows)
     width = n + max(at, 0) if columns < 0 else int(columns)
-    # XLA fuses a mask into its uses, but folds a scatter into a constant into another constant.
+    # Not by a scatter into zeros: XLA would fold that to a large constant, but it fuses a mask.
     before = max(-at, 0)
     around = [(0, 0)] * (d.ndim - 1) + [(before, height - n - before)]
     rows_of, columns_of = (lax.broadcasted_iota(np.int32, (height, width), k) for k in (0, 1))
@@ -189,7 +192,7 @@ def take(node: Node, params: X, indices: X, axis: X) -> X:
 
 def segment_sum(node: Node, x: X, segments: X, count: X) -> X:
     size = int(count)
-    known = jnp.where(segments < 0, size, segments)  # rows outside are dropped
+    known = jnp.where(segments < 0, size, segments)  # rows of negative segments are dropped
     made = jnp.zeros((size, *x.shape[segments.ndim :]), x.dtype)
     return made.at[known].add(x, mode="drop")
 
@@ -251,4 +254,4 @@ EMIT: Mapping[str, Kernel] = {
     "truncate_divide": _truncate_divide,
     "vector_norm": reduction(_vector_norm),
 }  # fmt: skip
-"""By op. Results are cast to the dtypes of the node's outputs."""
+"""The functions by the names of ops. Results are cast to the dtypes of the node's outputs."""

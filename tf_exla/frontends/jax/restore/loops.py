@@ -1,4 +1,4 @@
-"""Emit a `Loop`: a `lax.while_loop` over the full chunks, then the remainder once.
+"""Emission of a `Loop`: a `lax.while_loop` over the full chunks, then the remainder once.
 
 Accumulators are loop variables, which XLA updates in place. Sums start from zeros; chunks of
 concatenated results are written at their positions. A body with an accumulated result reads the
@@ -37,7 +37,7 @@ def emit_loop(loop: Loop, inputs: Sequence[X], scope: Scope, run: Run) -> list[X
         last = 0 if around is None else around.number
         return _while(loop, inputs, accumulators, scope, (0, last), run)
     first = 0
-    if any(one is None for one in accumulators):  # they start with the first chunk
+    if any(one is None for one in accumulators):  # start them with the results of the first chunk
         empty, start = accumulators, Start(jnp.zeros((), index), loop.chunk)
         accumulators = scope.held_back(
             lambda: _chunk(loop, loop.body, inputs, empty, start, True, run)

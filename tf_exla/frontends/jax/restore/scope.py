@@ -1,4 +1,4 @@
-"""The place where a graph is emitted: in which chunk of which loop, and after which loop."""
+"""The context in which a graph is emitted: the chunk of the enclosing loop, and the last loop."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ X = Any  # an array
 
 @dataclass(frozen=True)
 class Start:
-    """The first index of a chunk: `number` of the chunk times `chunk`.
+    """The first index of a chunk: `number` times `chunk`.
 
-    `number`: an integer scalar, traced in a loop.
+    `number`: the number of the chunk, an integer scalar that is traced in a loop. `chunk`: its
+    size.
     """
 
     number: X
@@ -55,14 +56,15 @@ class Scope:
     repeated: bool = False
 
     def after(self, number: int, dtype: Any) -> X:
-        """Return a number that XLA knows only after the last loop has ended."""
+        """Return a number whose value XLA knows only after the last loop has ended."""
         made = jnp.asarray(number, dtype)
         return made if self.token is None else made + self.token.astype(dtype)
 
     def held_back(self, function: Callable[[], list[X]]) -> list[X]:
-        """Return the results of a function, which XLA starts only after the last loop has ended.
+        """Return the results of a function that XLA runs only after the last loop has ended.
 
-        It is a branch that XLA cannot choose before, so its buffers do not exist before.
+        The function becomes a branch that XLA cannot choose earlier, so its buffers do not exist
+        earlier.
         """
         if self.token is None:
             return function()

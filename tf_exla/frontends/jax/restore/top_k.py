@@ -1,8 +1,8 @@
 """The largest elements of rows, without sorting them.
 
 On CPUs, XLA selects from rows of float32, but sorts whole rows of float64, and calls a function for
-each comparison: 475 ns per element, where a pass takes 5. So the k groups of neighbours with the
-largest maxima are found first. The k largest elements are all in these groups.
+each comparison: 475 ns per element, while a pass over the elements takes 5. So the k groups of
+neighbouring elements with the largest maxima are found first. They contain the k largest elements.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def top_k(x: X, k: int) -> tuple[X, X]:
         return values, places
     x = hold(x)
     count = x.shape[-1]
-    # k steps search the groups' maxima, and k steps the candidates: both are equally many.
+    # k steps search the maxima of groups, and k steps the elements of k groups. With this size,
+    # there are about as many maxima as elements.
     size = max(1, round(math.sqrt(count / k)))
     groups = -(-count // size)
     padding = [(0, 0)] * (x.ndim - 1) + [(0, groups * size - count)]

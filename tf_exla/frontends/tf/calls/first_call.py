@@ -1,8 +1,8 @@
 """The first call of a function that creates variables from its arguments.
 
 Before the first call, TensorFlow runs the initializers of new variables, outside of the function.
-It cannot if their values depend on arguments, as in data-dependent initialization. Then the trace
-of the first call is run as it is: it initializes its variables itself.
+It cannot if their values depend on arguments, as in data-dependent initialization. Then the first
+call runs the traced function without a plan, and the function initializes its variables itself.
 """
 
 from __future__ import annotations

@@ -14,9 +14,10 @@ from tf_exla.pipeline.plan import Plan
 
 
 def notes_of(program: Program, largest: Plan, jit_compile: bool | None) -> Iterator[str]:
-    """Yield the notes of a program; `largest`: the plan, or its module, that is reported.
+    """Yield the notes of a program's report, as sentences for the user.
 
-    `jit_compile`: that of the `tf.function`.
+    `largest`: the plan that is reported, or the module that XLA compiled from it. `jit_compile`:
+    that of the `tf.function`.
     """
     if jit_compile:
         yield _JIT

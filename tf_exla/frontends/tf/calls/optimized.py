@@ -70,7 +70,7 @@ class OptimizedFunction(Saveable):
         self._open: WeakKeyDictionary[Any, tuple[int, ...]] = WeakKeyDictionary()
         self._states: WeakKeyDictionary[Any, RandomStates] = WeakKeyDictionary()
         self._bound: WeakKeyDictionary[Any, OptimizedFunction] = WeakKeyDictionary()
-        self._as_it_was: WeakSet[Any] = WeakSet()  # concrete functions that cannot be rewritten
+        self._as_it_was: WeakSet[Any] = WeakSet()  # concrete functions that run without a plan
         self._lock = threading.RLock()
         plain = self.python_function
         for name in ("__doc__", "__module__", "__name__", "__qualname__"):
@@ -88,7 +88,7 @@ class OptimizedFunction(Saveable):
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function. Raises `MemoryLimitError` if no plan holds the limit."""
+        """Call the function. Raises `MemoryLimitError` if no plan is within the limit."""
         if eager_function_run.RUN_FUNCTIONS_EAGERLY:
             return self.python_function(*args, **kwargs)
         if is_tracing() or _compiled_whole():
@@ -106,7 +106,8 @@ class OptimizedFunction(Saveable):
     def report(self, *args: Any, **kwargs: Any) -> MemoryReport:
         """Return the report for these arguments (tensors or specs).
 
-        Runs at most what determines sizes of these tensors, if that has no effect.
+        If sizes appear only during a call with these tensors, the nodes that compute them are run,
+        provided that they have no effect. Nothing else is run.
         """
         return self._report(self._settled(args, kwargs))
 
@@ -195,7 +196,7 @@ class OptimizedFunction(Saveable):
             program, misfit = None, error
         if program is None:
             results = concrete._call_flat(flat, concrete.captured_inputs)
-            if misfit is not None:  # yet the call ran
+            if misfit is not None:  # the original accepts the shapes that capture did not
                 self._guard.take(self.__name__, misfit)
             return results
         return concrete.function_type.pack_output(program.run(inputs))
@@ -203,7 +204,8 @@ class OptimizedFunction(Saveable):
     def _ready(self, concrete: Any, inputs: Sequence[tf.Tensor]) -> Program | None:
         """Return the program of a call, planned and restored, or None if that failed.
 
-        Raises `ShapesError` if the shapes of the call do not fit: another call's may.
+        After a failure, later calls of `concrete` run without a plan, too. But if only the shapes
+        of this call do not fit, `ShapesError` is raised, and other shapes are still planned.
         """
         if concrete in self._as_it_was:
             return None
@@ -224,7 +226,7 @@ class OptimizedFunction(Saveable):
         return self._program(*self._inputs(args, kwargs))
 
     def _settled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Program:
-        """Return the program that a call with these arguments ends in."""
+        """Return the last program that a call with these arguments runs (`Program.settled`)."""
         concrete, inputs = self._inputs(args, kwargs)
         program = self._program(concrete, inputs)
         if not context.executing_eagerly() or inputs is concrete.graph.inputs:
@@ -234,7 +236,10 @@ class OptimizedFunction(Saveable):
     def _inputs(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Any, Sequence[tf.Tensor]]:
-        """Return the concrete function for tensors or specs, and its inputs, for specs symbolic."""
+        """Return the concrete function for tensors or specs, and its flat inputs.
+
+        If there are specs among the arguments, the inputs are the symbolic ones of its graph.
+        """
         args, kwargs = signature.with_defaults(self._function, args, kwargs)
         leaves = tf.nest.flatten((args, dict(kwargs)))
         if any(isinstance(leaf, tf.TypeSpec) for leaf in leaves):
@@ -250,7 +255,8 @@ class OptimizedFunction(Saveable):
                 positions = self._open[concrete] = signature.unknown_inputs(concrete)
             shapes = signature.shapes_of(flat, positions) if positions else ()
             apart = tuple(k for k, one in enumerate(flat) if isinstance(one, ShardedTensor))
-            # In a graph, random ops keep their own state: each call there has its own kernels.
+            # States are shared between eager calls only. In a graph, each call has its own kernels,
+            # and they keep the states of random ops.
             states = None
             if context.executing_eagerly():
                 states = self._states.setdefault(concrete, RandomStates())

@@ -52,9 +52,9 @@ class Program:
     *Saved* values are those that a gradient cannot recompute: values of variables, results of
     stateful nodes. A call takes those of the lower levels and returns its own after its outputs.
 
-    `apart`: positions of inputs that are sharded tensors, which no device holds whole.
+    `apart`: positions of inputs that are sharded tensors, whose rows are on several devices.
 
-    `states`: of the random ops of the concrete function, shared by its programs that run eagerly.
+    `states`: states of the function's random ops, shared by all programs that run eagerly.
 
     If sizes appear during a call (`sources.py`), an eager call first runs the program's `head`. The
     rest is a program specialised to these sizes, which is `given` the results of the head.
@@ -98,7 +98,7 @@ class Program:
         sharded = tuple(self.graph.inputs[k] for k in apart)
         made = self.captured
         self.planner = Planner(settings, concrete, made.functions, made.constants, sharded)
-        self._firm = False  # whether sizes without a bound raise, whatever the user asked
+        self._firm = False  # whether unbounded sizes raise even if the user asked for a warning
         self._gradients: dict[tuple[bool, ...], Gradient] = {}
         self._checked: set[tuple[bool, ...]] = set()  # gradients that a call has planned, or tried
         # Programs behind heads share it: they trace gradients of one function.
@@ -172,9 +172,9 @@ class Program:
         return [] if self.head is None else self.head.rests
 
     def prepare(self) -> Runnable:
-        """Plan and restore the program, if that is not done. Raises `MemoryLimitError`.
+        """Plan and restore the program, unless that is done. Raises `MemoryLimitError`.
 
-        For an eager call with a cut, only the head: the sizes of the rest are not known yet.
+        If an eager call cuts it, only the head is planned: the rest has sizes not known yet.
         """
         return self._or_head(self.whole, records=False)
 
@@ -195,7 +195,7 @@ class Program:
         return whole if self.head is not None else self._or_late_head(whole, watched(inputs))
 
     def _or_head(self, whole: Callable[[], Runnable], records: bool) -> Runnable:
-        """Return what an eager call with a cut runs first, else the `whole` program.
+        """Return the head if an eager call has one, else the result of `whole`.
 
         If that exceeds the limit, or a size has no bound, it is cut where its sizes are computed.
         """
@@ -217,7 +217,7 @@ class Program:
             return whole()  # warns of sizes without a bound, or raises
 
     def _or_late_head(self, whole: Runnable, mask: tuple[bool, ...]) -> Runnable:
-        """Return a head up to sizes that are computed, if only the gradient exceeds the limit."""
+        """Return `whole`, or a head up to computed sizes if only the gradient exceeds the limit."""
         if self.inner is not None or self.settings.unlimited or not context.executing_eagerly():
             return whole
         with self._lock:
@@ -239,7 +239,7 @@ class Program:
         return self.head
 
     def _late_head(self, records: bool, error: Exception) -> Head[Program] | None:
-        """Return a head up to sizes that are computed, or up to control flow with open sizes."""
+        """Return a head up to where sizes are computed, or up to control flow with open sizes."""
         cuts = (find(self.graph, self.saves, self.given) for find in cut_finders(records))
         heads = (self._head_at(cut) for cut in cuts if cut is not None)
         return first_within(heads, error, self.settings.options.unbounded == "warn")
@@ -325,7 +325,7 @@ class Program:
         return self.head.rest(given, inputs), values
 
     def settled(self, inputs: Sequence[tf.Tensor], before: Sequence[tf.Tensor] = ()) -> Program:
-        """Return the program that a call with `inputs` ends in, as far as its heads only read."""
+        """Return the last program that a call with `inputs` runs; run heads that have no effect."""
         self.prepare()
         if self.head is None or not self.head.only_reads:
             return self.latest

@@ -56,7 +56,7 @@ def shapes_of(tensors: Sequence[tf.Tensor], positions: Sequence[int]) -> Shapes:
 
 
 def all_shapes(concrete: Any, positions: Sequence[int], shapes: Shapes) -> list[Any]:
-    """Return the shapes of all inputs of a specialisation, None for those the graph knows."""
+    """Return the shapes of all inputs of a specialisation, None where the graph has the shape."""
     known: list[Any] = [None] * len(concrete.graph.inputs)
     for position, shape in zip(positions, shapes, strict=True):
         known[position] = tf.TensorShape(shape)

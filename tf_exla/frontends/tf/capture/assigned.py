@@ -18,8 +18,9 @@ from tf_exla.ir.graph import Tensor
 class Assigned:
     """The integers that variables hold at a point of one graph, by their handles.
 
-    Ops must be noted in the order in which they run. A handle that any op passes on is not
-    tracked, since the variable could be written by its other name.
+    Ops must be noted in the order in which they run. A handle that is an operand of any other op
+    than a read or an assignment is not tracked: the op may return it, and the variable may then be
+    written by that result.
     """
 
     def __init__(self) -> None:
@@ -27,11 +28,14 @@ class Assigned:
         self._passed_on: set[Tensor] = set()
 
     def read(self, kind: str, inputs: Sequence[Tensor]) -> Tensor | None:
-        """Return what an op reads, if it reads a variable whose integers are known here."""
+        """Return the tensor that was last assigned to the variable that an op reads.
+
+        None if that is not known, or if the op reads no variable.
+        """
         return self._values.get(inputs[0]) if kind == "ReadVariableOp" else None
 
     def note(self, kind: str, inputs: Sequence[Tensor]) -> None:
-        """Take note of an op that may change variables, or give them other names."""
+        """Update the known values after an op that may write variables or return their handles."""
         if graph_name(kind, "") in READS:
             return
         handles = [one for one in inputs if one.dtype == "resource"]

@@ -19,7 +19,11 @@ from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 
 @dataclass(frozen=True)
 class _Known:
-    """The known shapes of an operand or a result of a sub-graph; `holds`: a variable's value."""
+    """What is known of an operand or a result of a sub-graph; None for what is unknown.
+
+    `shape`: its own shape. `places`: the shapes of a list's tensors. `holds`: for a handle, the
+    shape of the variable's value.
+    """
 
     shape: Shape | None
     places: ListShape | None
@@ -35,7 +39,8 @@ class _Known:
 def capture_while(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
     """Capture a loop: attrs "cond" and "body", both on all loop variables.
 
-    The shapes of the loop variables are those of the call, widened until an iteration keeps them.
+    The shapes of the loop variables are those of the operands. Sizes that an iteration changes
+    become unknown, until an iteration changes none.
     """
     cond = find_function(op, op.get_attr("cond").name)
     body = find_function(op, op.get_attr("body").name)
@@ -144,7 +149,10 @@ def _sub_graph(
 
 
 def _append(scope: Scope, op: tf.Operation, node: Node, made: Sequence[_Known]) -> list[Tensor]:
-    """Append a node after adding its results, of which `made` is known; return the results."""
+    """Append `node` with results for the outputs of `op`; return the results.
+
+    `made`: what is known of the results.
+    """
     shapes, places = [one.shape for one in made], [one.places for one in made]
     outputs = scope.outputs(op, scope.came(node.name, shapes), node.name, places)
     for tensor, one in zip(outputs, made, strict=True):

@@ -71,7 +71,7 @@ class _Writes:
 
 
 def _changed(node: Node) -> frozenset[Tensor]:
-    """Return the operands of a While that an iteration may replace: handles that it swaps."""
+    """Return the operands of a While that an iteration may replace, such as swapped handles."""
     if not is_while(node):
         return frozenset()
     kept = passed_on(node)
@@ -104,9 +104,10 @@ def _settled(graph: Graph, writes: _Writes) -> Graph:
 def lift_reads(graph: Graph) -> Graph:
     """Move reads of variables out of loops and branches.
 
-    A variable that nothing writes has one value during the call. Outside of loops it is read once,
-    and a gradient finds the value that the forward pass saw. A variable that the program writes
-    elsewhere has one value during a While whose only effects are reads. It is read right before.
+    A variable that nothing writes has one value during the call. It is read once, outside of loops,
+    so that the gradient can use the value that the forward pass read. A variable that the program
+    writes elsewhere has one value during a While whose only effects are reads. It is read right
+    before that While.
     """
     nodes: list[Node] = []
     renamed: dict[Tensor, Tensor] = {}
@@ -125,7 +126,10 @@ def lift_reads(graph: Graph) -> Graph:
 
 
 _Known = dict[tuple[Tensor, str, Shape | None], Tensor]
-"""Values of pure reads, of which each variable has one: sizes found for it are those of all."""
+"""Results of pure reads, by handle, dtype and shape.
+
+Equal reads share one result, so that what is found out about its sizes applies to all of them.
+"""
 
 
 def _read(read: Node, nodes: list[Node], known: _Known) -> Tensor:
@@ -158,7 +162,8 @@ def _lift_from(
         if None in reads or not any(reads):
             continue
         like = next(read for found in reads for read in found or ())
-        # Reads that are not merged have names of their own: what ran is known by its name.
+        # Stateful reads are not merged. Each needs a name of its own, since the nodes that a head
+        # has run are identified by name.
         reader = f"{node.name}/" if like.stateful else ""
         value = _copy(like.output, f"{reader}{handle.name}/value")
         read = dataclasses.replace(like, inputs=(handle,), outputs=(value,), name=value.name)
@@ -186,9 +191,10 @@ def _only_reads_variables(graph: Graph) -> bool:
 
 
 def _only_reads(graph: Graph, handle: Tensor, written: bool) -> list[Node] | None:
-    """Return the reads of a handle, or None if it has uses other than reads and being passed on.
+    """Return the reads of a handle, or None if it has other uses.
 
-    `written`: whether the variable may change between two reads that are stateful.
+    It may also be a result of the graph, at the position that it has among the inputs. `written`:
+    whether the variable may change between two stateful reads.
     """
     users = [node for node in graph.nodes if handle in node.inputs]
     if any(node.op != "read_variable" or (node.stateful and written) for node in users):

@@ -20,7 +20,7 @@ class CaptureError(RuntimeError):
 
 
 class ShapesError(CaptureError):
-    """The shapes of a call do not fit an op of the program, which then raises an error itself."""
+    """The shapes of a call do not fit an op. Usually, the original function raises an error too."""
 
 
 def find_function(op: tf.Operation, name: str) -> func_graph.FuncGraph:

@@ -11,9 +11,10 @@ from tf_exla.ir.graph import Array, Shape
 
 
 class Key(NamedTuple):
-    """A result of a node: the node's name, the position, the dtype, and bounds of integers.
+    """Identifies a result of a node that a head has run.
 
-    `element`: the dtype of a list's elements.
+    `name`: the node's name. `position`: the index of the result. `least`, `most`: bounds of
+    integers, if known. `element`: the dtype of a list's elements, or "" if the result is no list.
     """
 
     name: str
@@ -31,14 +32,17 @@ def constant_value(variable: str) -> str:
 
 @dataclass(frozen=True)
 class Given:
-    """The results of the heads before a program.
+    """What the heads before a program have computed.
 
-    `nodes`: the names of nodes that ran. After its constants, the program takes their results
-    `keys`, and then its own `outputs` that are computed already, by position. `shapes`: the shapes
-    of results of sources, by node name or `constant_value`. `values`: integers that determine
-    sizes, by tensor name, or by position if they are inputs. `lists`: bytes that lists hold among
-    the inputs, by position or key. `saves`: whether the program returns what its gradient needs;
-    not behind a loop that ran step by step, whose results have no gradient.
+    The program has further inputs after its constants: the results `keys` of nodes that ran, then
+    those of its own outputs that are computed already.
+
+    `nodes`: the names of the nodes that ran. `outputs`: the positions of the outputs that are
+    computed already. `shapes`: the shapes of results of sources, by node name or `constant_value`.
+    `values`: integers that determine sizes, by tensor name, or by position if they are inputs.
+    `lists`: the bytes of lists among the inputs, by position or key. `saves`: whether the program
+    returns what its gradient needs. It does not after a loop that ran step by step, whose results
+    have no gradient.
     """
 
     nodes: frozenset[str] = frozenset()
@@ -53,7 +57,7 @@ class Given:
 
     @property
     def sizes(self) -> Hashable:
-        """All that the rest is specialised to."""
+        """All that the rest is specialised to, as a key."""
         values = ((name, value.shape, value.tobytes()) for name, value in self.values.items())
         lists = tuple(self.lists.items())
         return tuple(sorted(self.shapes.items())), tuple(sorted(values, key=str)), lists
@@ -63,7 +67,10 @@ class Given:
         return any(int(value.min(initial=0)) < 0 for value in self.values.values())
 
     def within(self, prefix: str) -> Given:
-        """Return what is known in a program that calls this one."""
+        """Return the same shapes and values for a program that contains this one's nodes.
+
+        `prefix`: what precedes their names in that program.
+        """
         shapes = {f"{prefix}{name}": shapes for name, shapes in self.shapes.items()}
         values = {
             key if isinstance(key, int) else f"{prefix}{key}": value

@@ -2,8 +2,8 @@
 
 A list is created with a length and an element shape, both possibly unknown. The shapes written to
 it determine the shapes read from it: if only rows of 3 elements were written, rows of 3 elements
-are read. A place of unknown shape that was never written cannot be read, since TensorFlow raises an
-error.
+are read. An item of unknown shape that was never written need not be considered, since TensorFlow
+raises an error if it is read.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ class Value:
 class ListShape:
     """The length of a list and the shape of its tensors; None if unknown.
 
-    `empty`: nothing with a shape of its own was written so far. `value`: the static value that all
-    tensors in the list share. `bare`: the list contains no tensor.
+    `empty`: no tensor was written so far. `bare`: the list also has no items, whereas a reserved
+    list has items that are not written yet. `value`: the static value that all tensors in the list
+    have, if there is one.
     """
 
     count: int | None = None
@@ -151,9 +152,10 @@ def repeated(kind: str, inputs: Sequence[Tensor], lists: Lists) -> Array | None:
 
 
 def asked(kind: str, inputs: Sequence[Tensor], lists: Lists, dtype: str) -> list[Array] | None:
-    """Return the result of an op that queries number or shape of a list's tensors, if known.
+    """Return the result of an op that queries the length or the element shape of a list.
 
-    A list may be declared with a less specific shape than was written to it; the result fits both.
+    None if that is unknown, or for other ops. The shape is that of the tensors that were written;
+    the list may have been declared with a less specific one.
     """
     known = lists.get(inputs[0]) if inputs else None
     if known is None:

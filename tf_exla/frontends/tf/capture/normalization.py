@@ -25,10 +25,11 @@ def normalize(graph: Graph) -> Graph:
 
 
 def with_new_values(graph: Graph) -> Graph:
-    """Assign the sum instead of adding to a variable, where the variable is large.
+    """Replace additions to large variables by a read, a sum and an assignment.
 
-    An update in place needs the whole difference, and copies the variable if anything else holds
-    its value. The new value is computed in chunks like any result, and replaces the old one.
+    An update in place needs the whole summand. It also copies the variable if another tensor shares
+    its buffer. The sum, in contrast, is computed in chunks like any result, and then replaces the
+    old value. Subtractions are treated likewise.
     """
     nodes: list[Node] = []
     for old in graph.nodes:

@@ -1,11 +1,11 @@
 """Capture of ops on ragged tensors, with the sizes that their rows determine as operands.
 
-`RaggedTensorToTensor` pads rows to the longest one. From the number of values follows only that no
-row is longer than all of them together. Nothing bounds the number of values that `RaggedRange` and
-`RaggedGather` return, by which TensorFlow slices and joins ragged tensors. So these sizes are
-computed as operands of the ops: an eager call can run that first, and plan for what it returns
-(`sources.py`). TensorFlow's ops do not have the total number of values as an operand, so `TOTALS`
-are ops of their own in graphs.
+`RaggedTensorToTensor` pads rows to the longest one. The number of values is an upper bound of its
+length, but usually far too large. Nothing bounds the number of values that `RaggedRange` and
+`RaggedGather` return, by which TensorFlow slices and joins ragged tensors. So nodes that compute
+these sizes are added, and their results become operands of the ops. An eager call can run these
+nodes first, and plan the rest for their results (`sources.py`). TensorFlow's ops do not have the
+total number of values as an operand, so graphs contain the ops of `TOTALS` instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tf_exla.ir.graph import Node, Tensor
 from tf_exla.vocabulary.table import make
 
 LONGEST = -1
-"""Stands in a shape for the size that the rows need."""
+"""Stands in a shape for the length of the longest row."""
 
 
 def capture_padded(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
@@ -70,7 +70,10 @@ def attrs_of(op: tf.Operation, inputs: Sequence[Tensor]) -> Mapping[str, Any]:
 
 
 def _shape(scope: Scope, inputs: Sequence[Tensor], kinds: list[str], name: str) -> Tensor | None:
-    """Return the shape of the padded tensor; None if it is given, or not known how to compute."""
+    """Return a tensor with the shape of the padded one, or None.
+
+    None if the shape is given or unknown, or if rows are not given by their splits.
+    """
     given, values, splits = inputs[0], inputs[1], inputs[3:]
     if given.value is None or values.shape is None or None in values.shape[1:]:
         return None
@@ -124,7 +127,7 @@ class _Writer:
         return longest if dtype == splits.dtype else self.op("astype", longest, dtype=dtype)
 
     def with_total(self, op: tf.Operation, inputs: Sequence[Tensor], rows: Tensor) -> list[Tensor]:
-        """Write an op of `TOTALS`, for the lengths of the rows that it returns."""
+        """Write an op of `TOTALS`, which returns rows of lengths `rows`."""
         scope, attrs = self.scope, attrs_of(op, inputs)
         axes = self.const(list(range(len(rows.dims))))
         total = scope.sized(self.op("sum", rows, axes, name="total", keep_dims=False))

@@ -3,8 +3,8 @@
 The kernel of `RandomUniform` and the like encrypts a counter (Philox, Salmon et al. 2011). It
 starts at the op's two seeds and advances by 256 counters for each number that is drawn
 (core/util/guarded_philox_random.h). `RngReadAndSkip` does the same with a variable. So the
-stateless op at this state has the same bits. It can be drawn by rows and again, as a stateful op
-cannot.
+stateless op with this state draws the same bits. Unlike the stateful op, it can draw chunks of rows
+separately, and draw the same numbers again.
 
 All plans of one concrete function share the states. If each plan had its own kernels, they would
 begin at the seeds for each new size.
@@ -82,7 +82,10 @@ def _entropy() -> int:
 
 
 def keeps_state(node: Node) -> bool:
-    """Return whether a kernel has the state of random numbers from a seed, in sub-graphs too."""
+    """Return whether a node, or one in its sub-graphs, is a seeded random op.
+
+    Its kernel keeps the state of the random numbers.
+    """
     drawn = (one.attrs for one in walk_node(node) if one.stateful)
     return any(attrs.get("seed") or attrs.get("seed2") for attrs in drawn)
 

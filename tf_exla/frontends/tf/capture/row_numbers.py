@@ -24,9 +24,10 @@ _KINDS = frozenset({"SegmentMax", "SegmentMean", "SegmentMin", "SegmentProd", "S
 
 
 def number_of_rows(node: Node, given: Given, positions: bool = False) -> list[Node] | None:
-    """Return the nodes that compute the number of rows, the last of them; None if it is known.
+    """Return nodes that compute the number of rows of a result; the last of them returns it.
 
-    `positions`: also for `tf.where` of a mask.
+    None if the number is known already, or if the node is of another kind. `positions`: whether the
+    rows of `tf.where` of a mask are counted, too.
     """
     operand = counted(node)
     if operand is None or _key(node.name) in given.values or not operand.is_static:
@@ -35,7 +36,7 @@ def number_of_rows(node: Node, given: Given, positions: bool = False) -> list[No
         return None
     w = Builder(node, OPS)
     if node.op != _POSITIONS:
-        last = w.op("max", operand, w.const([0]), keep_dims=False)  # the least integer if none
+        last = w.op("max", operand, w.const([0]), keep_dims=False)  # if empty: the least integer
         w.op("maximum", w.op("add", last, w.const(1, operand.dtype)), w.const(0, operand.dtype))
         return w.ended(Tensor((), operand.dtype, _key(node.name)))
     if not positions or operand.dtype != "bool":
@@ -53,7 +54,7 @@ def counted(node: Node) -> Tensor | None:
 
 
 def capture(scope: Scope, op: tf.Operation, inputs: list[Tensor], name: str) -> list[Tensor]:
-    """Capture an op whose number of rows may be known."""
+    """Capture an op with the number of rows that `Scope.walk.given` has for it, if any."""
     known = scope.walk.given.values.get(_key(name)) if scope.hoist else None
     if known is None or inputs[0].shape is None:
         return as_it_is(scope, op, inputs, name)

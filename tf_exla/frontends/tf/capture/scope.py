@@ -49,7 +49,7 @@ _TF1_CONTROL_FLOW = frozenset(
     {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "RefSwitch", "RefMerge"}
 )
 _NOT_CAPTURED = frozenset({"SymbolicGradient", "RemoteCall"})
-# They wait for others only for a time.
+# Ops of distributed communication by their OpDef, but they wait for others for a limited time only.
 _BATCHES = frozenset({"Batch", "BatchFunction"})
 # A report can name results from this size on, so the line of the user's program is looked up.
 _SOURCE_BYTES = 4096
@@ -221,19 +221,20 @@ class Scope:
         return list(map(self.sized, outputs))
 
     def came(self, name: str, shapes: list[Shape | None]) -> list[Shape | None]:
-        """Return the shapes of a node's results, those that are known in this call instead."""
+        """Return the shapes of a node's results, with sizes replaced that this call knows."""
         came = self.walk.given.shapes.get(name) if self.hoist else None
         if came is None:
             return shapes
-        # Control flow may have returned what is saved, too, or does so since a gradient was made.
+        # Control flow may have more or fewer results than when it ran: TensorFlow adds results to
+        # it when a gradient is made.
         later = [None] * (len(shapes) - len(came))
         pairs = zip(shapes, [*came, *later], strict=False)
         return [old if new is None else new for old, new in pairs]
 
     def sized(self, tensor: Tensor, position: int | None = None) -> Tensor:
-        """Return a constant instead of integers whose value is known in this call.
+        """Return a constant if the integers of `tensor` are known in this call, else `tensor`.
 
-        `position`: of an input of the program.
+        `position`: the index of `tensor` among the inputs of the program, if it is one.
         """
         key = tensor.name if position is None else position
         known = self.walk.given.values.get(key) if self.hoist else None
@@ -317,7 +318,10 @@ class Scope:
 
 
 def _meets_others(op: tf.Operation) -> bool:
-    """Return whether an op ends only when others of its group run: in an order, all would wait."""
+    """Return whether an op ends only when others of its group run at the same time.
+
+    A plan runs effects one after another, so the first of the group would wait forever.
+    """
     return op.op_def.is_distributed_communication and op.type not in _BATCHES
 
 

@@ -1,8 +1,9 @@
 """Control flow that an eager call runs step by step: each body is a program of its own.
 
-Graphs cannot look at sizes. So what a loop or a branch runs on data of other sizes, such as the
-last and smaller batch, cannot be planned in the graph. The call itself can run these loops: a
-program is cut at them (`sources.py`), and their bodies are specialised to the sizes that come.
+A plan is made for static sizes, and a graph cannot choose among plans by the sizes of its tensors.
+So a body that runs on data of different sizes, such as a smaller last batch, has no plan within a
+graph. An eager call, in contrast, can run the loop itself: the program is cut at the loop
+(`sources.py`), and the body is specialised to the sizes of each step.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Body(Protocol):
 class Runner:
     """Runs control flow step by step.
 
-    `functions`: those of the program around it. `make`: creates the program of a function.
+    `functions`: the functions that the program around it refers to. `make`: creates the program of
+    a function (`Program`).
     """
 
     def __init__(
@@ -86,12 +88,15 @@ class Runner:
         return [plan for body in kept for one in body.specialised for plan in one.plans]
 
     def prepare(self, outside: int) -> None:
-        """Plan the bodies before a run, if all their sizes are static."""
+        """Plan the bodies before a run, if all their sizes are static.
+
+        `outside`: the bytes in use outside of a body.
+        """
         if self._stepped.named:
             self._static(outside)
 
     def _static(self, outside: int) -> list[Function] | None:
-        """Return functions of the plans of the bodies, None if not all sizes are static."""
+        """Return the planned bodies as functions of TensorFlow, or None if a size is not static."""
         if outside not in self._planned:
             found = [bodies.static(outside) for bodies in self._created(())]
             functions = [one for one in found if one is not None]
@@ -99,9 +104,9 @@ class Runner:
         return self._planned[outside]
 
     def _whole(self, operands: Sequence[tf.Tensor], outside: int) -> list[tf.Tensor] | None:
-        """Run TensorFlow's own loop with planned bodies: a quarter of the time of small steps.
+        """Run TensorFlow's own loop with planned bodies; return its results.
 
-        None if that is not possible.
+        For small steps, this takes a quarter of the time. None if the bodies have no such plans.
         """
         functions = self._static(outside)
         if functions is None:
@@ -114,7 +119,11 @@ class Runner:
         return self._restored[outside]([*operands, *captured])
 
     def run(self, operands: list[tf.Tensor], beside: Beside) -> list[tf.Tensor]:
-        """Return the results. Tapes record nothing. `operands` is empty afterwards."""
+        """Run the control flow and return its results. Tapes record nothing.
+
+        The list `operands` is emptied, so that its tensors can be freed before the end. `beside`:
+        what else is in memory.
+        """
         if not self._stepped.restarts:
             return self._run(operands, beside)
         with self._lock:  # random ops begin anew in each run
@@ -149,11 +158,12 @@ class Runner:
         return self._bodies
 
 
-# Copies of a state that a dataset keeps, beside one of all inputs: a scan of 8 MB measured 3.3 more
-# than its body needs.
+# The copies of a state that a dataset's loop is assumed to hold, in addition to one copy of all
+# inputs. For a scan with a state of 8 MB, 3.3 copies more than the body needs were measured.
 _COPIES = 4
 _NONE: Mapping[int, int] = MappingProxyType({})
-# A list may first grow by this part of what is left: six doublings more fill it. Each is a plan.
+# A list may first grow by 1/64 of the memory that is left. Each further plan allows for twice the
+# bytes, so that six more plans use it all.
 _FIRST = 64
 # The number of programs of a body that are kept: the sizes of batches come again in each epoch.
 _KEPT = 256
@@ -161,9 +171,10 @@ _KEPT = 256
 
 @dataclass
 class _Planned:
-    """A program, and what its plan allows for: bytes beside its inputs, bytes of each list.
+    """A program, and the memory that its plan allows for.
 
-    `ran`: whether it has run.
+    `outside`: bytes in use outside of the program. `lists`: bytes of the lists among the inputs, by
+    position. `ran`: whether the program has run.
     """
 
     body: Body
@@ -178,11 +189,11 @@ class _Planned:
 
     @cached_property
     def added(self) -> Added:
-        """What a run adds to lists."""
+        """The bytes that a run adds to lists."""
         return added_bytes(self.body.graph)
 
     def allows(self, outside: int, lists: Mapping[int, int]) -> bool:
-        """Return whether the plan holds for these bytes."""
+        """Return whether the plan stays within the limit with these bytes in use."""
         return outside <= self.outside and all(n <= self.lists.get(k, 0) for k, n in lists.items())
 
 
@@ -205,7 +216,8 @@ class _Bodies:
         self._make = make
         self._states = RandomStates()
         self._planned: RecentlyUsed[_Planned] = RecentlyUsed(_KEPT)
-        # Random ops in branches have their state in kernels, so all sizes share a program.
+        # Whether kernels keep the states of random ops, as for those in branches. Then all sizes
+        # share one program, since each program has its own kernels.
         self._with_kernels = False
         self._lists: dict[int, str] | None = None  # inputs that are lists, with their dtypes
 
@@ -221,7 +233,10 @@ class _Bodies:
             self._planned = RecentlyUsed(_KEPT)
 
     def static(self, outside: int) -> Function | None:
-        """Return a planned function with the same inputs, if all its sizes are static."""
+        """Return a planned function with the same inputs, or None if a size is not static.
+
+        None also if the plan exceeds the limit. `outside`: bytes in use outside of the function.
+        """
         if self.forwards:
             return self.function
         graph = self.function.graph
@@ -242,7 +257,7 @@ class _Bodies:
         return Function(made.graph, captured, made.function.name.decode(), made)
 
     def call(self, step: Step, beside: Beside) -> list[tf.Tensor]:
-        """Run the program for the sizes of a step's inputs."""
+        """Run the program for the sizes of a step's inputs, and return its outputs."""
         if self.forwards:
             return [step.inputs[k] for _, k in self._shared]
         inputs = [*step.inputs, *self.function.captured]
@@ -258,7 +273,7 @@ class _Bodies:
         if held:
             added = planned.added.items()
             self._bytes.keep((made[k], held[j] + more) for k, (j, more) in added if j in held)
-        # One tensor for one memory, which otherwise would count twice.
+        # Tensors that share a buffer are returned as one object, so that it is counted once.
         return [(inputs if given else made)[k] for given, k in self._shared]
 
     def _held(self, inputs: Sequence[tf.Tensor]) -> dict[int, int]:
@@ -267,7 +282,10 @@ class _Bodies:
     def _program(
         self, inputs: Sequence[tf.Tensor], outside: int, lists: Mapping[int, int] = _NONE
     ) -> _Planned:
-        """Return the program for the sizes of `inputs`, planned if none allows for these bytes."""
+        """Return the program for the sizes of `inputs`, planned anew if it needs more memory.
+
+        `outside`, `lists`: see `_Planned`.
+        """
         shapes = None
         if not self._with_kernels:
             shapes = tuple(None if t.dtype in HANDLES else tuple(t.shape) for t in inputs)
@@ -286,10 +304,10 @@ class _Bodies:
     def _grown(
         self, inputs: Sequence[tf.Tensor], shapes: Any, outside: int, lists: Mapping[int, int]
     ) -> _Planned:
-        """Return a program for lists that may become twice as large, or grow as far as is possible.
+        """Return a program for lists that may become twice as large, if the limit allows.
 
-        So the number of plans is a logarithm of the number of steps. Small lists grow by a part
-        of what is left of the limit.
+        So the number of plans is about the logarithm of the number of steps. Small lists may grow
+        by the part `1 / _FIRST` of what is left of the limit.
         """
         limit, held = self._settings.limit(), sum(lists.values())
 
@@ -307,7 +325,7 @@ class _Bodies:
     def _made(
         self, inputs: Sequence[tf.Tensor], shapes: Any, outside: int, lists: Mapping[int, int]
     ) -> _Planned:
-        """Return the program for `shapes`; if that fails, the function as it was."""
+        """Return a planned program for `shapes`, or the original without a limit if that fails."""
         settings = dataclasses.replace(self._settings, outside=outside)
         given = Given(lists={**lists})
         try:
@@ -321,7 +339,7 @@ class _Bodies:
 
 
 def _shared(graph: Any) -> list[tuple[bool, int]]:
-    """Return where the memory of each output is first found: in an input, or in an output."""
+    """Return, for each output, the first tensor with its buffer: (whether an input, position)."""
     found: dict[int, tuple[bool, int]] = {id(t): (True, k) for k, t in enumerate(graph.inputs)}
     places = []
     for k, tensor in enumerate(graph.outputs):

@@ -28,19 +28,23 @@ _SMALL_OUTPUTS = 1 << 20
 
 @dataclass(frozen=True)
 class Cut:
-    """A cut; `head.outputs`: new `keys`, then new `outputs`; `nodes`: those only the head runs.
+    """A cut of a program into its head and the rest.
 
-    `sources`: their names, with the number of their results. `sizes`: integers that determine
-    sizes, the last outputs of the head, by name or, if they are inputs, by position. `awaited`:
-    nodes whose results need no bound, since the rest has them as inputs.
+    `head`: the graph that runs first. Its outputs are the results `keys`, then some `outputs` of
+    the program, then `sizes`, then the operands of `loop`. `nodes`: the names of the nodes that
+    only the head runs. `keys`: the results that the rest takes as inputs. `outputs`: the positions
+    of the program's outputs that the head computes.
 
-    `beside`: effects of the rest that read no result of a source, on the inputs of the head. At the
-    end of a dataset, TensorFlow runs them although the source fails.
+    `sources`: the number of results of each source, by name. `sizes`: integers that determine
+    sizes, by name or, if they are inputs, by position. `awaited`: nodes whose results need no
+    bound, since the rest has them as inputs.
 
-    `variables`: sources that are the value of a variable in the whole call, by `constant_value`.
+    `beside`: the effects of the rest that read no result of a source, as a graph with the inputs of
+    the head. At the end of a dataset, TensorFlow runs them although the source fails.
 
-    `loop`: what runs between the head and the rest. Its operands are the last outputs of the head,
-    and its results the last `keys`.
+    `variables`: the names of sources that are the value of a variable during the whole call, by
+    `constant_value`. `loop`: control flow that runs between the head and the rest. Its results are
+    the last `keys`.
     """
 
     head: Graph
@@ -67,13 +71,14 @@ class Cut:
     def take_operands(
         self, values: list[tf.Tensor], resident: int
     ) -> tuple[list[tf.Tensor], Beside]:
-        """Remove the operands of the loop from the head's values; return them and what stays.
+        """Remove the operands of the loop from the head's values.
 
-        `resident`: bytes of the program's inputs.
+        Returns the operands, and what stays in memory while the loop runs. `resident`: bytes of the
+        program's inputs.
         """
         assert self.loop is not None
         first = len(values) - len(self.loop.operands)
-        one: dict[Tensor, tf.Tensor] = {}  # for each memory
+        one: dict[Tensor, tf.Tensor] = {}  # equal operands are one object
         made = zip(self.loop.operands, values[first:], strict=True)
         operands = [one.setdefault(tensor, value) for tensor, value in made]
         del values[first:], one, made
@@ -96,7 +101,11 @@ class Cut:
     def then(
         self, given: Given, before: Sequence[tf.Tensor], values: Sequence[tf.Tensor]
     ) -> tuple[Given, list[tf.Tensor]]:
-        """Return the `Given` of the rest and its values: those of `before` and of the head."""
+        """Return what the rest is given, and the values of its further inputs.
+
+        `given`, `before`: the same of this program, from earlier heads. `values`: those of this
+        head, with the results of the loop.
+        """
         split = len(values) - len(self.sizes)
         values, sizes = values[:split], values[split:]
         count, new = len(given.keys), len(self.keys)
@@ -142,10 +151,11 @@ def make_cut(
     sizes: tuple[Tensor, ...] = (),
     rest: Iterable[Node] = (),
 ) -> Cut:
-    """Return the cut behind the nodes `ran`, among them `sources`, or one loop or branch.
+    """Return the cut after the nodes `ran`, which include the `sources`.
 
-    `saves`: tensors that the rest computes in addition to its outputs. `rest`: nodes whose results
-    have one of the `sizes`, which they do not read.
+    A loop or branch that runs step by step may be the only source. `saves`: tensors that the rest
+    computes in addition to its outputs. `sizes`: integers that the head computes, from which sizes
+    follow. `rest`: nodes whose results have one of these sizes, although they do not read it.
     """
     made_by = producers(graph)
     loop = stepped_at(sources[0], made_by) if sources else None
@@ -195,7 +205,10 @@ def make_cut(
 def _kept(
     graph: Graph, ran: list[Node], sources: list[Node], early: list[int], saves: Iterable[Tensor]
 ) -> list[tuple[str, int, Tensor]]:
-    """Return the results that the rest reads, and all of sources: node, position, tensor."""
+    """Return the results of `ran` that the rest reads, and all results of `sources`.
+
+    Each is (name of the node, position among its results, tensor).
+    """
     apart, known = set(ran), set(sources)
     outputs = (tensor for k, tensor in enumerate(graph.outputs) if k not in early)
     nodes = tuple(node for node in graph.nodes if node not in apart)
@@ -209,7 +222,10 @@ def _kept(
 
 
 def _shared(loop: Stepped, made_by: Mapping[Tensor, Node]) -> list[Node]:
-    """Return what makes the operands of a loop: they exist meanwhile, and so can be given."""
+    """Return the nodes that compute operands of a loop, if the rest can take their results.
+
+    Operands exist while the loop runs, so it takes no further memory to pass them to the rest.
+    """
     makers = dict.fromkeys(made_by[tensor] for tensor in loop.operands if tensor in made_by)
     return [node for node in makers if _can_be_given(node)]
 
@@ -248,12 +264,12 @@ def cut_away(graph: Graph, saves: Sequence[Tensor], given: Given) -> Graph:
     for key in given.keys:
         if key.name in ran:
             made = ran[key.name].outputs[key.position]
-        else:  # it is not read at these sizes
+        else:  # the program for these sizes does not contain the node
             made = Tensor(given.shapes[key.name][key.position], key.dtype)
         given_as, clips = _clipped(made, key)
         shape = given.shapes[key.name][key.position] if key.name in given.shapes else None
         if key in given.lists or (shape is not None and not made.is_static):
-            # What the node itself does not tell: bytes of a list, the size of a saved value.
+            # The node's result lacks these: the bytes of a list, the size of a saved value.
             held = given.lists.get(key, 0)
             given_as = Tensor(shape or made.shape, made.dtype, made.name, held=held)
             clips = [Node("identity", (given_as,), (made,), name=f"{made.name}/given")]
@@ -272,7 +288,10 @@ def cut_away(graph: Graph, saves: Sequence[Tensor], given: Given) -> Graph:
 
 
 def _range(bounds: Sizes, tensor: Tensor) -> tuple[int | None, int | None]:
-    """Return bounds of a tensor's integers, which the rest cannot know from the node."""
+    """Return the least and the largest possible integer of a tensor, or None for both.
+
+    The rest, which does not contain the node, cannot infer them itself.
+    """
     most = bounds.most(tensor)
     if tensor.dtype not in INTEGERS or most.top is None or most.below is None:
         return None, None
@@ -280,7 +299,10 @@ def _range(bounds: Sizes, tensor: Tensor) -> tuple[int | None, int | None]:
 
 
 def _clipped(tensor: Tensor, key: Key) -> tuple[Tensor, list[Node]]:
-    """Return an input for a tensor, and the nodes that say the bounds of its integers."""
+    """Return an input for a tensor, and nodes that clip it to the known bounds of its integers.
+
+    No value exceeds them. The nodes make the bounds known to the passes.
+    """
     if key.least is None or key.most is None:
         return tensor, []
     low, high = (const(np.array(one, key.dtype), tensor.name) for one in (key.least, key.most))

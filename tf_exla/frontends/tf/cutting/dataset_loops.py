@@ -1,8 +1,9 @@
 """Loops over datasets, run element by element by an eager call.
 
 AutoGraph makes `Dataset.scan` and `Dataset.reduce` of a `for` loop over a dataset inside of a
-function. The bodies are functions of the datasets, which no graph contains, and elements may differ
-in size. So a program is cut at the reduction, and its head makes the dataset under the loop.
+function. The bodies are functions that the datasets call, so no graph contains them, and elements
+may differ in size. So a program is cut at the reduction, and its head returns the dataset that the
+loop iterates over.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class DatasetLoop:
                     continue
                 count = len(states[k])
                 states[k], values = made[:count], made[count:]
-            del made, values  # the next element is made now
+            del made, values  # free them before the next element is made
         return states[-1]
 
     def _divided(
@@ -114,7 +115,7 @@ def find_loop(node: Node, made_by: Mapping[Tensor, Node]) -> DatasetLoop:
 def _called(call: Call, stage: Node, step: Step) -> list[tf.Tensor]:
     try:
         return call(step)
-    except tf.errors.OutOfRangeError as error:  # it is not the end of the dataset
+    except tf.errors.OutOfRangeError as error:  # of the function, not the end of the dataset
         if stage.op == REDUCTION:
             raise
         message = f"Function invocation produced OutOfRangeError: {error.message}"

@@ -32,8 +32,8 @@ Rest = TypeVar("Rest", bound=_Program)
 class Head(Generic[Rest]):
     """The head at a cut, and the loop behind it if the cut has one.
 
-    `make`: creates the program of the rest, of what is known and of settings. `refused`: the error
-    of the whole program or its gradient, if that is why it is cut.
+    `make`: creates the program of the rest from what it is given and from settings. `refused`: the
+    error of the whole program, or of its gradient, if it was cut because that exceeds the limit.
     """
 
     refused: MemoryLimitError | None = None
@@ -70,7 +70,10 @@ class Head(Generic[Rest]):
 
     @property
     def planned_loop(self) -> list[Plan]:
-        """`plans` if there is a loop, also before it runs if its elements have static sizes."""
+        """The plans of the head and of the loop behind it; empty without a loop.
+
+        If all sizes in the bodies are static, they are planned even before the loop runs.
+        """
         if self._loop is None:
             return []
         self._loop.prepare(self.plan.resident)
@@ -100,9 +103,9 @@ class Head(Generic[Rest]):
     def run(
         self, arguments: Sequence[tf.Tensor], given: Given, before: Sequence[tf.Tensor]
     ) -> tuple[Given, list[tf.Tensor]]:
-        """Run the head and its loop; return what the rest is given, and its values.
+        """Run the head and its loop; return what the rest is given, and the values.
 
-        `before`: the values that heads before this one have returned, as `given` says.
+        `given`, `before`: the same from the heads before this one.
         """
         try:
             values = self.function(arguments)
@@ -115,7 +118,10 @@ class Head(Generic[Rest]):
         return self._cut.then(given, before, values)
 
     def _run_beside(self, arguments: Sequence[tf.Tensor]) -> None:
-        """Run what TensorFlow runs of the rest at the end of a dataset, if that holds the limit."""
+        """Run the effects of the rest that TensorFlow runs although a dataset has ended.
+
+        They are left out if they exceed the limit.
+        """
         if self._cut.beside is not None:
             with contextlib.suppress(MemoryLimitError):
                 self._beside(arguments)
@@ -126,7 +132,11 @@ class Head(Generic[Rest]):
         return self._planner.restore(self._planner.plan(self._cut.beside, head=True))
 
     def rest(self, given: Given, inputs: Sequence[tf.Tensor]) -> Rest:
-        """Return the rest of the program for known sizes; if that fails, without a limit."""
+        """Return the rest of the program, specialised to the sizes that are given.
+
+        If it cannot be rewritten, the original rest is returned, which has no limit. `inputs`:
+        those of the call, which decide whether a tape may record it.
+        """
         with self._lock:
             return self._rests.get(given.sizes, lambda: self._made(given, inputs))
 
@@ -140,7 +150,8 @@ class Head(Generic[Rest]):
         except MemoryLimitError:
             raise
         except Exception as error:
-            # Of a negative size, which has no bound, the run raises what the original raises.
+            # A negative size, which has no bound, is an error of the user's program. It is raised
+            # when the rest runs.
             if not given.has_negative_values:
                 settings.guard.take(settings.name, error)
             given = dataclasses.replace(given, shapes={}, values={})
@@ -148,11 +159,12 @@ class Head(Generic[Rest]):
 
 
 def first_within(heads: Iterable[Head[Rest]], error: Exception, warns: bool) -> Head[Rest] | None:
-    """Return the first head that holds the limit, or None.
+    """Return the first head that stays within the limit, or None.
 
-    `error`: that of the whole program, which then also names the smallest limit of all heads. If
-    nothing bounds its sizes, and all heads that compute them exceed the limit, raise the
-    `MemoryLimitError` of the head that needs the least, unless the user wants to be warned.
+    `error`: why the whole program has no plan. If it is a `MemoryLimitError` and all heads are
+    refused, it then names the smallest limit of all heads, too. If it is an `UnboundedMemoryError`,
+    the `MemoryLimitError` of the head that needs the least is raised instead, unless `warns`: the
+    user prefers a warning about unbounded sizes.
     """
     refused: MemoryLimitError | None = None
     for head in heads:

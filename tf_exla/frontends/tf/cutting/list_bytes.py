@@ -18,7 +18,7 @@ from tf_exla.ir.traverse import producers
 from tf_exla.model.sizes import Sizes
 
 Added = Mapping[int, tuple[int, int]]
-"""By position of a list among outputs: the position of the input that it was, and added bytes."""
+"""For each list, by its position among the outputs: its position among the inputs, added bytes."""
 
 
 class ListBytes:
@@ -48,7 +48,10 @@ class ListBytes:
 
 
 def added_bytes(graph: Graph) -> Added:
-    """Return what a step adds to lists, as far as it only puts bounded tensors into them."""
+    """Return upper bounds of the bytes that a step adds to lists.
+
+    Lists that a step changes in another way than by adding tensors of bounded size are left out.
+    """
     sizes, made_by = Sizes(OPS), producers(graph)
     sizes.lists(graph)
     places = {tensor: k for k, tensor in enumerate(graph.inputs)}

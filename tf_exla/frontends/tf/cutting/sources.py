@@ -1,17 +1,20 @@
-"""Cuts of programs where sizes appear in a call: an iterator's `next`, a variable without shape.
+"""Cuts of programs where sizes become known only during a call.
+
+Examples are an iterator's `next` and the value of a variable without a static shape.
 
 A program is cut behind such *sources*. Its *head* runs all effects up to there, once and in order,
 and returns the results of these nodes. The rest is captured again for the sizes of these results,
 which are its inputs. The rest of a program with several sources is cut again.
 
-Sizes that are computed, as the number of rows that a mask selects, may have upper bounds, by which
-a program is planned as a whole. Only if this fails it is cut: behind small integers from which a
-size follows (`tf.range(n)`), which are constants of the rest, or behind nodes whose results have
-such a size (the mask's positions).
+Computed sizes, such as the number of rows that a mask selects, may have upper bounds. Then a
+program is planned as a whole for these bounds, and it is cut only if no such plan is within the
+limit. It is cut behind small integers from which a size follows (`tf.range(n)`), which become
+constants of the rest, or behind nodes whose results have such a size (the mask's positions).
 
-A graph cannot look at sizes. So a program is also cut at a loop over a dataset, and at other loops
-and branches with open sizes if it cannot be planned as a whole: the call itself runs them step by
-step (`bodies.py`). In a call from a graph, or that a tape records, sizes inside of them stay open.
+A plan in a graph cannot depend on sizes that appear in the graph. So a program is also cut at a
+loop over a dataset, and, if it cannot be planned as a whole, at other loops and branches with open
+sizes. The call itself runs them step by step (`bodies.py`). In a call from a graph, or one that a
+tape records, sizes inside of them stay open.
 """
 
 from __future__ import annotations
@@ -61,7 +64,8 @@ def find_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
     if found not in ran:
         ran.append(found)
     sources = [found]
-    # Effects before a source that needs none of them are left for the rest, and what follows them.
+    # The source may not need some effects before it. These are left for the rest, and so are all
+    # effects after them.
     left = any(node.stateful and node not in ran for node in graph.nodes[: order[found]])
     for node in graph.nodes[order[found] + 1 :]:  # further sources that can run at once
         at_once = not (left and node.stateful) and all(
@@ -81,9 +85,10 @@ CutFinder = Callable[[Graph, Iterable[Tensor], Given], Cut | None]
 
 
 def cut_finders(records: bool) -> tuple[CutFinder, ...]:
-    """Return what finds cuts of a program that no plan of the whole holds, the best cut first.
+    """Return the functions that find cuts of a program which has no plan within the limit.
 
-    `records`: whether the gradient of the call may be requested.
+    They are to be tried in this order. `records`: whether the gradient of the call may be
+    requested.
     """
     counting = partial(find_computed_cut, positions=True)
     return find_computed_cut, counting, *(() if records else (find_stepped_cut,))
@@ -94,10 +99,10 @@ def find_computed_cut(
 ) -> Cut | None:
     """Return the cut of a program behind nodes whose results have sizes that data determine.
 
-    None if there are none that can run before all effects on variables and other resources: if the
-    rest is refused, nothing must have changed. None also if the kernel of a random op with a seed,
-    which has its state, would be in the rest: there would be one for each of the sizes.
-    `positions`: the head counts those that `tf.where` finds in a mask, and returns the mask.
+    None if no such node can run before all effects on variables and other resources: if the rest is
+    refused, nothing may have changed. None also if the rest would contain a random op with a seed,
+    whose kernel keeps the state: each specialisation of the rest would have its own kernel.
+    `positions`: whether the head counts the positions that `tf.where` finds in a mask.
     """
     made_by = producers(graph)
     bounds = Sizes(OPS)
@@ -105,7 +110,7 @@ def find_computed_cut(
     effects: list[Node] = []
     sources: list[Node] = []
     sizes: dict[Tensor, None] = {}
-    more: dict[Node, list[Node]] = {}  # that compute sizes, by the node that has them
+    more: dict[Node, list[Node]] = {}  # nodes that compute a size, by the node of that size
     late: set[Tensor] = set()  # what depends on sources, or on effects that the head cannot run
     blocked = False
     for node in graph.nodes:
@@ -138,7 +143,7 @@ def find_computed_cut(
                 sources.append(node)
             elif node.stateful and node.op in COUNTED:
                 effects.remove(node)  # it becomes stateless in the rest
-    for tensor in sizes.keys() & _given(graph, given):  # they did not help
+    for tensor in sizes.keys() & _given(graph, given):  # known by an earlier cut
         del sizes[tensor]
     if not sources and not sizes:
         return None
@@ -154,7 +159,8 @@ def find_computed_cut(
 def find_stepped_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut | None:
     """Return the cut at the first loop or branch with open sizes, or None if there is none.
 
-    Of its results, `saves` are left out: no gradient is taken of what runs step by step.
+    Results that are only `saves` are removed from it, since control flow that runs step by step has
+    no gradient.
     """
     found = next(filter(has_open_sizes, graph.nodes), None)
     if found is None or any(keeps_state(node) for node in graph.nodes if node.op not in COUNTED):
@@ -170,8 +176,9 @@ def find_stepped_cut(graph: Graph, saves: Iterable[Tensor], given: Given) -> Cut
 def _beside(graph: Graph, ran: Iterable[Node], sources: Iterable[Node]) -> Graph | None:
     """Return the effects that TensorFlow runs although `sources` fail; None if there are none.
 
-    They wait neither for a result of `ran`, reads left out, nor for an effect that is not run: one
-    on the same variable or other resource before them, or any if they have none.
+    Such an effect depends on no result of `ran`, except of reads. It also follows no effect that is
+    not run: neither one on the same variable or other resource, nor, if it has no such operand,
+    another one without.
     """
     failed = frozenset(sources)
     done = {node for node in ran if node.op not in READS}
@@ -239,5 +246,5 @@ def _fills_lists(node: Node) -> bool:
 
 
 def _is_counted(node: Node) -> bool:
-    """Return whether integers before a loop, whatever they are, tell how often it runs."""
+    """Return whether the number of iterations follows from integer operands of a loop."""
     return OPS.iterations(node, dict.fromkeys(filter(_may_be_sizes, node.inputs), 1)) is not None

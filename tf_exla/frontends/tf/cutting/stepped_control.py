@@ -33,7 +33,7 @@ class _Stepped:
         return self.node.inputs
 
     def whole(self, functions: Sequence[Function]) -> None:
-        """Return None: a graph cannot look at the sizes."""
+        """Return None: in a graph, the sizes would stay open."""
 
 
 class SteppedWhile(_Stepped):
@@ -91,8 +91,8 @@ def stepped_at(node: Node, made_by: Mapping[Tensor, Node]) -> Stepped | None:
 def has_open_sizes(node: Node) -> bool:
     """Return whether sizes inside of a loop or branch are open, and it can be run step by step.
 
-    Not with random ops that have a seed: the state is in their kernels, and each program has its
-    own.
+    It cannot if it contains random ops with a seed: their kernels keep the state, and each program
+    of a body has its own kernels.
     """
     if not is_while(node) and node.op not in CHOICES:
         return False
@@ -107,9 +107,9 @@ def has_open_sizes(node: Node) -> bool:
 
 
 def without_results(node: Node, left_out: Set[Tensor]) -> Node:
-    """Return a loop or branch without some of its last results, and what only these need.
+    """Return a loop or branch without the results `left_out` and the nodes that only these need.
 
-    Lists that would grow for a gradient, by each element of a dataset, for example.
+    An example are lists that a loop fills for its gradient, with an element in each step.
     """
     return with_subgraphs(trim(node, frozenset(node.outputs) - left_out), drop_dead)
 

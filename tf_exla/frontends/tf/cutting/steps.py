@@ -1,4 +1,4 @@
-"""Control flow that is run step by step: what it is, what its functions are, what exists beside."""
+"""Control flow that an eager call runs step by step: interfaces, functions, memory in use."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from tf_exla.ir.graph import Graph, Node, Tensor
 
 @dataclass(frozen=True)
 class Step:
-    """A call of the function at `position`.
+    """A call of one of the functions of control flow.
 
-    `fixed`: positions of inputs that are the same in each step. `alive`: tensors that exist
-    meanwhile, inputs or not.
+    `position`: the index of the function. `alive`: all tensors that the control flow holds during
+    the call, whether they are inputs or not. `fixed`: positions of inputs that are the same in each
+    step.
     """
 
     position: int
@@ -32,18 +33,20 @@ Call = Callable[[Step], list[tf.Tensor]]
 
 @dataclass(frozen=True)
 class Beside:
-    """What exists as long as control flow runs.
+    """What is in memory as long as control flow runs.
 
-    `bytes`: of everything. `operands`: those of the control flow among it, with their bytes.
+    `bytes`: the bytes of all of it. `operands`: those operands of the control flow that are part of
+    it, with their bytes.
     """
 
     bytes: int
     operands: tuple[tuple[tf.Tensor, int], ...] = ()
 
     def outside(self, step: Step) -> int:
-        """Return the bytes beside the inputs of a step.
+        """Return the bytes that are in use during a step in addition to its inputs.
 
-        Inputs that change do not share the memory of the first step's for long.
+        An input that is also one of `operands` is subtracted only if it is fixed: others are the
+        operand itself in the first step only.
         """
         own = {id(tensor): size for tensor, size in self.operands}
         inputs = {id(tensor) for tensor in step.inputs}
@@ -55,10 +58,11 @@ class Beside:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of control flow, as a concrete function.
+    """A function of control flow, with the attributes of a concrete function that capture uses.
 
-    `captured`: its last inputs. `name`: in TensorFlow's library. `keep`: what must live as long.
-    TensorFlow's own type of a function that comes from a SavedModel has no outputs.
+    `captured`: the values of its last inputs. `name`: its name in TensorFlow's library. `keep`: an
+    object that must live as long. `function_type` is made from the graph, since TensorFlow's type
+    of a function from a SavedModel lists no outputs.
     """
 
     graph: Any
@@ -72,10 +76,11 @@ class Function:
 
 
 class Stepped(Protocol):
-    """A node, with those that belong to it, that a call runs step by step.
+    """Control flow that an eager call runs step by step: a node, or a loop over datasets.
 
-    `operands`: what its functions read. `named`: whether its functions have names, and exist before
-    the operands. `restarts`: whether random ops begin anew in each run.
+    `node`: the node whose results it computes. `operands`: the tensors that its functions read.
+    `named`: whether its functions are named by attributes, and so exist before the operands.
+    `restarts`: whether random ops begin anew in each run.
     """
 
     @property
@@ -91,15 +96,15 @@ class Stepped(Protocol):
     def restarts(self) -> bool: ...
 
     def functions(self, named: Mapping[str, Any], operands: Sequence[Any]) -> list[Function]:
-        """Return its functions; `named`: those that attributes of nodes name."""
+        """Return its functions; `named`: functions that attributes of nodes refer to, by name."""
 
     def run(
         self, call: Call, functions: Sequence[Function], operands: list[tf.Tensor]
     ) -> list[tf.Tensor]:
-        """Return the results of the node; drop the operands as soon as they are not needed."""
+        """Return the results of the node. `operands` are dropped as soon as possible."""
 
     def whole(self, functions: Sequence[Function]) -> Graph | None:
-        """Return it with other functions, as a program of its operands, then what they captured.
+        """Return a graph of the control flow with other functions, or None if there cannot be one.
 
-        None if that is not possible.
+        Its inputs are the operands, then what the functions captured.
         """

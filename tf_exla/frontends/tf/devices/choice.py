@@ -17,7 +17,12 @@ from tf_exla.shard.loops import Fleet
 
 @dataclass(frozen=True)
 class DeviceSet:
-    """`names`: full names of devices; empty if only their number is known."""
+    """The devices that the loops of a function are sharded over.
+
+    `names`: full names of the devices; empty if only their number `count` is known. `cluster`: the
+    cluster they belong to, None for devices of this process. `keep_rows`: whether results that are
+    split into rows stay on the devices, as sharded tensors.
+    """
 
     names: tuple[str, ...]
     count: int

@@ -47,7 +47,11 @@ class Combiner:
         self._add(number, 1, [results[k] for k in pairwise])
 
     def _add(self, first: int, size: int, values: list[Any]) -> None:
-        """Combine a partial result with its neighbour if that is there; the last may have none."""
+        """Combine a partial result with its neighbour, then both with their neighbour, and so on.
+
+        If a neighbour has not arrived yet, the partial result is kept for it. `first`, `size`: the
+        first shard and the number of shards of the partial result.
+        """
         combines = [result.combine for result in self.loop.results if result.combine in _TWO]
         while size < self.count:
             other = first ^ size

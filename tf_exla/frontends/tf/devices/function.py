@@ -125,9 +125,10 @@ class ShardedFunction:
     def _shard(
         self, part: PlannedLoop, values: Values, number: int, device: str
     ) -> list[tf.Tensor]:
-        """Run one shard on a device; return its results, of a worker's on the driver.
+        """Run one shard on a device and return its results.
 
-        Workers may hang while they send, so they do it in the threads of their devices.
+        Results of a worker are sent to the driver here, in the thread of the device, since a worker
+        may hang while it sends.
         """
         indices, pieces = part.shards[number], self.pool.pieces
         at_home = self.pool.home(number) == device
@@ -197,11 +198,11 @@ class ShardedFunction:
 
 
 def _ends(made: list[tf.Tensor]) -> list[tf.Operation]:
-    """Return the ops of a graph that end the part added last, which made these tensors."""
+    """Return the last ops of the part that was added to a graph last; `made`: its results."""
     if made:
         return [tensor.op for tensor in made]
     call: list[tf.Operation] = tf.compat.v1.get_default_graph().get_operations()[-1:]
-    return call  # for its effects
+    return call  # a part without results is a call for its effects
 
 
 def _last_reads(plan: ShardedPlan) -> list[list[Tensor]]:

@@ -2,7 +2,7 @@
 
 TensorFlow places, sends and runs shards. It does not give a shard that hangs to another device: a
 call to a stopped process never ends, and its thread cannot be interrupted. So each device has a
-thread, and a thread that hangs is left behind until its call ends.
+thread, and a thread that hangs gets no shards until its call ends.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FIRST = 120.0
 """Seconds that the first shards of a loop may always take: functions are instantiated, XLA
 compiles, rows are read."""
 ESTIMATES = 100.0
-"""The same in multiples of a shard's estimated time, which is wrong by a factor of ten at most."""
+"""The same in multiples of a shard's estimated time, which may be wrong by a factor of ten."""
 SLOWER = 10.0
 """Multiples of the slowest shard's time after which a device counts as hanging. Shards have one
 size, and a busy machine slows them by far less than ten."""
 LEAST = 5.0
-"""Seconds that a later shard may always take: pauses of network and machine are shorter."""
+"""Seconds that a later shard may always take. Pauses of the network and the machine are shorter."""
 
 
 @dataclass(eq=False)

@@ -90,9 +90,10 @@ class Gradient:
         return made
 
     def _to_run(self, arguments: Sequence[Any]) -> Program | PlainGradient:
-        """Return the planned gradient, or the original one in a graph that is planned as a whole.
+        """Return the planned gradient, or the original one inside of another optimized function.
 
-        `tape.jacobian` vectorizes a gradient in such a graph: a plan's loops would be in its way.
+        That function plans the gradient with everything else. `tape.jacobian` vectorizes gradients
+        in its trace, which it could not do with the loops of a plan.
         """
         assert self.program is not None
         whole = is_tracing() and not tf.executing_eagerly()
@@ -139,9 +140,12 @@ def _trace(
 ) -> tuple[Any, str, dict[int, bool]]:
     """Trace the gradient as a function of the inputs and of the upstream gradients.
 
-    Returns the function, the prefix of the forward pass's names in it, and the positions of the
-    inputs that it returns a gradient of, in order, with whether that is `tf.IndexedSlices`, of
-    which it returns values, indices and the shape of the whole.
+    `mask`: the inputs with respect to which it is differentiated. `trainable`: the positions of the
+    outputs that have an upstream gradient.
+
+    Returns the function, the prefix of the names of the forward pass in it, and the inputs that
+    have a gradient: by position, whether the gradient is a `tf.IndexedSlices`. Of such a gradient,
+    the function returns the values, the indices and the shape of the whole.
     """
     concrete = program.concrete
     source = concrete.graph

@@ -1,4 +1,4 @@
-"""The gradient of a program that tf_exla could not rewrite: TensorFlow's own, run as it was traced.
+"""The gradient of a program that tf_exla could not rewrite: TensorFlow's own, without a plan.
 
 It recomputes the forward pass from the inputs. That is correct only if the forward pass has no side
 effects and its variables still have the values that it read.

@@ -29,10 +29,10 @@ def is_handle(tensor: Tensor) -> bool:
 
 
 def results_inside(graph: Graph) -> dict[Key, Tensor]:
-    """Return the results of stateful nodes that the graph reads, as tensors of the graph.
+    """Return the results of stateful nodes that the graph reads, by node and position.
 
-    Results inside a While are lists. A While whose condition has side effects adds the number of
-    its iterations.
+    Results inside of a While are lists with an item for each iteration. A While whose condition has
+    side effects adds the number of its iterations, as result 0 of the While.
     """
     read = reads(graph)
     found: dict[Key, Tensor] = {}
@@ -66,7 +66,10 @@ def stateful_inside(node: Node) -> Iterator[Node]:
 
 
 def keeping(node: Node) -> tuple[list[Node], dict[Key, Tensor]]:
-    """Return nodes of a While, If or Case that also return its inner results, and these results."""
+    """Return a While, If or Case that also returns the results of its stateful nodes.
+
+    Returns the nodes that replace `node`, and these results in the graph around it.
+    """
     return _keeping_while(node) if is_while(node) else _keeping_choice(node)
 
 
@@ -219,7 +222,11 @@ def _replay_choice(node: Node, given: Mapping[Key, Tensor]) -> Node:
 
 
 def _counted(cond: Graph, counter: Tensor, count: Tensor) -> Graph:
-    """Return a condition that holds `count` times, or until a pure conjunct fails."""
+    """Return a condition without side effects, which holds `count` times.
+
+    The terms of a conjunction in `cond` that have no side effects are kept. `counter`: the number
+    of the iteration.
+    """
     made_by = producers(cond)
     impure: set[Tensor] = set()
     for node in cond.nodes:

@@ -26,7 +26,7 @@ _LITTLE = 1 << 20
 
 
 def take_little(saves: Sequence[Tensor], graph: Graph) -> bool:
-    """Return whether every call of `graph` may return `saves`, whether or not they are needed."""
+    """Return whether `saves` are so small that every call may return them, needed or not."""
     static = all(tensor.is_static and not is_handle(tensor) for tensor in saves)
     # A saved value of a variable that the program assigns stays in memory beside the new one.
     old = any(node.op == "read_variable" and node.stateful for node in graph.nodes)
@@ -86,9 +86,11 @@ def _value(read: Node, program: Program, position: int, nodes: list[Node]) -> Te
 
 
 def substitute(program: Program, inner: Program, prefix: str) -> None:
-    """Make a gradient use the values that lower levels have saved, and drop their effects.
+    """Replace the stateful nodes of the forward pass in a gradient by the values that it has saved.
 
-    Raises `GradientError` if a value is not available.
+    `program`: the gradient, whose graph is changed. `inner`: the program of the level below.
+    `prefix`: what precedes the names of its nodes. Raises `GradientError` if a value is not
+    available.
     """
     graph = program.graph
     given = [inner.given_at(k) for k in range(program.first_save)]
@@ -140,7 +142,10 @@ def _positions(
 
 
 def _read_saved(node: Node, value: Tensor, renamed: dict[Tensor, Tensor]) -> list[Node]:
-    """Return nodes that read from a saved value what `node` reads from the variable."""
+    """Return nodes that compute the result of the read `node` from the variable's saved value.
+
+    If the result is the whole value, there are none, and it is entered into `renamed`.
+    """
     if node.op == "read_variable":
         renamed[node.output] = value
         return []

@@ -35,8 +35,8 @@ def measure_cpu() -> dict[str, float]:
         exponential = _in_place(lambda x: tf.exp(-x), dtype) - multiplied  # without negation
         pointwise = (exponential - multiplied) / (EXP_FLOPS - 1) / (LARGEST // width)
         found[f"pointwise_{width}"] = pointwise
-        # Differences of small and large tensors differ only in the number of elements. With each
-        # comes a slice of one number.
+        # Subtractions of small and of large tensors differ only in the number of elements. Each
+        # step also slices one number of the result.
         brief, subtracted = (_anew(tf.subtract, size, dtype) for size in (SMALL, CACHED))
         if width == 8:
             element = (subtracted - brief) / ((CACHED - SMALL) // width)
@@ -87,7 +87,10 @@ def _seconds(function: Callable[..., Any], *arguments: tf.Tensor) -> float:
 
 
 def one_by_one(op: Step, times: int) -> Any:
-    """Return a program that runs a step several times, each with a number of the last result."""
+    """Return a program that runs a step several times, one after the other.
+
+    Each step has the first element of the previous result as an operand.
+    """
 
     def function(x: tf.Tensor) -> tf.Tensor:
         last = x[0]

@@ -70,7 +70,10 @@ def measure_gpu(sizes: Sizes | None = None) -> dict[str, float]:
 
 
 def _memory_and_pointwise(sizes: Sizes) -> dict[str, float]:
-    """Measure bytes by squares, pointwise ops by what exp takes more, and XLA's in one pass."""
+    """Measure the rates of memory, of pointwise ops, and of pointwise ops that XLA fuses.
+
+    Squares move memory. The additional time of exp is that of its arithmetic.
+    """
     found: dict[str, float] = {}
     compiled = executed = 0.0
     for dtype in (tf.float64, tf.float32):

@@ -61,7 +61,7 @@ def fold(
 def fold_partly(
     kind: str, inputs: Sequence[Tensor], attrs: Mapping[str, Any], known: dict[Tensor, Array]
 ) -> Array | None:
-    """Return the result of an op that moves integers, with `UNKNOWN` for those not static.
+    """Return the result of an op that moves integers, with `UNKNOWN` for each that is not static.
 
     `known`: such values of operands. `tf.shape(x)[1]` is static if only the row count is unknown.
     """

@@ -17,7 +17,10 @@ Lookup = Callable[[Tensor], Array | None]
 def static_sizes(
     kind: str, inputs: Sequence[Tensor], shapes: Sequence[Shape | None], value_of: Lookup
 ) -> list[Shape | None]:
-    """Return the shapes of an op's results, refined by static ids or partitions."""
+    """Return the shapes of an op's results, with row counts from static ids or partitions.
+
+    `value_of`: returns the value of a static tensor, else None.
+    """
     position = _DECIDES.get(kind)
     found = None if position is None else value_of(inputs[position])
     if found is None:
@@ -38,7 +41,7 @@ _DECIDES: Mapping[str, int] = {
     **dict.fromkeys(("SegmentMax", "SegmentMean", "SegmentMin", "SegmentProd", "SegmentSum"), 1),
     **dict.fromkeys(("SparseSegmentMean", "SparseSegmentSqrtN", "SparseSegmentSum"), 2),
 }
-"""The operand that determines the number of rows."""
+"""The position of the operand that determines the number of rows, by op."""
 
 
 def misleads(op: tf.Operation) -> bool:

@@ -106,7 +106,8 @@ def interpolation(*operands: Role, result: Role) -> Rule:
 def _exact(node: Node, factor: int) -> bool:
     """Return whether the kernel repeats each pixel `factor` times, wherever it is.
 
-    It rounds pixel / factor down, in float32: if 1 / factor is rounded down, so are multiples.
+    It multiplies the pixel's number by 1 / factor in float32, and rounds down. If float32 rounds
+    1 / factor down, a multiple of `factor` may get the pixel before its own.
     """
     aligned = node.attrs.get("align_corners")
     return not aligned and float(np.float32(1) / np.float32(factor)) >= 1 / factor

@@ -27,7 +27,7 @@ _NO_NUMBERS = frozenset({"resource", "string", "variant"})
 
 @dataclass(eq=False)
 class _Part:
-    """What computes some `results`; `arguments`: values of the plan's inputs."""
+    """A plan that computes some `results`; `arguments`: the values of its inputs."""
 
     results: tuple[Tensor, ...]
     plan: Plan
@@ -94,7 +94,10 @@ class ConstantParts:
     def values(
         self, graph: Graph, run: Callable[[Plan, Sequence[tf.Tensor]], list[tf.Tensor]]
     ) -> tuple[tf.Tensor, ...]:
-        """Return the values of the inputs of a folded graph that replace results; `run` a plan."""
+        """Return the values of the inputs of a folded graph that replace results.
+
+        `run`: runs a plan on arguments. It is called only for values that are not known yet.
+        """
         results = [self._replaced[tensor] for tensor in self.inputs(graph)]
         for result in results:
             if result not in self._values:
@@ -121,11 +124,13 @@ def _is_foldable(tensor: Tensor) -> bool:
 
 
 def _worth_keeping(graph: Graph, constant: Sequence[Node]) -> tuple[Tensor, ...]:
-    """Return the results to keep: those that the rest reads, or fewer bytes that make them.
+    """Return the results of `constant` to compute once and keep.
 
-    Large results of little work are computed in each call from what is smaller: those without any
-    operation, such as zeros and repeated rows, and others if all of that takes less than a
-    twentieth of the time of the rest.
+    There are none if that saves less than a twentieth of the time of a call. In general they are
+    the results that the rest reads. But if the operands of a node are not larger than its result,
+    they are kept in its place, and the node runs in each call. That is done for nodes without
+    arithmetic, such as zeros and repeated rows, and for others as long as all of them together take
+    less than a twentieth of the time of the rest.
     """
     part = 1 - SETTINGS.margin
     computed = [node for node in constant if node.op != "constant"]

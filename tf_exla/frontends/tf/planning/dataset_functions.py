@@ -44,7 +44,7 @@ def check_datasets(
 
 
 def _uncounted(graph: Graph, functions: Sequence[Any], limit: int) -> Iterator[tuple[Node, str]]:
-    """Yield the nodes that run the body of a loop or a large function, and what they run."""
+    """Yield the nodes that run the body of a loop or a large function, with a description of it."""
     named = {one.name.decode(): one for one in functions if one is not None}
     for node in walk(graph):
         if node.op in DATASET_LOOPS:

@@ -4,14 +4,15 @@ Libraries read them once in a process, so they are set before the first plan tha
 unless the user has set them.
 
 *Convolutions.* cuDNN's fastest algorithms may take much: on an H100, the gradient of a filter took
-300 MB for an image of 100 kB. TensorFlow allows gigabytes, or what a variable says. What it allows
-is counted for each convolution.
+300 MB for an image of 100 kB. TensorFlow allows gigabytes, unless an environment variable limits
+the workspace. The allowed workspace is counted for each convolution.
 
 *Trials.* To choose a kernel for a product, XLA runs several on arrays of the operands' sizes while
 it compiles: on an H100, neighbours with 784 columns took 0.81 GB while a plan of 0.59 GB was
-compiled, and 0.27 GB without trials. In 13 plans, compiling took 0.5 of the time without (median),
-and calls 1.1 (0.9 to 1.5). Tiles of Triton's products are chosen by trials (attention took 24
-instead of 6.1 ms with tiles that were not), so cuBLAS computes products then.
+compiled, and 0.27 GB without trials. Without trials, 13 plans compiled in half of the time
+(median), and their calls took 1.1 times as long (0.9 to 1.5). Triton's products need trials to
+choose their tiles: with other tiles, attention took 24 ms instead of 6.1 ms. So without trials,
+cuBLAS computes the products.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from tf_exla.ir.graph import Graph
 from tf_exla.ir.traverse import walk
 
 _ALLOWED = gpu.WORKSPACE
-"""That of cuBLASLt. For the images of the tests, 16 MB sufficed for the algorithms of no limit,
-except for the one above."""
+"""The workspace of a convolution, in bytes: the same as for cuBLASLt. For the images of the tests,
+16 MB sufficed for the algorithms that are chosen without a limit, except for the one above."""
 VARIABLE = "XLA_FLAGS"
 _LEVEL = "--xla_gpu_autotune_level"
 _FLAGS = f"{_LEVEL}=0 --xla_gpu_enable_triton_gemm=false"

@@ -1,8 +1,8 @@
 """The fallback when tf_exla itself fails: the original function runs, with a warning.
 
-A limit that cannot be held is an answer, not a failure: `MemoryLimitError` and
-`UnboundedMemoryError` always reach the caller. So do errors of the user's own code. It runs only
-while a function is traced and when its ops run, and neither is guarded.
+A refused limit is a result, not a failure: `MemoryLimitError` and `UnboundedMemoryError` always
+reach the caller. So do errors of the user's own code, which runs only while a function is traced
+and when its ops run. Neither is guarded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Listener:
         warn(message, NotOptimizedWarning)
 
     def planned(self, function: str, plan: Plan) -> None:
-        """Receive a plan that holds the limit."""
+        """Receive a plan that is within the limit."""
 
 
 @dataclass

@@ -27,7 +27,10 @@ _MOST = 16
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """A plan, and its functions: as one is called, and as it is the body of a loop."""
+    """A plan and its restored functions.
+
+    `functions`: by whether the function is called, or else is the body of a loop.
+    """
 
     plan: Plan
     functions: dict[bool, Restored] = field(default_factory=dict)
@@ -41,7 +44,7 @@ class Kept:
     def restored(self, called: bool, emit: Callable[[Plan], Restored]) -> Restored:
         """Return the function, emitted if there is none.
 
-        Kernels that draw from a seed have a state, so each trace needs its own.
+        If kernels keep the state of seeded random ops, each trace needs a function of its own.
         """
         if any(map(keeps_state, self.plan.graph.nodes)):
             return emit(self.plan)
@@ -51,7 +54,7 @@ class Kept:
 
 
 class KeptPlans:
-    """The plans that are kept, at most `_MOST`. Threads make theirs side by side."""
+    """The plans that are kept, at most `_MOST`. Several threads may make plans at the same time."""
 
     def __init__(self) -> None:
         self._kept: RecentlyUsed[Kept] = RecentlyUsed(_MOST)
@@ -62,10 +65,11 @@ class KeptPlans:
     ) -> Plan:  # fmt: skip
         """Return the plan of a graph, made if no equal graph has one.
 
-        What else the plan depends on: the limit, what is `held` before a call, options, the name of
-        the `function` in messages, and the device with its rates.
+        The other arguments must be equal, too: the limit, the bytes `held` before a call, options,
+        and the name of the `function` in messages. So must the device and its rates.
         """
-        described = None if options.awaited else digest(graph)  # it has no names of nodes
+        # `awaited` are names of nodes, in which equal graphs may differ.
+        described = None if options.awaited else digest(graph)
         if described is None:
             return make()
         key = described, limit, held, repr(options), function, OPS.device, OPS.rates()

@@ -1,6 +1,6 @@
 """Plans of the graphs of one concrete function, and their restored functions.
 
-If planning or restoring fails, the graph runs as it was captured (`fallback.py`).
+If planning or restoring fails, the captured graph runs without a plan (`fallback.py`).
 """
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ class Planner:
         awaited: frozenset[str] = frozenset(),
         firm: bool = False,
     ) -> Plan:
-        """Plan a graph; `head`: whether it ends where sizes of the rest are known.
+        """Return the plan of a graph. Raises `MemoryLimitError`.
 
-        `awaited`: names of nodes whose results need no bound, since the rest has them as inputs.
-        `firm`: every size without a bound raises. Raises `MemoryLimitError`.
+        `head`: whether the graph is the head of a cut program. `awaited`: names of nodes whose
+        results need no bound, since the rest has them as inputs. `firm`: whether a size without a
+        bound is an error, whatever the options say.
         """
         name, guard, options = self.settings.name, self.settings.guard, self.settings.options
         function = f"{name} up to the sizes of its data" if head else name
@@ -117,7 +118,7 @@ class Planner:
         return shard_graph(graph, OPS, fleet, limit=limit, options=options, function=name)
 
     def restore(self, plan: Plan, called: bool = True) -> Runnable:
-        """Return the function of a plan; `called`: as a function, not as the body of a While."""
+        """Return the function of a plan; `called`: False if it is the body of a While."""
         try:
             if isinstance(plan, ShardedPlan):
                 assert self.settings.devices is not None
@@ -160,15 +161,16 @@ class Planner:
                 options.allocator,
             )
             return None if made is None else in_place_of(plan, made)
-        except Exception:  # of a plan or its function for XLA, or since XLA refuses what it got
+        except Exception:  # planning or emitting for XLA failed, or XLA refuses the module
             return None
 
     def _folded(
         self, graph: Graph, limit: int, planned: Callable[[Graph, int], Plan]
     ) -> Graph | None:
-        """Return a graph with inputs instead of results of constants; None if that does not pay.
+        """Return a graph with inputs in place of results of constants.
 
-        Nor does it if the results take much of the limit, so that the rest would have to be split.
+        None if that saves too little time, or if the results take so much of the limit that the
+        rest would have to be split. `planned`: returns the plan of a graph, with some bytes in use.
         """
         first, outside = len(self.concrete.graph.inputs), self.settings.outside
         sources = dict(zip(graph.inputs[first:], self.constants, strict=False))

@@ -21,9 +21,10 @@ from tf_exla.model.options import Options
 class Settings:
     """The settings of one optimized function; `limit` returns bytes when a plan is made.
 
-    `devices`: those that loops are sharded over; None for one device. `unlimited`: the function
-    runs as it was. `outside`: bytes that exist beside the function's inputs while it runs.
-    `refused`: for a part behind a head, the error because of which the program is cut there.
+    `devices`: those that loops are sharded over; None for one device. `unlimited`: whether the
+    function runs without a plan. `outside`: bytes in use outside of the function while it runs, in
+    addition to its inputs. `refused`: for a part behind a head, the error because of which the
+    program is cut there.
     """
 
     name: str
@@ -36,14 +37,16 @@ class Settings:
     refused: MemoryLimitError | None = None
 
     def without_limit(self) -> Settings:
-        """Return settings for a function that cannot be planned, which runs as it was."""
+        """Return settings for a function that cannot be planned, and so runs without a plan."""
         return replace(self, unlimited=True)
 
     def named(self, found: MemoryLimitError) -> MemoryLimitError:
         """Return the error to raise for a part that exceeds the limit.
 
-        The uncut program runs with the limit that its own error names, and parts may need more. If
-        only its gradient was refused, a part that needs less says nothing of the part's gradient.
+        If the program was cut because it was refused, it runs uncut with the limit that its own
+        error names. So that error is raised, unless the part needs less. If only the gradient of
+        the program was refused, a part that needs less tells nothing about its own gradient. Then
+        the gradient's error says that the smaller limit may work in parts.
         """
         whole = self.refused
         if whole is None or (is_gradient(found.function) and not is_gradient(whole.function)):

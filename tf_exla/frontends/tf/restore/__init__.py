@@ -46,8 +46,8 @@ def restore(
     """Emit `graph` as a function of its flat inputs.
 
     `like`: tensors whose handle data the first inputs take. `keep`: objects that must live as long
-    as the function. `compiled`: XLA compiles the function as a whole. `places`: which nodes a node
-    waits for, if not for all before it.
+    as the function. `compiled`: XLA compiles the function as a whole. `places`: the nodes that each
+    node waits for. A node without a place waits for all before it.
     """
     function_graph = new_graph(name)
     inputs = [
@@ -118,9 +118,10 @@ class Restored:
 
 
 def _captured_outside(graph: Any, tensor: tf.Tensor) -> tf.Tensor:
-    """Return an eager tensor as a capture of the graph around the gradient of a While or a choice.
+    """Return `tensor`, or a capture of it where TensorFlow's gradients of control flow need one.
 
-    Such a graph itself captures only tensors of other graphs; so do those inside of it.
+    In the gradient of a While or a choice, a graph can only capture tensors of other graphs. So an
+    eager tensor is first captured by the graph around it.
     """
     if not isinstance(tensor, ops.EagerTensor) or not isinstance(graph, func_graph.FuncGraph):
         return tensor

@@ -16,7 +16,10 @@ from tf_exla.ir.graph import SplitAxis
 
 @dataclass(frozen=True)
 class Start:
-    """The first index of a chunk: `counter` * `step`, or `fixed`."""
+    """The first index of a chunk: `counter` * `step`, or `fixed` if there is no counter.
+
+    `index`: the dtype of positions.
+    """
 
     emitter: Emitter
     index: str
@@ -35,7 +38,10 @@ class Start:
         return self.emitter.op("Mul", [self.counter, unit], on_host(self.index)).outputs[0]
 
     def scalar(self, dtype: str, block: int, step: int | None = None) -> tf.Tensor:
-        """Return the first index times `block` as a scalar; with `step`, the counter times it."""
+        """Return the first index times `block`, as a scalar.
+
+        If `step` is given, the counter is multiplied by `step` instead.
+        """
         graph = self.emitter.graph
         if self.counter is None:
             return emit_const(graph, self.fixed * block, dtype)
@@ -46,7 +52,10 @@ class Start:
         return self.emitter.op("Mul", [counter, step], {}).outputs[0]
 
     def rows(self, offsets: npt.NDArray[np.int32], block: int, unit: int) -> tf.Tensor:
-        """Return the chunk's row numbers, `unit` indices a row; `offsets`: of the first chunk."""
+        """Return the row numbers of the chunk; `offsets`: those of the first chunk.
+
+        `block`: elements of an index. `unit`: elements of the split axis in a row.
+        """
         graph = self.emitter.graph
         if self.counter is None:
             return emit_const(graph, offsets + np.int32(self.fixed * block // unit), "int32")

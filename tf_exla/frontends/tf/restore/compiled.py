@@ -36,7 +36,11 @@ def emit_compiled(emitter: Emitter, node: Node) -> list[tf.Tensor]:
 
 
 def alone(node: Node) -> Node:
-    """Return the cluster of one node. XLA must know its integers, which are shapes."""
+    """Return a cluster of one node.
+
+    Its static integer operands, such as shapes, become constants of the cluster, since XLA must
+    know them.
+    """
     known = {
         tensor: const(tensor.value, tensor.name, tensor.dtype)
         for tensor in node.inputs

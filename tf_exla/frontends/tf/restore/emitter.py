@@ -341,6 +341,6 @@ Special = Callable[[Emitter, Node], list[tf.Tensor] | None]
 def _waits(kind: str, inputs: Sequence[tf.Tensor], last: tf.Operation) -> bool:
     """Return whether a sum with a bias waits for an op because its convolution does.
 
-    oneDNN merges the two if they wait for the same ops, and ends the process unless that is none.
+    oneDNN merges the two if they wait for the same ops, and if there are any, ends the process.
     """
     return kind == "BiasAdd" and last in inputs[0].op.control_inputs

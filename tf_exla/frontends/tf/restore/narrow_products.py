@@ -20,14 +20,18 @@ from tf_exla.frontends.tf.restore.emitter import Emitter
 from tf_exla.ir.graph import Node
 
 LONGEST = 8
-"""The longest sum of products of columns. With twelve terms an element of a symmetric matrix, which
-is computed twice, took 12 ps, and 10.8 ps with a product; with three terms 6.6 and 10.2 ps."""
+"""The most terms of a product that is written as a sum of products of a column and a row.
+
+An element of a symmetric matrix, which is computed twice, took 12 ps with twelve terms, against
+10.8 ps with a product; with three terms it took 6.6 ps against 10.2 ps.
+"""
 
 
 def emit_narrow(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
-    """Emit a product of two matrices (or batches) elementwise; None if it is none with few terms.
+    """Emit a product of two matrices (or batches of matrices) as elementwise ops.
 
-    With one row or column, the result is a sum over the long axis.
+    None if it has too many terms, or is not of float64 in a module for a GPU. If the result has one
+    row or column, it is a sum over the contracted axis, of any length.
     """
     if not emitter.compiled or device() != "GPU" or node.output.dtype != "float64":
         return None

@@ -16,16 +16,17 @@ from tf_exla.model.concurrency import Place
 class Order:
     """The order of the large ops of one graph, which is being emitted.
 
-    The ops of a node wait for each other, and for the nodes that its place names; without a place,
-    for all before it. So do the ops of nodes that are emitted in place of another one.
+    The large ops of a node run one after the other, and after the nodes that its place names, or
+    after all nodes before it if it has no place. Nodes that are emitted while another node is
+    emitted count as parts of it.
     """
 
     def __init__(self, graph: func_graph.FuncGraph, places: Mapping[Node, Place]) -> None:
         self.places = places
         self._graph = graph
         self._depth = 0
-        self._last: tf.Operation | None = None  # of the node that is being emitted
-        self._finished: tf.Operation | None = None  # it waits for all nodes but the running ones
+        self._last: tf.Operation | None = None  # last large op of the node being emitted
+        self._finished: tf.Operation | None = None  # waits for all nodes not in `_running`
         self._running: list[tuple[int, tf.Operation, tf.Operation | None]] = []
 
     @property
@@ -44,7 +45,7 @@ class Order:
             self._finished, self._running = op, []
 
     def begin(self, node: Node) -> None:
-        """Begin with the ops of a node."""
+        """Begin emitting the ops of a node."""
         if self._depth == 0:
             place = self.places.get(node)
             self._finish(None if place is None else place.after)
@@ -52,7 +53,7 @@ class Order:
         self._depth += 1
 
     def end(self, node: Node) -> None:
-        """End with the ops of a node."""
+        """End emitting the ops of a node."""
         self._depth -= 1
         if self._depth == 0 and self._last is not None and self._last is not self._finished:
             place = self.places.get(node)
@@ -72,7 +73,11 @@ class Order:
         self.wait_for(results)
 
     def wait_for(self, results: Sequence[tf.Tensor]) -> None:
-        """Make later large ops wait for results: a control edge waits for a choice only."""
+        """Make later large ops wait for results.
+
+        The results are read, since a control edge from a choice waits for the choice of a branch
+        only.
+        """
         read = [
             emit(self._graph, "Identity", [result], {}, name="done")
             for result in results
@@ -82,7 +87,7 @@ class Order:
             self.last = emit(self._graph, "NoOp", [], {}, control=read, name="done")
 
     def _finish(self, count: int | None) -> None:
-        """Let the next node wait for the first nodes of the graph; for all if None."""
+        """Make the next node wait for the first `count` nodes of the graph, or for all if None."""
         ended = [one for one in self._running if count is None or one[0] < count]
         if not ended:
             return

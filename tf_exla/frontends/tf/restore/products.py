@@ -20,7 +20,7 @@ _BATCH = 2
 
 
 def emit_batch_matmul(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
-    """Emit a product with one matrix for a batch with one axis; None if all is well."""
+    """Emit a product with one matrix for a batch with one axis; None if the kernel is right."""
     a, b = node.inputs
     if emitter.compiled or not (a.is_static and b.is_static):
         return None

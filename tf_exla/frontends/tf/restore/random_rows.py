@@ -69,7 +69,10 @@ def _mapped(
 
 @dataclass(frozen=True)
 class _Draw:
-    """Draws numbers of a random tensor; `rest`: key, counter, algorithm, and bounds if any."""
+    """Draws numbers of a random tensor.
+
+    `rest`: key, counter, algorithm, and bounds if any. `group`: the numbers drawn from one counter.
+    """
 
     node: Node
     rest: list[tf.Tensor]

@@ -1,4 +1,4 @@
-"""Emit a running top-k: elements of a chunk that beat the k-th so far, merged with previous chunks.
+"""Emit a running top-k: the top k of previous chunks merged with elements of the current chunk.
 
 Groups of neighbours are compared with the k-th value by their maxima. The groups that beat it are
 packed row by row, padded to the longest row, and the kernel searches only these. If they are not a
@@ -166,10 +166,15 @@ class RunningChunk:
         beaten: tf.Tensor,
         most: tf.Tensor,
     ) -> Pair:
-        """Merge the groups that beat the k-th value, at most `most` in each of `beaten` rows."""
+        """Merge the groups that beat the k-th value.
+
+        `before`: values and positions of previous chunks. `beats`: flags [rows, groups] of these
+        groups. `counts`: their number in each row. `beaten`: the number of rows with any. `most`:
+        the largest count.
+        """
         row, group = tf.unstack(tf.cast(tf.where(beats), tf.int32), axis=1)
         chosen = tf.cast(tf.where(counts > 0), tf.int32)  # [beaten, 1]
-        # The place of a group: that of its row among the chosen rows, then its place in the row.
+        # The position of a group among the packed ones, of which each chosen row has `most`.
         nth = tf.cumsum(tf.cast(counts > 0, tf.int32)) - 1
         first = nth * most - tf.cumsum(counts, exclusive=True)
         place = (tf.range(tf.size(row)) + tf.gather(first, row))[:, None]

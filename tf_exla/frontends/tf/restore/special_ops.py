@@ -48,10 +48,11 @@ def _batch_matmul(emitter: Emitter, node: Node) -> list[tf.Tensor] | None:
 
 
 def _share_variable(emitter: Emitter, node: Node) -> None:
-    """Before a use, end the mode in which each read or assignment of a variable is a copy.
+    """Emit an op that ends the mode in which each read or assignment of a variable copies it.
 
-    TensorFlow begins that mode with the first sparse update, for good. The next sparse update
-    begins it again, and copies the variable if something still reads it.
+    It precedes a large read or assignment. TensorFlow begins that mode with the first sparse update
+    and never ends it. The next sparse update begins it again, and copies the variable if another
+    tensor shares its buffer.
     """
     if is_large(*node.inputs[1:], *node.outputs) and not emitter.compiled:
         handle = emitter.values(node.inputs[:1])

@@ -82,13 +82,16 @@ def compile_whole(
     limit: int,
     allocator: Allocator,
 ) -> Restored | None:
-    """Return a planned program as modules that hold the limit, or None.
+    """Return a planned program as modules whose buffers are within the limit.
+
+    None if XLA must not compile the program, or if no plan was found whose modules are within the
+    limit. Raises whatever XLA, a plan or its function raises.
 
     `plan_within`: returns the plan for a limit, made with an op set. `emit`: returns the function
-    of a graph, and whether XLA compiles all of it. None: XLA must not compile it, or no plan was
-    found whose modules hold the limit. Raises whatever XLA, a plan or its function raises.
+    of a graph; its second argument is whether XLA compiles all of it.
     """
-    for kernels in (WHOLE_OPS, OPS):  # OPS: where XLA does not fuse what the other expects
+    # WHOLE_OPS expects XLA to fuse more. OPS is tried if XLA does not.
+    for kernels in (WHOLE_OPS, OPS):
         budget = limit
         tried: Try | None = None
         for _ in range(TRIES):
@@ -114,9 +117,10 @@ def compile_whole(
 
 
 def in_place_of(plan: Plan, made: Restored) -> Restored:
-    """Return a compiled function whose plan is compared with the program that `plan` replaces.
+    """Return a compiled function whose plan has the limit of `plan` and its data of the original.
 
-    The module's own plan was made for a smaller limit, and compared with the program as a module.
+    The module's own plan was made for a smaller limit, and its data are those of the original as a
+    module.
     """
     module = made.module
     assert module is not None
@@ -160,12 +164,15 @@ WHOLE_OPS = WholeOps(device="GPU")
 def _compiled(
     graph: Graph, emit: Callable[[Graph, bool], Restored], operands: Operands
 ) -> tuple[Restored | None, int]:
-    """Return the function of a plan as modules, and the bytes that a call of it allocates."""
+    """Return the function of a plan as modules, and the bytes that a call of it allocates.
+
+    None and 0 if XLA must not compile it. `emit`: see `compile_whole`.
+    """
     if all(map(_is_in_a_module, graph.nodes)):
         made = emit(graph, True)
         return made, buffers(made, operands)
     if any(node.subgraphs and not _is_in_one_of_several(node) for node in graph.nodes):
-        return None, 0  # XLA compiles what it can of its bodies
+        return None, 0  # clusters in the bodies of the loop are compiled instead
     staged = stage(graph, _is_in_one_of_several)
     modules = [node for node in staged.nodes if node.op == "xla_cluster"]
     if not modules or not all(one.is_static for node in modules for one in node.inputs):
@@ -190,10 +197,10 @@ def _buffers_of(module: Node) -> int:
 
 
 def _keeps_choices(graph: Graph) -> bool:
-    """Return whether no element that is chosen from a tensor is looked for in it later.
+    """Return whether no maximum or minimum can be compared with the elements it was chosen from.
 
-    XLA computes a fused tensor again for each reader, and not always to the same bits. So an
-    element that is chosen from a tensor may equal none of it later, and its gradient is lost.
+    XLA computes a fused tensor again for each reader, and not always to the same bits. So the
+    chosen element may equal no element of the tensor later, and its gradient would be lost.
     """
     return not tests_order(graph) or not any(
         node.op in EXTREMES and node.inputs[0].is_real for node in walk(graph)
@@ -206,7 +213,7 @@ def _is_in_a_module(node: Node) -> bool:
 
 
 def _is_in_one_of_several(node: Node) -> bool:
-    """Return the same for one of several modules, which have no variables."""
+    """Return the same for one of several modules, which cannot access variables."""
     if node.stateful or any(tensor.dtype in HANDLES for tensor in node.inputs):
         return False
     return _is_in_a_module(node)

@@ -34,7 +34,11 @@ _TYPES = frozenset({"bool", "float32", "float64", "int64"})
 
 @dataclass(frozen=True)
 class _Rows:
-    """A result as `count` rows of `size` elements, `unit` indices each; `offsets`: the part's."""
+    """A result viewed as rows.
+
+    `count`: the number of rows. `size`: elements of a row. `unit`: elements of the split axis in a
+    row. `offsets`: the numbers of the rows that the first chunk's part consists of.
+    """
 
     count: int
     size: int

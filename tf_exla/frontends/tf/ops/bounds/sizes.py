@@ -55,7 +55,7 @@ def stitched(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 
 
 def segments(ids: int) -> Rule:
-    """Bound the number of rows by the largest id."""
+    """Bound the number of rows by the largest id; `ids`: the position of the operand with ids."""
 
     def rule(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
         data, top = operands[0], operands[ids].top
@@ -106,6 +106,8 @@ def gathered(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 
 
 def rows_of_both(left: int, right: int) -> Rule:
+    """Bound the number of rows of each result by the sum of those of two operands."""
+
     def rule(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
         first, second = operands[left].dims, operands[right].dims
         known = first and second and first[0] is not None and second[0] is not None
@@ -213,7 +215,7 @@ def strided(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 def _plain_slice(node: Node) -> bool:
     """Return whether begin, end and strides are static, and larger operands make larger results.
 
-    The part from the 5th last to the 3rd element, `x[-5:3]`, is larger if x is smaller.
+    A counterexample is `x[-5:3]`, whose size becomes smaller if that of `x` becomes larger.
     """
     begin, end, strides = (tensor.value for tensor in node.inputs[1:])
     if begin is None or end is None or strides is None:
@@ -309,7 +311,7 @@ def padded(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
 
 
 def of_total(node: Node, operands: Sequence[Most]) -> Sequence[Most]:
-    """The last operand is the number of rows of the last result."""
+    """Bound the number of rows of the last result by the last operand, which is that number."""
     shape, total = node.outputs[-1].shape, operands[-1].top
     rows = None if shape is None else (total, *shape[1:])
     return [*(Most() for _ in node.outputs[1:]), Most(rows).within(shape)]

@@ -82,7 +82,7 @@ def quotient(node: Node, operands: Sequence[Most]) -> Bounds:
 
 
 def difference(node: Node, operands: Sequence[Most]) -> Bounds:
-    """Subtract the least subtrahend; without a bound, nothing tells how negative it may be."""
+    """Subtract the least subtrahend; there is no bound if that may be any negative number."""
     right = _below(node.inputs[1], operands[1])
     return [_all(_sum((_top(node.inputs[0], operands[0]), right)))]
 

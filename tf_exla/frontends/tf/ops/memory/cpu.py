@@ -154,7 +154,10 @@ def row_slices(call: Call) -> int:
 
 
 def padded(call: Call) -> int:
-    """Count where each value goes, for two ragged axes, in vectors that grow, and the padding."""
+    """Count the target position of each value, in vectors that grow, for two ragged axes.
+
+    Also count the padding of one value.
+    """
     values, result = call.inputs[1], call.outputs[0]
     places = 2 * (prod(values.shape[:1]) + prod(result.shape[:1]))
     return 2 * 8 * places + prod(values.shape[1:]) * itemsize(values.dtype)
@@ -167,12 +170,12 @@ def nth_element(call: Call) -> int:
 
 
 def average_pool(call: Call) -> int:
-    """Count how many numbers each pixel of the result is the mean of."""
+    """Count one number for each pixel of the result: how many pixels it is the mean of."""
     return tensor_bytes(call.outputs[0]) // max(1, call.outputs[0].shape[-1])
 
 
 def resized(each: int, everything: bool = False) -> Bound:
-    """Count weights and places of each row and column, and four numbers of each channel.
+    """Count weights and positions for each row and column, and four numbers for each channel.
 
     `each`: bytes for a row or a column. `everything`: also count a copy of everything.
     """
@@ -198,7 +201,7 @@ def cross_entropy(call: Call) -> int:
 
 
 def number_of_each_row(call: Call) -> int:
-    """Count the maximum of each row, then its sum: as large as the losses."""
+    """Count one number for each row, which has one loss: first the row's maximum, then its sum."""
     return tensor_bytes(call.outputs[0])
 
 
@@ -242,7 +245,11 @@ def top_k(call: Call) -> int:
 
 
 def _blocked_rows(call: Call) -> int:
-    """Count flags of rows with a NaN in the way, and one such row, its mask and its ranked copy."""
+    """Count what `chunk_top_k` needs in addition for rows with a NaN among the first k elements.
+
+    That is flags and numbers of these rows, the results, and for one row at a time its elements,
+    their mask, and a copy with another number for NaN.
+    """
     values = call.outputs[0]
     row = call.inputs[0].shape[-1] * (2 * itemsize(values.dtype) + 1)
     found = prod(values.shape) + 16 * prod(values.shape[:-1])
@@ -250,7 +257,10 @@ def _blocked_rows(call: Call) -> int:
 
 
 def running_top_k(call: Call) -> int:
-    """Count the groups' maxima and comparisons, then groups that beat the k-th, or all top k."""
+    """Count the maxima of groups and their comparisons, then the larger way to merge the chunk.
+
+    One way merges the groups that beat the k-th value, the other the top k of the whole chunk.
+    """
     x, values, places = call.inputs
     *batch, n = x.shape
     rows, k, size = prod(batch), values.shape[-1], running_size(n)
@@ -261,7 +271,7 @@ def running_top_k(call: Call) -> int:
     groups = rows * ceil(n / size)
     padded = groups * size * itemsize(x.dtype) if n % size else 0
     looked = few_groups(rows, n, k)
-    # Elements of groups three times, one after the other; for each its row, its group, its place.
+    # The elements of the groups exist three times. Each group has a row, a number and a position.
     closer = 3 * looked * size * itemsize(x.dtype) + 64 * looked + 8 * best
     if by_groups(n, k):  # elements of groups twice
         closer = max(closer, 2 * size * tensor_bytes(values) + 8 * best)
@@ -289,7 +299,7 @@ def radix_step(call: Call) -> int:
 
 
 def random_rows(call: Call) -> int:
-    """Count the larger draw from which rows that begin within a counter's numbers are sliced.
+    """Count the draw from which rows are sliced, if a row may not begin with a counter's numbers.
 
     Parts of several rows are drawn into a list, stacked, and cut to the number of rows.
     """

@@ -23,7 +23,10 @@ def complex_fft(axes: int) -> Bound:
 
 
 def real_fft(axes: int, inverse: bool = False) -> Bound:
-    """As `complex_fft`: at most 8.02 p + 1.5 n; and a copy of the operand, if it is cut."""
+    """Count as `complex_fft` does, but at most 8.02 p + 1.5 n more for each row.
+
+    Also count a copy of the operand, if the transform reads only a part of it or pads it.
+    """
 
     def bound(call: Call) -> int:
         given, made = call.inputs[0], call.outputs[0]
@@ -42,7 +45,11 @@ def real_fft(axes: int, inverse: bool = False) -> Bound:
 
 
 def _rows(shape: tuple[int, ...], axes: int, size: int, primes: int, threads: int) -> int:
-    """Return bytes for all rows in flight; `size`: of a complex number."""
+    """Return the bytes of all rows that are transformed at once.
+
+    `axes`: the number of transformed axes. `size`: bytes of a complex number. `primes`: the numbers
+    that a row needs, in multiples of the largest prime factor of its length.
+    """
     together = threads * (_VECTOR // max(1, size // 2))
     most = 0.0
     for length in shape[len(shape) - axes :]:

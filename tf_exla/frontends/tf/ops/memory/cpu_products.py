@@ -33,7 +33,7 @@ def batch_matmul(call: Call) -> int:
 
 
 def _product(call: Call, transpose_left: bool, transpose_right: bool) -> int:
-    """Follow LaunchBatchMatMul's choice of kernel."""
+    """Return the bytes that the kernel chosen by LaunchBatchMatMul packs."""
     left, _, out = call.inputs[0], call.inputs[1], call.outputs[0]
     size, batch = itemsize(out.dtype), prod(out.shape[:-2])
     rows, cols = out.shape[-2:]
@@ -143,10 +143,10 @@ def depthwise_filter_grad(call: Call) -> int:
 
 
 def conv3d_grad(filter_at: int) -> Bound:
-    """Hold the patches of all images, or pack them for one product where they are too large.
+    """Count the patches of all images, or one product that packs them where they are too large.
 
-    For the gradient of images that product has a patch of `made` channels for each pixel of the
-    image, of which there are more than places if windows are strides apart.
+    For the gradient of images, that product has a patch of `made` channels for each pixel of an
+    image. With strides above one there are more pixels than windows.
     """
 
     def bound(call: Call) -> int:

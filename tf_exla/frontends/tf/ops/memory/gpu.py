@@ -144,7 +144,8 @@ def workspace() -> int | None:
 def convolution(call: Call) -> int:
     """Count operands and results in cuDNN's order of axes, and its workspace.
 
-    Without a limit of the workspace, the quarter that algorithms took in most cases.
+    If the environment does not limit the workspace, it is assumed to be a quarter of the copies. In
+    most cases the algorithms took no more.
     """
     copies, allowed = copy_of_everything(call), workspace()
     return copies + (copies // 4 if allowed is None else allowed)

@@ -66,7 +66,7 @@ def reverse_sequence(node: Node) -> str:
 
 
 def strided_slice_update(node: Node) -> str:
-    """Write a part into a tensor; of a number for all of a part, nothing tells the part's axes."""
+    """Write a part into a tensor; if a scalar fills it, its axes are unknown, so all are whole."""
     if not sizes(node.inputs[4]):
         whole = Letters().up(rank(node.output))
         return arrow([whole, "_", "_", "_", ""], [whole])
