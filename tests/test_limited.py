@@ -111,12 +111,22 @@ def test_gpflow_called_eagerly() -> None:
     assert report.projected_peak <= 2_000_000
 
 
+def test_a_function_that_xla_compiles_stays_so_if_the_limit_leaves_room() -> None:
+    compiled, expected = tf.function(product, jit_compile=True), product(X)
+    for limit, names in (("1GB", []), ("2MB", ["product"])):
+        with tf_exla.limit(limit, strict=True) as block:
+            np.testing.assert_allclose(compiled(X), expected, rtol=1e-9)
+            assert [report.function for report in block.reports()] == names
+    with pytest.raises(tf_exla.MemoryLimitError), tf_exla.limit(10):
+        compiled(X)
+
+
 def test_a_failure_is_a_warning() -> None:
-    compiled = tf.function(product, jit_compile=True)
+    switched = tf.function(lambda x: tf.raw_ops.Switch(data=x, pred=x[0, 0] < 9.0)[1] + 1.0)
     with tf_exla.limit("2MB"):
-        with pytest.warns(tf_exla.NotOptimizedWarning, match="XLA compiles it as a whole"):
-            compiled(X)
-        compiled(X)  # it warns once
+        with pytest.warns(tf_exla.NotOptimizedWarning, match="control flow of TensorFlow 1"):
+            switched(X)
+        switched(X)  # it warns once
 
 
 @pytest.mark.parametrize("bad", [{"limit": "1XB"}, {"limit": "2MB", "rewrites": {"chain": False}}])

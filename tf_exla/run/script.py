@@ -54,13 +54,17 @@ class ScriptSession(Session):
 
     def summary(self) -> str:
         """Return a summary of what was done, in one line."""
-        parts = [_count(len(self.peaks), "function") + " optimized"]
-        if self.peaks:
-            before = format_bytes(max(before for before, _ in self.peaks.values()))
-            after = format_bytes(max(after for _, after in self.peaks.values()))
+        peaks = [self.peaks[name] for name in self.peaks.keys() - self.unchanged]
+        parts = [_count(len(peaks), "function") + " optimized"]
+        if peaks:
+            before = format_bytes(max(before for before, _ in peaks))
+            after = format_bytes(max(after for _, after in peaks))
             parts[0] += f", largest projected peak {before} before and {after} after"
         if most := _most_memory():
             parts.append(f"the process took at most {format_bytes(most)}, libraries included")
+        if self.unchanged:
+            parts.append(f"{_count(len(self.unchanged), 'function')} left to XLA: ")
+            parts[-1] += ", ".join(sorted(self.unchanged))
         if self.refused:
             parts.append(f"{_count(len(self.refused), 'function')} ran as before: ")
             parts[-1] += ", ".join(self.refused)

@@ -9,13 +9,15 @@ import tensorflow as tf
 
 from tf_exla.api import OptimizedFunction
 from tf_exla.frontends.tf.calls.request import Request
-from tf_exla.frontends.tf.capture import CaptureError
 from tf_exla.frontends.tf.planning.fallback import Guard, Listener
 from tf_exla.frontends.tf.source_line import defined_at
 from tf_exla.frontends.tf.tracing import is_tracing
 from tf_exla.report.report import MemoryReport
 
-_WHOLE = "XLA compiles it as a whole (jit_compile=True)"
+XLA_MARGIN = 2
+"""A function with `jit_compile=True` stays as it is if the limit is at least so many times what it
+needs as projected. XLA may run its nodes concurrently, and so need more: up to 1.84 times
+(`frontends/jax/calls/program.py`)."""
 
 
 class Session(Listener):
@@ -31,22 +33,19 @@ class Session(Listener):
             weakref.WeakKeyDictionary()
         )
         self._kept: list[OptimizedFunction] = []
+        self.unchanged: set[str] = set()  # labels of functions that are left to XLA
         self._concrete: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self._compiled: weakref.WeakSet[Any] = weakref.WeakSet()  # by XLA, already reported
 
     def call(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
         """Call a `tf.function`, optimized if it is outermost; `original` calls it unchanged."""
         if _is_inner():
             return original(function, *args, **kwargs)
-        if function._jit_compile:
-            name = str(getattr(function, "__name__", None) or function)
-            if self._request.strict:
-                raise CaptureError(f"{name}: {_WHOLE}")
-            if function not in self._compiled:
-                self._compiled.add(function)
-                self.failed(self._guard(function).located(name), _WHOLE)
+        optimized = self.optimized(function)
+        if function._jit_compile and optimized.needs_at_most(1 / XLA_MARGIN, args, kwargs):
+            self.unchanged.add(optimized.label)
             return original(function, *args, **kwargs)
-        return self.optimized(function)(*args, **kwargs)
+        self.unchanged.discard(optimized.label)
+        return optimized(*args, **kwargs)
 
     def call_concrete(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
         """Call a concrete function, such as a signature of a SavedModel, as `call` does."""
@@ -79,7 +78,8 @@ class Session(Listener):
     def reports(self) -> list[MemoryReport]:
         """Return a report for each specialisation of each function that is still alive."""
         functions = self._kept if self._keep else list(self._functions.values())
-        return [report for one in functions for report in one.reports()]
+        changed = (one for one in functions if one.label not in self.unchanged)
+        return [report for one in changed for report in one.reports()]
 
 
 def _is_inner() -> bool:

@@ -86,6 +86,11 @@ class OptimizedFunction(Saveable):
         plain: Callable[..., Any] = self._function.python_function
         return plain
 
+    @property
+    def label(self) -> str:
+        """The name, and where the function is defined if that is known."""
+        return self._guard.located(self.__name__)
+
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function. Raises `MemoryLimitError` if no plan is within the limit."""
@@ -125,6 +130,21 @@ class OptimizedFunction(Saveable):
     def resident_bytes(self, *args: Any, **kwargs: Any) -> int:
         """Return the bytes that exist before a call: arguments, captures, variables, constants."""
         return self._settled(args, kwargs).plans[0].resident
+
+    def needs_at_most(
+        self, fraction: float, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> bool:
+        """Return whether the program before optimization needs at most a fraction of the limit.
+
+        False if it cannot be planned.
+        """
+        try:
+            program = self._planned(args, kwargs)
+            program.prepare()
+            peak = max(plan.projected_peak_before for plan in program.plans)
+        except Exception:  # raised, or warned of, by the call
+            return False
+        return peak <= fraction * self._request.bytes()
 
     def with_limit(self, limit: Limit) -> OptimizedFunction:
         """Return the same function with another limit."""

@@ -4,6 +4,9 @@ The chunk of a sliced input is cut right before its first use. A result is put i
 as soon as it is computed. Accumulators are loop variables: sums start from zeros, and concatenated
 results are written in place (a TensorArray would hold them twice). A body whose result is
 accumulated reads the accumulator and returns its new value.
+
+Small sums of float32 are accumulated in float64. A kernel adds in a tree, so that its error hardly
+grows with the number of elements. That of a running total would grow with the number of chunks.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from tf_exla.ir.graph import (
     Node,
     Tensor,
 )
+from tf_exla.model.lifetimes import CHAIN_BYTES
 
 _INT32_MAX = 2**31 - 1
 
@@ -42,9 +46,10 @@ def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.
     if loop.chunk == loop.extent and not loop.folds:
         with emitter.scope():
             return _Chunk(emitter, loop, loop.body, inputs, None, None).run()
+    totals = _totals(loop)
     made: list[tf.Tensor | None] = [
         _accumulator(emitter, tensor, "add" if loop.holds_places(k) else result.combine)
-        for k, (tensor, result) in enumerate(zip(loop.outputs, loop.results, strict=True))
+        for k, (tensor, result) in enumerate(zip(totals, loop.results, strict=True))
     ]
     first = chunks.start
     if None in made:  # start from the first chunk's results and merge the others
@@ -59,7 +64,33 @@ def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.
         with emitter.scope():
             start = Start(emitter, _index_dtype(loop), fixed=chunks.stop * loop.chunk)
             made = _Chunk(emitter, loop, loop.remainder, inputs, start, made).run()
-    return made
+    pairs = zip(made, totals, loop.outputs, strict=True)
+    return [_cast(emitter, one, total, tensor.dtype) for one, total, tensor in pairs]
+
+
+def _totals(loop: Loop) -> list[Tensor]:
+    """Return the tensors in which results are accumulated: small sums of float32 in float64."""
+    return [
+        Tensor(tensor.shape, "float64", f"{tensor.name}/total")
+        if tensor.dtype == "float32"
+        and tensor.nbytes < CHAIN_BYTES
+        and result.combine == "add"
+        and result.slot is None
+        and not result.accumulates_in_body
+        and not loop.triangular
+        else tensor
+        for tensor, result in zip(loop.outputs, loop.results, strict=True)
+    ]
+
+
+def _cast(emitter: Emitter, value: tf.Tensor, tensor: Tensor, dtype: str) -> tf.Tensor:
+    """Return the value of a tensor as `dtype`."""
+    if tensor.dtype == dtype:
+        return value
+    before, after = Tensor(tensor.shape, tensor.dtype), Tensor(tensor.shape, dtype)
+    emitter.set(before, value)
+    emitter.node(Node("astype", (before,), (after,), {"dtype": dtype}))
+    return emitter.values([after])[0]
 
 
 def _emit_before(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -166,6 +197,7 @@ class _Chunk:
         self.body = body
         self.start = start
         self.results = list(accumulators) if accumulators is not None else []
+        self.totals = _totals(loop)
         self.sliced: dict[Tensor, tuple[tf.Tensor, Piece]] = {}
         count = len(loop.inputs)
         whole = zip(loop.inputs, inputs, loop.slots, strict=True)
@@ -223,7 +255,7 @@ class _Chunk:
         for position, output in enumerate(self.body.outputs):
             if output is not tensor:
                 continue
-            result, whole = self.loop.results[position], self.loop.outputs[position]
+            result, whole = self.loop.results[position], self.totals[position]
             if result.combine in ARG_REDUCERS and not result.accumulates_in_body:
                 self._merge_pair(position, result.combine)
                 continue
@@ -235,6 +267,7 @@ class _Chunk:
                 piece = Piece(whole, tensor, result.slot)
                 made = write_part(self.emitter, self.start, before, part, piece)
             else:
+                part = _cast(self.emitter, part, tensor, whole.dtype)
                 made = self._combined(
                     COMBINING[result.combine], self.results[position], part, whole
                 )
