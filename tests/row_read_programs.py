@@ -172,10 +172,40 @@ def nested() -> Program:
     return function, (X, Y)
 
 
+def with_ellipsis() -> Program:
+    """Rows `d[i, ...]` and columns `e[..., i]`."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> Any:
+        d, e = distances(x, y), distances(y, x + 1.0)
+        step = lambda i, cost: (i + 1, relaxed(d[i, ...], cost) + e[..., i])  # noqa: E731
+        start = (tf.constant(0), tf.zeros_like(y[:, 0]))
+        return tf.while_loop(lambda i, _: i < 701, step, start)[1]
+
+    return function, (X, Y)
+
+
+def clipped() -> Program:
+    """Clipped gradients of each example: `vectorized_map` makes a loop over L2Loss."""
+
+    def function(x: tf.Tensor, y: tf.Tensor) -> Any:
+        weights = tf.transpose(y)
+
+        def one(example: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                tape.watch(weights)
+                loss = tf.reduce_sum(tf.tanh(example[None] @ weights))
+            gradient = tape.gradient(loss, weights)
+            return gradient / tf.maximum(tf.linalg.global_norm([gradient]), 1.0)
+
+        return tf.reduce_mean(tf.vectorized_map(one, x), 0)
+
+    return function, (X, Y)
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     program.__name__: program
     for program in (
         folded, backward, indexed, gathered, mapped, filtered, decoded, python_loop,
-        nested, reversed_slice, two_axes,
+        nested, reversed_slice, two_axes, with_ellipsis, clipped,
     )
 }  # fmt: skip

@@ -46,6 +46,10 @@ def node_seconds(
     return seconds
 
 
+_READS_PARTS = frozenset({"slice", "strided_slice", "take"})
+"""Ops that read only as many elements of their first operand as they return."""
+
+
 def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: bool) -> float:
     rates = ops.rates()
     if isinstance(node, Loop):
@@ -66,7 +70,10 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
         return rates.launch + seconds
     moved = 0
     if not ops.aliases(node):
-        moved = sum(t.nbytes for t in node.inputs) + sum(t.nbytes for t in node.outputs)
+        made = sum(t.nbytes for t in node.outputs)
+        moved = made + sum(t.nbytes for t in node.inputs)
+        if node.op in _READS_PARTS:
+            moved += min(0, made - node.inputs[0].nbytes)
     seconds = work_seconds(ops, node, parallel) + moved * _byte_seconds(ops, node, byte, parallel)
     seconds += ops.lookups(node) * rates.lookup
     if ops.work(node) != "serial":

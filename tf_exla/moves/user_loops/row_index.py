@@ -57,24 +57,26 @@ def _read_of(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
 
 def _strided(node: Node, made_by: Mapping[Tensor, Node]) -> Read | None:
     """Return a read of `x[..., i, ...]` in which all other axes are whole."""
-    mask = masks_of(node)
+    mask, axes = masks_of(node), node.inputs[0].axes
     steps, begin = node.inputs[3].value, made_by.get(node.inputs[1])
-    if steps is None or (steps != 1).any() or mask["ellipsis"] or mask["new_axis"]:
+    if steps is None or (steps != 1).any() or axes is None or mask["new_axis"]:
         return None
     if mask["shrink_axis"].bit_count() != 1:
         return None
-    axis = mask["shrink_axis"].bit_length() - 1
-    others = (1 << len(steps)) - 1 - (1 << axis)
+    part = mask["shrink_axis"].bit_length() - 1  # of the parts of the index, `...` is one
+    others = (1 << len(steps)) - 1 - (1 << part) - mask["ellipsis"]
     if mask["begin"] & others != others or mask["end"] & others != others:
         return None
-    if (mask["begin"] | mask["end"]) >> axis & 1:
+    if (mask["begin"] | mask["end"]) >> part & 1:
         return None
+    after = 0 < mask["ellipsis"] < 1 << part
+    axis = len(axes) - len(steps) + part if after else part
     static = node.inputs[1].value
     if static is not None:
-        return Read(node, int(static[axis]), axis, wraps=True)
+        return Read(node, int(static[part]), axis, wraps=True)
     if begin is None or begin.op != "stack":
         return None
-    return Read(node, begin.inputs[axis], axis, wraps=True)
+    return Read(node, begin.inputs[part], axis, wraps=True)
 
 
 def rows_of(tensor: Tensor, axis: int, made_by: Mapping[Tensor, Node]) -> Rows:
