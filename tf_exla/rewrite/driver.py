@@ -122,7 +122,7 @@ class _Run:
             if (new.shape, new.dtype) != (old.shape, old.dtype):
                 return Refusal(f"{new} would stand for {old}")
         if _reads_replaced(site, together):
-            return Refusal("what would stand for it is made of it")
+            return Refusal("its replacement would be computed from it")
         gone = site.removed(together.replacements)
         if not rewrite.normal:
             before, after = site.seconds(gone), site.seconds(site.made)
