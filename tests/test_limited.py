@@ -113,7 +113,7 @@ def test_gpflow_called_eagerly() -> None:
 
 def test_a_function_that_xla_compiles_stays_so_if_the_limit_leaves_room() -> None:
     compiled, expected = tf.function(product, jit_compile=True), product(X)
-    for limit, names in (("1GB", []), ("2MB", ["product"])):
+    for limit, names in (("1GB", []), ("2.2MB", ["product"])):
         with tf_exla.limit(limit, strict=True) as block:
             np.testing.assert_allclose(compiled(X), expected, rtol=1e-9)
             assert [report.function for report in block.reports()] == names

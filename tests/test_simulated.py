@@ -87,7 +87,7 @@ PROGRAMS = {
     "resampled": (resampled, 1.8),
     "asian": (asian, 10),
     "two factors": (two_factors, 5),
-    "in a While": (in_a_while, 10),
+    "in a While": (in_a_while, 9.5),
 }
 """Each with the part of the stock peak that is its limit."""
 

@@ -74,7 +74,7 @@ class MemoryLimitError(_Reported):
     `blocker`: the largest tensor alive at its peak. `residents`: the largest tensors that exist
     before the call. `parts`: the parts of its peak in addition to resident tensors. `slowdown`: the
     estimated time of a call relative to that of the unsplit program. `faster_limit`: a larger limit
-    at which it is less than three; None if `slowdown` is, or eight times the memory is not enough.
+    at which it is less than three, at most that of the unsplit program; None if `slowdown` is.
     `smallest_in_parts`: a smaller limit that may work as well, if sizes are computed from data: the
     call then runs up to these sizes first. None if there is none.
     """

@@ -230,7 +230,8 @@ def _too_large(run: _Run, function: str, found: _Smallest) -> MemoryLimitError:
         if projector.working_set(planned) <= least:
             slow = graph_seconds(projector.ops, planned, promises=False) / whole
     more = (int(factor * least) for factor in _MORE) if slow > SETTINGS.slow else ()
-    faster = next((budget for budget in more if slowdown(budget) < SETTINGS.slow), None)
+    unsplit = projector.working_set(graph) if slow > SETTINGS.slow else None
+    faster = next((budget for budget in more if slowdown(budget) < SETTINGS.slow), unsplit)
     return MemoryLimitError(
         function,
         limit=run.limit,
