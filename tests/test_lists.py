@@ -407,6 +407,22 @@ def parts_in_a_loop(x: tf.Tensor) -> tf.Tensor:
     return tf.map_fn(lambda shift: tf.reduce_sum(states(x + shift)[:, -1]), x[0, :3])
 
 
+def parts_of_a_raw_list(x: tf.Tensor) -> tf.Tensor:
+    """The shape that the list is reserved with has another dtype than that of a TensorArray."""
+    raw, shape = tf.raw_ops, tf.constant([3001], tf.int64)
+    listed = raw.TensorListReserve(element_shape=shape, num_elements=41, element_dtype=x.dtype)
+
+    def step(i: tf.Tensor, listed: tf.Tensor) -> Any:
+        item = tf.sin(x[i])
+        return i + 1, raw.TensorListSetItem(input_handle=listed, index=i, item=item)
+
+    listed = tf.while_loop(lambda i, _: i < 41, step, (0, listed))[1]
+    stacked = raw.TensorListStack(
+        input_handle=listed, element_shape=[3001], element_dtype=x.dtype, num_elements=41
+    )
+    return stacked[:, ::1000]
+
+
 def gradient_of_parts(x: tf.Tensor) -> tf.Tensor:
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -423,6 +439,7 @@ def gradient_of_parts(x: tf.Tensor) -> tf.Tensor:
         (parts_of_rows_that_were_written, True),
         (parts_of_matrices, True),
         (parts_in_a_loop, True),
+        (parts_of_a_raw_list, True),
         (lambda x: states(x)[5:, -1], False),
         (lambda x: (states(x)[:, -1], tf.reduce_sum(states(x)), states(x)), False),
         (lambda x: (lambda s: (s[:, -1], tf.reduce_sum(s)))(states(x)), False),

@@ -189,7 +189,8 @@ def _replaced(graph: Graph, plan: _Plan, ops: OpSet) -> Graph:
         instead[node] = w.nodes
     w = Builder(stack, ops)
     for part, one in zip(parts, lists, strict=True):
-        inputs = (one, w.const(part.result.dims[1:]), *stack.inputs[2:])
+        shape = w.const(part.result.dims[1:], stack.inputs[1].dtype)
+        inputs = (one, shape, *stack.inputs[2:])
         w.nodes.append(stack.replace(inputs=inputs, outputs=(part.result,)))
     instead[stack] = w.nodes
     gone = {part.template.nodes[-1] for part in parts}
@@ -204,7 +205,7 @@ def _elements(listed: Tensor) -> float:
 
 
 def _reserved(w: Builder, node: Node, part: _Part) -> Tensor:
-    shape = w.const(part.result.dims[1:])
+    shape = w.const(part.result.dims[1:], node.inputs[0].dtype)
     made = _listed(node.output, part)
     w.nodes.append(node.replace(inputs=(shape, *node.inputs[1:]), outputs=(made,)))
     return made
