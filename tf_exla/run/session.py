@@ -41,10 +41,11 @@ class Session(Listener):
         if _is_inner():
             return original(function, *args, **kwargs)
         optimized = self.optimized(function)
-        if function._jit_compile and optimized.needs_at_most(1 / XLA_MARGIN, args, kwargs):
-            self.unchanged.add(optimized.label)
-            return original(function, *args, **kwargs)
-        self.unchanged.discard(optimized.label)
+        if function._jit_compile:
+            if optimized.needs_at_most(1 / XLA_MARGIN, args, kwargs):
+                self.unchanged.add(optimized.label)
+                return original(function, *args, **kwargs)
+            self.unchanged.discard(optimized.label)
         return optimized(*args, **kwargs)
 
     def call_concrete(self, original: Any, function: Any, args: Any, kwargs: Any) -> Any:
