@@ -64,8 +64,8 @@ def emit_loop(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.
         with emitter.scope():
             start = Start(emitter, _index_dtype(loop), fixed=chunks.stop * loop.chunk)
             made = _Chunk(emitter, loop, loop.remainder, inputs, start, made).run()
-    pairs = zip(made, totals, loop.outputs, strict=True)
-    return [_cast(emitter, one, total, tensor.dtype) for one, total, tensor in pairs]
+    pairs = zip(made, loop.outputs, strict=True)
+    return [_cast(emitter, one, tensor.dtype) for one, tensor in pairs]
 
 
 def _totals(loop: Loop) -> list[Tensor]:
@@ -83,14 +83,10 @@ def _totals(loop: Loop) -> list[Tensor]:
     ]
 
 
-def _cast(emitter: Emitter, value: tf.Tensor, tensor: Tensor, dtype: str) -> tf.Tensor:
-    """Return the value of a tensor as `dtype`."""
-    if tensor.dtype == dtype:
+def _cast(emitter: Emitter, value: tf.Tensor, dtype: str) -> tf.Tensor:
+    if value.dtype.name == dtype:
         return value
-    before, after = Tensor(tensor.shape, tensor.dtype), Tensor(tensor.shape, dtype)
-    emitter.set(before, value)
-    emitter.node(Node("astype", (before,), (after,), {"dtype": dtype}))
-    return emitter.values([after])[0]
+    return emitter.op("Cast", [value], {"dtype": dtype}).outputs[0]
 
 
 def _emit_before(emitter: Emitter, loop: Loop, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -267,7 +263,7 @@ class _Chunk:
                 piece = Piece(whole, tensor, result.slot)
                 made = write_part(self.emitter, self.start, before, part, piece)
             else:
-                part = _cast(self.emitter, part, tensor, whole.dtype)
+                part = _cast(self.emitter, part, whole.dtype)
                 made = self._combined(
                     COMBINING[result.combine], self.results[position], part, whole
                 )
