@@ -11,7 +11,7 @@ touches a tensor of at least `CHAIN_BYTES`; smaller tensors count for the whole 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import add
@@ -26,6 +26,7 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.structure import structure_of
 from tf_exla.ir.traverse import walk
 from tf_exla.model.cluster_bytes import cluster_bytes
+from tf_exla.model.effort import Effort
 from tf_exla.model.lifetimes import Lifetimes, lifetimes, passed_on
 from tf_exla.model.scratch import scratch_bytes
 from tf_exla.model.sizes import Sizes
@@ -128,11 +129,11 @@ class Made:
 class Projector:
     """Projects graphs for one op set and memoizes the results.
 
-    `tick` is called for each candidate of a search, to report that planning takes long.
+    `effort` counts the nodes that are walked.
     """
 
     ops: OpSet
-    tick: Callable[[], None] = lambda: None
+    effort: Effort = field(default_factory=Effort)
     _known: WeakKeyDictionary[Graph, dict[object, Projection]] = field(
         default_factory=WeakKeyDictionary
     )
@@ -196,6 +197,7 @@ class Projector:
         known = self._lifetimes.setdefault(graph, {})
         key = sliced, self.sizes.given(graph)
         if key not in known:
+            self.effort.walk(len(graph.nodes))
             known[key] = lifetimes(graph, self.ops, self.sizes, sliced)
         return known[key]
 

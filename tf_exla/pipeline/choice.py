@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import dropwhile, islice
@@ -11,6 +12,7 @@ from itertools import dropwhile, islice
 from tf_exla.ir.graph import Graph
 from tf_exla.ir.traverse import count_nodes
 from tf_exla.model.cost import graph_seconds
+from tf_exla.model.effort import OutOfEffortError
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
@@ -106,17 +108,18 @@ def _fastest(forms: Forms) -> Found:
     seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
     if projector.working_set(found.graph) > budget or seconds < graph_seconds(ops, forms.cleaned):
         return found
-    for group in (forms.in_blocks(), forms.in_segments()):
-        for form in group:
-            if form.name == found.form.name:
+    with projector.effort.for_speed(), suppress(OutOfEffortError):
+        for group in (forms.in_blocks(), forms.in_segments()):
+            for form in group:
+                if form.name == found.form.name:
+                    break
+                made = _within(forms, form, seconds) or _enlarged(forms, form)
+                if made is None:
+                    continue
+                if graph_seconds(ops, made.graph) < seconds:
+                    found = made.instead_of(found)
+                    seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
                 break
-            made = _within(forms, form, seconds) or _enlarged(forms, form)
-            if made is None:
-                continue
-            if graph_seconds(ops, made.graph) < seconds:
-                found = made.instead_of(found)
-                seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
-            break
     return found
 
 
@@ -126,7 +129,12 @@ def _faster_than_whole(forms: Forms) -> Found | None:
     Then rematerialization, which only adds work to the unsplit program, need not be tried.
     """
     first = next(iter(forms))
-    if first.spare or first.whole or forms.projector.working_set(first.graph) <= forms.budget:
+    if (
+        forms.budget <= 0
+        or first.spare
+        or first.whole
+        or forms.projector.working_set(first.graph) <= forms.budget
+    ):
         return None
     ops = forms.projector.ops
     most = SETTINGS.margin_whole * graph_seconds(ops, forms.cleaned)
@@ -164,9 +172,10 @@ def _not_slow(forms: Forms, found: Found) -> Found:
     if seconds < SETTINGS.slow * whole:
         return found
     forms_after = dropwhile(lambda form: form.name != found.form.name, forms)
-    larger = _enlarged(forms, found.form)
-    if larger is not None and graph_seconds(ops, larger.graph) < SETTINGS.margin * seconds:
-        found = larger
+    with forms.projector.effort.for_speed(), suppress(OutOfEffortError):
+        larger = _enlarged(forms, found.form)
+        if larger is not None and graph_seconds(ops, larger.graph) < SETTINGS.margin * seconds:
+            found = larger
     return _faster(forms, found, islice(forms_after, 1, None), SETTINGS.margin)
 
 
@@ -180,16 +189,17 @@ def _faster(forms: Forms, found: Found, others: Iterable[Form], margin: float) -
     ops = forms.projector.ops
     seconds, whole = (graph_seconds(ops, one) for one in (found.graph, forms.cleaned))
     worth, tried = SETTINGS.calls * (seconds - whole), found.graph.has_loops
-    for form in others:
-        if form.whole:
-            continue
-        worth -= ops.rates().search_node * count_nodes(form.graph)
-        if worth < 0 and tried:
-            break
-        tried = True
-        made = _within(forms, form, margin * seconds)
-        if made is not None and graph_seconds(ops, made.graph) < margin * seconds:
-            return made.instead_of(found)
+    with forms.projector.effort.for_speed(), suppress(OutOfEffortError):
+        for form in others:
+            if form.whole:
+                continue
+            worth -= ops.rates().search_node * count_nodes(form.graph)
+            if worth < 0 and tried:
+                break
+            tried = True
+            made = _within(forms, form, margin * seconds)
+            if made is not None and graph_seconds(ops, made.graph) < margin * seconds:
+                return made.instead_of(found)
     return found
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import chain
 
 from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Node
 from tf_exla.ir.traverse import count_nodes
-from tf_exla.model.cost import graph_seconds
+from tf_exla.model.effort import Effort
 from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
@@ -117,13 +118,16 @@ class Forms:
             return None
         slim, captured = self._slim(), Form("as captured", self.cleaned)
         starts = [slim] if slim.graph is self.cleaned else [slim, captured]
-        forms = [one for start in starts for one in self._computed_again(start)]
+        forms = []
+        for form in chain(map(self._computed_again, starts), self._kernels_in_parts(starts)):
+            if form is not None and not self._over(form):
+                return form
+            forms.append(form)
+        return min(filter(None, forms), key=self._over, default=None)
 
-        def order(form: Form) -> tuple[int, float]:
-            over = max(self.projector.working_set(form.graph) - self.budget, 0)
-            return over, graph_seconds(self.projector.ops, form.graph)
-
-        return min(forms, key=order, default=None)
+    def _over(self, form: Form) -> int:
+        """Return the bytes by which a form, unsplit, exceeds the budget."""
+        return max(self.projector.working_set(form.graph) - self.budget, 0)
 
     @cached_property
     def unsplit(self) -> Form | None:
@@ -134,26 +138,35 @@ class Forms:
     @cached_property
     def in_parts(self) -> KernelsInParts:
         """A projector that assumes that kernels with much scratch memory run on parts."""
-        return KernelsInParts(self.projector.ops, self.projector.tick)
+        return KernelsInParts(self.projector.ops, Effort(report=self.projector.effort.report))
 
-    def _computed_again(self, start: Form) -> Iterator[Form]:
-        """Yield the rematerialized forms of `start`: with whole kernels, and with some in parts."""
+    def _computed_again(self, start: Form) -> Form | None:
+        """Return the rematerialized form of `start`; None if nothing is computed again."""
         graph = rematerialize(start.graph, self.projector, self.budget)
-        if graph is not start.graph:
-            # If numbers of copies are compared, the copies must stay whole to have equal bits.
-            whole = self._compares(graph)
-            yield replace(start, name="rematerialized", graph=graph, whole=whole)
-        if not any(map(self.in_parts.reduces, start.graph.nodes)):
+        if graph is start.graph:
+            return None
+        # If numbers of copies are compared, the copies must stay whole to have equal bits.
+        whole = self._compares(graph)
+        return replace(start, name="rematerialized", graph=graph, whole=whole)
+
+    def _kernels_in_parts(self, starts: Sequence[Form]) -> Iterator[Form]:
+        """Yield the rematerialized form with kernels in parts, if any kernel has parts.
+
+        It is derived from the start that needs the least if all kernels are in parts.
+        """
+        starts = [one for one in starts if any(map(self.in_parts.reduces, one.graph.nodes))]
+        if not starts:
             return
-        made = rematerialize(start.graph, self.in_parts, self.budget)
-        if self.in_parts.working_set(made) <= self.budget:
-            parted = self._parted(made, self.budget)
-            if parted is not None and self.projector.working_set(parted) > self.budget:
-                # A plan above the budget may give the smallest limit that is reported. It must be
-                # found again for that limit, so it must not depend on the budget.
-                parted = self._parted(rematerialize(start.graph, self.in_parts, 0), 0)
-        else:  # `made` is above the budget, so it does not depend on it
-            parted = self._parted(made, 0)
+        made = {one: rematerialize(one.graph, self.in_parts, self.budget) for one in starts}
+        start = min(starts, key=lambda one: self.in_parts.working_set(made[one]))
+        graph, budget = made[start], self.budget
+        if self.in_parts.working_set(graph) > budget:
+            budget = 0  # a graph above the budget does not depend on it
+        parted = self._parted(graph, budget)
+        if budget and parted is not None and self.projector.working_set(parted) > budget:
+            # A plan above the budget may give the smallest limit that is reported. It must be
+            # found again for that limit, so it must not depend on the budget.
+            parted = self._parted(rematerialize(start.graph, self.in_parts, 0), 0)
         if parted is not None and parted is not start.graph:
             yield replace(start, name="rematerialized, kernels in parts", graph=parted)
 

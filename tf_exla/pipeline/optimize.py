@@ -19,6 +19,7 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.open_sizes import is_of_unknown_size
 from tf_exla.ir.traverse import ancestors, count_nodes, producers
 from tf_exla.model.cost import graph_seconds
+from tf_exla.model.effort import Effort
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.model.settings import SETTINGS
@@ -77,7 +78,9 @@ def _optimized(
 ) -> Plan | MemoryLimitError:
     """Return the plan, or the error if no plan is within the limit."""
     started = time.perf_counter()
-    projector = Projector(ops, tick=Patience(function, count_nodes(graph)))
+    nodes = count_nodes(graph)
+    most = SETTINGS.walks_for_speed + SETTINGS.walks_of_node * nodes
+    projector = Projector(ops, Effort(most, Patience(function, nodes)))
     check_graph(graph)
     run = _Run(projector, graph, options, limit, resident)
     cleaned = run.checked("clean", clean(graph, ops))

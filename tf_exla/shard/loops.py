@@ -235,7 +235,7 @@ def _candidates(
                     node, tensor, _ = compared[0]
                     refusals.append(RefusedSplit(tensor, axis, node, _COMPARED))
                     continue
-                projector.tick()
+                projector.effort.tick()
                 made = _in_shards(projector, next(rewrite(index, stages)), fleet)
                 if made is not None:
                     yield made

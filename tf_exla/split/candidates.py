@@ -117,7 +117,7 @@ def _split(
     if again is not None:
         refusals[again.tensor, again.axis, again.node] = again
         return None
-    context.projector.tick()
+    context.projector.effort.tick()
     stages, graphs = _built(index, stages)
     if all(map(best.excludes, graphs)):
         return None

@@ -36,7 +36,7 @@ def split_kernels(context: SearchContext, graph: Graph) -> Graph:
 
 
 def _candidates(context: SearchContext, graph: Graph) -> Iterator[Candidate]:
-    context.projector.tick()
+    context.projector.effort.tick()
     index = context.index(graph)
     for is_large, region in kernel_regions(context, index):
         stages = arrange(index, region, is_large)
@@ -47,18 +47,20 @@ def _candidates(context: SearchContext, graph: Graph) -> Iterator[Candidate]:
 def kernel_regions(context: SearchContext, index: DefUse) -> Iterator[tuple[Large, Region]]:
     """Yield regions that contain only the node at the peak, if its kernel has much scratch memory.
 
-    There is one for each axis of its large operands and results that can be split.
+    There is one for each axis along which its large operands and results can be split.
     """
     projection = context.projector.project(index.graph)
     node = projection.peak_node
     if node is None or not _has_much(node, projection.temporary[projection.peak_step]):
         return
+    seen = set()
     for seed in (*node.inputs, *node.outputs):
         is_large = Large(CHAIN_BYTES, seed)
         for axis, size in enumerate(seed.dims if seed.is_static else ()):
             if size > 1 and is_large(seed):
                 region = grow(index, seed, axis, is_large, admits=lambda one, _: one is node)
-                if region is not None:
+                if region is not None and (key := (region.key, region.extent)) not in seen:
+                    seen.add(key)
                     yield is_large, region
 
 

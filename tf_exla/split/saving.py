@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
+from contextlib import suppress
 
 from tf_exla.ir.graph import Loop, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.model.cost import node_seconds
+from tf_exla.model.effort import OutOfEffortError
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.candidate import Candidate
 from tf_exla.split.candidates import evaluate
@@ -31,6 +33,7 @@ def keep(context: SearchContext, best: Candidate) -> Candidate:
         return arrange(best.index, region, best.is_large, tensors)
 
     def trial(tensors: frozenset[Tensor]) -> Candidate | None:
+        projector.effort.tick()
         if sum(tensor.nbytes for tensor in tensors) > budget:
             return None
         made = evaluate(context, best.index, stages_with(tensors), best.is_large)
@@ -48,18 +51,19 @@ def keep(context: SearchContext, best: Candidate) -> Candidate:
     for tensor in dear:
         seconds, _ = _recomputation(projector.ops, stages_with(frozenset({tensor})))
         kinds.setdefault((tensor.axes, tensor.dtype, round(seconds / little)), []).append(tensor)
-    alone = ((trial(frozenset(alike[:1])), alike) for alike in kinds.values())
-    saving = [(made.seconds, alike) for made, alike in alone if made is not None]
     kept: frozenset[Tensor] = frozenset()
     chosen = best
-    for seconds, alike in sorted(saving, key=lambda one: one[0]):
-        if seconds >= best.seconds:
-            break
-        for tensor in alike:
-            made = trial(kept | {tensor})
-            if made is None or made.seconds >= chosen.seconds:
+    with projector.effort.for_speed(), suppress(OutOfEffortError):
+        alone = ((trial(frozenset(alike[:1])), alike) for alike in kinds.values())
+        saving = [(made.seconds, alike) for made, alike in alone if made is not None]
+        for seconds, alike in sorted(saving, key=lambda one: one[0]):
+            if seconds >= best.seconds:
                 break
-            chosen, kept = made, kept | {tensor}
+            for tensor in alike:
+                made = trial(kept | {tensor})
+                if made is None or made.seconds >= chosen.seconds:
+                    break
+                chosen, kept = made, kept | {tensor}
     return chosen if chosen.seconds <= SETTINGS.margin * best.seconds else best
 
 

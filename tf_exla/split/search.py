@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.ir.traverse import with_subgraphs
+from tf_exla.model.effort import OutOfEffortError
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
@@ -253,7 +254,11 @@ def _ahead(context: SearchContext, graph: Graph, found: Sequence[Candidate]) -> 
     if not more:
         return graph
     first = min(more, key=lambda one: one.seconds)
-    made = _Search(context, ahead=False).run(first.graph).graph
+    try:
+        with context.projector.effort.for_speed():
+            made = _Search(context, ahead=False).run(first.graph).graph
+    except OutOfEffortError:
+        return graph
     return made if context.holds(made) and context.seconds(made) < most else graph
 
 
