@@ -75,8 +75,8 @@ def optimize(
             the memory that is free on the device when a plan is made.
         jit_compile: Whether XLA compiles the bodies of loops. None: where that is known to be
             faster, on a CPU. The report names the ops that XLA leaves to TensorFlow. On a GPU, True
-            compiles the whole plan with its loops if that holds the limit. This takes seconds, and
-            pays in programs that are called hundreds of times.
+            compiles the whole plan with its loops if that is within the limit. This takes seconds,
+            and pays in programs that are called hundreds of times.
         tensor_size_threshold: Bytes. Every larger tensor that can be split is split, whatever the
             limit. Defaults to the flag in TF_EXLA_FLAGS.
         tensor_split_size: Bytes. No chunk is larger. Defaults to the flag in TF_EXLA_FLAGS.
@@ -96,7 +96,7 @@ def optimize(
             arguments.
 
     Raises:
-        MemoryLimitError: By a call, at tracing, if no plan holds the limit.
+        MemoryLimitError: By a call, at tracing, if no plan is within the limit.
         ValueError: If the limit or an option has an invalid value.
         TypeError: If the limit or an option has an invalid type.
     """
@@ -135,7 +135,7 @@ def explain(
         **kwargs: Keyword arguments of `fn`.
 
     Raises:
-        MemoryLimitError: If no plan holds the limit.
+        MemoryLimitError: If no plan is within the limit.
     """
     check_function(fn)
     check_names(fn, kwargs, ("limit", "trace", "devices"))

@@ -67,7 +67,7 @@ class NotOptimizedWarning(UserWarning):
 
 
 class MemoryLimitError(_Reported):
-    """No plan holds the limit. Raised at tracing, before anything large is allocated.
+    """No plan is within the limit. Raised at tracing, before anything large is allocated.
 
     `limit`, `resident`, `projected_peak` (of the unsplit program) and `smallest_limit` are bytes.
     The program runs with `smallest_limit`. The other attributes describe the plan for that limit.

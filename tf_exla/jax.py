@@ -78,7 +78,7 @@ def jit(
 
     Raises:
         MemoryLimitError: By the first call with arguments of a type, before anything is allocated,
-            if no plan holds the limit.
+            if no plan is within the limit.
     """
 
     return _within(
@@ -142,7 +142,7 @@ def explain(
     """Return the report of `jit(fn, limit)` for these arguments, without running `fn`.
 
     Arguments may be `jax.ShapeDtypeStruct`s. `limit` defaults to the limit of `fn` if it has one.
-    Raises `MemoryLimitError` if no plan holds the limit.
+    Raises `MemoryLimitError` if no plan is within the limit.
     """
     check_function(fn)
     check_names(fn, kwargs, ("limit",))

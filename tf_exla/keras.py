@@ -32,7 +32,7 @@ class _NotMade:
 
 _NOT_MADE = _NotMade()
 _LIMITED, _MAKES = "_runs_within_limit", "_makes_without_limit"
-"""Attributes of functions that hold the limit of a run, and of those that make these."""
+"""Attributes of functions that stay within the limit of a run, and of those that make these."""
 
 _ENDS = (StopIteration, tf.errors.OutOfRangeError)
 """Exceptions by which a step reports that there is no more data."""
@@ -192,7 +192,7 @@ class MemoryLimit(keras.callbacks.Callback):  # type: ignore[misc]
         strict: Whether a failure of tf_exla itself is raised.
 
     Raises:
-        MemoryLimitError: By the first step with a batch size for which no plan holds the limit.
+        MemoryLimitError: By the first step with a batch size for which no plan is within the limit.
         ValueError: By a model that runs eagerly, since it has no graph to rewrite.
     """
 

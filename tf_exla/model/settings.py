@@ -89,6 +89,12 @@ class SearchSettings:
     """Iterations of a loop that are followed one by one if each may enlarge a variable. A node
     takes about a millisecond: a hundred iterations of ten nodes take as long as usual planning."""
 
+    xla_margin: int = 2
+    """XLA orders and fuses a whole program itself if it compiles it without a plan, or compiles a
+    plan as a part of a program. Then it must have this many times the projected bytes. It runs
+    independent nodes concurrently, so that the buffers of both exist: up to 1.84 times the
+    projection, in eleven programs at 15 limits."""
+
     # Results that XLA keeps in registers; projections rely on these.
 
     register_flops: int = 3

@@ -40,7 +40,7 @@ class Found:
     splitting: Splitting
     form: Form
     others: tuple[Found, ...] = ()
-    lost: str = "its smallest split does not hold the limit"
+    lost: str = "its smallest split is not within the limit"
 
     def instead_of(self, slower: Found) -> Found:
         """Return this program, with the slower one among the `others` that were not taken."""

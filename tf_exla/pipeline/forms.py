@@ -67,8 +67,8 @@ class Forms:
     and others tie two axes together (G + transposed G). Sinking and lowering take more work, but
     enable rewrites: sunk producers and their readers are in one body then, and a lowered softmax
     has a divisor. So rewrites are applied again after them. Merging equal results may need more
-    memory. So if a program is within the budget with equal results unmerged, or as it was traced,
-    it is not changed at all.
+    memory. So if a program is above the budget only with equal results merged, its first form is
+    the one without that, or the program as it was traced.
     """
 
     projector: Projector

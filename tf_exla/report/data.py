@@ -123,8 +123,8 @@ class ShardingEntry:
     """A program on several devices, which share the iterations of its loops of depth 0.
 
     `uses`: memory and time of each device. `shards`: parts of each of these loops. `sent`: bytes
-    from and to the driver in each call. `seconds_on_one`: estimate for one device, None if it does
-    not hold the limit. `seconds`: estimate for all devices, including what is sent.
+    from and to the driver in each call. `seconds_on_one`: estimate for one device, None if that is
+    not within the limit. `seconds`: estimate for all devices, including what is sent.
     """
 
     uses: tuple[DeviceUse, ...]

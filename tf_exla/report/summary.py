@@ -59,7 +59,7 @@ def _time(report: ReportData) -> str:
     if sharding is not None:
         one, many = sharding.seconds_on_one, sharding.seconds
         if one is None:
-            return f"{many:.3g} s estimated, one device does not hold the limit; {planned}"
+            return f"{many:.3g} s estimated, one device is not within the limit; {planned}"
         return (
             f"{one:.3g} s on one device -> {many:.3g} s estimated, {one / many:.2f} x as fast; "
             f"{planned}"

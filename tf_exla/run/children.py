@@ -51,7 +51,7 @@ class _Installer:
 
 
 def inherit(limit: int | str | None, strict: bool, jit_compile: bool | None = None) -> None:
-    """Make the children of this process hold the limit, as long as the process lives."""
+    """Make the children of this process stay within the limit, as long as the process lives."""
 
     def add(name: str) -> None:
         spawn = sys.modules[name]

@@ -53,7 +53,7 @@ def limit(
     strict: bool = False,
     devices: Any = None,
 ) -> Limited:
-    """Return a context manager: every outermost `tf.function` called inside holds the limit.
+    """Return a context manager: every outermost `tf.function` called inside stays within the limit.
 
     So do concrete functions, as the signatures of a SavedModel, and predictions and objectives of
     GPflow models that are called eagerly. Other eager ops do not. Functions made by `optimize` keep
@@ -70,7 +70,7 @@ def limit(
         devices: Devices among which loops are divided.
 
     Raises:
-        MemoryLimitError: By a call inside, at tracing, if no plan holds the limit.
+        MemoryLimitError: By a call inside, at tracing, if no plan is within the limit.
         ValueError: If the limit or an option has an invalid value.
         TypeError: If the limit or an option has an invalid type.
     """

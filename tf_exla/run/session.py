@@ -12,12 +12,8 @@ from tf_exla.frontends.tf.calls.request import Request
 from tf_exla.frontends.tf.planning.fallback import Guard, Listener
 from tf_exla.frontends.tf.source_line import defined_at
 from tf_exla.frontends.tf.tracing import is_tracing
+from tf_exla.model.settings import SETTINGS
 from tf_exla.report.report import MemoryReport
-
-XLA_MARGIN = 2
-"""A function with `jit_compile=True` stays as it is if the limit is at least so many times what it
-needs as projected. XLA may run its nodes concurrently, and so need more: up to 1.84 times
-(`frontends/jax/calls/program.py`)."""
 
 
 class Session(Listener):
@@ -42,7 +38,7 @@ class Session(Listener):
             return original(function, *args, **kwargs)
         optimized = self.optimized(function)
         if function._jit_compile:
-            if optimized.needs_at_most(1 / XLA_MARGIN, args, kwargs):
+            if optimized.needs_at_most(1 / SETTINGS.xla_margin, args, kwargs):
                 self.unchanged.add(optimized.label)
                 return original(function, *args, **kwargs)
             self.unchanged.discard(optimized.label)

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.builder import Builder
-from tf_exla.ir.control_flow import Variable, body_of, cond_of, is_while, with_variables
+from tf_exla.ir.control_flow import Variable, body_of, is_while, with_variables
 from tf_exla.ir.graph import Graph, Node, Shape, SplitAxis, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.resized import resized_graph
 from tf_exla.ir.traverse import consumers, producers, reads, with_subgraphs, without_dead
 from tf_exla.model.lifetimes import passed_on
+from tf_exla.moves.user_loops.kept_lists import only_reader
 from tf_exla.split.loops.resize import chunk_shape
 
 _SLICES = frozenset({"strided_slice", "slice"})
@@ -160,15 +161,10 @@ def _chain(
 
 def _writes(node: Node, k: int, items: Shape) -> bool:
     """Return whether an iteration only writes one of the tensors to the list at `k`."""
-    cond, body = cond_of(node), body_of(node)
-    write = producers(body).get(body.outputs[k])
-    if write is None or write.op != "list_set" or write.inputs[0] is not body.inputs[k]:
+    write = only_reader(node, k)
+    if write is None or write.op != "list_set" or write.inputs[0] is not body_of(node).inputs[k]:
         return False
-    uses = consumers(body)
-    once = len(uses[body.inputs[k]]) == 1 and write.output not in uses
-    last = body.outputs.count(write.output) == 1 and body.inputs[k] not in body.outputs
-    tested = cond.inputs[k] in reads(cond)
-    return once and last and not tested and write.inputs[2].axes == items
+    return write.inputs[2].axes == items
 
 
 def _replaced(graph: Graph, plan: _Plan, ops: OpSet) -> Graph:

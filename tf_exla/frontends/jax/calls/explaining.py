@@ -48,7 +48,7 @@ def _unchanged(program: Program) -> Plan:
 def _notes(certified: Certified) -> Iterator[str]:
     one = certified.certificate
     if certified.plan is None:
-        yield "XLA holds the limit without a plan: the function runs as it is"
+        yield "XLA is within the limit without a plan: the function runs as it is"
     yield (
         f"Certified peak of what XLA compiled: {format_bytes(one.peak)}, of which"
         f" {format_bytes(one.arguments)} arguments, {format_bytes(one.results)} results,"

@@ -25,14 +25,11 @@ from tf_exla.frontends.jax.jaxprs import spec
 from tf_exla.frontends.jax.planning import Settings, make_plan
 from tf_exla.frontends.jax.restore import restore
 from tf_exla.ir.graph import Graph
+from tf_exla.model.settings import SETTINGS
 from tf_exla.pipeline.plan import Plan
 
 X = Any  # an array, a tracer, or an aval
 Mask = tuple[bool, ...]
-MARGIN = 2
-"""The limit is divided by this if JAX compiles the plan as a part of a program. By default, XLA's
-scheduler runs independent nodes concurrently, so that the buffers of both exist: up to 1.84 times
-the projection, in eleven programs at 15 limits."""
 
 
 class Program:
@@ -75,11 +72,11 @@ class Program:
     def plan(self) -> Plan:
         """The plan for a program that JAX compiles as a part of another one, without a certificate.
 
-        Its working set leaves a margin for XLA (`MARGIN`). If no plan is that small, it is the
-        smallest plan. Raises `MemoryLimitError` if no plan is within the limit.
+        Its working set leaves a margin for XLA (`SETTINGS.xla_margin`). If no plan is that small,
+        it is the smallest plan. Raises `MemoryLimitError` if no plan is within the limit.
         """
         plan = self.plan_within(self.settings.limit)
-        room = (self.settings.limit - plan.resident) // MARGIN
+        room = (self.settings.limit - plan.resident) // SETTINGS.xla_margin
         if plan.working_set <= room:
             return plan
         try:

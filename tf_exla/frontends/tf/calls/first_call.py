@@ -24,7 +24,7 @@ def run_first_call(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     """
     warn(
         f"{function.__name__}: its first call creates variables from its arguments and runs as it "
-        "was. Later calls hold the limit.",
+        "was. Later calls stay within the limit.",
         NotOptimizedWarning,
     )
     # As in `Function._call`, whose initializers have just failed.
