@@ -75,8 +75,8 @@ class Order:
     def wait_for(self, results: Sequence[tf.Tensor]) -> None:
         """Make later large ops wait for results.
 
-        The results are read, since a control edge from a choice waits for the choice of a branch
-        only.
+        The results are read: a control edge from an `If` waits only until the branch is chosen, not
+        until it has run.
         """
         read = [
             emit(self._graph, "Identity", [result], {}, name="done")
