@@ -69,7 +69,9 @@ class Scope:
         if self.token is None:
             return function()
         shapes = jax.eval_shape(function)
-        made: list[X] = lax.cond(
-            self.token == 0, function, lambda: [jnp.zeros(one.shape, one.dtype) for one in shapes]
-        )
+
+        def zeros() -> Any:
+            return jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), shapes)
+
+        made: list[X] = lax.cond(self.token == 0, function, zeros)
         return made
