@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tf_exla.frontends.tf.capture.gathered_rows import GATHERS, of_read
 from tf_exla.ir.control_flow import CHOICES, is_while
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.traverse import walk, without_dead
@@ -14,6 +15,7 @@ from tf_exla.model.lifetimes import passed_on
 READS = frozenset(
     {"read_variable", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
 )
+UPDATES = {"AssignAddVariableOp": "add", "AssignSubVariableOp": "subtract"}
 # Stateful by their OpDef only so that TensorFlow neither folds nor merges them.
 _PURE = frozenset({"Empty"})
 # Python code may assign variables that it refers to.
@@ -23,7 +25,8 @@ _PYTHON = frozenset({"EagerPyFunc", "PyFunc"})
 def settle(graph: Graph) -> Graph:
     """Return `graph` with final `stateful` flags and without dead pure nodes.
 
-    A read of a variable that no node of the program writes is pure. Different inputs are different
+    A read of a variable that no node of the program writes is pure. Rows are gathered from the
+    value of a variable if the program also reads all of it. Different inputs are different
     variables: TensorFlow retraces a function if two arguments become the same variable.
     """
     return without_dead(lift_reads(_settled(graph, _Writes(graph))))
@@ -35,8 +38,14 @@ class _Writes:
     def __init__(self, graph: Graph) -> None:
         self.roots: dict[Tensor, Tensor] = {tensor: tensor for tensor in graph.inputs}
         self.written: set[Tensor] = set()
+        self.values: dict[Tensor, Tensor] = {}  # a tensor like the value of a variable read whole
         self.everything = False
         self._scan(graph)
+
+    def value_like(self, node: Node) -> Tensor | None:
+        """Return a tensor like the variable whose rows a node reads, if it is also read whole."""
+        root = self.roots.get(node.inputs[0])
+        return None if root is None else self.values.get(root)
 
     def pure_read(self, node: Node) -> bool:
         root = self.roots.get(node.inputs[0])
@@ -52,6 +61,10 @@ class _Writes:
                     self.roots[inner] = self.roots[outer]
             for _, sub in node.subgraphs:
                 self._scan(sub)
+            if node.op == "read_variable" or node.op in UPDATES:
+                value = node.output if node.op == "read_variable" else node.inputs[1]
+                if node.inputs[0] in self.roots and value.is_static:
+                    self.values[self.roots[node.inputs[0]]] = value
             if node.op in ("identity", "while"):
                 for outer, made in zip(node.inputs, node.outputs, strict=True):
                     if outer in self.roots and made.dtype == "resource" and outer not in changed:
@@ -97,7 +110,8 @@ def _settled(graph: Graph, writes: _Writes) -> Graph:
         attrs: Mapping[str, Any] = {**node.attrs, **subs} if subs else node.attrs
         if subs or stateful != node.stateful:
             node = dataclasses.replace(node, attrs=attrs, stateful=stateful)
-        nodes.append(node)
+        value = writes.value_like(node) if node.op in GATHERS else None
+        nodes += [node] if value is None else of_read(node, value)
     return without_dead(graph.replace(nodes=tuple(nodes)))
 
 

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from tf_exla.frontends.tf.capture.effects import UPDATES
 from tf_exla.frontends.tf.nodes.emit import DEVICE, is_large
 from tf_exla.ir.graph import Graph, Node, Tensor, const
 from tf_exla.ir.powers import of_known_powers
@@ -14,7 +15,6 @@ from tf_exla.ir.traverse import with_subgraphs
 _DIAGONALS = {"MatrixDiag": "matrix_diag", "MatrixDiagPart": "matrix_diag_part",
               "MatrixSetDiag": "matrix_set_diag"}  # fmt: skip
 """Ops of the main diagonal only."""
-_UPDATES = {"AssignAddVariableOp": "add", "AssignSubVariableOp": "subtract"}
 _MOMENTS = 5
 """Number of results that both batch normalizations share, and of operands of both gradients."""
 
@@ -34,7 +34,7 @@ def with_new_values(graph: Graph) -> Graph:
     nodes: list[Node] = []
     for old in graph.nodes:
         node = with_subgraphs(old, with_new_values)
-        change = node.inputs[-1] if node.op in _UPDATES else None
+        change = node.inputs[-1] if node.op in UPDATES else None
         if change is None or not (change.is_static and is_large(change)):
             nodes.append(node)
             continue
@@ -46,9 +46,7 @@ def with_new_values(graph: Graph) -> Graph:
             node, op="read_variable", inputs=(handle,), outputs=(value,),
             attrs={**placed, "dtype": change.dtype}, name=value.name,
         )  # fmt: skip
-        add = Node(
-            _UPDATES[node.op], (value, change), (total,), name=total.name, source=node.source
-        )
+        add = Node(UPDATES[node.op], (value, change), (total,), name=total.name, source=node.source)
         assign = dataclasses.replace(
             node,
             op="AssignVariableOp",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
-
-import numpy as np
 
 from tf_exla.frontends.tf.capture.effects import READS
 from tf_exla.frontends.tf.capture.func_graphs import variable_type
+from tf_exla.frontends.tf.capture.gathered_rows import GATHERS, of_value
 from tf_exla.frontends.tf.gradients.replay import Key, is_handle, keeping, replay, stateful_inside
 from tf_exla.frontends.tf.planning.settings import Program
-from tf_exla.ir.graph import Graph, Node, Tensor, const
+from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.traverse import walk, without_dead
 
 
@@ -42,6 +40,7 @@ def own_saves(program: Program) -> list[Tensor]:
         return program.first_save + len(saves) - 1
 
     nodes: list[Node] = []
+    whole: dict[int, Tensor] = {}  # values of variables, by the position of the handle
     inputs = {tensor: k for k, tensor in enumerate(program.graph.inputs)}
     for node in program.graph.nodes:
         if node.stateful and node.subgraphs:
@@ -60,7 +59,11 @@ def own_saves(program: Program) -> list[Tensor]:
         elif node.op in READS and node.op != "VariableShape" and node.inputs[0] in inputs:
             position = inputs[node.inputs[0]]
             if position not in program.by_handle and position < program.captured.inputs:
-                program.by_handle[position] = save(_value(node, program, position, nodes))
+                whole[position] = _value(node, program, position, nodes)
+                program.by_handle[position] = save(whole[position])
+            if node.op in GATHERS and position in whole:
+                nodes.remove(node)
+                nodes += of_value(node, whole[position])
     program.graph = program.graph.replace(nodes=tuple(nodes))
     return saves
 
@@ -149,15 +152,7 @@ def _read_saved(node: Node, value: Tensor, renamed: dict[Tensor, Tensor]) -> lis
     if node.op == "read_variable":
         renamed[node.output] = value
         return []
-    if node.op not in ("ResourceGather", "ResourceGatherNd"):
-        return [node]
-    if node.op == "ResourceGatherNd":
-        return [dataclasses.replace(node, op="GatherNd", inputs=(value, node.inputs[1]), attrs={})]
-    batch = node.attrs.get("batch_dims", 0)
-    axis = const(np.int32(batch), f"{node.name}/axis")  # type: ignore[arg-type]
-    attrs = {"batch_dims": batch}
-    inputs = (value, node.inputs[1], axis.output)
-    return [axis, dataclasses.replace(node, op="take", inputs=inputs, attrs=attrs)]
+    return of_value(node, value) if node.op in GATHERS else [node]
 
 
 def _check_defined(graph: Graph, inner: Program) -> None:
