@@ -37,14 +37,14 @@ class SearchSettings:
     """Calls of a program after which the one-time costs of compiling and searching must have paid
     off: an optimizer makes some hundred calls. With 20, the gradient of GPflow's GPRFITC is not
     compiled, and takes 1.4 times as long."""
-    walks_of_node: int = 70
+    walks_of_node: int = 200
     """Walks over each node of a program that planning may spend on speed alone, once a plan within
     the limit is known. Planning takes 19 to 23 µs for each node that is walked (four programs), so
-    this is 1.5 ms a node, half of what planning may take ..."""
-    walks_for_speed: int = 50_000
-    """... and one second for a program of any size. Of 570 plans of 285 programs, one is changed by
-    both: for a ResNet's step that one is estimated 17 % slower, and takes 25 s instead of 101 s to
-    plan. With half of both, a second plan is four times as slow, and no program plans faster."""
+    this is about 4 ms a node ..."""
+    walks_for_speed: int = 100_000
+    """... and two seconds for a program of any size. Of 570 plans of 285 programs none is changed.
+    With less, a plan is found too early: with 70 and 50,000 the step of a small GPT (650 nodes) is
+    estimated 10 times as slow as unsplit, instead of 3 times."""
     more_flops: float = 1.5
     """An order of a chain of products whose results all fit the limit may have this many times the
     flops of the best order. The best order would need a chunked loop, which reads the operands
