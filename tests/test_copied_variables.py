@@ -17,6 +17,7 @@ from fresh_process import run_fresh
 
 import tf_exla
 from tf_exla.frontends.tf.capture import capture
+from tf_exla.frontends.tf.nodes.emit import DEVICE
 from tf_exla.ir.traverse import walk
 
 ROWS, WIDTH = 120_011, 64
@@ -125,6 +126,18 @@ def test_rows_are_gathered_from_the_value_if_the_variable_is_read_whole() -> Non
     assert names.count("ResourceGather") == 1
     assert {"take", "GatherNd"} <= {*names}
     assert names.count("read_variable") == 1
+
+
+def test_gathers_stay_on_their_device() -> None:
+    table = tf.Variable(tf.ones([50, 3]))
+
+    def function() -> Any:
+        with tf.device("/device:CPU:0"):
+            return tf.gather(table, [1]), table + 1.0
+
+    graph = capture(tf.function(function, autograph=False).get_concrete_function()).graph
+    placed = [node.op for node in walk(graph) if "CPU:0" in str(node.attrs.get(DEVICE))]
+    assert {"read_variable", "take", "add"} <= {*placed}
 
 
 def test_gradients_of_rows_and_of_the_whole_table() -> None:
