@@ -66,6 +66,18 @@ def inside_a_choice() -> Program:
     return tf.autograph.to_graph(function), [tf.ones([300, WIDTH]), tf.constant(5)]
 
 
+def many_rows() -> Program:
+    """The rows of the update are many times as many as those of the table."""
+    table = tf.Variable(tf.zeros([1_000, WIDTH]))
+    places = tf.constant(np.random.default_rng(1).integers(0, 1_000, 60_000))
+
+    def function(x: Any) -> Any:
+        table.scatter_sub(tf.IndexedSlices(tf.exp(tf.tanh(x) * x), places))
+        return tf.reduce_sum(tf.gather(table, [3, 5]))
+
+    return function, [tf.ones([60_000, WIDTH])]
+
+
 SHARE = 0.27
 """The limit as a part of stock's projected peak."""
 PROGRAMS = {one.__name__: one for one in (looked_up, scattered, inside_a_choice)}
@@ -73,7 +85,7 @@ PROGRAMS = {one.__name__: one for one in (looked_up, scattered, inside_a_choice)
 
 def _peak_of_a_later_call(name: str, share: float) -> tuple[int, int, int]:
     """Return the bytes that a third call takes, those projected, and those within the limit."""
-    function, arguments = PROGRAMS[name]()
+    function, arguments = {**PROGRAMS, "many_rows": many_rows}[name]()
     stock = tf.function(function, autograph=False)
     before = tf_exla.explain(stock, *arguments, limit="10GB").projected_peak_before
     limit = int(share * before)
@@ -97,6 +109,16 @@ def _high_water_mark() -> int:
 def test_later_calls_are_within_the_limit(name: str) -> None:
     measured, projected, room = run_fresh(_peak_of_a_later_call, name, SHARE)
     assert room < ROWS * WIDTH * 4, "a copy of the table would exceed the limit"
+    assert 0 < measured <= projected <= room
+
+
+def test_a_scatter_takes_no_memory_but_for_the_table() -> None:
+    made, arguments = many_rows()
+    stock = tf.function(made, autograph=False)
+    report = tf_exla.explain(stock, *arguments, limit="10GB")
+    update, table = 60_000 * WIDTH * 4, 1_000 * WIDTH * 4
+    assert report.projected_peak - report.resident < update + 2 * table + (2 << 20)
+    measured, projected, room = run_fresh(_peak_of_a_later_call, "many_rows", 1.0)
     assert 0 < measured <= projected <= room
 
 

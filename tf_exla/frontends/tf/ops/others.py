@@ -42,6 +42,10 @@ OPS: Mapping[str, Op] = {
     **many(Op(flops=0), "Placeholder VarHandleOp"),
     **many(Op(bounds=sizes.of_total, cpu=cpu.row_slices), "ragged_gather ragged_range"),
     "RaggedTensorToTensor": Op(bounds=sizes.padded, cpu=cpu.padded),
+    **many(Op(cpu=cpu.of_variable), """
+        ResourceScatterAdd ResourceScatterDiv ResourceScatterMax ResourceScatterMin
+        ResourceScatterMul ResourceScatterSub ResourceScatterUpdate ResourceScatterNdAdd
+        ResourceScatterNdMax ResourceScatterNdMin ResourceScatterNdSub ResourceScatterNdUpdate"""),
     "running_top_k": Op(cpu=cpu.running_top_k),
     **many(Op(bounds=sizes.rows_of_both(0, 3)), """
         SparseAdd SparseSparseMaximum SparseSparseMinimum"""),

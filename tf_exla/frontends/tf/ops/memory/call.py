@@ -13,7 +13,10 @@ from tf_exla.ir.graph import item_bytes
 
 
 class TensorLike(Protocol):
-    """The interface of a tensor for a bound; `value`: the static value if known (axes, shapes)."""
+    """The interface of a tensor for a bound.
+
+    `value`: the static value if known (axes, shapes). `held`: the bytes of a handle's variable.
+    """
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -21,6 +24,8 @@ class TensorLike(Protocol):
     def dtype(self) -> str: ...
     @property
     def value(self) -> NDArray[np.generic] | None: ...
+    @property
+    def held(self) -> int: ...
 
 
 class Call(NamedTuple):

@@ -148,6 +148,14 @@ def difference(call: Call) -> int:
 # The rest.
 
 
+def of_variable(call: Call) -> int:
+    """Count a copy of everything, but at most of the variable: measured, nothing is allocated.
+
+    The old value of a variable that is still read is counted by `lifetimes.py`.
+    """
+    return min(call.inputs[0].held, copy_of_everything(call))
+
+
 def row_slices(call: Call) -> int:
     """Count two positions for each row, in vectors that grow."""
     return 2 * 2 * 8 * prod(call.outputs[0].shape)
