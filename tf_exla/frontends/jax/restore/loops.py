@@ -21,7 +21,7 @@ from tf_exla.frontends.jax.restore.emit import array_dtype, greatest, least
 from tf_exla.frontends.jax.restore.positions import merge_best, merge_top_k
 from tf_exla.frontends.jax.restore.scope import Scope, Start
 from tf_exla.ir.graph import ARG_REDUCERS, COMBINING, Combine, Graph, Loop, Tensor
-from tf_exla.model.lifetimes import CHAIN_BYTES
+from tf_exla.model.small_sums import is_small_float32_sum
 
 X = Any  # an array
 
@@ -104,18 +104,10 @@ def _accumulators(loop: Loop) -> list[X]:
         None
         if result.combine == "top_k"
         else Precise(jnp.zeros(tensor.dims, jnp.float32), jnp.zeros(tensor.dims, jnp.float32))
-        if _is_precise(loop, k)
+        if is_small_float32_sum(loop, k)
         else _neutral(tensor, result.combine, loop.holds_places(k))
         for k, (tensor, result) in enumerate(zip(loop.outputs, loop.results, strict=True))
     ]
-
-
-def _is_precise(loop: Loop, k: int) -> bool:
-    """Return whether a result is a small sum of float32 over the chunks."""
-    tensor, result = loop.outputs[k], loop.results[k]
-    if loop.triangular or result.accumulates_in_body or result.slot is not None:
-        return False
-    return result.combine == "add" and tensor.dtype == "float32" and tensor.nbytes < CHAIN_BYTES
 
 
 def _neutral(tensor: Tensor, combine: Combine, place: bool) -> X:

@@ -33,7 +33,7 @@ from tf_exla.ir.graph import (
     Node,
     Tensor,
 )
-from tf_exla.model.lifetimes import CHAIN_BYTES
+from tf_exla.model.small_sums import is_small_float32_sum
 
 _INT32_MAX = 2**31 - 1
 
@@ -72,14 +72,9 @@ def _totals(loop: Loop) -> list[Tensor]:
     """Return the tensors in which results are accumulated: small sums of float32 in float64."""
     return [
         Tensor(tensor.shape, "float64", f"{tensor.name}/total")
-        if tensor.dtype == "float32"
-        and tensor.nbytes < CHAIN_BYTES
-        and result.combine == "add"
-        and result.slot is None
-        and not result.accumulates_in_body
-        and not loop.triangular
+        if is_small_float32_sum(loop, k)
         else tensor
-        for tensor, result in zip(loop.outputs, loop.results, strict=True)
+        for k, tensor in enumerate(loop.outputs)
     ]
 
 
