@@ -125,7 +125,7 @@ PROGRAMS: dict[str, tuple[Callable[[], Made], float]] = {
     "attention": (attention, 40),
     "attention, gradient": (attention_gradient, 50),
     "SGPR, value and gradients": (sgpr, 40),
-    "GPR, value and gradients": (gpr, 66 if jax.__version_info__ < (0, 11) else 72),
+    "GPR, value and gradients": (gpr, 72),
     "wide product": (product, 610),
     "conjugate gradients": (conjugate_gradients, 30),
     "MMD of equal sizes, value and gradient": (discrepancy, 20),

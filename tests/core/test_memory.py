@@ -7,7 +7,7 @@ import pytest
 
 from core.kernels import InPlaceOps
 from tf_exla.frontends.numpy.trace import Array, Tracer, trace
-from tf_exla.ir.graph import Loop, Node, Tensor
+from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector, resident_bytes
 from tf_exla.pipeline.optimize import optimize_graph
@@ -35,6 +35,31 @@ def test_outputs_live_to_the_end_and_inputs_are_resident() -> None:
     outputs = [x + x for _ in range(5)]
     assert working_set(xp, *outputs) == 5 * KB8
     assert resident_bytes(xp.graph(*outputs)) == KB8
+
+
+def test_results_of_a_program_that_xla_compiles_exist_from_the_start() -> None:
+    xp = Tracer()
+    x = xp.input((1024,))
+    graph = xp.graph(xp.sum(xp.exp(x * x)), x + x)
+    assert Projector(InPlaceOps()).project(graph).working_set == KB8 + 8
+    first = graph.replace(results_first=True)
+    assert Projector(InPlaceOps()).project(first).working_set == 2 * KB8 + 8
+
+
+def test_a_while_computes_its_result_in_the_buffer_of_the_initial_value() -> None:
+    class Overwriting(InPlaceOps):
+        def overwrites_variables(self) -> bool:
+            return True
+
+    xp = Tracer()
+    x = xp.input((1024,))
+    body = trace(lambda xp, number, value: (number, value * value), (), (1024,))
+    cond = trace(lambda xp, number, value: number > 0, (), (1024,))
+    inputs = (xp.input(()).tensor, (x + x).tensor)
+    outputs = tuple(Tensor(one.shape, one.dtype, "result") for one in inputs)
+    nodes = (*xp.nodes, Node("while", inputs, outputs, {"body": body, "cond": cond}))
+    graph = Graph((x.tensor, inputs[0]), nodes, outputs[1:], results_first=True)
+    assert Projector(Overwriting()).project(graph).working_set <= 2 * KB8 + 100
 
 
 def test_a_dying_input_is_overwritten_only_where_nobody_else_holds_it() -> None:

@@ -74,3 +74,12 @@ def with_variables(
         outputs=chosen(node.outputs, (one.after.fresh_copy() for one in added)),
         attrs={**node.attrs, **subs},
     )
+
+
+def passed_on(node: Node) -> frozenset[int]:
+    """Return the positions of a While's variables that no iteration changes."""
+    if not is_while(node):
+        return frozenset()
+    body = body_of(node)
+    pairs = zip(body.inputs, body.outputs[: len(body.inputs)], strict=True)
+    return frozenset(k for k, (before, after) in enumerate(pairs) if before is after)

@@ -8,6 +8,7 @@ program will run.
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -248,15 +249,19 @@ class Loop(Node):
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Inputs, nodes in the order of execution, outputs."""
+    """Inputs, nodes in the order of execution, outputs.
+
+    `results_first`: the outputs are allocated before the first node runs, as they are in a program
+    that XLA compiles as a whole.
+    """
 
     inputs: tuple[Tensor, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Tensor, ...]
+    results_first: bool = False
 
     def replace(self, **changes: object) -> Graph:
-        fields = {"inputs": self.inputs, "nodes": self.nodes, "outputs": self.outputs, **changes}
-        return Graph(**fields)  # type: ignore[arg-type]
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
     def with_nodes(
         self, nodes: Sequence[Node], renamed: Mapping[Tensor, Tensor] = NO_NAMES
@@ -270,7 +275,7 @@ class Graph:
             outputs = tuple(renamed.get(tensor, tensor) for tensor in outputs)
         elif len(nodes) == len(self.nodes) and all(map(operator.is_, nodes, self.nodes)):
             return self
-        return Graph(self.inputs, tuple(nodes), outputs)
+        return self.replace(nodes=tuple(nodes), outputs=outputs)
 
     def with_instead(self, old: Node, *new: Node) -> Graph:
         """Return the graph with the node `old` replaced by nodes."""

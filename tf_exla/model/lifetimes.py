@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from itertools import chain
 
 from tf_exla.ir.bounds import HANDLES
-from tf_exla.ir.control_flow import body_of, is_while
+from tf_exla.ir.control_flow import is_while, passed_on
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
+from tf_exla.model.result_buffers import result_buffers
 from tf_exla.model.sizes import Sizes
 from tf_exla.model.views import Views
 
@@ -61,15 +62,6 @@ def lifetimes(
     return _Walk(graph, ops, sizes, sliced, variables).run()
 
 
-def passed_on(node: Node) -> frozenset[int]:
-    """Return positions of a While's variables that no iteration changes: their buffers stay."""
-    if not is_while(node):
-        return frozenset()
-    body = body_of(node)
-    pairs = zip(body.inputs, body.outputs[: len(body.inputs)], strict=True)
-    return frozenset(k for k, (before, after) in enumerate(pairs) if before is after)
-
-
 @dataclass(eq=False, slots=True)
 class _Buffer:
     """Memory shared by one or more tensors; `pending`: uses of it that are still to come."""
@@ -104,6 +96,7 @@ class _Walk:
         self.buffers: dict[Tensor, _Buffer] = {}
         self.values: dict[Tensor, _Buffer] = {}  # values of variables since their last assignment
         self.parts = Views(ops) if any(map(self._assigns, graph.nodes)) else None
+        self.reserved: dict[Tensor, _Buffer] = {}  # results whose nodes have not run
         self.sized: list[_Buffer] = []
         self.leaving: list[_Buffer] = []
         self.position = 0
@@ -114,6 +107,8 @@ class _Walk:
             if tensor not in self.sliced:
                 uses = self.uses.get(tensor, 0)
                 self.buffers[tensor] = _Buffer(tensor, 0, tensor in self.variables, uses)
+        if self.graph.results_first:
+            self._reserve_results()
         nbytes, fused = self.sizes.nbytes, self.fused
         made = (one for one in chain(self._made(), self.sliced) if one not in fused)
         sizes = (tensor.nbytes if tensor.is_static else nbytes(tensor) for tensor in made)
@@ -130,6 +125,13 @@ class _Walk:
             for one in self.sized
         )
         return Lifetimes(tuple(held), loose, tuple(spans))
+
+    def _reserve_results(self) -> None:
+        """Allocate the results before the first node."""
+        for tensor in result_buffers(self.graph, self.views, self.ops):
+            size = self.sizes.nbytes(tensor)
+            if size >= CHAIN_BYTES:
+                self.reserved[tensor] = self._hold(tensor, size)
 
     def _made(self) -> Iterator[Tensor]:
         for node in self.graph.nodes:
@@ -153,6 +155,8 @@ class _Walk:
         shared = self._shared(node)
         for position, tensor in enumerate(node.outputs):
             if position in shared:
+                if tensor in self.reserved:
+                    self._free(self.reserved.pop(tensor))
                 shared[position].pending += self.uses.get(tensor, 0)
                 buffers[tensor] = shared[position]
             elif tensor in self.lists:
@@ -266,6 +270,8 @@ class _Walk:
         self._hold(tensor, size if size >= CHAIN_BYTES else 0)
 
     def _hold(self, tensor: Tensor, size: int) -> _Buffer:
+        if tensor in self.reserved:
+            return self.reserved.pop(tensor)
         buffer = _Buffer(tensor, size, True, self.uses.get(tensor, 0), self.position)
         self.buffers[tensor] = buffer
         if size:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from tf_exla.ir.contraction import OP as CONTRACTION
-from tf_exla.ir.control_flow import body_of, is_while
+from tf_exla.ir.control_flow import body_of, is_while, passed_on
 from tf_exla.ir.graph import ARG_REDUCERS, Graph, Loop, Node, Tensor
 from tf_exla.ir.notes import note, noted
 from tf_exla.ir.op_set import OpSet
@@ -27,7 +27,7 @@ from tf_exla.ir.structure import structure_of
 from tf_exla.ir.traverse import walk
 from tf_exla.model.cluster_bytes import cluster_bytes
 from tf_exla.model.effort import Effort
-from tf_exla.model.lifetimes import Lifetimes, lifetimes, passed_on
+from tf_exla.model.lifetimes import Lifetimes, lifetimes
 from tf_exla.model.scratch import scratch_bytes
 from tf_exla.model.sizes import Sizes
 

@@ -16,6 +16,7 @@ from tf_exla.ir.clean import clean
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, with_subgraphs
+from tf_exla.moves import row_lookups
 from tf_exla.moves.image_patches import patches
 from tf_exla.vocabulary.rules.builders import integer
 
@@ -112,17 +113,12 @@ def _cross_entropy(w: Builder, node: Node) -> tuple[Tensor, Tensor] | None:
 def _sparse_cross_entropy(w: Builder, node: Node) -> tuple[Tensor, Tensor]:
     """-log softmax(x) at the label, and softmax(x) - one_hot(label)
 
-    Labels are looked up in the list of all labels by a `take`. On a CPU it fails for an invalid
-    label, as the op does. On other devices the loss is then 0 / 0, which is NaN as that of the op.
+    An invalid label is an error on a CPU, as it is for the op. On other devices the loss is then
+    0 / 0, which is NaN as that of the op.
     """
     x, labels = node.inputs
     rows, classes = x.dims
-    bounds = [w.const(value, labels.dtype) for value in (0, classes, 1)]
-    known = w.op("arange", *bounds)
-    found = w.op("take", known, labels, w.const(0))
-    labels = w.op("where", w.op("equal", found, labels), labels, w.const(-1, labels.dtype))
-    places = w.op("reshape", known, w.const([1, classes]))
-    own = w.op("equal", places, w.op("reshape", labels, w.const([rows, 1])))
+    own = row_lookups.places(w, labels, classes, 1, 2)
     last = w.const([-1])
     largest = w.op("max", x, last, keep_dims=True)
     e = w.op("exp", w.op("subtract", x, largest))
@@ -310,7 +306,9 @@ LOWERINGS: Mapping[str, Lowering] = {
     "mean": _mean,
     "one_hot": _one_hot,
     "scatter_add": _scattered_sum("add"),
+    "scatter_rows": row_lookups.scatter_rows,
     "scatter_subtract": _scattered_sum("subtract"),
     "softmax": _softmax,
     "sparse_cross_entropy": _sparse_cross_entropy,
+    "take": row_lookups.take,
 }

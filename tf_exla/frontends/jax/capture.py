@@ -43,7 +43,8 @@ def capture_jaxpr(closed: Any, platform: str | None = None) -> tuple[Graph, tupl
             constants.append(value)
             inside.append(extra[-1])
     outputs = inline_open(w, jaxpr, inside, inputs)
-    return without_dead(w.graph((*inputs, *extra), outputs)), tuple(constants)
+    graph = without_dead(w.graph((*inputs, *extra), outputs))
+    return graph.replace(results_first=True), tuple(constants)
 
 
 def _labels(jaxpr: Any) -> list[str]:

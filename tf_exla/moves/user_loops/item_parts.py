@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.builder import Builder
-from tf_exla.ir.control_flow import Variable, body_of, is_while, with_variables
+from tf_exla.ir.control_flow import Variable, body_of, is_while, passed_on, with_variables
 from tf_exla.ir.graph import Graph, Node, Shape, SplitAxis, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.resized import resized_graph
 from tf_exla.ir.traverse import consumers, producers, reads, with_subgraphs, without_dead
-from tf_exla.model.lifetimes import passed_on
 from tf_exla.moves.user_loops.kept_lists import only_reader
 from tf_exla.split.loops.resize import chunk_shape
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from tf_exla.ir.aliases import roots
 from tf_exla.ir.builder import Builder
-from tf_exla.ir.control_flow import Variable, body_of, cond_of, is_while, with_variables
+from tf_exla.ir.control_flow import Variable, body_of, cond_of, is_while, passed_on, with_variables
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, reads, with_subgraphs, without_dead
-from tf_exla.model.lifetimes import passed_on
 from tf_exla.moves.user_loops.row_index import read_of
 
 

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tf_exla.ir.builder import Builder
-from tf_exla.ir.control_flow import Variable, body_of, cond_of, with_variables
+from tf_exla.ir.control_flow import Variable, body_of, cond_of, passed_on, with_variables
 from tf_exla.ir.graph import Graph, Loop, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, with_subgraphs, without_dead
-from tf_exla.model.lifetimes import CHAIN_BYTES, passed_on
+from tf_exla.model.lifetimes import CHAIN_BYTES
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
 from tf_exla.moves.user_loops.row_blocks import (

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tf_exla.ir.builder import Builder
-from tf_exla.ir.control_flow import body_of, cond_of, is_while
+from tf_exla.ir.control_flow import body_of, cond_of, is_while, passed_on
 from tf_exla.ir.copying import copy_nodes
 from tf_exla.ir.graph import Array, Graph, Node, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, put_in_order
-from tf_exla.model.lifetimes import passed_on
 from tf_exla.moves.user_loops.kept_lists import KeptList, NewList, new_list, only_reader
 from tf_exla.vocabulary.trip_counts import step_of
 

@@ -19,13 +19,12 @@ from dataclasses import replace
 import numpy as np
 
 from tf_exla.ir.clean import drop_dead
-from tf_exla.ir.control_flow import body_of, cond_of, is_while
+from tf_exla.ir.control_flow import body_of, cond_of, is_while, passed_on
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.static_integers import static_integer
 from tf_exla.ir.traverse import producers, reads
-from tf_exla.model.lifetimes import passed_on
 from tf_exla.model.settings import SETTINGS
 from tf_exla.moves.user_loops.iterations import static_value
 from tf_exla.moves.user_loops.kept_lists import KeptList, kept_lists

@@ -20,13 +20,13 @@ from tf_exla.ir.control_flow import (
     body_of,
     cond_of,
     is_while,
+    passed_on,
     with_variables,
 )
 from tf_exla.ir.copying import copy_nodes, put_before
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, reads, with_subgraphs, without_dead
-from tf_exla.model.lifetimes import passed_on
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.regions.origins import clash, tests_order
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 from tf_exla.ir.bounds import HANDLES
 from tf_exla.ir.clean import drop_dead
-from tf_exla.ir.control_flow import Variable, body_of, is_while, with_variables
+from tf_exla.ir.control_flow import Variable, body_of, is_while, passed_on, with_variables
 from tf_exla.ir.copying import copy_nodes
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers, put_in_order, with_subgraphs
-from tf_exla.model.lifetimes import passed_on
 from tf_exla.model.settings import SETTINGS
 from tf_exla.moves.user_loops.kept_lists import KeptList, kept_lists, new_list
 from tf_exla.moves.user_loops.sinking import movable

@@ -63,14 +63,15 @@ def emit_loop(loop: Loop, inputs: Sequence[X], scope: Scope, run: Run) -> list[X
     first = 0
     if any(one is None for one in accumulators):  # start them with the results of the first chunk
         empty, start = accumulators, Start(jnp.zeros((), index), loop.chunk)
-        accumulators = scope.held_back(
-            lambda: _chunk(loop, loop.body, inputs, empty, start, True, run)
-        )
+        parts = scope.held_back(lambda: _parts(loop, loop.body, inputs, empty, start, True, run))
+        accumulators = _combined(loop, empty, parts, start)
         first = 1
     made = _while(loop, inputs, accumulators, scope, (first, full), run)
     if loop.remainder is not None:
         rest, before, last = loop.remainder, made, Start(jnp.asarray(full, index), loop.chunk)
-        made = scope.held_back(lambda: _chunk(loop, rest, inputs, before, last, False, run))
+        # XLA copies a result of a choice, so only the chunk's part of it is computed inside.
+        parts = scope.held_back(lambda: _parts(loop, rest, inputs, before, last, False, run))
+        made = _combined(loop, before, parts, last)
     return [one.rounded() if isinstance(one, Precise) else one for one in made]
 
 
@@ -91,7 +92,8 @@ def _while(
     def body(state: tuple[X, list[X]]) -> tuple[X, list[X]]:
         number, before = state
         start = Start(number, loop.chunk)
-        return number + 1, _chunk(loop, loop.body, inputs, before, start, False, run)
+        parts = _parts(loop, loop.body, inputs, before, start, False, run)
+        return number + 1, _combined(loop, before, parts, start)
 
     final, made = lax.while_loop(lambda state: state[0] < last, body, (counter, accumulators))
     scope.token = final - last
@@ -119,7 +121,7 @@ def _neutral(tensor: Tensor, combine: Combine, place: bool) -> X:
 
 
 # Many parameters: what differs between whole chunks and the remainder.
-def _chunk(
+def _parts(
     loop: Loop,
     body: Graph,
     inputs: Sequence[X],
@@ -128,9 +130,10 @@ def _chunk(
     first: bool,
     run: Run,
 ) -> list[X]:
-    """Run a body on the chunk at `start`; return the accumulators after it.
+    """Run a body on the chunk at `start`; return its results.
 
-    `first`: this is the first chunk; accumulators that are None start with it.
+    `before`: the accumulators. `first`: this is the first chunk, with which those start that are
+    None.
     """
     given = [
         value if slot is None else start.cut(value, slot, tensor.dims[slot.axis])
@@ -139,11 +142,11 @@ def _chunk(
     for k, tensor in zip(loop.folds, body.inputs[len(inputs) :], strict=True):
         one = before[k]
         given.append(jnp.zeros(tensor.dims, array_dtype(tensor)) if one is None else one)
-    parts = run(body, given, Scope(start, first, repeated=loop.bitwise_group is not None))
-    return _combined(loop, before, parts, start)
+    return run(body, given, Scope(start, first, repeated=loop.bitwise_group is not None))
 
 
 def _combined(loop: Loop, before: Sequence[X | None], parts: Sequence[X], start: Start) -> list[X]:
+    """Return the accumulators after the chunk at `start`, whose results are `parts`."""
     made: list[X] = []
     for k, (result, old, part) in enumerate(zip(loop.results, before, parts, strict=True)):
         if result.accumulates_in_body:

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tf_exla.frontends.tf.capture.gathered_rows import GATHERS, of_read
-from tf_exla.ir.control_flow import CHOICES, is_while
+from tf_exla.ir.control_flow import CHOICES, is_while, passed_on
 from tf_exla.ir.graph import Graph, Node, Shape, Tensor
 from tf_exla.ir.traverse import walk, without_dead
-from tf_exla.model.lifetimes import passed_on
 
 READS = frozenset(
     {"read_variable", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
