@@ -36,9 +36,15 @@ def with_gradient(x: Any, z: Any) -> Any:
     return loss, tape.gradient(loss, x)
 
 
+def gram(x: Any, z: Any) -> Any:
+    """The result is larger than sums that are accumulated in float64."""
+    k = tf.exp(-0.5 * (tf.repeat(x, 40)[:, None] - z[:300]) ** 2)
+    return tf.matmul(k, k, transpose_a=True)
+
+
 @pytest.mark.parametrize("factor", [1.0, 1.05, 1.3])
 @pytest.mark.parametrize(
-    "function", [around_ten_thousand, columns, losses_in_a_loop, with_gradient]
+    "function", [around_ten_thousand, columns, losses_in_a_loop, with_gradient, gram]
 )
 def test_sums_are_as_close_as_those_of_stock(function: Callable[..., Any], factor: float) -> None:
     stock = tf.function(function, autograph=False)

@@ -42,6 +42,12 @@ def with_gradient(x: Any, z: Any) -> Any:
     return jax.value_and_grad(lambda x: jnp.sum(jnp.sqrt(1.0 + (x[:, None] * z) ** 2)))(x)
 
 
+def gram(x: Any, z: Any) -> Any:
+    """The result is larger than sums that are accumulated with more digits."""
+    k = jnp.exp(-0.5 * (jnp.repeat(x, 40)[:, None] - z[:300]) ** 2)
+    return k.T @ k
+
+
 def smallest_limit(function: Callable[..., Any], *arguments: Any) -> int:
     with pytest.raises(tf_exla.MemoryLimitError) as info:
         tf_exla.jax.optimize(function, 1)(*arguments)
@@ -50,7 +56,7 @@ def smallest_limit(function: Callable[..., Any], *arguments: Any) -> int:
 
 @pytest.mark.parametrize("factor", [1.0, 1.05, 1.3])
 @pytest.mark.parametrize(
-    "function", [around_ten_thousand, columns, losses_in_a_loop, with_gradient]
+    "function", [around_ten_thousand, columns, losses_in_a_loop, with_gradient, gram]
 )
 def test_sums_are_as_close_as_those_of_jax(function: Callable[..., Any], factor: float) -> None:
     with enable_x64():

@@ -116,6 +116,8 @@ class SearchSettings:
     least_indices: int = 720
     """... if it then stays in cache and has at least this many indices: products of fewer rows are
     slower."""
+    most_float32_terms: int = 256
+    """The most partial sums of which a large sum of float32 consists (`float32_sums.py`)."""
     least_remainder: int = 8
     """The least indices of the last chunk in loops of a bitwise group. Products of three rows
     had other bits than the same rows among more (float32, AVX-512), so that equal points were not

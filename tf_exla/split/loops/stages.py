@@ -19,6 +19,7 @@ from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import ARG_REDUCERS, Graph, Loop, LoopResult, Node, SplitAxis, Tensor
 from tf_exla.ir.lists import is_list
 from tf_exla.ir.traverse import CycleError, put_in_order
+from tf_exla.model.float32_sums import least_chunk
 from tf_exla.model.top_k import CHUNKED
 from tf_exla.split.loops.online_reduction import stream
 from tf_exla.split.loops.resize import UNCUT
@@ -272,7 +273,11 @@ def _built(index: DefUse, region: Region, stage: Stage, exact: bool) -> Loop:
     outputs = tuple(ends.get(tensor, tensor) for tensor in stage.results)
     nodes = (*constants.values(), *wide_nodes)
     template = Graph(tuple(operands.values()), nodes, outputs)
-    least = max((_least_chunk(region, node) for node in stage.nodes), default=1)
+    least = max(
+        *(_least_chunk(region, node) for node in stage.nodes),
+        *(least_chunk(one, result, region.extent) for one, result in results.items()),
+        1,
+    )
     seed = index.producer.get(region.seed)
     return Loop(
         op="loop",

@@ -21,7 +21,7 @@ from tf_exla.frontends.jax.restore.emit import array_dtype, greatest, least
 from tf_exla.frontends.jax.restore.positions import merge_best, merge_top_k
 from tf_exla.frontends.jax.restore.scope import Scope, Start
 from tf_exla.ir.graph import ARG_REDUCERS, COMBINING, Combine, Graph, Loop, Tensor
-from tf_exla.model.small_sums import is_small_float32_sum
+from tf_exla.model.float32_sums import is_small_float32_sum
 
 X = Any  # an array
 

@@ -33,7 +33,7 @@ from tf_exla.ir.graph import (
     Node,
     Tensor,
 )
-from tf_exla.model.small_sums import is_small_float32_sum
+from tf_exla.model.float32_sums import is_small_float32_sum
 
 _INT32_MAX = 2**31 - 1
 
