@@ -58,14 +58,31 @@ def steps_of_a_graph() -> tuple[Any, tuple[Any, ...]]:
     return with_gradients(loss), (normal(3001, 16), *weights)
 
 
-PROGRAMS = {one.__name__: one for one in (residual_network, wave, steps_of_a_graph)}
+def marked_blocks() -> tuple[Any, tuple[Any, ...]]:
+    """Blocks of attention, each of which the user has marked to be computed again."""
+
+    def block(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+        return x + tf.nn.softmax(tf.matmul(x @ w, x, transpose_b=True)) @ tf.tanh(x)
+
+    def loss(x: tf.Tensor, *weights: tf.Tensor) -> tf.Tensor:
+        for one in weights:
+            x = tf.recompute_grad(block)(x, one)
+        return tf.reduce_mean(x**2)
+
+    return with_gradients(loss), (normal(6, 251, 16), *(normal(16, 16, seed=k) for k in range(4)))
+
+
+PROGRAMS = {one.__name__: one for one in (residual_network, wave, steps_of_a_graph, marked_blocks)}
+
+
+def before(stock: Any, *args: Any) -> int:
+    return tf_exla.explain(stock, *args, limit="10GB").projected_peak_before
 
 
 def measure(name: str, part: float) -> dict[str, Any]:
     function, args = PROGRAMS[name]()
     stock = tf.function(function)
-    before = tf_exla.explain(stock, *args, limit="10GB").projected_peak_before
-    limit = int(part * before)
+    limit = int(part * before(stock, *args))
     optimized = tf_exla.optimize(function, limit, strict=True)
     report = optimized.report(*args)
     peak = tf_exla.measured_peak(optimized, *args)
@@ -93,3 +110,20 @@ def test_limit_and_numbers(name: str, part: float) -> None:
     assert "rematerialized" in found["forms"]
     assert found["measured"] <= found["projected"] <= found["limit"]
     assert found["error"] <= (1e-4 if name == "residual_network" else 1e-10)
+
+
+@pytest.mark.parametrize(("part", "loops"), [(10.0, False), (1.02, False), (0.5, True)])
+def test_marked_blocks_are_computed_again_where_it_is_needed(part: float, loops: bool) -> None:
+    """With room nothing is; then what is marked is; below that, one loop over the batch is best."""
+    function, args = marked_blocks()
+    stock = tf.function(function)
+    optimized = tf_exla.optimize(
+        function, int(part * before(stock, *args)), strict=True, rewrites={"in-cache": False}
+    )
+    report = optimized.report(*args)
+    assert bool(report.loops) == loops
+    assert any(step.move == "equal results apart" for step in report.steps) == (part == 1.02)
+    for made, want in zip(
+        *(tf.nest.flatten(one(*args)) for one in (optimized, stock)), strict=True
+    ):
+        tf.debugging.assert_near(made, want, rtol=1e-10, atol=1e-10)

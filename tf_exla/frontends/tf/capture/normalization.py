@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from tf_exla.frontends.tf.capture.effects import UPDATES
+from tf_exla.frontends.tf.capture.recomputation import without_markers
 from tf_exla.frontends.tf.nodes.emit import DEVICE, is_large
 from tf_exla.ir.graph import Graph, Node, Tensor, const
 from tf_exla.ir.powers import of_known_powers
@@ -21,7 +22,8 @@ _MOMENTS = 5
 
 def normalize(graph: Graph) -> Graph:
     """Return the graph with the versions of ops that can be split."""
-    return with_new_values(of_known_powers(of_main_diagonals(without_reserve(graph))))
+    graph = without_markers(of_main_diagonals(without_reserve(graph)))
+    return with_new_values(of_known_powers(graph))
 
 
 def with_new_values(graph: Graph) -> Graph:
