@@ -37,6 +37,8 @@ def test_only_work_for_speed_is_bounded() -> None:
             effort.walk(1)
         with pytest.raises(OutOfEffortError):  # the outer context is for speed as well
             effort.tick()
+        effort.tick()
+        raise AssertionError("nothing is left, so the context has ended")
     effort.tick()
 
 

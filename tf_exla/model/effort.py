@@ -44,12 +44,14 @@ class Effort:
 
     @contextmanager
     def for_speed(self) -> Iterator[None]:
-        """Count the work inside of the context as spent on speed alone.
+        """Count the work inside of the context as spent on speed alone; end it if nothing is left.
 
         A plan within the limit is known already. Contexts may be nested.
         """
         self._contexts += 1
         try:
             yield
+        except OutOfEffortError:
+            pass
         finally:
             self._contexts -= 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import dropwhile, islice
@@ -12,7 +11,6 @@ from itertools import dropwhile, islice
 from tf_exla.ir.graph import Graph
 from tf_exla.ir.traverse import count_nodes
 from tf_exla.model.cost import graph_seconds
-from tf_exla.model.effort import OutOfEffortError
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
@@ -108,7 +106,7 @@ def _fastest(forms: Forms) -> Found:
     seconds = SETTINGS.margin * graph_seconds(ops, found.graph)
     if projector.working_set(found.graph) > budget or seconds < graph_seconds(ops, forms.cleaned):
         return found
-    with projector.effort.for_speed(), suppress(OutOfEffortError):
+    with projector.effort.for_speed():
         for group in (forms.in_blocks(), forms.in_segments()):
             for form in group:
                 if form.name == found.form.name:
@@ -172,7 +170,7 @@ def _not_slow(forms: Forms, found: Found) -> Found:
     if seconds < SETTINGS.slow * whole:
         return found
     forms_after = dropwhile(lambda form: form.name != found.form.name, forms)
-    with forms.projector.effort.for_speed(), suppress(OutOfEffortError):
+    with forms.projector.effort.for_speed():
         larger = _enlarged(forms, found.form)
         if larger is not None and graph_seconds(ops, larger.graph) < SETTINGS.margin * seconds:
             found = larger
@@ -189,7 +187,7 @@ def _faster(forms: Forms, found: Found, others: Iterable[Form], margin: float) -
     ops = forms.projector.ops
     seconds, whole = (graph_seconds(ops, one) for one in (found.graph, forms.cleaned))
     worth, tried = SETTINGS.calls * (seconds - whole), found.graph.has_loops
-    with forms.projector.effort.for_speed(), suppress(OutOfEffortError):
+    with forms.projector.effort.for_speed():
         for form in others:
             if form.whole:
                 continue

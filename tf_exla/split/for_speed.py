@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 
 from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Loop, Node
 from tf_exla.ir.traverse import with_subgraphs
 from tf_exla.model.cost import node_seconds
-from tf_exla.model.effort import OutOfEffortError
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
@@ -43,7 +41,7 @@ def _faster(context: SearchContext, graph: Graph, refusals: Refusals, trace: Tra
             break
         most = SETTINGS.margin * context.seconds(graph)
         faster: list[Candidate] = []
-        with context.projector.effort.for_speed(), suppress(OutOfEffortError):
+        with context.projector.effort.for_speed():
             for one in candidates(context, graph, slow, refusals):
                 if one.peak <= context.budget and one.seconds < most and not _has_user_loops(one):
                     faster.append(one)

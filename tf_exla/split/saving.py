@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from contextlib import suppress
 
 from tf_exla.ir.graph import Loop, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.model.cost import node_seconds
-from tf_exla.model.effort import OutOfEffortError
 from tf_exla.model.settings import SETTINGS
 from tf_exla.split.candidate import Candidate
 from tf_exla.split.candidates import evaluate
@@ -53,7 +51,7 @@ def keep(context: SearchContext, best: Candidate) -> Candidate:
         kinds.setdefault((tensor.axes, tensor.dtype, round(seconds / little)), []).append(tensor)
     kept: frozenset[Tensor] = frozenset()
     chosen = best
-    with projector.effort.for_speed(), suppress(OutOfEffortError):
+    with projector.effort.for_speed():
         alone = ((trial(frozenset(alike[:1])), alike) for alike in kinds.values())
         saving = [(made.seconds, alike) for made, alike in alone if made is not None]
         for seconds, alike in sorted(saving, key=lambda one: one[0]):

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from tf_exla.ir.graph import Graph, Loop, Tensor
 from tf_exla.ir.traverse import with_subgraphs
-from tf_exla.model.effort import OutOfEffortError
 from tf_exla.model.options import Options
 from tf_exla.model.projection import Projector
 from tf_exla.model.settings import SETTINGS
@@ -254,11 +253,9 @@ def _ahead(context: SearchContext, graph: Graph, found: Sequence[Candidate]) -> 
     if not more:
         return graph
     first = min(more, key=lambda one: one.seconds)
-    try:
-        with context.projector.effort.for_speed():
-            made = _Search(context, ahead=False).run(first.graph).graph
-    except OutOfEffortError:
-        return graph
+    made = graph
+    with context.projector.effort.for_speed():
+        made = _Search(context, ahead=False).run(first.graph).graph
     return made if context.holds(made) and context.seconds(made) < most else graph
 
 
