@@ -13,6 +13,7 @@ import pytest
 from jax import lax
 from jax_captured import capture, kernel
 from jax_programs import product
+from jax_programs import square_distance as square
 from jax_x64 import enable_x64
 from samples import but
 
@@ -107,6 +108,8 @@ PROGRAMS: Mapping[str, Callable[..., X]] = {
     "bins": lambda x: jnp.searchsorted(jnp.sort(x[:, 0]), _k(x)).sum(1),
     "medians": lambda x: jnp.median(_k(x), axis=1),
     "median of all": lambda x: jnp.median(_k(x)),
+    "bandwidth, held, differentiated": jax.grad(
+        lambda x: jnp.sum(jnp.exp(-square(x, x) / lax.stop_gradient(jnp.median(square(x, x)))))),
     "quantiles of all": lambda x: jnp.quantile(_k(x), jnp.array([0.1, 0.25, 0.9])),
     "element of all, sorted": lambda x: jnp.sort(_k(x).ravel())[N * N // 3],
     "running maxima": lambda x: lax.cummax(_k(x), 1)[:, -1],

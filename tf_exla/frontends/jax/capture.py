@@ -9,6 +9,7 @@ import numpy as np
 
 from tf_exla.frontends.jax.jaxprs.inlining import constant, inline_open
 from tf_exla.frontends.jax.jaxprs.writer import Walk, Writer, dtype_name
+from tf_exla.frontends.jax.primitives.reductions import sorts_alone
 from tf_exla.frontends.jax.primitives.table import CONVERTERS
 from tf_exla.ir.graph import Graph, Tensor
 from tf_exla.ir.traverse import without_dead
@@ -43,7 +44,7 @@ def capture_jaxpr(closed: Any, platform: str | None = None) -> tuple[Graph, tupl
             constants.append(value)
             inside.append(extra[-1])
     outputs = inline_open(w, jaxpr, inside, inputs)
-    graph = without_dead(w.graph((*inputs, *extra), outputs))
+    graph = without_dead(w.graph((*inputs, *extra), outputs), sorts_alone)
     return graph.replace(results_first=True), tuple(constants)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from tf_exla.frontends.jax.jaxprs.writer import Call, Writer
 from tf_exla.frontends.jax.primitives.pointwise import Convert, kind_of
-from tf_exla.ir.graph import Tensor
+from tf_exla.frontends.jax.primitives.rules import params_of
+from tf_exla.ir.graph import Node, Tensor
 
 
 def _reduction(**ops: str) -> Convert:
@@ -80,6 +81,20 @@ def _sort(w: Writer, call: Call) -> Sequence[Tensor] | None:
     if len(call.inputs) != 1 or call.params["dimension"] != len(call.inputs[0].dims) - 1:
         return None
     return w.several("sort", call.inputs, call.avals)
+
+
+def sorts_alone(node: Node, needed: Set[Tensor]) -> Node:
+    """Return the sort of one tensor where others are sorted along with it for nothing.
+
+    In a gradient, `stop_gradient(median(x))` also sorts the positions of x, which nothing reads.
+    """
+    if node.op != "lax.sort" or len(node.inputs) == 1 or not needed.isdisjoint(node.outputs[1:]):
+        return node
+    params = params_of(node)
+    x = node.inputs[0]
+    if params["num_keys"] != 1 or params["dimension"] != len(x.dims) - 1:
+        return node
+    return node.replace(op="sort", inputs=(x,), outputs=node.outputs[:1], attrs={})
 
 
 CONVERTERS: Mapping[str, Any] = {
