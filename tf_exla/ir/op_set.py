@@ -125,6 +125,9 @@ class OpSet(Protocol):
     def parts(self, node: Node) -> int:
         """Return how many nodes the executor runs for a node that has no sub-graph."""
 
+    def writes(self, node: Node) -> bool:
+        """Return whether the result is the first operand with the second written into it."""
+
     def joint(self, node: Node) -> bool:
         """Return whether all results together are at most as large as the first operand."""
 

@@ -133,6 +133,9 @@ class ContractingOps:
     def resizable(self, node: Node) -> bool:
         return is_while(node) or contraction_of(node) is not None or self.ops.resizable(node)
 
+    def writes(self, node: Node) -> bool:
+        return self.ops.writes(node)
+
     def joint(self, node: Node) -> bool:
         return self.ops.joint(node)
 

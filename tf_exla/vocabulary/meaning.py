@@ -24,8 +24,9 @@ class Meaning:
     number per element of its largest result. `compiled`: the number for XLA's code on one core, if
     that is not twice `flops`. `work`: the kind of these operations. `lookups`: rows that it finds
     by their index. `chooses`: its results are some of the numbers of an operand, though its rule
-    has no combiner. `rebuild`: what changes besides shapes when the op is made for a chunk.
-    `windows`: the windows it reads.
+    has no combiner. `writes`: its result is the first operand with the second written into it.
+    `rebuild`: what changes besides shapes when the op is made for a chunk. `windows`: the windows
+    it reads.
 
     Rewrites can make an op with a `shape`: the shape of its result, from operands and attributes.
     `attrs`: default attributes. `dtype_of`: the operand whose dtype the result has, or the dtype.
@@ -38,6 +39,7 @@ class Meaning:
     work: Work = "pointwise"
     lookups: Lookups | None = None
     chooses: bool = False
+    writes: bool = False
     rebuild: Rebuild | None = None
     windows: Callable[[Node], Windows | None] | None = None
     shape: ResultShape | None = None

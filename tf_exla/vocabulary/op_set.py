@@ -186,6 +186,10 @@ class VocabularyOps:
     def parts(self, node: Node) -> int:
         return 1
 
+    def writes(self, node: Node) -> bool:
+        """Return whether the result is the first operand with the second written into it."""
+        return self.meaning(node.op).writes
+
     def joint(self, node: Node) -> bool:
         """Return whether all results together are at most as large as the first operand."""
         return False

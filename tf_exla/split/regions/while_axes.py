@@ -302,10 +302,14 @@ class _Walk:
         """Return whether the sum of a node's results equals its result for summed operands."""
         if any(tensor.dtype not in ADDS for tensor in node.outputs):
             return False
-        if node.op in JOINED:
+        if node.op in JOINED or self.ops.writes(node):
             rule = self.one.rules[node]
             assert isinstance(rule, AxisRule)
-            data = zip(node.inputs, operands, rule.operands, strict=True)
+            data = list(zip(node.inputs, operands, rule.operands, strict=True))
+            if self.ops.writes(node):  # at a place that the other operands tell
+                if any(state is not None for state in operands[2:]):
+                    return False
+                data = data[:2]
             whole = [t for t, state, axes in data if state is None and axes is not None]
             self.added_to.update(tensor for tensor in whole if tensor in self.variables)
             return all(t in self.variables or is_zero(t, self.one.made) for t in whole)

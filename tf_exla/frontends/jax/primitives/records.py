@@ -86,7 +86,7 @@ RECORDS: Mapping[str, Meaning] = {
         windows=windows.reduction("pooled", "image", result="image", fill="lowest")),
     # Reading and writing by index.
     "lax.dynamic_slice": Meaning(rules.slice_at, flops=0, rebuild=Rebuild(rules.slice_sizes)),
-    "lax.dynamic_update_slice": Meaning(rules.update_slice, flops=0),
+    "lax.dynamic_update_slice": Meaning(rules.update_slice, flops=0, writes=True),
     "lax.gather": Meaning(rules.gather, flops=0, rebuild=Rebuild(rules.window_sizes)),
     "lax.scatter": Meaning(rules.scatter, flops=0),
     **_many(_SCATTER, "scatter-add scatter-max scatter-min scatter-mul scatter-sub"),
