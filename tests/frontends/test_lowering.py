@@ -124,6 +124,8 @@ PROGRAMS: dict[str, tuple[Callable[..., tf.Tensor], Array]] = {
     "one of each row of a batch": (
         lambda x: tf.gather(x, [[[6], [0]], [[3], [1]]], batch_dims=2), reals(2, 2, 7)),
     "one truth of each row": (lambda x: tf.gather(x, [6, 0, 3], batch_dims=1), reals(3, 7) > 0),
+    "one of each row by a short index": (
+        lambda x: tf.gather(x, tf.constant([6, 0, 3, 1, 2], tf.int16), batch_dims=1), reals(5, 7)),
     "two of each row": (
         lambda x: tf.gather(x, [[6, 0], [3, 1], [2, 2]], batch_dims=1), reals(3, 7)),
     "eye": (lambda x: x + tf.eye(99, dtype=x.dtype), reals(99, 99)),
@@ -352,6 +354,20 @@ def test_a_scatter_to_one_of_each_row_is_a_comparison(inner: tuple[int, ...]) ->
     lowered = lower(by_rows, TensorFlowOps(), 0)
     assert "scatter_rows" not in {node.op for node in lowered.nodes}
     np.testing.assert_array_equal(restore(lowered)(list(given))[0], function(*given))
+
+
+@pytest.mark.parametrize("scatters", [False, True])
+def test_strings_are_not_added(scatters: bool) -> None:
+    def function(x: tf.Tensor) -> tf.Tensor:
+        text = tf.strings.as_string(x)
+        if scatters:
+            return tf.scatter_nd([[0, 4], [1, 0], [2, 6]], text[:, 0], [3, 7])
+        return tf.gather(text, [6, 0, 3], batch_dims=1)
+
+    values = tf.constant(reals(3, 7))
+    graph = capture(tf.function(function).get_concrete_function(values)).graph
+    lowered = lower(scatter_rows(graph, TensorFlowOps(), -1), TensorFlowOps(), -1)
+    assert restore(lowered)([values])[0].numpy().tolist() == function(values).numpy().tolist()
 
 
 def test_an_index_outside_of_its_row_stays_an_error() -> None:

@@ -3,7 +3,8 @@
 A sum of m partial sums has a relative error of about 0.7 sqrt(m) 2^-24, measured for Gram matrices:
 1e-5 for 40,000 chunks of one row. Small sums are accumulated with more digits than float32 has. For
 large ones the accumulators would need more memory than the chunks save, so chunks are not made too
-small: 256 of them err as kernels for whole tensors do (measured: 4e-7 to 2e-6).
+small: 1,024 of them err by 1.4e-6, kernels for whole tensors by 4e-7 to 2e-6 (measured). With 256,
+smallest limits of sums over rows that are normalized first were up to 3.5 times as high.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class SearchSettings:
     least_indices: int = 720
     """... if it then stays in cache and has at least this many indices: products of fewer rows are
     slower."""
-    most_float32_terms: int = 256
+    most_float32_terms: int = 1024
     """The most partial sums of which a large sum of float32 consists (`float32_sums.py`)."""
     least_remainder: int = 8
     """The least indices of the last chunk in loops of a bitwise group. Products of three rows

@@ -3,8 +3,8 @@
 Two axes are one axis if a node of the body, or the step to the next iteration, joins them
 (`AxisClasses`). Such an axis may be split if the condition reads nothing that carries it, and each
 variable carries it, does not depend on it, or is a sum over it. Such a sum is zero before the first
-iteration, and each iteration adds a sum over the axis, as for the gradient of a weight. The sums of
-the chunks are then added, as in any reduction.
+iteration, and each iteration adds a sum over the axis, as for the gradient of a weight, or writes
+one into it. The sums of the chunks are then added, as in any reduction.
 """
 
 from __future__ import annotations
@@ -236,9 +236,7 @@ class _Walk:
         if any(states.get(tensor) == "lost" for tensor in body.outputs):
             return None
         tested = reads(cond)
-        if any(cond.inputs[k] in tested for k in partial):
-            return None
-        return partial
+        return None if any(cond.inputs[k] in tested for k in partial) else partial
 
     def _states(self, partial: Set[int]) -> dict[Tensor, State] | None:
         states: dict[Tensor, State] = {}
@@ -302,17 +300,15 @@ class _Walk:
         """Return whether the sum of a node's results equals its result for summed operands."""
         if any(tensor.dtype not in ADDS for tensor in node.outputs):
             return False
-        if node.op in JOINED or self.ops.writes(node):
+        joined = 2 if self.ops.writes(node) else len(operands) if node.op in JOINED else 0
+        if joined:
             rule = self.one.rules[node]
             assert isinstance(rule, AxisRule)
-            data = list(zip(node.inputs, operands, rule.operands, strict=True))
-            if self.ops.writes(node):  # at a place that the other operands tell
-                if any(state is not None for state in operands[2:]):
-                    return False
-                data = data[:2]
+            data = zip(node.inputs[:joined], operands, rule.operands, strict=False)
             whole = [t for t, state, axes in data if state is None and axes is not None]
             self.added_to.update(tensor for tensor in whole if tensor in self.variables)
-            return all(t in self.variables or is_zero(t, self.one.made) for t in whole)
+            added = all(t in self.variables or is_zero(t, self.one.made) for t in whole)
+            return added and not any(operands[joined:])  # the place of what is written
         places = [k for k, state in enumerate(operands) if state is not None]
         return len(places) == 1 and places[0] in MOVED.get(node.op, ())
 

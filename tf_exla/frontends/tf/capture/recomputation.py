@@ -1,9 +1,10 @@
 """The markers by which `tf.recompute_grad` keeps XLA from merging what it computes again.
 
 The gradient of `tf.recompute_grad(f)` computes `f(x + z)`, where z is zero, but depends on the
-upstream gradient: `where(b == b, 0, nan)` for a bool b. Without z, the nodes of `f(x)` and of its
-recomputation are equal. The passes then choose what to compute again: as the user wrote it if that
-is within the limit ("equal results apart"), else what the limit requires.
+upstream gradient: `where(b == b, 0, nan)` with `b = cast(max(upstream[:1]), bool)`. Without z, the
+nodes of `f(x)` and of its recomputation are equal. The passes then choose what to compute again: as
+the user wrote it if that is within the limit ("equal results apart"), else what the limit requires.
+(`-0 + z` is 0, so the recomputation may have seen another sign of a zero than the original.)
 """
 
 from __future__ import annotations
@@ -36,13 +37,19 @@ def _is_marker(tensor: Tensor, made_by: Mapping[Tensor, Node]) -> bool:
         return False
     test, zero, other = choice.inputs
     equal = made_by.get(test)
+    if equal is None or equal.op != "equal" or equal.inputs[0] is not equal.inputs[1]:
+        return False
+    cast = made_by.get(equal.inputs[0])
+    largest = made_by.get(cast.inputs[0]) if cast is not None and cast.op == "astype" else None
+    return largest is not None and largest.op == "max" and _is_zero_or_nan(zero, other)
+
+
+def _is_zero_or_nan(zero: Tensor, other: Tensor) -> bool:
+    if zero.value is None or other.value is None:
+        return False
+    values = np.asarray(zero.value), np.asarray(other.value)
     return (
-        equal is not None
-        and equal.op == "equal"
-        and equal.inputs[0] is equal.inputs[1]
-        and equal.inputs[0].dtype == "bool"
-        and zero.value is not None
-        and other.value is not None
-        and not np.any(zero.value)
-        and bool(np.all(np.isnan(other.value)))
+        all(one.dtype.kind == "f" for one in values)
+        and not values[0].any()
+        and bool(np.isnan(values[1]).all())
     )
