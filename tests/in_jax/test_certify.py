@@ -223,3 +223,29 @@ def test_results_are_allocated_before_the_call(limit: int) -> None:
     assert peak <= limit
     assert compiled <= 2
     assert error < 1e-4
+
+
+def test_buffers_of_results_are_not_copied() -> None:
+    """XLA merges equal arrays: two buffers of zeros would be one, and a copy for each loop."""
+    import re
+
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    import tf_exla.jax
+
+    def loss(h: jax.Array, w: jax.Array, y: jax.Array) -> jax.Array:
+        """Its plan saves several matrices of 1,500 x 1,500."""
+        a = h / jnp.linalg.norm(h, axis=1, keepdims=True)
+        scores = a @ (a + 0.1 * jnp.tanh(h @ w)).T
+        own = jnp.arange(1500), jnp.arange(1500)
+        rows, columns = (jax.nn.log_softmax(scores, axis)[own] for axis in (1, 0))
+        return (y - rows - columns).mean()
+
+    rng = np.random.default_rng(0)
+    h, w = (rng.normal(size=shape).astype("float32") for shape in ((1500, 128), (128, 128)))
+    step = jax.value_and_grad(loss, (0, 1))
+    text = tf_exla.jax.jit(step, "50MB").lower(h, w, h[:, 0]).compile().as_text()
+    assert "dynamic-update-slice" in text
+    assert not re.search(r"f32\[1500,1500\]\S* copy\(", text)

@@ -55,7 +55,7 @@ def emit_loop(loop: Loop, inputs: Sequence[X], scope: Scope, run: Run) -> list[X
     if full == 1 and loop.remainder is None and not (loop.folds or loop.triangular):
         return scope.held_back(lambda: run(loop.body, inputs, Scope(first=scope.first)))
     index = _index_dtype(loop)
-    accumulators = _accumulators(loop)
+    accumulators = _accumulators(loop, scope)
     if loop.triangular:
         around = scope.around
         last = 0 if around is None else around.number
@@ -100,13 +100,15 @@ def _while(
     return made
 
 
-def _accumulators(loop: Loop) -> list[X]:
+def _accumulators(loop: Loop, scope: Scope) -> list[X]:
     """Return the initial accumulators; None where there is no neutral element."""
     return [
         None
         if result.combine == "top_k"
         else Precise(jnp.zeros(tensor.dims, jnp.float32), jnp.zeros(tensor.dims, jnp.float32))
         if is_small_float32_sum(loop, k)
+        else scope.buffer(tensor.dims, array_dtype(tensor))
+        if result.slot is not None and loop.span is None and not loop.triangular
         else _neutral(tensor, result.combine, loop.holds_places(k))
         for k, (tensor, result) in enumerate(zip(loop.outputs, loop.results, strict=True))
     ]

@@ -47,13 +47,24 @@ class Scope:
     `around`: the chunk of the enclosing loop; None outside of loops and if the chunk is the whole
     extent. `first`: whether this is certainly the first chunk. `token`: a zero that depends on the
     end of the loop emitted last; None before the first loop. `repeated`: another loop computes the
-    same numbers again and compares them with those computed here.
+    same numbers again and compares them with those computed here. `buffers`: how many buffers of
+    results were allocated.
     """
 
     around: Start | None = None
     first: bool = True
     token: X | None = None
     repeated: bool = False
+    buffers: int = 0
+
+    def buffer(self, dims: tuple[int, ...], dtype: Any) -> X:
+        """Return an array that will be overwritten.
+
+        XLA merges equal arrays, and then copies the one for each loop that writes into it. So each
+        has its own number in all elements.
+        """
+        self.buffers += 1
+        return jnp.full(dims, self.buffers % 100, dtype)
 
     def after(self, number: int, dtype: Any) -> X:
         """Return a number whose value XLA knows only after the last loop has ended."""
