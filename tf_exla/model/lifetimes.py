@@ -128,7 +128,7 @@ class _Walk:
 
     def _reserve_results(self) -> None:
         """Allocate the results before the first node."""
-        for tensor in result_buffers(self.graph, self.views, self.ops):
+        for tensor in result_buffers(self.graph, self.ops, self.views, self.uses):
             size = self.sizes.nbytes(tensor)
             if size >= CHAIN_BYTES:
                 self.reserved[tensor] = self._hold(tensor, size)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
-from itertools import chain
+from collections.abc import Collection, Mapping
 
 from tf_exla.ir.control_flow import is_while
 from tf_exla.ir.graph import Graph, Node, Tensor
@@ -12,16 +10,16 @@ from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.traverse import producers
 
 
-def result_buffers(graph: Graph, views: Collection[Node], ops: OpSet) -> frozenset[Tensor]:
+def result_buffers(
+    graph: Graph, ops: OpSet, views: Collection[Node], uses: Mapping[Tensor, int]
+) -> frozenset[Tensor]:
     """Return the tensors in whose buffers the results of a graph are computed.
 
     For the result of a While whose variables overwrite their initial values, this is the initial
     value. Arguments and constants have buffers of their own. `views`: the nodes that return their
-    operand.
+    operand. `uses`: how often each tensor is read or returned.
     """
     made_by = producers(graph)
-    uses = Counter(chain.from_iterable(node.inputs for node in graph.nodes))
-    uses.update(graph.outputs)
     found = set()
     for result in graph.outputs:
         tensor = result

@@ -15,7 +15,7 @@ from tf_exla.ir.graph import Node, Tensor
 from tf_exla.vocabulary.rules.builders import integer
 
 
-def checked(w: Builder, indices: Tensor, size: int) -> Tensor:
+def _checked(w: Builder, indices: Tensor, size: int) -> Tensor:
     """Return the indices, and -1 for those that are not in a row of `size` elements.
 
     They are looked up in the list of all positions by a `take`, which on a CPU fails for an invalid
@@ -32,7 +32,7 @@ def places(w: Builder, indices: Tensor, size: int, axis: int, rank: int) -> Tens
 
     `indices`: one for each row; the axes before `axis` are those of rows.
     """
-    inside = w.cast(checked(w, indices, size), position_dtype(size))
+    inside = w.cast(_checked(w, indices, size), position_dtype(size))
     rows = indices.dims[:axis]
     column = w.shaped(inside, [*rows, *(1 for _ in range(rank - axis))])
     return w.op("equal", w.positions(size, axis, rank), column)

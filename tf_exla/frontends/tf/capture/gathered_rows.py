@@ -11,7 +11,7 @@ import dataclasses
 
 import numpy as np
 
-from tf_exla.frontends.tf.nodes.emit import DEVICE
+from tf_exla.frontends.tf.capture.variable_reads import placed, read_of
 from tf_exla.ir.graph import Node, Tensor, const
 
 GATHERS = frozenset({"ResourceGather", "ResourceGatherNd"})
@@ -21,27 +21,14 @@ def of_value(node: Node, value: Tensor) -> list[Node]:
     """Return nodes that gather the rows from the value of the variable."""
     gather = dataclasses.replace(node, inputs=(value, node.inputs[1]), stateful=False)
     if node.op == "ResourceGatherNd":
-        return [dataclasses.replace(gather, op="GatherNd", attrs=_placed(node))]
+        return [dataclasses.replace(gather, op="GatherNd", attrs=placed(node))]
     batch = node.attrs.get("batch_dims", 0)
     axis = const(np.int32(batch), f"{node.name}/axis")  # type: ignore[arg-type]
-    inputs, attrs = (*gather.inputs, axis.output), {**_placed(node), "batch_dims": batch}
+    inputs, attrs = (*gather.inputs, axis.output), {**placed(node), "batch_dims": batch}
     return [axis, dataclasses.replace(gather, op="take", inputs=inputs, attrs=attrs)]
 
 
 def of_read(node: Node, like: Tensor) -> list[Node]:
     """Return nodes that read the variable, whose value is like `like`, and gather the rows."""
-    value = Tensor(like.shape, like.dtype, f"{node.name}/value")
-    read = dataclasses.replace(
-        node,
-        op="read_variable",
-        inputs=node.inputs[:1],
-        outputs=(value,),
-        attrs={**_placed(node), "dtype": like.dtype},
-        name=value.name,
-    )
-    return [read, *of_value(node, value)]
-
-
-def _placed(node: Node) -> dict[str, object]:
-    """Return the attribute with the device of a node, if it has one."""
-    return {key: value for key, value in node.attrs.items() if key == DEVICE}
+    read = read_of(node, like)
+    return [read, *of_value(node, read.output)]

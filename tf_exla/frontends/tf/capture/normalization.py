@@ -8,7 +8,8 @@ import numpy as np
 
 from tf_exla.frontends.tf.capture.effects import UPDATES
 from tf_exla.frontends.tf.capture.recomputation import without_markers
-from tf_exla.frontends.tf.nodes.emit import DEVICE, is_large
+from tf_exla.frontends.tf.capture.variable_reads import placed, read_of
+from tf_exla.frontends.tf.nodes.emit import is_large
 from tf_exla.ir.graph import Graph, Node, Tensor, const
 from tf_exla.ir.powers import of_known_powers
 from tf_exla.ir.traverse import with_subgraphs
@@ -40,20 +41,15 @@ def with_new_values(graph: Graph) -> Graph:
         if change is None or not (change.is_static and is_large(change)):
             nodes.append(node)
             continue
-        handle = node.inputs[0]
-        placed = {key: value for key, value in node.attrs.items() if key == DEVICE}
-        value = Tensor(change.shape, change.dtype, f"{node.name}/value")
         total = Tensor(change.shape, change.dtype, f"{node.name}/total")
-        read = dataclasses.replace(
-            node, op="read_variable", inputs=(handle,), outputs=(value,),
-            attrs={**placed, "dtype": change.dtype}, name=value.name,
-        )  # fmt: skip
-        add = Node(UPDATES[node.op], (value, change), (total,), name=total.name, source=node.source)
+        read = read_of(node, change)
+        operands = (read.output, change)
+        add = Node(UPDATES[node.op], operands, (total,), name=total.name, source=node.source)
         assign = dataclasses.replace(
             node,
             op="AssignVariableOp",
-            inputs=(handle, total),
-            attrs={**placed, "validate_shape": True},
+            inputs=(node.inputs[0], total),
+            attrs={**placed(node), "validate_shape": True},
         )
         nodes += [read, add, assign]
     return graph.with_nodes(nodes)
