@@ -34,6 +34,11 @@ def item_bytes(dtype: str) -> int:
     return _ITEM_BYTES.get(dtype, 1)
 
 
+def is_number(dtype: str) -> bool:
+    """Return whether tensors of `dtype` are numbers of a known size, of which there is a zero."""
+    return dtype in _ITEM_BYTES and dtype not in ("string", "resource", "variant")
+
+
 class _Weak:
     """A base class with the slot for weak references: `weakref_slot` needs Python 3.11."""
 

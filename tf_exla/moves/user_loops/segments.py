@@ -21,33 +21,38 @@ import numpy as np
 from tf_exla.ir.clean import drop_dead
 from tf_exla.ir.control_flow import body_of, cond_of, is_while, passed_on
 from tf_exla.ir.graph import Graph, Node, Tensor
-from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.static_integers import static_integer
+from tf_exla.ir.tensor import is_number
 from tf_exla.ir.traverse import producers, reads
 from tf_exla.model.settings import SETTINGS
 from tf_exla.moves.user_loops.iterations import static_value
 from tf_exla.moves.user_loops.kept_lists import KeptList, kept_lists
+from tf_exla.moves.user_loops.row_buffers import with_arrays, with_lists
 from tf_exla.moves.user_loops.segmented import Kept, Segmented
 from tf_exla.split.regions.origins import clash, tests_order
 from tf_exla.vocabulary.trip_counts import step_of
 
 _CHECKED = 2000
 """The most iterations for which a condition is evaluated: a tenth of a second at 50 µs each."""
-_SHORTEST = 4
-"""The least iterations of a segment: the three loops that start for each take the time of a few
-nodes."""
+_LEAST_NODES = 12
+"""The least nodes that a segment runs: the three loops that start for each segment take the time of
+about as many."""
 
 
 def in_segments(graph: Graph, ops: OpSet) -> Graph:
     """Return the graph whose loops are computed again in segments; the same if there are none."""
-    made, done = graph, set[Node]()
+    made, write = with_lists(graph, ops)
+    done = set[Node]()
     while (pair := _pair(made, ops, done)) is not None:
         made = pair.replaced(made)
         done |= pair.made
-    if made is graph or (tests_order(made) and clash(made, ops) is not None):
+    if not done:
         return graph
-    return drop_dead(made)
+    made = drop_dead(made)
+    if write is not None:
+        made = with_arrays(made, write, ops)
+    return graph if tests_order(made) and clash(made, ops) is not None else made
 
 
 def _pair(graph: Graph, ops: OpSet, done: set[Node]) -> Segmented | None:
@@ -141,7 +146,7 @@ def _counters(forward: Node, trips: int) -> dict[int, tuple[int, int]]:
 
 def _is_kept(tensor: Tensor) -> bool:
     """Return whether a list may keep a tensor."""
-    return tensor.is_static and not is_list(tensor) and tensor.dtype != "resource"
+    return tensor.is_static and is_number(tensor.dtype)
 
 
 def _length(parts: Sequence[Kept], trips: int) -> tuple[int, int]:
@@ -149,14 +154,16 @@ def _length(parts: Sequence[Kept], trips: int) -> tuple[int, int]:
 
     At least half of the bytes of the lists must be.
     """
-    kept = carried = 0
+    kept = carried = nodes = 0
     for part in parts:
+        nodes += len(part.nodes)
         inputs = body_of(part.loop).inputs
         same = {inputs[k] for k in passed_on(part.loop)}
         kept += sum(one.item.nbytes for one in part.lists if one.item not in same)
         carried += sum(inputs[k].nbytes for k in part.carried)
     if not kept:
         return 0, 0
-    length = max(_SHORTEST, round(math.sqrt(trips * carried / kept)))
+    least = -(-_LEAST_NODES // max(nodes, 1))
+    length = max(least, round(math.sqrt(trips * carried / kept)))
     saved = trips * kept - (-(-trips // length) * carried + length * kept)
     return (length, saved) if 2 * saved >= trips * kept else (0, 0)
