@@ -188,6 +188,11 @@ def _reductions(R: Any) -> list[Case]:
     ]
 
 
+def _entries() -> Any:
+    """Return the positions of 300,000 entries of a sparse matrix of 2,000 by 500."""
+    return np.stack(np.divmod(np.arange(0, 900_000, 3), 500), axis=1)
+
+
 def _others(R: Any) -> list[Case]:
     matrix, row, column = (2000, 500), (1, 500), (2000, 1)
     zero = 0.0
@@ -236,6 +241,8 @@ def _others(R: Any) -> list[Case]:
         Case("SelectV2", lambda x, y: R.SelectV2(condition=x > y, t=x, e=y), [matrix, row],
              tight=False),
         Case("Slice", lambda x: R.Slice(input=x, begin=[0, 1], size=[2000, 300]), [matrix]),
+        Case("SparseSoftmax", lambda x: R.SparseSoftmax(
+            sp_indices=_entries(), sp_values=x, sp_shape=[2000, 500]), [(300_000,)]),
         Case("StridedSlice", lambda x: x[:, ::2], [matrix]),
         Case("StridedSliceGrad", lambda x: R.StridedSliceGrad(
             shape=[2000, 900], begin=[0, 100], end=[0, 600], strides=[1, 1], dy=x,

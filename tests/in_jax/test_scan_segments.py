@@ -114,6 +114,17 @@ def drawn_in_each_step(c: X, u: X) -> X:
     return (u**2).sum()
 
 
+def maxima(c: X, u: X) -> X:
+    """Steps compare numbers that are computed again, but only with each other."""
+
+    def step(u: X, _: None) -> tuple[X, X]:
+        u = jnp.maximum(jnp.sin(u), jnp.roll(u, 1, 0) * c)
+        return jnp.where(u > 0.3, 0.9 * u, u), u.max()
+
+    u, peaks = lax.scan(step, u, None, length=STEPS)
+    return (u**2).sum() + peaks.sum()
+
+
 def typed_keys(c: X, u: X) -> X:
     """A typed key has no zero with which an array of keys could begin: all rows are kept."""
 
@@ -155,7 +166,7 @@ def layers(c: X, u: X) -> X:
 PROGRAMS = [
     (heat, 0.3), (wave_at_receivers, 0.5), (reversed_scan, 0.4), (counted, 0.35),
     (states_of_many_types, 0.45), (one_after_the_other, 0.35), (nested, 0.3), (unrolled, 0.3),
-    (checkpointed, 0.5), (drawn_in_each_step, 0.5), (typed_keys, 1.1), (all_rows_read, 1.1),
+    (checkpointed, 0.5), (drawn_in_each_step, 0.5), (maxima, 0.5), (typed_keys, 1.1), (all_rows_read, 1.1),
     (layers, 0.5),
 ]  # fmt: skip
 """Losses, and the part of XLA's bytes within which their gradients run."""

@@ -204,7 +204,7 @@ class SearchSettings:
     """Chunks in which a rewrite expects its nodes to run, where it does not know the split yet.
     With one chunk, the gradient of SVGP with a Bernoulli likelihood took 1.4 times as long."""
     written_first: int = 450
-    """Nodes that writing out may add before smaller lists are tried first. So many take five
+    """Nodes that writing out may add before other forms of loops are tried first. So many take five
     seconds to plan. Written out, calls take the same time, or half for conjugate gradients."""
     kept_part: int = 8
     """A list keeps the operands of its tensors instead of these if they take at most 1/this of the

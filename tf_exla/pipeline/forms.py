@@ -195,15 +195,24 @@ class Forms:
         """Yield the forms with iterations written out, with small lists, and in segments.
 
         Each is also yielded with the moves applied to it. A loop that is written out runs up to
-        twice as fast, but many nodes take long to plan, so then it comes after small lists.
+        twice as fast, but many nodes take long to plan, so then it comes last.
         """
         ops = self.projector.ops
         written = write_iterations(slim.graph, ops)
-        forms = [("iterations written out", written), ("small lists", keep_less(slim.graph, ops))]
+
+        def at_once() -> Iterator[Form]:
+            yield self._again("iterations written out", written, slim)
+
+        def less_kept() -> Iterator[Form]:
+            yield self._again("small lists", keep_less(slim.graph, ops), slim)
+            yield from self.in_segments()
+
+        groups = [at_once(), less_kept()]
         if count_nodes(written) > count_nodes(slim.graph) + SETTINGS.written_first:
-            forms.reverse()
-        made = [self._again(name, graph, slim) for name, graph in forms if graph is not slim.graph]
-        for form in (*made, *self.in_segments()):
+            groups.reverse()
+        for form in chain(*groups):
+            if form.graph is slim.graph:
+                continue
             yield form
             for moved in self._moved(form, self.budget, None):
                 yield replace(moved, name=f"{moved.name}, {form.name}")
@@ -240,9 +249,11 @@ class Forms:
         """Yield the forms that moves derive from `slim`, and from `plain`, which is not rewritten.
 
         `room`: bytes for the rows of a tensor that a user's loop computes at once; 0: one row.
-        `plain`: None if there is no such form.
+        `plain`: None if there is no such form. Then `slim` has other loops than the program, and
+        smaller tensors may be worth a move.
         """
-        ops, least = self.projector.ops, least_bytes(self.projector, self.cleaned)
+        ops = self.projector.ops
+        least = least_bytes(self.projector, slim.graph if plain is None else plain)
 
         @cache
         def lowered() -> Form:

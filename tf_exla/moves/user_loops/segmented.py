@@ -36,7 +36,8 @@ class Kept:
 class Segmented:
     """Loops and their gradient, divided into `count` segments of `length` iterations.
 
-    `sizes`: (`length`, `count`). `made`: the new loops over segments.
+    `sizes`: (`length`, `count`). `made`: the new loops over segments. `begins`: what the gradient
+    runs each segment again from.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Segmented:
             copied = {k: inputs[k].fresh_copy() for k in part.carried}
             self.copied.append(copied)
             self.starts.append({k: new_list(part.lists[0], t) for k, t in copied.items()})
+        self.begins = {one.value for starts in self.starts for one in starts.values()}
         self.made: set[Node] = set()
 
     def replaced(self, graph: Graph) -> Graph:

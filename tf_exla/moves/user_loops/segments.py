@@ -43,16 +43,15 @@ about as many."""
 def in_segments(graph: Graph, ops: OpSet) -> Graph:
     """Return the graph whose loops are computed again in segments; the same if there are none."""
     made, write = with_lists(graph, ops)
-    done = set[Node]()
+    done, starts = set[Node](), set[Tensor]()
     while (pair := _pair(made, ops, done)) is not None:
         made = pair.replaced(made)
         done |= pair.made
-    if not done:
+        starts |= pair.begins
+    if not done or (tests_order(made) and clash(made, ops, starts) is not None):
         return graph
     made = drop_dead(made)
-    if write is not None:
-        made = with_arrays(made, write, ops)
-    return graph if tests_order(made) and clash(made, ops) is not None else made
+    return made if write is None else with_arrays(made, write, ops)
 
 
 def _pair(graph: Graph, ops: OpSet, done: set[Node]) -> Segmented | None:

@@ -15,7 +15,7 @@ own, so their completed results are checked in the same way (`split/loops/repeat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tf_exla.ir.axis_rule import AxisRule
 from tf_exla.ir.graph import Combine, Graph, Loop, Node, Tensor
@@ -72,13 +72,17 @@ def level_after(ops: OpSet, node: Node, level: int) -> int:
     return NUMBER if rule.combine or node.op in MEANS else level
 
 
-def clash(graph: Graph, ops: OpSet) -> Tensor | None:
-    """Return a tensor of which a comparison has two instances as operands; None if none does."""
+def clash(graph: Graph, ops: OpSet, starts: Collection[Tensor] = ()) -> Tensor | None:
+    """Return a tensor of which a comparison has two instances as operands; None if none does.
+
+    `starts`: what iterations start from that are computed again. The iteration before, which
+    computed these numbers, is not computed again, so no second instance of them exists.
+    """
     made = [t for node in walk(graph) for t in node.outputs]
     origins = {tensor.origin for tensor in made if tensor.origin is not None}
     if not origins:
         return None
-    walked = _Instances(ops, origins)
+    walked = _Instances(ops, origins, starts)
     walked.follow(graph, {})
     return walked.met
 
@@ -86,9 +90,10 @@ def clash(graph: Graph, ops: OpSet) -> Tensor | None:
 class _Instances:
     """A walk over a program that records where two instances meet."""
 
-    def __init__(self, ops: OpSet, origins: set[Tensor]) -> None:
+    def __init__(self, ops: OpSet, origins: set[Tensor], starts: Collection[Tensor]) -> None:
         self.ops = ops
         self.origins = origins
+        self.starts = starts
         self.met: Tensor | None = None
 
     def follow(self, graph: Graph, known: Mapping[Tensor, Levels]) -> dict[Tensor, Levels]:
@@ -105,7 +110,7 @@ class _Instances:
             for tensor, one in zip(node.outputs, found, strict=True):
                 if tensor.origin is not None or tensor in self.origins:
                     one = _joined(one, {(tensor, False): NUMBER})
-                if one:
+                if one and tensor not in self.starts:
                     made[tensor] = one
         return made
 
@@ -127,7 +132,9 @@ class _Instances:
                 if own in b:  # a number chosen from a sum of both occurs in that sum
                     continue
                 for other, level in b.items():
-                    if level >= least and _origin(own) is _origin(other):
+                    # Iterations that are computed again compare as they did before.
+                    again = self.starts and own[0] is other[0]
+                    if level >= least and _origin(own) is _origin(other) and not again:
                         self.met = _origin(own)
 
     def _enter(self, node: Node, operands: list[Levels]) -> list[Levels]:
