@@ -166,8 +166,8 @@ def layers(c: X, u: X) -> X:
 PROGRAMS = [
     (heat, 0.3), (wave_at_receivers, 0.5), (reversed_scan, 0.4), (counted, 0.35),
     (states_of_many_types, 0.45), (one_after_the_other, 0.35), (nested, 0.3), (unrolled, 0.3),
-    (checkpointed, 0.5), (drawn_in_each_step, 0.5), (maxima, 0.5), (typed_keys, 1.1), (all_rows_read, 1.1),
-    (layers, 0.5),
+    (checkpointed, 0.5), (drawn_in_each_step, 0.5), (maxima, 0.5),
+    (typed_keys, 1.1), (all_rows_read, 1.1), (layers, 0.5),
 ]  # fmt: skip
 """Losses, and the part of XLA's bytes within which their gradients run."""
 
