@@ -190,3 +190,13 @@ def test_gradients(loss: Callable[..., X], part: float) -> None:
 
 def test_second_derivatives() -> None:
     checked(curvature, 0.4)
+
+
+def test_time_is_estimated_by_the_row_that_an_iteration_writes() -> None:
+    """Not by the whole array: segments run the scan once more, so they take a little longer."""
+    c, u = jnp.asarray(RNG.standard_normal((2, SIZE, SIZE)) / 3)
+    gradient = jax.value_and_grad(heat, (0, 1))
+    report = tf_exla.jax.explain(gradient, c, u, limit="12MB")
+    before, after = report.steps[0].seconds_before, report.steps[-1].seconds
+    assert before < after < 2 * before
+    assert "moves    loops in segments" in str(report)

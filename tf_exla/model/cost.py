@@ -68,17 +68,24 @@ def _node_seconds(ops: OpSet, node: Node, byte: float, parallel: int, promises: 
         seconds = node.attrs["seconds"]
         assert isinstance(seconds, float)
         return rates.launch + seconds
-    moved = 0
-    if not ops.aliases(node):
-        made = sum(t.nbytes for t in node.outputs)
-        moved = made + sum(t.nbytes for t in node.inputs)
-        if node.op in _READS_PARTS:
-            moved += min(0, made - node.inputs[0].nbytes)
+    moved = 0 if ops.aliases(node) else _moved_bytes(ops, node, frozenset())
     seconds = work_seconds(ops, node, parallel) + moved * _byte_seconds(ops, node, byte, parallel)
     seconds += ops.lookups(node) * rates.lookup
     if ops.work(node) != "serial":
         seconds = _divided(seconds, rates, parallel)
     return rates.launch / beside(parallel) + seconds
+
+
+def _moved_bytes(ops: OpSet, node: Node, hidden: frozenset[Tensor]) -> int:
+    """Return the bytes that a node reads and writes; `hidden`: tensors that stay in registers."""
+    if ops.writes(node):  # in place, as into the arrays of loops
+        part = node.inputs[1]
+        return part.nbytes if part in hidden else 2 * part.nbytes
+    made = sum(t.nbytes for t in node.outputs)
+    moved = sum(t.nbytes for t in (*node.inputs, *node.outputs) if t not in hidden)
+    if node.op in _READS_PARTS and node.inputs[0] not in hidden:
+        moved += min(0, made - node.inputs[0].nbytes)
+    return moved
 
 
 def _divided(seconds: float, rates: Rates, parallel: int) -> float:
@@ -212,7 +219,7 @@ def _fused_seconds(
     """Estimate the time of a node in compiled code; `hidden`: tensors that stay in registers."""
     if node.op == "constant" or ops.aliases(node):
         return 0.0
-    moved = sum(t.nbytes for t in (*node.inputs, *node.outputs) if t not in hidden)
+    moved = _moved_bytes(ops, node, hidden)
     rates, kind = ops.rates(), ops.work(node)
     if kind == "pointwise" and rates.fork:  # of a CPU
         small = sum(tensor.nbytes for tensor in node.outputs) < SETTINGS.compiled_alone

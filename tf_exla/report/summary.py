@@ -33,7 +33,10 @@ def format_summary(report: ReportData) -> str:
     if len(report.loops) > LOOPS:
         lines.append(_entry("", f"and {len(report.loops) - LOOPS} more loops"))
     if not report.loops:
-        lines.append(_entry("loops", "none: nothing had to be split"))
+        lower = (step for step in report.steps if step.working_set < step.working_set_before)
+        moves = "; ".join(step.move for step in lower)
+        known = ("moves", moves) if moves else ("loops", "none: nothing had to be split")
+        lines.append(_entry(*known))
     left = report.largest_left
     if left is not None:
         where = f", {left.source}" if left.source else ""
