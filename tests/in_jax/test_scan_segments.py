@@ -13,6 +13,12 @@ from jax import lax
 from jax_x64 import enable_x64
 
 import tf_exla.jax
+from tf_exla.frontends.jax.capture import capture_jaxpr
+from tf_exla.frontends.jax.planning import op_set
+from tf_exla.ir.clean import clean
+from tf_exla.ir.lists import is_list
+from tf_exla.ir.traverse import walk
+from tf_exla.moves.user_loops.segments import in_segments
 
 X = Any
 RNG = np.random.default_rng(0)
@@ -186,6 +192,60 @@ def checked(function: Callable[..., X], part: float) -> None:
 @pytest.mark.parametrize(("loss", "part"), PROGRAMS, ids=lambda one: getattr(one, "__name__", ""))
 def test_gradients(loss: Callable[..., X], part: float) -> None:
     checked(jax.value_and_grad(loss, (0, 1)), part)
+
+
+def there_and_back(c: X, u: X) -> X:
+    """The second scan reads the rows of the first in reverse, as a smoother does."""
+
+    def step(h: X, _: None) -> tuple[X, X]:
+        h = jnp.sin(h + c * jnp.roll(h, 1))
+        return h, h
+
+    h, rows = lax.scan(step, u, None, length=23)
+    h, _ = lax.scan(lambda h, row: (jnp.sin(0.9 * h + row * c), None), h, rows, reverse=True)
+    return (h**2).sum()
+
+
+def unchanged_states(c: X, u: X) -> X:
+    """Compares rows of two iterations, of which one may start a segment, to the last bit."""
+
+    def step(h: X, t: X) -> tuple[X, X]:
+        h = jnp.where(t % 10 < 4, jnp.sin(1.1 * h + c), h)
+        return h, h
+
+    rows = lax.scan(step, u, jnp.arange(STEPS))[1]
+
+    def back(state: tuple[X, X], row: X) -> tuple[tuple[X, X], None]:
+        last, count = state
+        return (row, count + (row == last).sum()), None
+
+    return lax.scan(back, (u, 0), rows, reverse=True)[0][1]
+
+
+def short_counter(c: X, u: X) -> X:
+    """The position wraps around after 255: some rows are written twice, others never."""
+
+    def step(_: X, state: X) -> X:
+        u, rows, at = state
+        u = jnp.sin(u + c)
+        return u, lax.dynamic_update_slice(rows, u[None], (at, at * 0)), at + jnp.uint8(1)
+
+    rows = jnp.zeros((300, SIZE))
+    _, rows, _ = lax.fori_loop(0, 300, step, (u[0], rows, jnp.uint8(0)))
+    return lax.scan(lambda a, row: (0.9 * a + row, None), u[0], rows, reverse=True)[0].sum()
+
+
+@pytest.mark.parametrize("function", [unchanged_states, short_counter, there_and_back])
+def test_some_loops_stay_as_they_are(function: Callable[..., X]) -> None:
+    """No list is left over, and loops that may not run again in segments do not."""
+    c, u = jnp.asarray(RNG.standard_normal((2, SIZE, SIZE)) / 3)
+    if function is there_and_back:
+        function = jax.grad(function)
+    graph, _ = capture_jaxpr(jax.make_jaxpr(function)(c[0] if function is short_counter else c, u))
+    made = in_segments(clean(graph, op_set()), op_set())
+    assert not any(is_list(tensor) for node in walk(made) for tensor in node.outputs)
+    if function in (unchanged_states, short_counter):
+        assert [node.op for node in walk(made)].count("while") == 2
 
 
 def test_second_derivatives() -> None:

@@ -16,9 +16,11 @@ from tf_exla.ir.control_flow import Variable, body_of, cond_of, is_while, with_v
 from tf_exla.ir.graph import Graph, Node, Tensor
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.static_integers import static_integer
+from tf_exla.ir.tensor import is_number
 from tf_exla.ir.traverse import consumers, producers, reads, with_subgraphs, without_dead
 from tf_exla.moves.user_loops.kept_lists import KeptList, kept_lists, only_reader
 from tf_exla.moves.user_loops.row_index import read_of
+from tf_exla.split.regions.origins import is_test
 from tf_exla.vocabulary.trip_counts import exact_iterations, step_of
 
 
@@ -63,6 +65,8 @@ def _rows(graph: Graph, ops: OpSet) -> Iterator[_Rows]:
             if len(readers) != 1 or tensor in graph.outputs or not is_while(readers[0][0]):
                 continue
             backward, end = readers[0]
+            if is_test(backward):  # it may compare rows of two segments
+                continue
             write, read = _written(forward, at, ops), _read(backward, end)
             last = backward.outputs[end]
             if write is None or read is None or last in uses or last in graph.outputs:
@@ -78,8 +82,10 @@ def _written(forward: Node, at: int, ops: OpSet) -> Node | None:
         return None
     if before in write.inputs[1:] or not before.is_static or not before.dims:
         return None
-    starts = [static_integer(tensor) for tensor in write.inputs[3:]]
-    return write if write.inputs[1].axes == (1, *before.dims[1:]) and not any(starts) else None
+    if not is_number(before.dtype):  # a new array begins with zeros
+        return None
+    # The row is whole along all other axes, so that it starts at zero there, whatever is asked for.
+    return write if write.inputs[1].axes == (1, *before.dims[1:]) else None
 
 
 def _read(backward: Node, end: int) -> Node | None:
@@ -113,6 +119,8 @@ def _progress(node: Node, tensor: Tensor) -> tuple[int, int] | None:
     made = producers(body)
     if (known := static_integer(tensor)) is not None:
         return known, 0
+    if tensor.dtype not in ("int32", "int64"):  # a short counter may wrap around
+        return None
     if tensor in body.inputs:
         k = body.inputs.index(tensor)
         first, step = static_integer(node.inputs[k]), step_of(body, made, k)

@@ -21,16 +21,17 @@ import numpy as np
 from tf_exla.ir.clean import drop_dead
 from tf_exla.ir.control_flow import body_of, cond_of, is_while, passed_on
 from tf_exla.ir.graph import Graph, Node, Tensor
+from tf_exla.ir.lists import is_list
 from tf_exla.ir.op_set import OpSet
 from tf_exla.ir.static_integers import static_integer
 from tf_exla.ir.tensor import is_number
-from tf_exla.ir.traverse import producers, reads
+from tf_exla.ir.traverse import producers, reads, walk
 from tf_exla.model.settings import SETTINGS
 from tf_exla.moves.user_loops.iterations import static_value
 from tf_exla.moves.user_loops.kept_lists import KeptList, kept_lists
 from tf_exla.moves.user_loops.row_buffers import with_arrays, with_lists
 from tf_exla.moves.user_loops.segmented import Kept, Segmented
-from tf_exla.split.regions.origins import clash, tests_order
+from tf_exla.split.regions.origins import clash, is_test, tests_order
 from tf_exla.vocabulary.trip_counts import step_of
 
 _CHECKED = 2000
@@ -43,15 +44,26 @@ about as many."""
 def in_segments(graph: Graph, ops: OpSet) -> Graph:
     """Return the graph whose loops are computed again in segments; the same if there are none."""
     made, write = with_lists(graph, ops)
-    done, starts = set[Node](), set[Tensor]()
+    before, done = made.nodes, set[Node]()
+    starts, again, backward = set[Tensor](), set[Node](), set[Node]()
     while (pair := _pair(made, ops, done)) is not None:
         made = pair.replaced(made)
         done |= pair.made
         starts |= pair.begins
+        again |= {part.loop for part in pair.parts}
+        backward.add(pair.backward)
+    # A kept start may equal a number that the segment before computes again. So `clash` may ignore
+    # starts only if no comparison is outside of the steps that run again, each in one segment.
+    if any(map(is_test, {*before} - (again - backward))):
+        starts = set()
     if not done or (tests_order(made) and clash(made, ops, starts) is not None):
         return graph
     made = drop_dead(made)
-    return made if write is None else with_arrays(made, write, ops)
+    if write is not None:
+        made = with_arrays(made, write, ops)
+        if any(is_list(tensor) for node in walk(made) for tensor in node.outputs):
+            return graph  # a loop of which only a part runs again fills lists for others, too
+    return made
 
 
 def _pair(graph: Graph, ops: OpSet, done: set[Node]) -> Segmented | None:
@@ -126,8 +138,9 @@ def _counters(forward: Node, trips: int) -> dict[int, tuple[int, int]]:
     made, found = producers(body), dict[int, tuple[int, int]]()
     for k, tensor in enumerate(forward.inputs):
         first, step = static_integer(tensor), step_of(body, made, k)
-        if first is not None and step:
-            found[k] = first, step
+        largest = {"int32": 2**31, "int64": 2**63}.get(tensor.dtype, 0)
+        if first is not None and step and abs(first) + trips * abs(step) < largest:
+            found[k] = first, step  # it does not wrap around
 
     def goes_on(count: int) -> bool | None:
         now = [

@@ -75,8 +75,8 @@ def level_after(ops: OpSet, node: Node, level: int) -> int:
 def clash(graph: Graph, ops: OpSet, starts: Collection[Tensor] = ()) -> Tensor | None:
     """Return a tensor of which a comparison has two instances as operands; None if none does.
 
-    `starts`: what iterations start from that are computed again. The iteration before, which
-    computed these numbers, is not computed again, so no second instance of them exists.
+    `starts`: what iterations start from that are computed again, if only these iterations compare
+    numbers. They compare with what they start from as they did before.
     """
     made = [t for node in walk(graph) for t in node.outputs]
     origins = {tensor.origin for tensor in made if tensor.origin is not None}
@@ -132,7 +132,6 @@ class _Instances:
                 if own in b:  # a number chosen from a sum of both occurs in that sum
                     continue
                 for other, level in b.items():
-                    # Iterations that are computed again compare as they did before.
                     again = self.starts and own[0] is other[0]
                     if level >= least and _origin(own) is _origin(other) and not again:
                         self.met = _origin(own)
