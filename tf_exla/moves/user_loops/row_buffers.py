@@ -160,15 +160,12 @@ def _listed(graph: Graph, rows: _Rows, ops: OpSet) -> Graph:
     filled = Variable(forward.outputs[-1], full, rest)
     backward = _with(rows.backward, rows.end, rows.read, [*w.nodes, pop], filled)
     instead = {rows.forward: [*outside.nodes, empty, forward], rows.backward: [backward]}
-    nodes = [new for old in graph.nodes for new in instead.get(old, [old])]
-    return without_dead(graph.replace(nodes=tuple(nodes)))
+    return without_dead(_replaced(graph, instead))
 
 
 def _with(node: Node, k: int, old: Node, new: Sequence[Node], added: Variable) -> Node:
     """Return a While with a node of its body replaced, and a variable instead of that at `k`."""
-    body = body_of(node)
-    nodes = [one for before in body.nodes for one in (new if before is old else [before])]
-    made = with_variables(node, [added], (k,), body.replace(nodes=tuple(nodes)))
+    made = with_variables(node, [added], (k,), _replaced(body_of(node), {old: new}))
     return made.replace(attrs={**made.attrs, "body": without_dead(body_of(made))})
 
 
@@ -190,8 +187,7 @@ class _Stacked:
         forward, arrays = self._forward(outside, zero)
         backward = self._backward(arrays)
         instead = {self.forward: [*outside.nodes, forward], self.backward: [backward]}
-        nodes = [new for old in graph.nodes for new in instead.get(old, [old])]
-        return without_dead(graph.replace(nodes=tuple(nodes)))
+        return without_dead(_replaced(graph, instead))
 
     def _forward(self, outside: Builder, zero: Tensor) -> tuple[Node, Sequence[Tensor]]:
         """Return the loop that writes rows, and its arrays, followed by their number of rows."""
@@ -233,15 +229,17 @@ class _Stacked:
             added.append(Variable(whole, inner, inner))
         added.append(Variable(number, count, after))
         dropped = [one.end for one in self.lists]
-        body = _replaced(body, instead, ())
+        body = _replaced(body, instead)
         body = body.replace(nodes=(*w.nodes, *body.nodes))
         return with_variables(self.backward, added, dropped, body)
 
 
-def _replaced(body: Graph, instead: Mapping[Node, list[Node]], more: Sequence[Node]) -> Graph:
-    """Return a body with nodes replaced, and further nodes at its end."""
-    nodes = [new for old in body.nodes for new in instead.get(old, [old])]
-    return body.replace(nodes=(*nodes, *more))
+def _replaced(
+    graph: Graph, instead: Mapping[Node, Sequence[Node]], more: Sequence[Node] = ()
+) -> Graph:
+    """Return a graph with nodes replaced, and further nodes at its end."""
+    nodes = [new for old in graph.nodes for new in instead.get(old, [old])]
+    return graph.replace(nodes=(*nodes, *more))
 
 
 def _stacked(graph: Graph, write: Node, ops: OpSet) -> Iterator[_Stacked]:
